@@ -55,6 +55,7 @@ class Constraints:
 
     def __init__(self, config: Config, base: delegation.Base) -> None:
         self._config = config
+        self._mount = base.mount
         self.total = config.real_memory or _machine_memory()
         self.controllers = base.controllers
         self.complaints: list[str] = []
@@ -125,7 +126,8 @@ class Constraints:
         """What a step's job is confined to."""
         if step.part is not None:  # of a job that is not this node's alone: its limits are the allocation's to set
             wanted = shares.files({}, _OWN)
-            return Confinement(self._cpuset(step.allocation, "") | self._there(wanted), [])
+            files = self._cpuset(step.allocation, "") | self._there(wanted)
+            return Confinement(self._within(step, files), [])
         files = self._limits(step, step.allocation, "", _OWN)
         return Confinement(files, device_access.of_job(*self._devices(step)))
 
@@ -134,8 +136,24 @@ class Constraints:
         files = self._limits(step, step.step_cpus, step.mems, {})
         if step.oom_kill_step and "constrain_ram_space" in self._kept:
             files["memory.oom.group"] = "1"
+        if step.within:  # devices are for whoever has the job
+            return Confinement(self._within(step, files), [])
         allowed = self._config.allowed_devices if "constrain_devices" in self._kept else ()
         return Confinement(files, device_access.of_step(*self._devices(step), allowed))
+
+    def controllers_of(self, step: Step) -> Sequence[str]:
+        """Those that its job's cgroup has. Raises OSError where another manager's job is over."""
+        if not step.within:
+            return self.controllers
+        enabled = tree.Group(self._mount + step.within).core.enabled
+        return [name for name in self.controllers if name in enabled]
+
+    def _within(self, step: Step, files: dict[str, str]) -> dict[str, str]:
+        """Of the files those that there are in another manager's job."""
+        if not step.within:
+            return files
+        there = self.controllers_of(step)
+        return {name: text for name, text in files.items() if name.partition(".")[0] in there}
 
     def _limits(self, step: Step, cpus: int, mems: str, more: Mapping[str, int]) -> dict[str, str]:
         ram, swap = "constrain_ram_space" in self._kept, "constrain_swap_space" in self._kept

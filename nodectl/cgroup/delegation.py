@@ -66,7 +66,11 @@ def make(name: str, wanted: Iterable[str]) -> Base:
 
 
 def _lock(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Of a file in it that others cannot open: whoever can open a file can lock it. Raises OSError."""
+    try:
+        fd = os.open(f"{path}/cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)
+    except FileNotFoundError:  # before Linux 5.14, where others can keep the daemon from starting (docs/limits.md)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     held = _locks.get(path)
     if held is not None and os.fstat(held).st_ino == os.fstat(fd).st_ino:
         os.close(fd)

@@ -6,7 +6,7 @@ Names and arithmetic are those of Slurm's cgroup.conf, in snake case.
 from __future__ import annotations
 
 from nodectl.config.key import Key, section
-from nodectl.config.values import LINES, NAME, PERCENT, Parser, lines_of, number, one_of
+from nodectl.config.values import LINES, NAME, PERCENT, Parser, absolute, lines_of, number, one_of
 
 
 def _device_names(value: object) -> tuple[str, ...]:
@@ -18,8 +18,13 @@ def _device_names(value: object) -> tuple[str, ...]:
     return words
 
 
+def _scope(value: object) -> str:
+    return "" if value == "" else absolute(value)
+
+
 CONSTRAINT = one_of("yes", "no", "auto")
 DEVICE_NAMES = Parser("paths and patterns below /dev, char-NAME and block-NAME, as a list", _device_names)
+SCOPE = Parser('the absolute path of a cgroup, or "" for none', _scope)
 MEMORY = number(0, 1 << 40, "MiB")
 WEIGHT = number(1, 10_000, "parts")
 
@@ -28,6 +33,13 @@ CGROUPS = section(
     Key(
         "cgroup_name", NAME, "nodectl",
         "Directory in the service's part of the cgroup tree that holds the jobs.",
+    ),
+    Key(
+        "slurm_scope", SCOPE, "",
+        "Where Slurm has the cgroups of its jobs, below the mount of cgroup2, %n for the node's name: "
+        "/system.slice/slurmstepd.scope as a rule. Agents in such a job may then have steps of their cluster run by "
+        "this service, within the job's cgroup. Without: by nodes of their own. Only one service of a machine may "
+        "have it: what it does not know of its own there it removes.",
     ),
     Key(
         "constrain_cores", CONSTRAINT, "auto",

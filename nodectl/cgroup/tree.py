@@ -170,6 +170,13 @@ class Group:
         except FileNotFoundError:
             return False
 
+    def is_to_freeze(self) -> bool:
+        """True when it was told to; whatever is around it may stand still, too. False when the directory is gone."""
+        try:
+            return bool(self.core.freeze)
+        except OSError:
+            return False
+
     def kill_all(self) -> None:
         """SIGKILL to everything here and below: cgroup.kill (Linux 5.14), else pid by pid until nothing is new."""
         try:

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from nodectl.cli.node import NODE_HEADER, node_row
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from nodectl.cluster.engine.engine import Engine
 
 _SECONDS = 60.0
+_SWEPT_SECONDS = 45.0  # for what sweeps up after agents, and for a Slurm that is slow
+_LOOK_AGAIN = 0.3
 _NONE = "no cluster runs here -> `nodectl cluster start`, in an allocation"
 
 
@@ -88,7 +91,8 @@ def _status(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"job": job, "nodes": nodes}, indent=2))
     else:
-        print(*table(NODE_HEADER, map(node_row, nodes)), sep="\n")
+        rows = [(*node_row(node), node.get("steps_by") or "-") for node in nodes]
+        print(*table((*NODE_HEADER, "STEPS RUN BY"), rows), sep="\n")
     return 0
 
 
@@ -126,8 +130,11 @@ def _stop() -> int:
         if nodes.job != job or not engine.runs(nodes):
             raise Failed(_NONE)
         engine.cancel(nodes)
-        if engine.runs(nodes):
-            raise Failed("Slurm does not end the agents' step -> `scancel` ends the job")
+        until = time.monotonic() + _SWEPT_SECONDS
+        while engine.runs(nodes):
+            if time.monotonic() > until:
+                raise Failed("Slurm does not end the agents' step -> `scancel` ends the job")
+            time.sleep(_LOOK_AGAIN)
     except NoEngine:
         raise Failed(_NONE) from None
     return 0

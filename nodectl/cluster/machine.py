@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodectl.binding.devices import Device
+from nodectl.binding.devices import Device, visible
 from nodectl.machine.caches import Cache
 from nodectl.machine.topology import Board, Kind, Node, Topology, assemble
 from nodectl.model.cpu_list import mask_of
@@ -32,9 +32,11 @@ class Machine:
     devices: tuple[Device, ...] = ()
 
 
-def given(topology: Topology, environ: Mapping[str, str], rank: int, devices: Sequence[Device] = ()) -> Machine:
+def given(
+    topology: Topology, environ: Mapping[str, str], rank: int, devices: Sequence[Device] | None = None
+) -> Machine:
     """What of a machine Slurm gave to the job whose variables these are, on the node of this rank. Where it gives
-    fewer CPUs than it binds its processes to, these are the first ones.
+    fewer CPUs than it binds its processes to, these are the first ones. `devices`: None where steps are given none.
     """
     cpus = _of_node(environ.get("SLURM_JOB_CPUS_PER_NODE", ""), rank)
     usable = topology.usable
@@ -43,11 +45,7 @@ def given(topology: Topology, environ: Mapping[str, str], rank: int, devices: Se
         usable = mask_of(order[:cpus])
     memory = _figure(environ, "MEM_PER_NODE") or _figure(environ, "MEM_PER_CPU") * usable.bit_count()
     memory = memory or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MIB
-    shown = environ.get("SLURM_JOB_GPUS") or environ.get("SLURM_STEP_GPUS")
-    if shown is not None:
-        numbers = shown.split(",")
-        devices = [device for device in devices if device.name != "gpu" or str(device.number) in numbers]
-    return Machine(_with_usable(topology, usable), memory, tuple(devices))
+    return Machine(_with_usable(topology, usable), memory, () if devices is None else visible(devices, environ))
 
 
 def _figure(environ: Mapping[str, str], name: str) -> int:
@@ -80,7 +78,8 @@ def described(machine: Machine) -> dict[str, object]:
         "topology": _topology(machine.topology),
         "memory": machine.memory,
         "devices": [
-            [one.name, one.number, one.type, one.file, one.cores, f"{one.cpus:x}", one.also] for one in machine.devices
+            [one.name, one.number, one.type, one.file, one.cores, f"{one.cpus:x}", one.also, one.id]
+            for one in machine.devices
         ],
     }
 
@@ -124,8 +123,9 @@ class Machines:
 
 
 def _device(row: Sequence[Any]) -> Device:
-    name, number, kind, file, cores, cpus, also = row
-    return Device(name, number, kind, file, None if cores is None else tuple(cores), int(cpus, 16), tuple(also))
+    name, number, kind, file, cores, cpus, also, called = row
+    cores = None if cores is None else tuple(cores)
+    return Device(name, number, kind, file, cores, int(cpus, 16), tuple(also), called)
 
 
 def _assembled(told: Mapping[str, Any]) -> Topology:

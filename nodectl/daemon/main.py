@@ -22,10 +22,12 @@ from nodectl import messages
 from nodectl.cgroup import delegation, tree
 from nodectl.cgroup.constraints import CannotConstrain, Constraints, wanted_controllers
 from nodectl.cgroup.delegation import Base
+from nodectl.cgroup.slurms import BEYOND_SLURMS
 from nodectl.config import Config, ConfigError, own_node
 from nodectl.config_file.reader import with_section
 from nodectl.confine import keys as confine_keys
 from nodectl.container import settings as container_settings
+from nodectl.daemon.admission.slurm_job import scope_of
 from nodectl.daemon.history import journal, retention
 from nodectl.daemon.history.store import Store, StoreError
 from nodectl.daemon.jobs.slurmd_context import SlurmdContext, SlurmdRefused
@@ -36,7 +38,7 @@ from nodectl.daemon.processes.forkserver_channel import ForkserverDied
 from nodectl.daemon.reception.supervisor import ReceptionFailed, ReceptionSupervisor
 from nodectl.daemon.recovery.lock import Lock
 from nodectl.daemon.recovery.sweep import remove_dead_private_nodes, sweep
-from nodectl.kernel import _kernel
+from nodectl.kernel import _kernel, signals
 from nodectl.plugin_host import kinds
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.plugin_host.node_plugins import Host, NodePlugins, load_node_plugins
@@ -66,7 +68,7 @@ def run(config: Config, read: Callable[[], Config], begun: Companions, *, privat
     _tell_what_is_left_out(config)
     try:
         with contextlib.ExitStack() as ending:
-            asyncio.run(_serve(config, read, begun, ending, private=private))
+            asyncio.run(signals.until_end(_serve(config, read, begun, ending, private=private)))
     except (
         CannotStart,
         StoreError,
@@ -97,7 +99,8 @@ async def _serve(
     node = Node(config, store, plugins, lock=lock.fd, base=base, constraints=constraints, forkserver=begun.forkserver)
     if not private:
         remove_dead_private_nodes(config.runtime_dir)
-    _take_over(node, base)
+    # Only root's service has steps in Slurm's jobs: others find there what is not theirs.
+    _take_over(node, base, "" if private or os.geteuid() else scope_of(config))
     if not private:  # to which nobody but its user can connect
         await node.load_admins()
     node.forkserver.start()
@@ -143,9 +146,9 @@ def _collect_less(*, private: bool) -> None:
     gc.enable()
 
 
-def _take_over(node: Node, base: Base) -> None:
+def _take_over(node: Node, base: Base, scope: str) -> None:
     """What an earlier daemon left: steps, then the queue. Raises SelectionFailed, ForkserverDied."""
-    sweep(node.registry, node.jobs, base)
+    sweep(node.registry, node.jobs, base, scope)
     node.forkserver.tell()  # it loads plugins in the meantime
     try:
         node.restore_queue()
@@ -186,7 +189,8 @@ def _history(config: Config) -> Store:
     """Raises StoreError."""
     tell = journal.tell if config.log_ended_steps else None
     path = f"{config.state_dir}/history.db"
-    return Store(path, config.history_limit, config.history_bytes, tell, config.history_days)
+    least_job = BEYOND_SLURMS if config.slurm_scope else 1
+    return Store(path, config.history_limit, config.history_bytes, tell, config.history_days, least_job)
 
 
 def _prepare(config: Config) -> Lock:

@@ -17,6 +17,7 @@ from nodectl.daemon.admission.confinement import ConfinementLevels
 from nodectl.daemon.admission.current_plugstack import CurrentPlugstack
 from nodectl.daemon.admission.growth import Growth
 from nodectl.daemon.admission.job_cpus import JobCpus
+from nodectl.daemon.admission.slurm_job import SlurmJobs
 from nodectl.daemon.admission.step_maker import StepMaker
 from nodectl.daemon.admission.user_budget import UserBudget
 from nodectl.daemon.controller import rows, this_machine
@@ -90,7 +91,7 @@ class Node:
             config, users=self._users, plugstack=plugstack, binder=binder, constraints=constraints, levels=levels
         )
         start = StepStart(
-            config, base.mount, registry, jobs, plugins,
+            config, base, registry, jobs, plugins,
             constraints=constraints, budget=budget, forkserver=self.forkserver,
         )  # fmt: skip
         self._about = about.About(config, plugstack)
@@ -108,6 +109,8 @@ class Node:
         self._launch = launch.Launch(
             config, base.path, store, maker=maker, budget=budget, numbers=jobs.further_steps,
             job_cpus=JobCpus(config, binder, jobs.further_steps), controller=self.controller, start=start,
+            slurm_jobs=SlurmJobs(config, base.mount, has_cgroups=bool(base.path)),
+            cgroup_removals=jobs.cgroup_removals,
         )  # fmt: skip
         hides = "jobs" in config.private_data
         calls = JobCalls(self.controller, maker, registry.permissions, config.partition_name, private=hides)
@@ -124,7 +127,7 @@ class Node:
         nodes_of = self._selection.nodes
         job_store = JobStore(store, config.runtime_dir, reset_notes.boot_id(), lambda job: rows.held(job, nodes_of))
         spool = Spool(config.state_dir)
-        starts = Starts(self._maker, start.begin, registry, job_store, spool, base)
+        starts = Starts(self._maker, start.begin, registry, job_store, spool, base, jobs.cgroup_removals)
         parts = Parts(registry, jobs.further_steps, jobs.suspension, self._maker, starts, spool, growth)
         return Controller(config, JobTable(job_store), parts)
 
@@ -140,7 +143,9 @@ class Node:
             "Accounting": (accounting.ACCOUNTING, self._accounting.accounting),
             "Reserve": (launch.RESERVE, self._launch.reserve),
             "Launch": (launch.LAUNCH, self._launch.launch),
+            "SlurmJob": ({}, self._launch.slurm_job),
             "List": (show.LIST, self._show.list_steps),
+            "Usage": ({}, self._show.usage),
             "Show": (WHICH, self._show.show),
             "Explain": (WHICH, self._show.explain),
             "Wait": (show.WAIT, self._show.wait),

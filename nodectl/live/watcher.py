@@ -1,8 +1,9 @@
 """Asks the service what runs and waits, and reads what it uses: as seldom as can be.
 
-A look costs the service two calls, of some hundred microseconds together. Many steps and a long queue cost more: then
-it is asked less often, so that who looks at it takes about a hundredth of its time at most. What only steps that are
-new have to tell, their tasks' CPUs, is asked once for each.
+A look costs the service two calls, of some hundred microseconds together. Many steps and a long queue cost more, and
+so do steps without a cgroup, whose processes the service looks for among all: then it is asked less often, so that who
+looks at it takes about a hundredth of its time at most. What only steps that are new have to tell, their tasks' CPUs,
+is asked once for each.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from nodectl.cgroup.usage import Usage, UsageReader
 from nodectl.client.command import Failed
-from nodectl.live.usage import Usage, UsageReader
 from nodectl.live.view import Row, View, name_of
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
 from nodectl.render.occupants import Occupation, occupation
@@ -28,6 +29,8 @@ _LONGEST = 5.0  # seconds without asking: a slow answer may have other reasons
 _MOST_ASKED = 16  # steps that are asked about in one look
 _MOST_TIMES = 5  # that one step is asked about
 _Step = tuple[int, int, int]  # job, step, restart
+_Rates = tuple[float | None, float | None, float | None]
+_USED = ("cpu_seconds", "memory", "read", "written", "pressure")
 
 
 class Watcher:
@@ -43,7 +46,9 @@ class Watcher:
         self._clock = clock
         self._session: Session | None = None
         self._usage = usage or UsageReader()
-        self._before: dict[_Step, tuple[float, Usage]] = {}
+        self._before: dict[_Step, tuple[float, Usage, _Rates]] = {}
+        self._told: dict[tuple[int, int], Usage] = {}  # of steps of a cluster
+        self._told_at = 0.0
         self._pins: dict[_Step, list[Mapping[str, Any]]] = {}
         self._asked: dict[_Step, int] = {}
         self._steps: list[Mapping[str, Any]] = []
@@ -79,9 +84,22 @@ class Watcher:
         # A line that changes between two replies tells some of it twice.
         self._steps = list({_id(step): step for step in _all(self._session, "List", "steps")}.values())
         self._jobs = list({job["id"]: job for job in _all(self._session, "Queue", "jobs")}.values())
+        elsewhere = any("nodes" in step for step in self._steps)
+        if not elsewhere:
+            self._ask_what_is_used(self._session)
         ended = self._clock()
         self._due = ended + min((ended - began) / _SHARE, _LONGEST)
         self._look_at_pins(self._session, self._steps)
+        if elsewhere:  # who answers waits for nodes, which is no work
+            self._ask_what_is_used(self._session)
+
+    def _ask_what_is_used(self, session: Session) -> None:
+        """By steps that have no cgroup here: those of several nodes, and those that are found by their processes."""
+        others = {(one["job"], one["step"]) for one in self._steps if "nodes" in one or not one.get("cgroup")}
+        rows: Any = session.call("Usage")["steps"] if others else ()
+        told = {(row["job"], row["step"]): Usage(*(row.get(name) for name in _USED)) for row in rows}
+        self._told = {key: used for key, used in told.items() if key in others}
+        self._told_at = self._clock()
 
     def _look_at_pins(self, session: Session, steps: Iterable[Mapping[str, Any]]) -> None:
         """Where tasks are pinned stays as it is; it is known as soon as they have been started."""
@@ -122,8 +140,10 @@ class Watcher:
 
     def _step_row(self, step: Mapping[str, Any], job: Mapping[str, Any], keys: Mapping[int, str], now: float) -> Row:
         cpus = cpus_of(int(step["cpus"] or "0", 16))
-        usage = self._usage.read(step.get("cgroup", ""))
-        cpu, read, written = self._rates(_id(step), usage)
+        usage, at = self._told.get((step["job"], step["step"])), self._told_at
+        if usage is None:
+            usage, at = self._usage.read(step.get("cgroup", "")), self._clock()
+        cpu, read, written = self._rates(_id(step), usage, at)
         return Row(
             step["job"], step["step"], name_of(step), printable(step["user"]), printable(step["name"]), step["state"],
             step["ntasks"], len(cpus), format_cpulist(cpus), elapsed(step, now), printable(job.get("gres", "")),
@@ -131,20 +151,24 @@ class Watcher:
             step.get("memory") or 0, read, written, usage.pressure, keys.get(step["job"], ""),
         )  # fmt: skip
 
-    def _rates(self, key: _Step, usage: Usage) -> tuple[float | None, float | None, float | None]:
-        """CPUs kept busy, bytes read and written a second: since the last look."""
-        now = self._clock()
+    def _rates(self, key: _Step, usage: Usage, at: float) -> _Rates:
+        """CPUs kept busy, bytes read and written a second: since it was known before."""
         before = self._before.get(key)
-        self._before[key] = (now, usage)
-        if before is None or now <= before[0]:
-            return None, None, None
-        span = now - before[0]
+        if before is not None and at <= before[0]:
+            return before[2]
+        rates: _Rates = (None, None, None)
+        if before is not None:
+            span, then = at - before[0], before[1]
 
-        def rate(new: float | None, old: float | None) -> float | None:
-            return None if new is None or old is None else max(0.0, (new - old) / span)
+            def rate(new: float | None, old: float | None) -> float | None:
+                return None if new is None or old is None else max(0.0, (new - old) / span)
 
-        then = before[1]
-        return rate(usage.cpu_seconds, then.cpu_seconds), rate(usage.read, then.read), rate(usage.written, then.written)
+            rates = (
+                rate(usage.cpu_seconds, then.cpu_seconds), rate(usage.read, then.read),
+                rate(usage.written, then.written),
+            )  # fmt: skip
+        self._before[key] = at, usage, rates
+        return rates
 
 
 def _all(session: Session, method: str, what: str) -> list[Mapping[str, Any]]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MOST_GATHERED = 64 << 20  # bytes of all nodes together
 LONGEST_LETTER = 1 << 18
-_FIRST = 0
+FIRST = 0  # the node by way of which all others speak
 _SHARE, _GONE, _LETTER, _LOST = b"S", b"G", b"L", b"A"
 _PLACE = Struct(">cIQQ")  # which gathering, the first byte's place in the whole, the length of that
 _NODE = Struct(">ci")
@@ -148,10 +148,10 @@ class Others:
     def _begin(self) -> None:
         self._busy = True
         data, _ = self._queue[0]
-        if self.node != _FIRST:
-            self._send(_FIRST, self._number, data)
+        if self.node != FIRST:
+            self._send(FIRST, self._number, data)
             return
-        self._add(_FIRST, 0, len(data), data)
+        self._add(FIRST, 0, len(data), data)
 
     def _add(self, node: int, at: int, total: int, piece: bytes) -> None:
         """At node 0. Raises TooMuch."""
@@ -198,7 +198,7 @@ class Others:
             self._repeat(node)
         elif data[:1] == _SHARE and len(data) >= _PLACE.size:
             _, number, at, total = _PLACE.unpack_from(data)
-            (self._collect if self.node == _FIRST else self._receive)(node, number, at, total, data[_PLACE.size :])
+            (self._collect if self.node == FIRST else self._receive)(node, number, at, total, data[_PLACE.size :])
         elif data[:1] == _GONE and len(data) == _NODE.size:
             self._lose(_NODE.unpack(data)[1])
         elif self._reader is not None:
@@ -210,22 +210,22 @@ class Others:
         if node in self._gone or node == self.node:
             return
         self._gone.add(node)
-        if self.node == _FIRST:
+        if self.node == FIRST:
             self._say(ALL, _NODE.pack(_GONE, node))
         self._on_gone(node)
 
     def _repeat(self, node: int) -> None:
         if self._reader is not None:
-            if self.node == _FIRST:
+            if self.node == FIRST:
                 self._say(ALL, _LOST)  # those of others went this way, too
             self._reader.ask_again()
-        if self.node == _FIRST:
+        if self.node == FIRST:
             if self._gone and self._number:
                 self._send(node, self._number - 1, self._last)  # first: who waits for that does not wait for them
             for one in self._gone:
                 self._say(node, _NODE.pack(_GONE, one))
         elif self._busy:
-            self._send(_FIRST, self._number, self._queue[0][0])
+            self._send(FIRST, self._number, self._queue[0][0])
 
     def _collect(self, node: int, number: int, at: int, total: int, piece: bytes) -> None:
         if number == self._number - 1 and at == 0:
@@ -250,23 +250,23 @@ class Others:
         self._pass_on(node, self.node, letter)
 
     def _pass_on(self, to: int, sender: int, letter: bytes) -> None:
-        self._say(to if self.node == _FIRST else _FIRST, _ADDRESS.pack(_LETTER, to, sender) + letter)
+        self._say(to if self.node == FIRST else FIRST, _ADDRESS.pack(_LETTER, to, sender) + letter)
 
     def _take_letter(self, reader: "Reader", node: int, data: bytes) -> None:
         """Raises BadFrame, and what the reader does."""
-        if data == _LOST and node == _FIRST:
+        if data == _LOST and node == FIRST:
             reader.ask_again()
             return
         if data[:1] != _LETTER or not _ADDRESS.size <= len(data) <= _ADDRESS.size + LONGEST_LETTER:
             raise BadFrame
         _, to, sender = _ADDRESS.unpack_from(data)
-        is_from_there = sender == node if self.node == _FIRST else node == _FIRST
+        is_from_there = sender == node if self.node == FIRST else node == FIRST
         if max(to, sender) >= self.count or not is_from_there or sender in (to, self.node):
             raise BadFrame
         letter = data[_ADDRESS.size :]
         if to == self.node:
             reader.hear(sender, letter)
-        elif self.node == _FIRST:
+        elif self.node == FIRST:
             self._pass_on(to, sender, letter)
         else:
             raise BadFrame

@@ -6,7 +6,7 @@ as often as it is asked.
 
 from struct import Struct
 
-from nodectl.mpi.others import LONGEST_LETTER, MOST_GATHERED, Apart, Pieces, TooMuch
+from nodectl.mpi.others import FIRST, LONGEST_LETTER, MOST_GATHERED, Apart, Pieces, TooMuch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Questions:
 
     def ask(self, rank: int, node: int, then: "Then") -> None:
         """`then` is given what a task of that node has stored; None for nothing."""
-        if node in self._gone:
+        if not self._reaches(node):
             then(None)
         elif rank in self._open:
             self._open[rank].then.append(then)
@@ -58,10 +58,13 @@ class Questions:
             self._others.write_letter(node, _QUESTION.pack(_ASK, rank))
 
     def lose_node(self, node: int) -> None:
-        """Nobody is there any more who could answer."""
+        """Nobody is there any more who could answer, or pass on what others say."""
         self._gone.add(node)
-        for rank in [rank for rank, one in self._open.items() if one.node == node]:
+        for rank in [rank for rank, one in self._open.items() if not self._reaches(one.node)]:
             self._close(rank, None)
+
+    def _reaches(self, node: int) -> bool:
+        return self._gone.isdisjoint((node, FIRST))  # letters go by way of the first
 
     def _close(self, rank: int, found: "bytes | None") -> None:
         for then in self._open.pop(rank).then:

@@ -33,7 +33,7 @@ class BrokenWire(Exception):
 class Peer:
     """Who is at the other end of a connection, as the kernel recorded it when the connection was made: unix(7),
     SO_PEERCRED, SO_PEERGROUPS. `pidfd` is that very process, -1 where that is not known; then `inode` is our end
-    of the connection, of which more can be told (daemon/reception/peer_process.py).
+    of the connection, of which more can be told (wire/peer_process.py).
     """
 
     __slots__ = ("gid", "groups", "inode", "pid", "pidfd", "uid")

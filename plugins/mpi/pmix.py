@@ -14,6 +14,12 @@ plugin_type = "mpi/pmix"
 plugin_name = "PMIx"
 plugin_version = (22, 5, 8)
 
+# Open MPI's tasks then ask for what nothing has collected. The library does not find that in what it keeps for those of
+# one node in shared memory, at least in release 4.2.
+_ASYNCHRONOUS = "OMPI_MCA_pmix_base_async_modex"
+_STORE = "PMIX_MCA_gds"
+_NO = ("", "0", "false", "no", "disabled")
+
 
 def mpi_p_slurmstepd_prefork(step: "Step") -> None:
     """Tasks begin when the server has said what their environment has."""
@@ -23,3 +29,5 @@ def mpi_p_slurmstepd_prefork(step: "Step") -> None:
 def mpi_p_slurmstepd_task(step: "Step", task: "Task") -> None:
     """All but this is the same for all of them."""
     task.environment["PMIX_RANK"] = str(task.global_id)
+    if task.environment.get(_ASYNCHRONOUS, "").lower() not in _NO:
+        task.environment.setdefault(_STORE, "hash")

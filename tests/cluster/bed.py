@@ -1,4 +1,4 @@
-"""A Slurm of a head and three nodes on one machine, each with a network, processes, a /tmp and a name of its own.
+"""A Slurm of a head and four nodes on one machine, each with a network, processes, a /tmp and a name of its own.
 
 All of it runs in namespaces that end with the run of the tests, whatever ends it, kill -9 too; a watcher outside then
 removes its directory. Users' homes are the same directories on all machines, as with a shared file system.
@@ -23,12 +23,14 @@ import prctl
 
 import watcher
 from cluster import machine, sshd
+from cluster.processes import children, descendants, is_first, kill, words_of
 from rootful.node import NOBODY, OTHER, PATIENCE, wait_until
 from slurm.daemons import Daemons
 from slurm.packages import NoSlurm, fetch
 
 _LOCK = "lock"
 _SALLOC_SECONDS = 10.0
+SLURMS_PATIENCE = 4 * PATIENCE  # seconds: it looks every half a minute at a node that was away, later when it is busy
 _PLACES = "nodectl-cluster-"
 _INTO = ("--mount", "--net", "--pid", "--uts", "--ipc")
 
@@ -84,7 +86,7 @@ class Bed:
         """It is there again, and Slurm knows."""
         self._order("boot", node)
         self._dead.discard(node)
-        wait_until(lambda: self._state(node) in ("idle", "mixed", "allocated"), f"{node} serves")
+        self._wait_for(node)
 
     def cut(self, node: str) -> None:
         """Packets from and to it are lost, and nobody is told."""
@@ -92,9 +94,23 @@ class Bed:
         self._cut.add(node)
 
     def mend(self, node: str) -> None:
-        """Undoes `cut`."""
+        """Undoes `cut`; Slurm knows."""
         self._order("mend", node)
         self._cut.discard(node)
+        self._wait_for(node)
+
+    def kill_controller(self, known: str) -> None:
+        """By SIGKILL, as soon as its disk has this word: what it has not written there the next one does not know."""
+        state = self.dir / "state" / "job_state"
+        wait_until(lambda: known.encode() in state.read_bytes(), f"slurmctld has written {known}")
+        self._order("kill", machine.CONTROLLER)
+        self._dead.add(machine.CONTROLLER)
+
+    def boot_controller(self) -> None:
+        """It is there again, and knows what it knew."""
+        self._order("boot", machine.CONTROLLER)
+        self._dead.discard(machine.CONTROLLER)
+        wait_until(lambda: self.run("scontrol", "ping").stdout.rstrip().endswith(" UP"), "slurmctld serves")
 
     def _order(self, order: str, node: str) -> None:
         assert self._head is not None
@@ -111,8 +127,15 @@ class Bed:
     def _log(self, name: str) -> str:
         return (self.dir / f"{name}.log").read_text(encoding="utf-8", errors="replace")[-2000:]
 
-    def _state(self, node: str) -> str:
-        return self.run("sinfo", "-h", "-n", node, "-o", "%T").stdout.strip()
+    def _wait_for(self, node: str) -> None:
+        wait_until(lambda: self._serves(node), f"{node} serves", SLURMS_PATIENCE)
+
+    def _serves(self, node: str) -> bool:
+        """Slurm asks one that it has given up only now and then, unless it is told that the node is there again."""
+        state = self.run("sinfo", "-h", "-n", node, "-o", "%T").stdout.strip()
+        if state.startswith("down"):
+            self.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        return state in ("idle", "mixed", "allocated")  # without the star of one that does not answer
 
     # Processes there.
 
@@ -160,7 +183,7 @@ class Bed:
         (head,) = children(self._head.pid)
         if name == machine.HEAD:
             return head
-        (found,) = (pid for pid in descendants(head) if _words(pid)[-2:] == [str(self.dir), name] and _is_first(pid))
+        (found,) = (pid for pid in descendants(head) if words_of(pid)[-2:] == [str(self.dir), name] and is_first(pid))
         return found
 
     def processes(self, user: pwd.struct_passwd) -> dict[int, str]:
@@ -168,7 +191,7 @@ class Bed:
         found = {}
         for pid in descendants(os.getpid()):  # what `popen` has started is no child of the head's
             with contextlib.suppress(OSError):
-                if os.stat(f"/proc/{pid}").st_uid == user.pw_uid and (words := _words(pid)):
+                if os.stat(f"/proc/{pid}").st_uid == user.pw_uid and (words := words_of(pid)):
                     found[pid] = " ".join(words)
         return found
 
@@ -209,6 +232,8 @@ class Bed:
 
     def recover(self) -> None:
         """What a test that failed has left would have the next ones fail."""
+        if machine.CONTROLLER in self._dead:
+            self.boot_controller()
         for node in sorted(self._dead):
             self.boot(node)
         for node in sorted(self._cut):
@@ -230,8 +255,8 @@ class Bed:
 
     @contextlib.contextmanager
     def salloc(self, *options: str, nodes: int = 3, user: pwd.struct_passwd = NOBODY) -> Iterator[Allocation]:
-        """An allocation, as salloc gives it to the user's shell; the shell ends with the block."""
-        found = Allocation(self, user, f"-N{nodes}", *options)
+        """An allocation of the first nodes, as salloc gives it to the user's shell; the shell ends with the block."""
+        found = Allocation(self, user, f"-w{','.join(machine.NODES[:nodes])}", *options)
         try:
             yield found
         finally:
@@ -261,7 +286,7 @@ class Allocation:
         path = bed.home(user) / f"environment-{time.monotonic_ns()}"
         shell = 'env -0 >"$0.part" && mv "$0.part" "$0" && read line'
         self._shell = bed.popen("salloc", *options, "sh", "-c", shell, str(path), user=user, stdin=subprocess.PIPE)
-        wait_until(lambda: path.exists() or self._shell.poll() is not None, "salloc has its nodes")
+        wait_until(lambda: path.exists() or self._shell.poll() is not None, "it has nodes", SLURMS_PATIENCE)
         assert path.exists(), self._shell.communicate()
         pairs = (pair.partition("=") for pair in path.read_text(encoding="utf-8").split("\0") if pair)
         self.environment = {name: value for name, _, value in pairs}
@@ -288,44 +313,6 @@ class Allocation:
             self._shell.communicate()
             self._bed.run("scancel", self.job)
         self._bed.wait_for_end(self.job)
-
-
-def inner(process: subprocess.Popen[str]) -> int:
-    """The program that `popen` started."""
-    wait_until(lambda: children(process.pid) or process.poll() is not None, "it runs")
-    (pid,) = children(process.pid)
-    return pid
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """Ends the program that `popen` started, with its children."""
-    for pid in [*descendants(process.pid), process.pid]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, 9)
-
-
-def children(pid: int) -> list[int]:
-    """Of a process with one thread."""
-    try:
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def descendants(pid: int) -> list[int]:
-    """All below a process, those of threads too."""
-    found, waiting = [], [pid]
-    while waiting:
-        one = waiting.pop()
-        with contextlib.suppress(OSError):
-            below = [
-                int(word)
-                for task in os.listdir(f"/proc/{one}/task")
-                for word in Path(f"/proc/{one}/task/{task}/children").read_text(encoding="ascii").split()
-            ]
-            found += below
-            waiting += below
-    return found
 
 
 def sweep() -> None:
@@ -365,20 +352,6 @@ def _remove(directory: Path) -> None:
 
 def _end_with_parent() -> None:
     prctl.set_pdeathsig(9)
-
-
-def _words(pid: int) -> list[str]:
-    """None of a process that has gone."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")[:-1]
-    except OSError:
-        return []
-
-
-def _is_first(pid: int) -> bool:
-    """Whether it is process 1 of its PID namespace."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
-    return status.partition("NSpid:")[2].splitlines()[0].split()[-1] == "1"
 
 
 def _owner(path: Path) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.bed import Bed
+from cluster.user import User
 from slurm.packages import NoSlurm
 
 _HERE = Path(__file__).parent
@@ -49,3 +50,12 @@ def slurm(bed: Bed) -> Iterator[Bed]:
         bed.assert_clean()
     finally:
         bed.recover()
+
+
+@pytest.fixture
+def user(slurm: Bed) -> Iterator[User]:
+    """Whose cluster is there, with two CPUs of each node."""
+    with slurm.salloc("--ntasks-per-node=2", "--no-kill") as job:
+        found = User(slurm, job)
+        found.start("head")
+        yield found

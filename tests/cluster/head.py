@@ -3,12 +3,15 @@
 usage: head.py DIRECTORY
 
 When all nodes are idle it writes "ready". Then each line on stdin is an order, which it answers with a line: `kill n2`
-(the machine loses its power), `boot n2`, `cut n2` (its cable), `mend n2`. It ends at the end of stdin.
+(the machine loses its power), `boot n2`, `cut n2` (its cable), `mend n2`; `kill slurmctld` (by SIGKILL), `boot
+slurmctld`. It ends at the end of stdin.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -20,14 +23,15 @@ from slurm.daemons import Daemons
 from slurm.packages import NoSlurm
 
 # It keeps a node that hangs from a test's way soon, but not one that is merely busy. Steps are told to end, and killed
-# some seconds later. No process is tracked by cgroups, so what leaves its parent has to end by itself.
+# some seconds later, by when agents have ended. No process is tracked by cgroups, so what leaves its parent has to end
+# by itself.
 _CONFIG = """\
 ClusterName=bed
 SlurmctldHost={head}({address})
 SlurmdTimeout=30
 MessageTimeout=30
 TCPTimeout=5
-KillWait=5
+KillWait=15
 InactiveLimit=0
 TaskPlugin=task/none
 MpiDefault=none
@@ -35,10 +39,11 @@ SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 LaunchParameters=use_interactive_step
 JobCompType=jobcomp/none
+GresTypes=gpu
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
 """
-CPUS = 4
+CPUS, GPUS = 4, 2
 
 
 class Head:
@@ -48,23 +53,31 @@ class Head:
         self._here = here
         self._slurm = Daemons(here)
         self._nodes: dict[str, subprocess.Popen[str]] = {}
+        self._controller: subprocess.Popen[bytes] | None = None
 
     def begin(self) -> None:
         """Raises NoSlurm."""
         machine.become(machine.HEAD, self._here)
         network.make_bridge(machine.ADDRESSES[machine.HEAD])
-        nodes = "\n".join(f"NodeName={name} NodeAddr={machine.ADDRESSES[name]} CPUs={CPUS}" for name in machine.NODES)
+        has = f"CPUs={CPUS} Gres=gpu:{GPUS}"
+        nodes = "\n".join(f"NodeName={name} NodeAddr={machine.ADDRESSES[name]} {has}" for name in machine.NODES)
         self._slurm.configure(
             _CONFIG.format(head=machine.HEAD, address=machine.ADDRESSES[machine.HEAD], nodes=nodes),
         )
+        for number in range(GPUS):  # any device does: null(4), and what is behind it
+            os.mknod(self._here / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(1, 3 + number))
+        self._slurm.configure_devices(f"Name=gpu File={self._here}/gpu[0-{GPUS - 1}]\n")
         self._slurm.start_munge()
-        self._slurm.start_controller()
+        self._controller = self._slurm.start_controller()
         for name in machine.NODES:
             self.boot(name)
         self._slurm.until(lambda: self._slurm.states() == ["idle"] * len(machine.NODES), "Slurm")
 
     def boot(self, name: str) -> None:
-        """Makes the node, and its cable."""
+        """Makes the node, and its cable; or has the controller go on."""
+        if name == machine.CONTROLLER:
+            self._controller = self._slurm.start_controller(anew=False)
+            return
         words = [*machine.APART, sys.executable, "-P", str(Path(__file__).with_name("node.py")), str(self._here), name]
         with (self._here / f"{name}.log").open("ab") as log:
             node = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=log, stderr=log, text=True)
@@ -76,6 +89,11 @@ class Head:
 
     def kill(self, name: str) -> None:
         """The cable goes with the node's namespace."""
+        if name == machine.CONTROLLER:
+            assert self._controller is not None
+            self._controller.kill()
+            self._controller.wait()
+            return
         node = self._nodes.pop(name)
         node.kill()
         node.wait()

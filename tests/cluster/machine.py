@@ -13,8 +13,10 @@ from pathlib import Path
 
 # In namespaces of its own for all that a machine has of its own; nothing of it outlives the process `unshare`.
 APART = ["unshare", "--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
-NODES = ("n1", "n2", "n3")
+NODES = ("n1", "n2", "n3", "n4")
+THREE = NODES[:3]  # those of an allocation, where a test says nothing else
 HEAD = "head"
+CONTROLLER = "slurmctld"  # a process of the head's
 ADDRESSES = {HEAD: "10.213.77.1", **{name: f"10.213.77.{number}" for number, name in enumerate(NODES, 11)}}
 OWN = ("/tmp", "/dev/shm")
 _SSHD = ("sshd", "*", "64999", "65534", "", "/run/sshd", "/usr/sbin/nologin")

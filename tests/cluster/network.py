@@ -48,7 +48,10 @@ def switch(node: str, state: str) -> None:
 
 
 def _open(here: IPRoute, name: str, address: str) -> None:
+    """The hardware's address stays the machine's, too, when it boots again: others have it in their tables."""
     index = _index(here, name)
+    hardware = ":".join(f"{int(part):02x}" for part in ("2", "0", *address.split(".")))  # one of a local administrator
+    here.link("set", index=index, address=hardware)
     here.addr("add", index=index, address=address, prefixlen=_BITS)
     here.link("set", index=index, state="up")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from cluster.bed import Bed
-from cluster.machine import NODES
+from cluster.machine import THREE
 from cluster.user import User
 from rootful.node import NOBODY
 
@@ -21,11 +21,11 @@ def test_a_file_is_on_the_disk_of_each_node(slurm: Bed) -> None:
                 done = user.nodectl("bcast", *words, str(source), "/tmp/copy", machine=machine)
                 assert (done.returncode, done.stderr) == (0, "")
             again = user.nodectl("bcast", str(source), "/tmp/copy")
-            assert (again.returncode, len(again.stderr.splitlines())) == (1, len(NODES))
-            for name in NODES:
+            assert (again.returncode, len(again.stderr.splitlines())) == (1, len(THREE))
+            for name in THREE:
                 assert slurm.run("cmp", str(source), "/tmp/copy", machine=name).returncode == 0
             assert slurm.run("ls", "/tmp/copy", machine="head").returncode != 0
         finally:
-            for name in NODES:
+            for name in THREE:
                 slurm.run("rm", "-f", "/tmp/copy", machine=name)
     source.unlink()

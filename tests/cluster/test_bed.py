@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cluster.bed import Bed, kill
+from cluster.bed import Bed
 from cluster.machine import ADDRESSES, NODES
+from cluster.processes import kill
 from rootful.node import NOBODY, OTHER, wait_until
 
 # Agents of earlier tests leave their empty directory.
@@ -16,7 +17,7 @@ _WHO = "echo $(hostname) $(id -un) $SLURM_NODEID; ls -A /tmp | grep -v '^nodectl
 
 
 def test_srun_reaches_each_node_as_the_user(slurm: Bed) -> None:
-    with slurm.salloc(user=OTHER) as job:
+    with slurm.salloc(nodes=len(NODES), user=OTHER) as job:
         done = job.run("srun", "-l", "sh", "-c", _WHO)
     assert sorted(done.stdout.splitlines()) == [f"{n}: {node} {OTHER.pw_name} {n}" for n, node in enumerate(NODES)]
 
@@ -39,7 +40,7 @@ def test_nodes_hear_each_other_until_a_cable_is_cut(slurm: Bed) -> None:
 
 
 def test_a_node_that_is_killed_takes_all_with_it_that_runs_there(slurm: Bed) -> None:
-    with slurm.salloc("--no-kill", user=NOBODY) as job:
+    with slurm.salloc("--no-kill", nodes=len(NODES), user=NOBODY) as job:
         step = job.popen("srun", "--no-kill", "sh", "-c", "hostname; exec sleep 600")
         wait_until(lambda: len(_sleeping(slurm)) == len(NODES), "tasks sleep on all nodes")
         slurm.kill("n3")
@@ -51,7 +52,7 @@ def test_a_node_that_is_killed_takes_all_with_it_that_runs_there(slurm: Bed) -> 
 
 
 def test_nothing_is_left_of_a_job_that_was_cancelled(slurm: Bed) -> None:
-    job = slurm.sbatch("#!/bin/sh\nsrun sleep 600\n", "-N3", "--output=/dev/null")
+    job = slurm.sbatch("#!/bin/sh\nsrun sleep 600\n", f"-N{len(NODES)}", "--output=/dev/null")
     wait_until(lambda: len(_sleeping(slurm)) == len(NODES), "tasks sleep on all nodes")
     slurm.scancel(job)
     slurm.assert_clean()

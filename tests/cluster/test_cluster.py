@@ -2,48 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from cluster.bed import Bed, inner
-from cluster.machine import ADDRESSES, NODES
+from cluster.bed import Bed
+from cluster.machine import ADDRESSES, THREE
+from cluster.processes import inner
 from cluster.user import User, install
 from nodectl.schemas import files as schemas
 from rootful.node import NOBODY, OTHER, PATIENCE, wait_until
 
-_SLEEPING = ("sleep", "600")
 _AGENT = "cluster.agent.main"
 _LEADER = "cluster.leader"
 _DAEMON = "of_agent"
+_FORKSERVER = "nodectl-fork"  # by this name: who is forked there has its command line
+_RECEPTION = "nodectl-recept"
 
 
-@pytest.fixture
-def user(slurm: Bed) -> Iterator[User]:
-    """Whose cluster is there, with two CPUs of each node."""
-    with slurm.salloc("--ntasks-per-node=2", "--no-kill") as job:
-        found = User(slurm, job)
-        found.start("head")
-        yield found
-
-
-def _sleeps(user: User) -> list[int]:
-    found = []
-    for pid in user.processes(*_SLEEPING):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-            if Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
-                found.append(pid)
-    return found
-
-
-@pytest.mark.parametrize("machine", [*NODES, "head"])
+@pytest.mark.parametrize("machine", [*THREE, "head"])
 def test_a_step_is_begun_on_any_machine(user: User, machine: str) -> None:
     done = user.nodectl("run", "-N3", "-n6", "-l", "sh", "-c", "echo $(hostname) $SLURM_NODEID", machine=machine)
     expected = [f"{task}: n{task // 2 + 1} {task // 2}" for task in range(6)]
@@ -85,7 +68,7 @@ def test_a_node_that_is_dead_is_told(slurm: Bed) -> None:
 
 def test_status_tells_who_is_there(user: User) -> None:
     told = user.nodectl("cluster", "status", machine="n3")
-    assert [line.split()[:2] for line in told.stdout.splitlines()[-3:]] == [[name, "IDLE"] for name in NODES]
+    assert [line.split()[:2] for line in told.stdout.splitlines()[-3:]] == [[name, "IDLE"] for name in THREE]
 
 
 def test_what_is_printed_as_json_is_what_the_schemas_say(slurm: Bed) -> None:
@@ -100,17 +83,17 @@ def test_what_is_printed_as_json_is_what_the_schemas_say(slurm: Bed) -> None:
 @pytest.mark.parametrize("machine", ["head", "n2"])
 def test_stop_ends_what_runs(user: User, machine: str) -> None:
     """Where it was started, and elsewhere."""
-    step = user.popen("run", "-N3", "-n6", *_SLEEPING)
-    wait_until(lambda: len(_sleeps(user)) == 6, "tasks sleep")
+    step = user.popen("run", "-N3", "-n6", "sleep", "600")
+    wait_until(lambda: len(user.sleeps()) == 6, "tasks sleep")
     assert user.nodectl("cluster", "stop", machine=machine).returncode == 0
-    assert not _sleeps(user)
+    assert not user.sleeps()
     step.communicate()
     assert step.returncode != 0
 
 
 def test_nothing_is_left_of_an_allocation_that_was_cancelled(user: User) -> None:
-    step = user.popen("run", "-N3", "-n6", *_SLEEPING)
-    wait_until(lambda: len(_sleeps(user)) == 6, "tasks sleep")
+    step = user.popen("run", "-N3", "-n6", "sleep", "600")
+    wait_until(lambda: len(user.sleeps()) == 6, "tasks sleep")
     user.bed.scancel(user.job.job)
     step.communicate()
     user.job.end()
@@ -151,38 +134,89 @@ def test_two_users_beside_each_other(user: User) -> None:
         assert other.nodectl("run", "-N3", "-n3", "true", env=theirs).returncode != 0
 
 
-@pytest.mark.parametrize("who", [_AGENT, _DAEMON, _LEADER])
+def test_two_jobs_of_one_user_on_the_same_nodes(user: User) -> None:
+    """Each command speaks to the cluster of its job, also where the other one's is stopped."""
+    with user.bed.salloc("--ntasks-per-node=2") as job:
+        other = User(user.bed, job)
+        other.start("head")
+        steps: list[subprocess.Popen[str]] = []
+        for one in (user, other):
+            steps.append(one.popen("run", "-N3", "-n3", "sleep", "600", machine="n2"))
+            wait_until(lambda: len(user.sleeps()) == 3 * len(steps), "tasks sleep")  # the other one's, too
+            for machine in ("head", "n2"):
+                done = one.nodectl("run", "-N3", "-n3", "sh", "-c", "echo $SLURM_JOB_ID", machine=machine)
+                assert done.stdout.split() == [one.job.job] * 3, done.stderr
+            listed = json.loads(one.nodectl("ps", "--json", machine="n3").stdout)["steps"]
+            assert [str(step["job"]) for step in listed] == [one.job.job]
+        assert other.nodectl("cluster", "stop", machine="n3").returncode == 0
+        steps[1].communicate()
+        assert steps[1].returncode != 0
+        assert len(user.sleeps()) == 3
+        assert user.nodectl("run", "-N3", "-n3", "true", machine="n3").returncode == 0
+        assert "no cluster runs here" in other.nodectl("cluster", "status", machine="n2").stderr
+        os.kill(inner(steps[0]), signal.SIGTERM)
+        steps[0].communicate()
+
+
+@pytest.mark.parametrize("who", [_DAEMON, _LEADER, _FORKSERVER, _RECEPTION])
 def test_kill_9_of_a_process_is_survived_by_the_others(user: User, who: str) -> None:
-    """By daemon and leader for good, as they are started again; an agent is its node's end in this cluster."""
-    step = user.popen("run", "-N3", "-n6", *_SLEEPING)
-    wait_until(lambda: len(_sleeps(user)) == 6, "tasks sleep")
-    (victim,) = user.processes(who, machine="n1" if who == _LEADER else "n3")
+    """And another one takes its place."""
+    machine = "n1" if who == _LEADER else "n3"
+    step = user.popen("run", "-N3", "-n6", "sleep", "600")
+    wait_until(lambda: len(user.sleeps()) == 6, "tasks sleep")
+    find = user.called if who in (_FORKSERVER, _RECEPTION) else user.processes
+    (victim,) = find(who, machine=machine)
     os.kill(victim, signal.SIGKILL)
-    if who == _AGENT:
-        _, error = step.communicate()
-        assert step.returncode != 0
-        assert "n3" in error
-        assert user.nodectl("run", "-N2", "-n2", "true").returncode == 0
-        return
-    wait_until(lambda: user.processes(who, machine="n1" if who == _LEADER else "n3"), "another one is there")
     assert user.nodectl("run", "-N3", "-n3", "--overlap", "true").returncode == 0
-    assert len(_sleeps(user)) == 6
+    wait_until(lambda: {*find(who, machine=machine)} - {victim}, "another one is there")
+    assert len(user.sleeps()) == 6
     os.kill(inner(step), signal.SIGTERM)
     step.communicate()
-    wait_until(lambda: not _sleeps(user), "the step has ended")
+    wait_until(lambda: not user.sleeps(), "the step has ended")
+
+
+def test_kill_9_of_a_step_runner_ends_its_step_on_all_nodes(user: User) -> None:
+    step = user.popen("run", "-N3", "-n6", "sleep", "600")
+    wait_until(lambda: len(user.sleeps()) == 6, "tasks sleep")
+    (victim,) = user.called("stepd", machine="n3")
+    os.kill(victim, signal.SIGKILL)
+    _, error = step.communicate()
+    assert step.returncode != 0
+    assert "n3" in error
+    assert not user.sleeps()
+    assert user.nodectl("run", "-N3", "-n6", "true").returncode == 0
+
+
+@pytest.mark.parametrize(("machine", "leads"), [("n3", "n1"), ("n1", "n2")])
+def test_kill_9_of_an_agent_is_its_nodes_end_in_this_cluster(user: User, machine: str, leads: str) -> None:
+    """Also of the one with the leader: another one leads, and the steps that it has no part in go on."""
+    step = user.popen("run", "-N3", "-n3", "sleep", "600", machine="n2")
+    other = user.popen("run", "-n1", "-w", "n2", "sleep", "600", machine="n2")
+    wait_until(lambda: len(user.sleeps()) == 4, "tasks sleep")
+    (victim,) = user.processes(_AGENT, machine=machine)
+    os.kill(victim, signal.SIGKILL)
+    _, error = step.communicate()
+    assert step.returncode != 0
+    assert f"{machine} was lost" in error
+    assert user.nodectl("run", "-N2", "-n2", "--overlap", "true", machine="n2").returncode == 0
+    assert user.processes(_LEADER, machine=leads)
+    wait_until(lambda: not user.processes(machine=machine), "nothing of it is left")
+    assert len(user.sleeps()) == 1
+    os.kill(inner(other), signal.SIGTERM)
+    other.communicate()
 
 
 def test_a_client_that_is_killed_takes_its_step_with_it(user: User) -> None:
-    step = user.popen("run", "-N3", "-n6", *_SLEEPING)
-    wait_until(lambda: len(_sleeps(user)) == 6, "tasks sleep")
+    step = user.popen("run", "-N3", "-n6", "sleep", "600")
+    wait_until(lambda: len(user.sleeps()) == 6, "tasks sleep")
     os.kill(inner(step), signal.SIGKILL)
     step.communicate()
-    wait_until(lambda: not _sleeps(user), "its step has ended")
+    wait_until(lambda: not user.sleeps(), "its step has ended")
 
 
 def test_a_node_that_loses_its_power_is_told(user: User) -> None:
-    step = user.popen("run", "-N3", "-n6", *_SLEEPING)
-    wait_until(lambda: len(_sleeps(user)) == 6, "tasks sleep")
+    step = user.popen("run", "-N3", "-n6", "sleep", "600")
+    wait_until(lambda: len(user.sleeps()) == 6, "tasks sleep")
     try:
         user.bed.kill("n3")
         _, error = step.communicate()
@@ -194,24 +228,24 @@ def test_a_node_that_loses_its_power_is_told(user: User) -> None:
 
 
 def test_a_cable_that_is_cut_is_noticed(user: User) -> None:
-    step = user.popen("run", "-N3", "-n6", *_SLEEPING)
-    wait_until(lambda: len(_sleeps(user)) == 6, "tasks sleep")
+    step = user.popen("run", "-N3", "-n6", "sleep", "600")
+    wait_until(lambda: len(user.sleeps()) == 6, "tasks sleep")
     user.bed.cut("n3")
     try:
         _, error = step.communicate()
         assert step.returncode != 0
         assert "n3 was lost" in error
-        wait_until(lambda: not _sleeps(user), "what is alone has ended, too", 2 * PATIENCE)
+        wait_until(lambda: not user.sleeps(), "what is alone has ended, too", 2 * PATIENCE)
     finally:
         user.bed.mend("n3")
 
 
 def test_the_cable_of_the_leaders_node_is_cut_and_another_one_leads(user: User) -> None:
     """It sees the homes still."""
-    step = user.popen("run", "-N2", "-n4", "-w", "n[2-3]", *_SLEEPING, machine="n3")
-    wait_until(lambda: len(_sleeps(user)) == 4, "tasks sleep")
-    lost = user.popen("run", "-n1", "-w", "n1", *_SLEEPING, machine="n2")
-    wait_until(lambda: len(_sleeps(user)) == 5, "tasks sleep")
+    step = user.popen("run", "-N2", "-n4", "-w", "n[2-3]", "sleep", "600", machine="n3")
+    wait_until(lambda: len(user.sleeps()) == 4, "tasks sleep")
+    lost = user.popen("run", "-n1", "-w", "n1", "sleep", "600", machine="n2")
+    wait_until(lambda: len(user.sleeps()) == 5, "tasks sleep")
     user.bed.cut("n1")
     try:
         _, error = lost.communicate()
@@ -220,7 +254,7 @@ def test_the_cable_of_the_leaders_node_is_cut_and_another_one_leads(user: User) 
         done = user.nodectl("run", "-N2", "-n2", "--overlap", "hostname", machine="n2")
         assert (done.returncode, sorted(done.stdout.split())) == (0, ["n2", "n3"]), done.stderr
         assert user.processes(_LEADER, machine="n2")
-        wait_until(lambda: len(_sleeps(user)) == 4, "what is alone has ended", 2 * PATIENCE)
+        wait_until(lambda: len(user.sleeps()) == 4, "what is alone has ended", 2 * PATIENCE)
         assert not user.processes(_AGENT, machine="n1")
         assert step.poll() is None
         os.kill(inner(step), signal.SIGTERM)

@@ -6,12 +6,12 @@ import os
 import pty
 
 from cluster.bed import Bed
-from cluster.machine import NODES
+from cluster.machine import THREE
 from cluster.user import User, install
 from rootful.node import NOBODY
 
 _LEADER = "cluster.leader"
-_HOSTS = "".join(f"{name}\n" for name in NODES)
+_HOSTS = "".join(f"{name}\n" for name in THREE)
 
 
 def agents_steps(user: User) -> list[str]:

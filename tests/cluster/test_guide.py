@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from cluster.bed import Bed
-from cluster.machine import NODES
+from cluster.machine import THREE
 from cluster.user import install
 from rootful.mpi_programs import compiled
 from rootful.node import NOBODY
@@ -42,7 +42,7 @@ def test_three_lines_more_run_thousands_of_commands_and_an_mpi_program_over_all_
     assert ring == "6 tasks on 3 nodes: 15 round, 15 of all"
     numbers, nodes = zip(*(row.split() for row in rows), strict=True)
     assert sorted(map(int, numbers)) == list(range(1, _COMMANDS + 1))
-    assert sorted(Counter(nodes)) == list(NODES)
+    assert sorted(Counter(nodes)) == list(THREE)
 
 
 def test_lines_of_srun_stay_as_they_are(slurm: Bed) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.bed import Bed, inner
+from cluster.bed import Bed
+from cluster.processes import inner
 from cluster.user import User
 from rootful.mpi_programs import MPICH, OPEN_MPI, compiled
 from rootful.node import NOBODY
@@ -21,7 +22,7 @@ from rootful.node import NOBODY
 @pytest.fixture
 def user(slurm: Bed) -> Iterator[User]:
     """Whose cluster is there, with two CPUs of each node."""
-    with slurm.salloc("--ntasks-per-node=2", "--no-kill") as job:
+    with slurm.salloc("--ntasks-per-node=2", "--no-kill", nodes=4) as job:
         found = User(slurm, job)
         found.start("head")
         yield found
@@ -36,11 +37,11 @@ def _program(bed: Bed, name: str, compiler: str) -> str:
 
 
 @pytest.mark.parametrize("compiler", [MPICH, OPEN_MPI])
-def test_a_ring_a_sum_and_a_barrier_over_three_nodes(user: User, compiler: str) -> None:
+def test_a_ring_a_sum_and_a_barrier_over_four_nodes(user: User, compiler: str) -> None:
     """That nothing has to be said for: the program is linked to the library of one or the other."""
-    step = user.popen("run", "-N3", "-n6", _program(user.bed, "ring", compiler))
+    step = user.popen("run", "-N4", "-n8", _program(user.bed, "ring", compiler))
     assert step.stdout is not None
-    assert step.stdout.readline() == "6 tasks on 3 nodes: 15 round, 15 of all\n"
+    assert step.stdout.readline() == "8 tasks on 4 nodes: 28 round, 28 of all\n"
     os.kill(inner(step), signal.SIGTERM)
     step.communicate()
     assert not user.processes("ring-")
@@ -48,7 +49,7 @@ def test_a_ring_a_sum_and_a_barrier_over_three_nodes(user: User, compiler: str) 
 
 @pytest.mark.parametrize(("mpi", "compiler"), [("pmi2", MPICH), ("pmix", OPEN_MPI)])
 def test_mpi_abort_ends_the_step_on_all_nodes(user: User, mpi: str, compiler: str) -> None:
-    done = user.nodectl("run", "-N3", "-n6", f"--mpi={mpi}", _program(user.bed, "ring", compiler), "abort")
+    done = user.nodectl("run", "-N4", "-n8", f"--mpi={mpi}", _program(user.bed, "ring", compiler), "abort")
     assert done.returncode != 0
     ours = [line for line in done.stderr.splitlines() if "the step ends" in line]
     assert [line.rpartition("0: ")[2] for line in ours] == ["task 1 called MPI_Abort with code 7: the step ends"]
@@ -56,6 +57,6 @@ def test_mpi_abort_ends_the_step_on_all_nodes(user: User, mpi: str, compiler: st
 
 
 def test_open_mpis_tasks_end_by_themselves_and_leave_nothing(user: User) -> None:
-    done = user.nodectl("run", "-N3", "-n6", _program(user.bed, "cpi", OPEN_MPI))
-    assert (done.stdout, done.returncode) == ("6 tasks: pi is 3.141593\n", 0), done.stderr
+    done = user.nodectl("run", "-N4", "-n8", _program(user.bed, "cpi", OPEN_MPI))
+    assert (done.stdout, done.returncode) == ("8 tasks: pi is 3.141593\n", 0), done.stderr
     assert not [path for path in user.bed.files(NOBODY) if "nodectl-mpi-" in path]

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from cluster import sshd
-from cluster.bed import Bed, inner
+from cluster.bed import Bed
 from cluster.machine import NODES
-from cluster.user import User, install
+from cluster.processes import inner
+from cluster.user import User, install, who_tells
 from nodectl.cluster.engine.hosts import PROGRAM
 from rootful.node import NOBODY, PATH, PATIENCE, wait_until
 
@@ -84,10 +85,6 @@ class SshUser(User):
         told = json.loads(self.nodectl("cluster", "status", "--json", machine="head").stdout)
         return next(str(one["state"]) for one in told["nodes"] if one["name"] == node)
 
-    def sleeps(self, machine: str = "") -> list[int]:
-        found = self.processes("sleep", "600", machine=machine)
-        return [pid for pid in found if Path(f"/proc/{pid}/comm").read_text() == "sleep\n"]
-
     def clients(self, node: str) -> list[int]:
         """Of ssh."""
         return [pid for pid in self.processes(PROGRAM) if f" {node} " in self.bed.processes(NOBODY).get(pid, "")]
@@ -118,6 +115,8 @@ def test_steps_bulk_and_a_stop_that_leaves_nothing(user: SshUser) -> None:
     step.communicate()
     assert step.returncode != 0
     wait_until(lambda: not user.bed.processes(NOBODY), "sshd's have ended, too")
+    for machine in ("head", *NODES):
+        assert user.bed.run("find", "/tmp", "-name", "nodectl-*", machine=machine).stdout == ""
 
 
 def test_the_secret_is_in_no_argument_and_no_environment(user: SshUser) -> None:
@@ -132,9 +131,7 @@ def test_the_secret_is_in_no_argument_and_no_environment(user: SshUser) -> None:
     there = {**user.bed.processes(NOBODY), **user.bed.daemons()}
     assert len(secret) == 64
     assert {name for line in there.values() for name in ("ssh -T", "sshd: nobody", "small_agent") if name in line}
-    for pid in there:
-        for name in ("cmdline", "environ"):
-            assert secret not in Path(f"/proc/{pid}/{name}").read_bytes()
+    assert not who_tells(secret, there)
     user.shell.found(started["job"])
     assert user.nodectl("cluster", "stop", machine="head").returncode == 0
 
@@ -170,7 +167,7 @@ def test_a_host_that_does_not_answer_is_told(user: SshUser) -> None:
 
 
 def test_a_name_that_nobody_knows_is_told(user: SshUser) -> None:
-    assert "node n4: ssh: Could not resolve hostname n4" in user.refused(hosts="n1,n4")
+    assert "node n9: ssh: Could not resolve hostname n9" in user.refused(hosts="n1,n9")
 
 
 def test_a_host_without_nodectl_and_one_with_another_version_are_told(user: SshUser) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from cluster.bed import Allocation, Bed
-from cluster.machine import NODES
+from cluster.machine import THREE
+from cluster.user import who_tells
 from rootful.node import BOOT, NOBODY, PATH, wait_until
 
 _STARTING = str(Path(__file__).with_name("starting.py"))
@@ -67,7 +68,7 @@ def stage(slurm: Bed, request: pytest.FixtureRequest) -> Any:
 
 def test_each_agent_is_told_the_secret_and_the_leader(stage: Stage) -> None:
     assert stage.start()["missing"] == {}
-    told = {(stage.place / f"told.{node}").read_text() for node in NODES}
+    told = {(stage.place / f"told.{node}").read_text() for node in THREE}
     (secret, leader), *others = (text.splitlines() for text in told)
     assert (len(secret), leader, others) == (_SECRET_DIGITS, "leader 10.0.0.1:1 [::1]:2", [])
 
@@ -75,16 +76,14 @@ def test_each_agent_is_told_the_secret_and_the_leader(stage: Stage) -> None:
 def test_the_secret_is_in_no_argument_and_no_environment(stage: Stage) -> None:
     stage.start()
     secret = (stage.place / "told.n1").read_text().splitlines()[0].encode()
-    for pid in [*stage.slurm.processes(NOBODY), *stage.slurm.daemons()]:
-        for name in ("cmdline", "environ"):
-            assert secret not in Path(f"/proc/{pid}/{name}").read_bytes()
+    assert not who_tells(secret, [*stage.slurm.processes(NOBODY), *stage.slurm.daemons()])
 
 
 def test_nothing_is_left_behind_a_stop(stage: Stage) -> None:
     stage.start()
-    assert stage.there() == [*NODES]
+    assert stage.there() == [*THREE]
     stopped = stage.nodectl("stop")
-    assert (stopped.returncode, stage.seen("ended")) == (0, [*NODES]), stopped.stderr
+    assert (stopped.returncode, stage.seen("ended")) == (0, [*THREE]), stopped.stderr
     assert "no cluster runs here" in stage.nodectl("stop").stderr
     assert stage.start()["missing"] == {}
 
@@ -110,24 +109,24 @@ def test_a_node_that_fails_is_told_with_its_reason_and_the_others_end(stage: Sta
 def test_a_node_that_does_not_join_is_told(stage: Stage) -> None:
     stage.has("mute.n3")
     assert stage.start(seconds=3)["missing"] == {"n3": "its agent has not joined within 3 s"}
-    assert stage.seen("ended") == [*NODES]
+    assert stage.seen("ended") == [*THREE]
 
 
 def test_who_is_killed_while_it_starts_leaves_nothing(stage: Stage) -> None:
     stage.has("mute.n3")
     words = [sys.executable, "-I", _STARTING, PATH[0], str(stage.place), "600"]
     start = stage.job.popen(*words)
-    wait_until(lambda: len(stage.seen("told")) == len(NODES), "agents are there")
+    wait_until(lambda: len(stage.seen("told")) == len(THREE), "agents are there")
     for pid in sorted(pid for pid, words in stage.slurm.processes(NOBODY).items() if "starting.py" in words)[:1]:
         os.kill(pid, signal.SIGKILL)
     start.communicate()
-    wait_until(lambda: stage.seen("ended") == [*NODES], "agents end")
+    wait_until(lambda: stage.seen("ended") == [*THREE], "agents end")
 
 
 def test_agents_end_with_a_holder_that_is_killed(stage: Stage) -> None:
     stage.start()
     os.kill(stage.holder(), signal.SIGKILL)
-    wait_until(lambda: stage.seen("ended") == [*NODES], "agents end")
+    wait_until(lambda: stage.seen("ended") == [*THREE], "agents end")
     wait_until(lambda: stage.start().get("missing") == {}, "another cluster takes its place")
 
 
@@ -151,9 +150,9 @@ def test_hosts_by_ssh(stage: Stage) -> None:
     started = stage.start("n[1-3]", str(ssh))
     assert started["missing"] == {}
     environment = {"NODECTL_CLUSTER": f"{started['job']}.head"}
-    assert stage.there(env=environment) == [*NODES]
+    assert stage.there(env=environment) == [*THREE]
     assert stage.nodectl("stop", env=environment).returncode == 0
-    assert stage.seen("ended") == [*NODES]
+    assert stage.seen("ended") == [*THREE]
 
 
 def test_a_host_that_cannot_be_reached_is_told(stage: Stage) -> None:

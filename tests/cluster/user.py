@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,16 @@ def _copy(name: str, target: Path) -> None:
             shutil.copy2(source, target / top)
 
 
+def who_tells(secret: bytes, pids: Iterable[int]) -> list[str]:
+    """In whose arguments or environment it is, of those that run still."""
+    found = []
+    for path in (Path(f"/proc/{pid}/{name}") for pid in pids for name in ("cmdline", "environ")):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if secret in path.read_bytes():
+                found.append(str(path))
+    return found
+
+
 class User:
     """In an allocation, with the command in PATH."""
 
@@ -76,3 +88,19 @@ class User:
         found = self.bed.processes(self.job.user)
         there = [pid for pid, line in found.items() if all(word in line for word in words) and line[:5] != "srun "]
         return [pid for pid in there if not machine or self.bed.runs_on(pid, machine)]
+
+    def called(self, name: str, machine: str = "") -> list[int]:
+        """Theirs whose own name is this, or begins with it and a space, on one machine or anywhere."""
+        return [pid for pid in self.processes(machine=machine) if _name_of(pid).split(" ")[0] == name]
+
+    def sleeps(self, machine: str = "") -> list[int]:
+        """Tasks of theirs that are `sleep 600`, not the shells and clients whose command line has it, too."""
+        return [pid for pid in self.processes("sleep", "600", machine=machine) if _name_of(pid) == "sleep"]
+
+
+def _name_of(pid: int) -> str:
+    """Nothing of one that has just ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

@@ -60,6 +60,10 @@ class Daemons:
         """Writes slurm.conf: these lines, and what holds for every Slurm here."""
         self.config.write_text(lines + self.common, encoding="utf-8")
 
+    def configure_devices(self, lines: str) -> None:
+        """Writes gres.conf, which stands beside it."""
+        self.config.with_name("gres.conf").write_text(lines, encoding="utf-8")
+
     def start_munge(self) -> None:
         """Raises NoSlurm."""
         here = self.here
@@ -72,16 +76,16 @@ class Daemons:
         )  # fmt: skip
         self.until((here / "munge.socket").exists, "munged")
 
-    def start_controller(self) -> None:
-        """It may not serve yet when this returns."""
+    def start_controller(self, *, anew: bool = True) -> subprocess.Popen[bytes]:
+        """It may not serve yet when this returns. Not `anew`: it knows what the last one has written."""
         (self.here / "state").mkdir(exist_ok=True)
-        self.start("slurmctld-wlm", "-D", "-c", "-f", str(self.config))
+        return self.start("slurmctld", "-D", *(["-c"] if anew else []), "-f", str(self.config))
 
     def start_node(self, node: str) -> subprocess.Popen[bytes]:
         """The daemon of a node of the configuration; it may not serve yet when this returns."""
         (self.here / f"spool.{node}").mkdir(exist_ok=True)
-        stepd = f"{self.root}/usr/sbin/slurmstepd-wlm"
-        return self.start("slurmd-wlm", "-D", "-N", node, "-f", str(self.config), "-d", stepd)
+        stepd = f"{self.root}/usr/sbin/slurmstepd"
+        return self.start("slurmd", "-D", "-N", node, "-f", str(self.config), "-d", stepd)
 
     def start(self, name: str, *words: str) -> subprocess.Popen[bytes]:
         """It ends with us, even by SIGKILL, and leaves no core where the work was begun."""

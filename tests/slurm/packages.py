@@ -11,6 +11,9 @@ from pathlib import Path
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge")
 _PAUSES = (0, 10, 30)  # seconds
+# By its name a program knows that it is a daemon, and reads what only those read: devices of nodes. Debian's packages
+# make these links when they are installed.
+_DAEMONS = ("slurmctld", "slurmd", "slurmstepd")
 
 
 class NoSlurm(Exception):
@@ -41,6 +44,8 @@ def fetch(root: Path, *more: str) -> None:
         unpacked = _run(["dpkg-deb", "-x", str(package), str(root)])
         if unpacked.returncode:
             raise NoSlurm(unpacked.stderr.strip())
+    for name in _DAEMONS:
+        (root / "usr/sbin" / name).symlink_to(f"{name}-wlm")
 
 
 def _run(words: list[str]) -> subprocess.CompletedProcess[str]:

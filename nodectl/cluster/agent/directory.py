@@ -13,8 +13,10 @@ import time
 
 from nodectl.client import cluster_door
 from nodectl.client.command import Failed
+from nodectl.cluster.start import own_directories
 from nodectl.cluster.start.words import SERVED
 from nodectl.config import own_node
+from nodectl.kernel import signals
 
 _LOCK = "lock"  # of an agent's directory, and of its node's, which the daemon and its forkserver hold
 _PAUSE = 0.05
@@ -36,8 +38,40 @@ class Directory:
         gone = f"{self.path}.{os.getpid()}"
         with contextlib.suppress(OSError):
             os.rename(self.path, gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        _remove(gone)
         os.close(self._lock)
+        leave(os.path.dirname(self.path))
+
+
+def _remove(path: str) -> None:
+    """With the containers of a node, in which directories may be closed to their owner. The node has ended, but the
+    path by which they know it may be the next one's already.
+    """
+    base = f"{path}/state/containers"
+    if os.path.isdir(base):
+        from nodectl.container import job_dir  # few nodes have any
+
+        for host in os.listdir(base):
+            job_dir.sweep(f"{base}/{host}", lambda _: "", every=True)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def leave(top: str) -> None:
+    """Removes the directory of all agents' directories, unless there is one, or is about to be. It waits for its turn:
+    whoever has it may have found what only now is gone, and left that directory to us.
+    """
+    try:
+        turn = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if _is_still(turn, top):  # else another agent has made it anew, and may be about to make its own in it
+            own_directories.remove(os.path.dirname(top), top)
+    except OSError:
+        return
+    finally:
+        os.close(turn)
 
 
 def take(name: str) -> Directory:
@@ -45,13 +79,9 @@ def take(name: str) -> Directory:
     try:
         base = _base()
         top = f"{base}/cluster"
-        for directory in (base, top):  # nothing is made in what may be somebody else's
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(directory, 0o700)
-            own_node.must_be_ours(directory)
         path = f"{top}/{name}"
         began = time.monotonic()
-        while (lock := _make(top, name)) is None:
+        while (lock := _make(base, top, name)) is None:
             _wait_for_end(path, began)
             if time.monotonic() - began >= _PATIENCE:
                 raise Failed(f"remove {path}, which an earlier agent has left: it cannot be done")
@@ -92,23 +122,29 @@ def _serves(path: str) -> bool:
 
 
 def _is_told_to_end() -> bool:
-    """Whether whoever has started this agent has closed its standard input."""
+    """Whether whoever has started this agent has closed its standard input, or a signal has come."""
     poll = select.poll()
     poll.register(0, 0)
-    return any(mask & select.POLLHUP for _, mask in poll.poll(0))
+    return signals.is_told_to_end() or any(mask & select.POLLHUP for _, mask in poll.poll(0))
 
 
-def _make(top: str, name: str) -> int | None:
-    """The directory, and its lock, None where another agent has it. One agent at a time looks and makes: others would
-    take a directory for dead that has no lock yet. Raises OSError.
+def _make(base: str, top: str, name: str) -> int | None:
+    """The directory, and its lock, None where another agent has it, or had what it is to be in. One agent at a time
+    looks and makes: others would take a directory for dead that has no lock yet. Raises OSError, NotOurs.
     """
-    turn = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    own_directories.make(base, top)
+    try:
+        turn = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
     try:
         fcntl.flock(turn, fcntl.LOCK_EX)
+        if not _is_still(turn, top):
+            return None
         for found in os.listdir(top):
             try:
                 if _is_dead(f"{top}/{found}"):
-                    shutil.rmtree(f"{top}/{found}", ignore_errors=True)
+                    _remove(f"{top}/{found}")
             except OSError:
                 continue  # its own node is quicker
         path = f"{top}/{name}"
@@ -120,6 +156,14 @@ def _make(top: str, name: str) -> int | None:
         return lock
     finally:
         os.close(turn)
+
+
+def _is_still(fd: int, path: str) -> bool:
+    """Whether nobody has removed that directory."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _is_dead(path: str) -> bool:

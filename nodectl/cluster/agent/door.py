@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nodectl import __version__
+from nodectl.client.command import Failed
 from nodectl.cluster.agent.common_files import CommonFiles
 from nodectl.cluster.agent.hello import Hello
 from nodectl.cluster.agent.launched import LaunchedSteps
@@ -21,6 +22,7 @@ from nodectl.cluster.agent.post import Header, Post
 from nodectl.cluster.agent.sinks import is_null
 from nodectl.cluster.agent.views import Views
 from nodectl.cluster.agent.visitor import Visitor
+from nodectl.cluster.agent.visitors_step import VisitorsStep
 from nodectl.cluster.agent.watch import Watch
 from nodectl.cluster.tree import LEADER
 from nodectl.model.cpu_list import parse_cpulist
@@ -31,6 +33,7 @@ from nodectl.wire.names import NODE
 _BACKLOG = 512
 _MOST_VISITORS = 1024
 _STREAMS = 3
+_REACHING = ("Launch", "View")  # methods by which a program could do more than it may
 _PAUSE = 0.1  # seconds, where no descriptor is left for who comes
 
 
@@ -53,8 +56,9 @@ class Door:
     """
 
     def __init__(
-        self, post: Post, path: str, node: str, launched: LaunchedSteps, views: Views, hello: Hello, count: int
-    ) -> None:
+        self, post: Post, path: str, node: str, launched: LaunchedSteps, views: Views, hello: Hello, count: int,
+        visitors_step: VisitorsStep,
+    ) -> None:  # fmt: skip
         self._post = post
         self._path = path
         self._node = node
@@ -64,7 +68,9 @@ class Door:
         self._count = count
         self._loop = asyncio.get_running_loop()
         self._standard = Service(__version__, {f"{NODE}.Hello": ({}, _none)})
-        self._visitors: set[Visitor] = set()
+        self._visitors: dict[Visitor, framing.Peer] = {}
+        self._visitors_step = visitors_step
+        self._looking: set[asyncio.Task[None]] = set()
         self._pending: dict[int, _Pending] = {}
         self._number = 0
         launched.expect(lambda: any(pending.fds for pending in self._pending.values()))
@@ -95,15 +101,17 @@ class Door:
             self._arrivals.want(False)
             self._later = self._loop.call_later(_PAUSE, self._arrivals.want)
             return
-        if framing.peer_of(sock).uid != os.geteuid() or len(self._visitors) >= _MOST_VISITORS:
+        peer = framing.peer_of(sock)
+        if peer.uid != os.geteuid() or len(self._visitors) >= _MOST_VISITORS:
             sock.close()
             return
+        peer.pidfd, peer.inode = framing.pidfd_of_peer(sock), os.fstat(sock.fileno()).st_ino
         visitor = Visitor(sock, self._take, self._leave)
-        self._visitors.add(visitor)
+        self._visitors[visitor] = peer
 
     def _leave(self, visitor: Visitor) -> None:
         """A client has gone: what waits for its answer is not wanted any more."""
-        self._visitors.discard(visitor)
+        self._visitors.pop(visitor).let_go()
         for number, pending in list(self._pending.items()):
             if pending.visitor is visitor:
                 self._post.send(LEADER, "hang_up", {"id": number})
@@ -127,10 +135,44 @@ class Door:
                 return
             if why := why_not(method, self._node):
                 raise Refused("InvalidRequest", why, parameter="method")
+            if method in _REACHING:
+                peer = self._visitors[visitor]
+                task = asyncio.ensure_future(self._ask_within_limits(visitor, peer, call, method, fds))
+                self._looking.add(task)
+                task.add_done_callback(self._looking.discard)
+                return
             self._ask_leader(visitor, call, method, fds)
         except Refused as refused:
             framing.close(fds)
             visitor.answer(error_reply(refused))
+
+    async def _ask_within_limits(
+        self, visitor: Visitor, peer: framing.Peer, call: Call, method: str, fds: list[int]
+    ) -> None:
+        """Likewise for what the visitor may not do who is a process of a confined step. It may have gone by now."""
+        try:
+            if visitor not in self._visitors:
+                framing.close(fds)
+                return  # it has gone, and its pidfd
+            call.parameters = dict(await self._visitors_step.held(peer, method, call.parameters))
+            if visitor not in self._visitors:
+                framing.close(fds)
+                return  # it has gone
+            self._ask_leader(visitor, call, method, fds)
+        except Failed as failed:
+            framing.close(fds)
+            why = f"its node does not tell what the caller is: {failed}"
+            visitor.answer(error_reply(Refused("LaunchRefused", why, exit_status=1)))
+        except Refused as refused:
+            framing.close(fds)
+            visitor.answer(error_reply(refused))
+        except BaseException:  # a mistake of ours, or the agent ends: nobody waits for ever
+            framing.close(fds)
+            visitor.close()
+            raise
+        finally:
+            if visitor not in self._visitors:
+                peer.let_go()
 
     def _ask_leader(self, visitor: Visitor, call: Call, method: str, fds: list[int]) -> None:
         if fds and (method != "Launch" or len(fds) != _STREAMS):
@@ -217,6 +259,8 @@ class Door:
             self._later.cancel()
         self._arrivals.want(False)
         self._listener.close()
+        for task in self._looking:
+            task.cancel()
         for visitor in list(self._visitors):
             visitor.close()
 

@@ -5,9 +5,7 @@ command asks for that first.
 from collections.abc import Mapping
 
 from nodectl import __version__
-from nodectl.client.command import Failed
-from nodectl.config import ConfigError, own_node
-from nodectl.config_file.reader import load
+from nodectl.config import Config
 from nodectl.model.plugstack_entry import entry_as_list
 from nodectl.spank import plugstack
 from nodectl.wire.dispatch import Refused
@@ -16,21 +14,28 @@ _ENTRY = ("path", "argv", "required", "origin", "missing")
 
 
 class Hello:
-    """Of the node of this name, in a cluster of `nodes`. plugstack.conf is as it is at each call."""
+    """Of the node of this name, in a cluster of `nodes`. plugstack.conf is as it is at each call. `config`: of who runs
+    the steps here, the user's own node or the service.
+    """
 
-    def __init__(self, node: str, job: int, nodes: int) -> None:
-        try:
-            self._config = load(own_node.configuration(), must_exist=False)
-        except ConfigError as error:
-            raise Failed(str(error)) from None
+    def __init__(self, node: str, job: int, nodes: int, config: Config) -> None:
+        self._config = config
+        self.level = config.secure  # of steps that ask for none
         self._known: plugstack.Plugstack | None = None
         self._about = {
             "version": __version__,
             "node": node,
             "hook_timeout": self._config.spank_hook_timeout,
             "spank_versions": self._config.spank_versions,
-            "cluster": {"job": job, "nodes": nodes},
         }
+        self._cluster = {"job": job, "nodes": nodes}
+        self._lost: set[int] = set()
+
+    def lost(self, rank: int) -> None:
+        """A node is gone for good, or a guest."""
+        if rank < self._cluster["nodes"]:
+            self._lost.add(rank)
+            self._cluster["lost"] = len(self._lost)
 
     def answer(self) -> Mapping[str, object]:
         """Raises Refused."""
@@ -42,4 +47,4 @@ class Hello:
                 raise Refused("LaunchRefused", str(error), exit_status=1) from None
         stack = self._known
         entries = [dict(zip(_ENTRY, entry_as_list(entry), strict=True)) for entry in stack.entries]
-        return {**self._about, "stack": entries, "warnings": list(stack.warnings)}
+        return {**self._about, "cluster": {**self._cluster}, "stack": entries, "warnings": list(stack.warnings)}

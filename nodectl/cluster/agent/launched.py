@@ -5,7 +5,7 @@ node on which the client runs, and goes on to the client as a single node's woul
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nodectl.cluster.agent.channel import Channel
 from nodectl.cluster.agent.dispatcher import Dispatcher
@@ -23,8 +23,14 @@ from nodectl.stepd.bulk.commands import BadCommand
 from nodectl.wire import framing
 from nodectl.wire.dispatch import Refused, error_reply, invalid
 from nodectl.wire.names import STEP
+from nodectl.wire.shape import BadShape, Optional, boolean, check, integer
+
+if TYPE_CHECKING:
+    from nodectl.wire.shape import Shape
 
 _OF_BULK = ("Run", "NoMore", "Withdraw")
+# Kept until the leader has heard them: nothing else is, of whatever length.
+_ORDERS: "Mapping[str, Shape]" = {"Signal": {"signal": integer(1, 64), "forwarded": Optional(boolean)}, "End": {}}
 _MOST_UNREAD = 4 << 20  # bytes of events
 # Of commands: more than the dispatcher may keep of them begins and ends, while the client is busy.
 _MOST_UNREAD_OF_BULK = 512 << 20
@@ -99,18 +105,25 @@ class Launched:
             method, parameters = str(message.get("method", "")), message.get("parameters") or {}
             interface, _, word = method.rpartition(".")
             refused = None
-            if interface != STEP or word not in ("Signal", "End", *_OF_BULK):
+            if interface != STEP or word not in (*_ORDERS, *_OF_BULK):
                 refused = Refused(
                     "org.varlink.service.MethodNotFound", f"no method {method[:128]}", method=method[:256]
                 )
+            elif word in _ORDERS:
+                refused = self._order(word, parameters)
             elif not isinstance(parameters, dict):
                 refused = invalid("parameters", "not an object")
-            elif word in _OF_BULK:
-                refused = self._dispatch(word, parameters)
             else:
-                self._unheard.order(self.key, word, parameters)
+                refused = self._dispatch(word, parameters)
             if not message.get("oneway"):
                 self._events.send(error_reply(refused) if refused else {"parameters": {}})
+
+    def _order(self, method: str, parameters: object) -> Refused | None:
+        try:
+            self._unheard.order(self.key, method, check(parameters, _ORDERS[method]))
+        except BadShape as error:
+            return Refused("org.varlink.service.InvalidParameter", str(error), parameter=error.parameter)
+        return None
 
     def _dispatch(self, method: str, parameters: Mapping[str, Any]) -> Refused | None:
         """Commands for a bulk step. A client that sends anything else has its step ended."""

@@ -17,6 +17,7 @@ import stat
 import sys
 from collections.abc import Sequence
 
+from nodectl.binding import detected_devices
 from nodectl.client.command import Failed
 from nodectl.cluster.agent import addresses, directory, place
 from nodectl.cluster.agent.calls import Calls
@@ -29,10 +30,17 @@ from nodectl.cluster.agent.node import OwnNode
 from nodectl.cluster.agent.parts import Parts
 from nodectl.cluster.agent.place import Place
 from nodectl.cluster.agent.post import Header
+from nodectl.cluster.agent.service import NoService, Service, find
 from nodectl.cluster.agent.views import Views
+from nodectl.cluster.agent.visitors_step import VisitorsStep
 from nodectl.cluster.machine import described, given
 from nodectl.cluster.mesh.mesh import Mesh, NotJoined
+from nodectl.cluster.start import place as holders_place
+from nodectl.config import Config, ConfigError, own_node
+from nodectl.config_file.reader import load
+from nodectl.kernel import signals
 from nodectl.machine import topology
+from nodectl.model.cpu_list import cpus_of
 
 _LONGEST_LINE = 1 << 16
 _SHORTEST_SECRET = 16  # bytes
@@ -44,6 +52,7 @@ def main() -> int:
     if os.geteuid() == 0:
         print("nodectl agent: root has the service on each node; agents are for everybody else", file=sys.stderr)
         return 1
+    signals.put_off()  # until they are heard: a directory that was made is removed
     os.umask(0o077)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -57,9 +66,10 @@ def main() -> int:
     if sys.version_info < (3, 12):  # later ones do so by themselves
         asyncio.set_child_watcher(asyncio.PidfdChildWatcher())  # else a thread waits for each child, and `copier` forks
     try:
-        return asyncio.run(Agent(where, own.path).run())
+        return asyncio.run(signals.until_end(Agent(where, own.path).run()))
     finally:
         own.remove()
+        holders_place.sweep(where.job)
 
 
 class Agent:
@@ -71,22 +81,23 @@ class Agent:
         self._over = asyncio.Event()
         self._status = 0
         self._all_end = False
+        self._steps_by = ""
         self._leadership: Leadership | None = None
 
     async def run(self) -> int:
         """Until somebody ends it: the exit status."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._over.set)
-        node = OwnNode(self._path)
+        self._admit_signals()
+        service = await self._service()
+        node = service or OwnNode(self._path)
         starting = asyncio.create_task(node.start())
         mesh: Mesh | None = None
         try:
             lines = await _standard_input()
             secret = await _secret(lines)
-            mesh = Mesh(self._place.rank, self._place.members, secret, said=self._said())
+            config = _config() if service is None else service.config
+            mesh = Mesh(self._place.rank, self._place.members, secret, said=self._said(service, config))
             self._leadership = leadership = Leadership(mesh, secret, self._place, self._path, self._say, self._give_up)
-            work = Work(mesh, self._place, self._path, node.socket)
+            work = Work(mesh, self._place, self._path, node.socket, config, service)
             mesh.on_lost(self._lost)
             mesh.handle("end", lambda *_: self._over.set())
             await starting
@@ -100,7 +111,7 @@ class Agent:
             await self._over.wait()
             watching.cancel()
             await leadership.stop()
-            work.close()
+            await work.close()
         except (Failed, NotJoined, OSError) as error:
             self._fail(str(error))
         finally:
@@ -114,12 +125,36 @@ class Agent:
                 await mesh.close()
         return self._status
 
-    def _said(self) -> dict[str, object]:
-        """What the leader is told of this machine."""
+    def _admit_signals(self) -> None:
+        """Each ends it, also one that has come already."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._over.set)
+        signals.admit()
+
+    async def _service(self) -> Service | None:
+        """The machine's service, where it runs this job's parts."""
+        if self._place.is_guest:
+            return None
+        try:
+            service = await find(self._place.job)
+        except NoService as why:
+            self._steps_by = f"a node of their user: {why}"
+            return None
+        self._steps_by = service.said
+        return service
+
+    def _said(self, service: Service | None, config: Config) -> dict[str, object]:
+        """What the leader is told of this machine. The service gives out none of its devices."""
         if self._place.is_guest:
             return {}
-        machine = topology.read(allowed=os.sched_getaffinity(0))
-        return described(given(machine, os.environ, self._place.rank))
+        allowed = os.sched_getaffinity(0)
+        if service is not None:
+            allowed &= set(cpus_of(service.cpus))
+        machine = topology.read(allowed=allowed)
+        devices = detected_devices.of(config.gres) if service is None else None
+        told = described(given(machine, os.environ, self._place.rank, devices))
+        return {"machine": told, "steps_by": self._steps_by}
 
     async def _meet(self, mesh: Mesh, lines: asyncio.StreamReader, leadership: Leadership) -> None:
         """The others, by way of rank 0. Raises Failed, NotJoined, OSError."""
@@ -167,18 +202,26 @@ class Agent:
 
 
 class Work:
-    """What an agent does once it is one: parts of steps, and the door."""
+    """What an agent does once it is one: parts of steps, and the door. `node`: the socket of its own node; `service`:
+    in the place of that.
+    """
 
-    def __init__(self, mesh: Mesh, where: Place, path: str, node: str) -> None:
+    def __init__(
+        self, mesh: Mesh, where: Place, path: str, node: str, config: Config, service: Service | None = None
+    ) -> None:
         self._names = where.members
+        if service is not None:
+            node = service.socket
+        self._service = service
         self._calls = Calls(node)
         socket = f"{path}/nodectl.sock"
         self._exchange = Exchange(mesh, f"{path}/mpi.sock")
         self._parts = Parts(mesh, where.name, self._calls, socket, self._exchange)
         self._launched = LaunchedSteps(mesh)
-        hello = Hello(where.name, where.job, len(where.names))
+        self._hello = hello = Hello(where.name, where.job, len(where.names), config)
         self._views = Views(mesh, self._calls)
-        self._door = Door(mesh, socket, node, self._launched, self._views, hello, len(where.names))
+        step_of = VisitorsStep(self._calls, hello.level)
+        self._door = Door(mesh, socket, node, self._launched, self._views, hello, len(where.names), step_of)
         for part in (self._parts, self._exchange, self._launched, self._views, self._door):
             for kind, handler in part.handlers().items():
                 mesh.handle(kind, handler)
@@ -196,6 +239,7 @@ class Work:
         lost = f"node {self._names[rank]} was lost: {why}"
         self._launched.lost(rank, lost)
         self._views.lost(rank, lost)
+        self._hello.lost(rank)
 
     def _resumed(self, rank: int) -> None:
         self._parts.resumed(rank)
@@ -209,14 +253,26 @@ class Work:
         self._launched.ask_again()
         self._door.ask_again()
 
-    def close(self) -> None:
-        """Nobody comes any more; what runs ends."""
+    async def close(self) -> None:
+        """Nobody comes any more; what runs ends, and at the service has ended."""
         self._door.close()
         self._launched.close()
         self._views.close()
         self._parts.close()
+        if self._service is not None:
+            with contextlib.suppress(TimeoutError):  # then they end with this process
+                async with asyncio.timeout(place.kill_wait(os.environ)):
+                    await self._parts.over()
         self._exchange.close()
         self._calls.close()
+
+
+def _config() -> Config:
+    """That of the user's own node. Raises Failed."""
+    try:
+        return load(own_node.configuration(), must_exist=False)
+    except ConfigError as error:
+        raise Failed(str(error)) from None
 
 
 async def _standard_input() -> asyncio.StreamReader:

@@ -10,16 +10,18 @@ import os
 import sys
 from collections.abc import Mapping
 
+from nodectl.binding.devices import SEEN_BY
 from nodectl.client.command import Failed
+from nodectl.cluster.agent import place
 from nodectl.config import own_node
 from nodectl.kernel import signals
 
 _START = (
     "import gc, sys; gc.disable(); "  # until it serves: a tenth of its imports
     "sys.path[:0] = {path!r}; from nodectl.cli import daemon; "
-    "import os; os._exit(daemon.of_agent({directory!r}, {config!r}))"
+    "import os; os._exit(daemon.of_agent({directory!r}, {config!r}, {kill_wait}))"
 )
-_PLACES = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "PATH")
+_HANDED_ON = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "PATH", *SEEN_BY)
 _LONGEST_PAUSE = 16.0
 _SOON = 5.0  # a daemon that lived no longer makes the next one wait
 _LOOK = 1.0
@@ -60,7 +62,9 @@ class OwnNode:
         reader, self._pipe = os.pipe2(os.O_CLOEXEC)
         ready, told = os.pipe2(os.O_CLOEXEC)
         path = [entry for entry in sys.path if entry]
-        code = _START.format(path=path, directory=self._directory, config=own_node.configuration())
+        code = _START.format(
+            path=path, directory=self._directory, config=own_node.configuration(), kill_wait=place.kill_wait(os.environ)
+        )
         try:
             self._pid = os.posix_spawn(
                 sys.executable,
@@ -143,5 +147,5 @@ def _environment() -> Mapping[str, str]:
     return {
         "PATH": "/usr/bin:/bin",
         "NODECTL_READY_FD": "3",
-        **{name: os.environ[name] for name in _PLACES if name in os.environ},
+        **{name: os.environ[name] for name in _HANDED_ON if name in os.environ},
     }

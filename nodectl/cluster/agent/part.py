@@ -4,9 +4,11 @@ what happens there is told to the leader; output goes to the client's agent, inp
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nodectl.binding.devices import OF_STEP, VISIBLE
 from nodectl.client.command import Failed
 from nodectl.cluster.agent import stream_ends
 from nodectl.cluster.agent.channel import Channel
@@ -16,6 +18,7 @@ from nodectl.cluster.agent.messages import Reader, Writer
 from nodectl.cluster.agent.outlets import Outlet, window_of
 from nodectl.cluster.agent.post import Header, Key, Post
 from nodectl.cluster.agent.relay import Relay
+from nodectl.cluster.agent.unheard import remember
 from nodectl.cluster.tree import LEADER
 from nodectl.model.cpu_list import cpus_of, mask_of_list
 from nodectl.wire.names import NODE, STEP
@@ -29,6 +32,7 @@ _MOST_ORDERS = 4 << 20
 HANGUP = "hangup"
 _FATAL = "fatal"
 _OF_BULK = ("start", "tasks")
+_GPUS = (*VISIBLE, *OF_STEP)
 _ENDED_FOR_ALL = ("CANCELLED", "TIMEOUT")  # by an order: on the other nodes it ends, too
 
 
@@ -52,7 +56,7 @@ class Part:
         request = order["request"]
         self._request = {
             **request,
-            "environment": {**request["environment"], "NODECTL_SOCKET": door},
+            "environment": {**_with_gpus_of_here(request["environment"]), "NODECTL_SOCKET": door},
             "ntasks": len(self._part["masks"]),
             "part": self._part,
         }
@@ -63,6 +67,7 @@ class Part:
         self._events: Reader | None = None
         self._looking: asyncio.Future[None] | None = None
         self._wanted: list[Mapping[str, object]] | None = []  # orders that came before it had begun
+        self._given: OrderedDict[Key, None] = OrderedDict()  # orders that came, by who gave them and their numbers
         self.begun = self._over = False
         self._standing: dict[str, object] = {}  # what the leader has to know whenever it is told of this part
         self._relay: Relay | None = None  # of a step with a terminal
@@ -219,6 +224,15 @@ class Part:
 
     # What others say.
 
+    def is_new(self, by: Sequence[int] | None) -> bool:
+        """Whether an order came for the first time: the next leader passes on again what was not answered."""
+        if by is None:
+            return True
+        rank, number = by
+        is_new = (rank, number) not in self._given
+        remember(self._given, (rank, number))
+        return is_new
+
     def order(self, call: Mapping[str, Any]) -> None:
         """A call of org.nodectl.step from the client or the leader, or the end of whoever would call."""
         if self._wanted is not None:
@@ -270,3 +284,11 @@ class Part:
             outlet.ask()
         if self._intake is not None:
             self._intake.ask()
+
+
+def _with_gpus_of_here(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """These variables come from the client's node. Slurm has told the agent which GPUs the job has on this one."""
+    here = {name: os.environ[name] for name in _GPUS if name in os.environ}
+    if not here:
+        return environment
+    return {name: value for name, value in environment.items() if name not in _GPUS} | here

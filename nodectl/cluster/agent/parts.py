@@ -35,6 +35,7 @@ class Parts:
         self._told: OrderedDict[Key, Mapping[str, object]] = OrderedDict()  # ends of which the leader may not know
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaves = False
+        self._all_over = asyncio.Event()
 
     def handlers(self) -> Mapping[str, Callable[[int, Header, bytes], None]]:
         """By kind of message."""
@@ -73,6 +74,7 @@ class Parts:
                 self._told.popitem(last=False)
             self._tell_end(part.key)
         self._exchange.part_over(part.key)
+        self._look()
 
     def _tell_end(self, key: Key) -> None:
         self._post.send(LEADER, "ended", {"job": key[0], "step": key[1], **self._told[key]})
@@ -96,7 +98,7 @@ class Parts:
 
     def _order(self, sender: int, header: Header, body: bytes) -> None:
         del sender, body
-        if (part := self._of(header)) is not None:
+        if (part := self._of(header)) is not None and part.is_new(header.get("by")):
             part.order(header["call"])
 
     def _more(self, sender: int, header: Header, body: bytes) -> None:
@@ -161,8 +163,17 @@ class Parts:
             if part.client == rank:
                 part.ask()
 
+    def _look(self) -> None:
+        if self._leaves and not self._parts:
+            self._all_over.set()
+
+    async def over(self) -> None:
+        """After `close`, until they are."""
+        await self._all_over.wait()
+
     def close(self) -> None:
         """The agent ends, and so do its parts: for the leader they are lost with it, not over."""
         self._leaves = True
+        self._look()
         for part in list(self._parts.values()):
             part.order({"method": HANGUP})

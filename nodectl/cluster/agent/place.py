@@ -15,8 +15,11 @@ from nodectl.model.value_class import dataclass
 from nodectl.wire.dispatch import Refused
 
 AGENT, GUESTS = "NODECTL_AGENT", "NODECTL_GUESTS"
+KILL_WAIT = "NODECTL_KILL_WAIT"  # seconds from Slurm's SIGTERM to its SIGKILL, as its configuration says
 _MOST_NODES = 1 << 20
 _LAST_JOB = 2**32 - 1
+_KILL_WAIT = 20  # seconds: most sites have Slurm's thirty
+_LONGEST_KILL_WAIT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +68,11 @@ def of(variables: Mapping[str, str]) -> Place:
     if number is None or position is None or position >= len(names) + len(guests):
         raise Failed("an agent is started by `nodectl cluster start`, within an allocation")
     return Place(number, position, names, guests)
+
+
+def kill_wait(variables: Mapping[str, str]) -> int:
+    """The seconds from SIGTERM to SIGKILL that steps have at most. At the end of the job Slurm tells agents to end and
+    kills them some time later: their steps have ended by then, and what they are to remove has gone.
+    """
+    slurms = whole(variables.get(KILL_WAIT, ""), _LONGEST_KILL_WAIT)
+    return _KILL_WAIT if slurms is None else min(_KILL_WAIT, slurms * 2 // 3)

@@ -13,8 +13,8 @@ _MOST_REMEMBERED = 4096
 
 
 class Unheard:
-    """Orders with a number, which a leader answers and does once; and steps whose clients have gone, of which every
-    leader is told, as often as one may have missed it.
+    """Orders with a number, which a leader answers, and which a part does once, whoever passes them on; and steps
+    whose clients have gone, of which every leader is told, as often as one may have missed it.
     """
 
     def __init__(self, post: Post) -> None:

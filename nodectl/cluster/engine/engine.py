@@ -66,9 +66,12 @@ def begin(words: Sequence[str], environment: Mapping[str, str], ranks: Sequence[
 
 
 class Engine(Protocol):
-    """Who gives nodes."""
+    """Who gives nodes. `kills`: where what was started dies, agents are killed with all that they have started, and
+    leave their directories.
+    """
 
     name: str
+    kills: bool
 
     def nodes(self) -> Nodes:
         """Those that we have. Raises NoEngine."""

@@ -31,6 +31,7 @@ class Hosts:
     """`listed` as Slurm writes names. `program`, words for a shell, is followed by a host and a command."""
 
     name = "hosts"
+    kills = False
 
     def __init__(self, listed: str, program: str, environment: Mapping[str, str]) -> None:
         self._listed = listed

@@ -31,6 +31,11 @@ def agent() -> list[str]:
     return ["/bin/sh", "-c", look, *module("nodectl.cluster.agent.main", version)]
 
 
+def sweeper() -> list[str]:
+    """Removes what an agent of the same place has left that was killed."""
+    return module("nodectl.cluster.agent.sweeper")
+
+
 def module(name: str, look: str = "") -> list[str]:
     """Calls `main` of a module, after these statements; what it is given follows. Where agents are, there is the same
     installation.

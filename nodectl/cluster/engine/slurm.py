@@ -1,12 +1,13 @@
 """Slurm: the nodes are those of the allocation that we are in, and one srun starts all agents.
 
 The step of the agents overlaps all others, holds no CPU, memory or device for itself alone, and is left running by
-srun whatever becomes of single nodes.
+srun whatever becomes of single nodes. It has the job's devices, since programs below it are to use them.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import subprocess
 import time
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from nodectl.binding import hostlist
 from nodectl.binding.refused import Refused
+from nodectl.cluster.agent.place import KILL_WAIT
 from nodectl.cluster.engine.engine import Agents, Nodes, NoEngine, begin
 
 _STEP = "nodectl-"  # how the name of the agents' step begins, by which it is found again
@@ -34,6 +36,10 @@ _OPTIONS_OF_SRUN = (
     "STDERRMODE", "STDINMODE", "STDOUTMODE", "STEP_GRES", "TASK_EPILOG", "TASK_PROLOG", "THREADS", "THREADS_PER_CORE",
     "THREAD_SPEC", "TIMELIMIT", "TRES_BIND", "TRES_PER_TASK", "UNBUFFEREDIO", "WAIT", "WCKEY", "WHOLE", "WORKING_DIR",
 )  # fmt: skip
+# Of a job that counts its GPUs so, a step without an option gets fewer (22.05): by task one task's for each agent.
+_GPUS_COUNTED = ("SLURM_GPUS", "SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET")
+_KILL_WAIT = re.compile(r"^KillWait\s*=\s*(\d+) sec$", re.MULTILINE)
+_GPUS_OF_NODE = re.compile(r"\b(gpu(?::[^:,()=]+)?):(\d+)\(")
 _OPTIONS = (
     "--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "--mem-bind=none", "--mem=0", "--export=ALL", "--mpi=none",
     "--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--input=all", "--output=all", "--error=all",
@@ -47,6 +53,7 @@ class Slurm:
     """
 
     name = "slurm"
+    kills = True  # srun leaves a process behind that has the step killed
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -68,23 +75,36 @@ class Slurm:
         count = len(nodes.names)
         self._step = f"{_STEP}{secrets.token_hex(4)}"
         named = [f"--jobid={nodes.job}", f"--job-name={self._step}", f"--nodes={count}", f"--ntasks={count}"]
-        line = [self._program("srun"), *named, *_OPTIONS, *words]
+        line = [self._program("srun"), *named, *_OPTIONS, *self._gpus(nodes.job), *words]
         taken = {f"{prefix}_{name}" for prefix in ("SLURM", "SRUN") for name in _OPTIONS_OF_SRUN}
         environment = {name: value for name, value in self._environment.items() if name not in taken}
         for name in ("MEM_PER_NODE", "MEM_PER_CPU"):  # the job's: agents give no more, says nodectl/cluster/machine.py
             if value := self._environment.get(f"SLURM_{name}"):
                 environment[f"NODECTL_{name}"] = value
+        if told := _KILL_WAIT.search(self._ask("scontrol", "show", "config")):
+            environment[KILL_WAIT] = told[1]
         return [begin(line, {**environment, **nodes.environment()}, range(count))]
+
+    def _gpus(self, job: int) -> list[str]:
+        """The option for all GPUs of the job, where Slurm would give fewer: as many as each of its nodes has."""
+        if not any(name in self._environment for name in _GPUS_COUNTED):
+            return []
+        lines = self._ask("scontrol", "--details", "show", "job", str(job)).splitlines()
+        nodes = [dict(_GPUS_OF_NODE.findall(line)) for line in lines if line.lstrip().startswith("Nodes=")]
+        kinds = {kind for node in nodes for kind in node}
+        least = {kind: min(int(node.get(kind, 0)) for node in nodes) for kind in sorted(kinds)}
+        words = [f"{kind}:{count}" for kind, count in least.items() if count]
+        return [f"--gres={','.join(words)}"] if words else []
 
     def cancel(self, nodes: Nodes) -> None:
         """Slurm ends the step, on all nodes that still answer. Agents are told first, and leave nothing then."""
+        steps = {*self._steps(nodes.job)}  # what sweeps up after them comes later, and ends by itself
         for signal in ("TERM", "KILL"):
-            steps = self._steps(nodes.job)
             if not steps:
                 return
             self._ask("scancel", f"--signal={signal}", *steps)
             until = time.monotonic() + _AGENTS_SECONDS
-            while self.runs(nodes) and time.monotonic() < until:
+            while (steps := steps & {*self._steps(nodes.job)}) and time.monotonic() < until:
                 time.sleep(_LOOK_AGAIN)
 
     def runs(self, nodes: Nodes) -> bool:

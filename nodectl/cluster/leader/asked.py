@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused as NoLayout
 from nodectl.binding.request import Request
+from nodectl.cluster.leader import gpus
 from nodectl.cluster.leader.placing import Wish
 from nodectl.model.value_class import replace
 from nodectl.request import launch
@@ -46,19 +47,23 @@ def read(request: object) -> Asked:
     launch.check_meaning(given, int(given["ntasks"]))
     try:
         texts = {name: str(text) for name, text in launch.options_of(given).items()}
-        wish = _wish(given, _in_an_allocation(request_of(texts, {}, texts.get("hostfile", ""))), texts)
+        devices, dropped = gpus.read(given.get("layout", {}), texts, int(given["ntasks"]))
+        texts |= dropped
+        wish = _wish(given, _in_an_allocation(request_of(texts, {}, texts.get("hostfile", ""))), devices)
     except NoLayout as error:
         raise Refused("InvalidRequest", error.reason, parameter="layout") from None
     numbers = (int(given.get("jobid", given.get("job", -1))), int(given.get("step", -1)))
     told = {name: value for name, value in given.items() if name not in _OF_THE_LEADER}
-    alike = (wish.memory, wish.memory_per_cpu, *sorted(texts.items()))
+    if dropped:
+        told["layout"] = {**given.get("layout", {}), **dropped}  # else nodes would read the variables
+    alike = (wish.memory, wish.memory_per_cpu, devices.said, *sorted(texts.items()))
     return Asked(told, wish, numbers, given.get("immediate"), bool(given.get("no_kill")), alike)
 
 
-def _wish(given: Mapping[str, Any], request: Request, texts: Mapping[str, str]) -> Wish:
+def _wish(given: Mapping[str, Any], request: Request, devices: gpus.Gpus) -> Wish:
     if "mem" in given and "mem_per_cpu" in given:
         raise invalid("mem", "it and --mem-per-cpu are mutually exclusive")
-    return Wish(request, int(given.get("mem", 0)), int(given.get("mem_per_cpu", 0)), texts)
+    return Wish(request, int(given.get("mem", 0)), int(given.get("mem_per_cpu", 0)), devices)
 
 
 def _in_an_allocation(request: Request) -> Request:

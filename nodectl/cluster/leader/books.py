@@ -32,6 +32,7 @@ class Books:
         self.names = names
         self.now = now
         self.expected = set(range(len(names)))
+        self.steps_by: dict[int, str] = {}  # by rank, who runs steps there, in words
         self.table = Table(settings)
         self.out = Out()
         self.history = History()

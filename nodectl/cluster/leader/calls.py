@@ -11,6 +11,7 @@ from nodectl.cluster.leader.books import Books
 from nodectl.cluster.leader.line import Waiting
 from nodectl.cluster.leader.standstill import Standstill
 from nodectl.cluster.leader.steps import Caller, Step, list_of
+from nodectl.cluster.leader.usages import Usages
 from nodectl.kernel.signals import KILL, TERM
 from nodectl.wire.dispatch import Refused, invalid
 from nodectl.wire.shape import BadShape, Optional, array, boolean, check, integer, text
@@ -41,8 +42,10 @@ class Calls:
         self._asks: dict[int, tuple[int, Caller, str, dict[str, Any]]] = {}
         self._count = 0
         self._standstill = Standstill(books, self._ask)
+        self._usages = Usages(books, self._ask, self._leave)
         self._methods: dict[str, tuple[Shape, Callable[[Caller, Any], Reply | None]]] = {
             "List": ({"ended": Optional(integer(0, 10_000)), "skip": Optional(integer(0, 2**31))}, self._list),
+            "Usage": ({}, self._usage),
             "Show": (_WHICH, self._show),
             "Wait": ({**_WHICH, "epilog": Optional(boolean)}, self._wait),
             "Signal": ({**_WHICH, "signal": integer(1, 64)}, self._signal),
@@ -111,6 +114,10 @@ class Calls:
         more = len(latest) == _MOST_LISTED < most and len(books.history) > skip + len(latest)
         return {"steps": [*steps, *map(shown.brief, latest)], "more": more}
 
+    def _usage(self, call: Caller, parameters: Mapping[str, Any]) -> None:
+        del parameters
+        self._usages.tell(call)
+
     def _show(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
         del call
         step = self._running(parameters)
@@ -144,7 +151,6 @@ class Calls:
         return step
 
     def _signal(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
-        del call
         number = parameters["signal"]
         if number in (TERM, KILL) and (one := self._in_line(parameters)) is not None:
             self._withdraw(one)
@@ -152,7 +158,7 @@ class Calls:
         step = self._must_run(parameters)
         if step.suspended and number != KILL:
             raise Refused("WrongState", f"step {step.name} is suspended; resume it, or end it with KILL")
-        self._books.life.signal(step, number, self._books.now)
+        self._books.life.signal(step, number, self._books.now, call)
         return {}
 
     def _view(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
@@ -262,7 +268,6 @@ class Calls:
 
     def _cancel(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
         """Steps that run and launches that wait: all of the job's, or those of these names, in these states."""
-        del call
         books = self._books
         jobs = parameters.get("jobs")
         if jobs and str(books.job) not in jobs:
@@ -273,7 +278,7 @@ class Calls:
             if number is None:
                 books.life.cancel(step, books.now)
             else:
-                books.life.signal(step, number, books.now)
+                books.life.signal(step, number, books.now, call)
             cancelled.append(step.name)
         states = parameters.get("states")
         if number is None and (not states or {"PENDING", "PD"} & {one.upper() for one in states}):
@@ -319,6 +324,11 @@ class Calls:
         self._books.out.send(rank, "ask", id=number, method=method, parameters=dict(parameters))
         return number
 
+    def _leave(self, number: int) -> None:
+        """No caller waits for this answer any more, and one that comes again does not find it asked."""
+        rank, _, method, parameters = self._asks[number]
+        self._asks[number] = rank, (rank, 0), method, parameters
+
     def ask_again(self, rank: int) -> None:
         """What a node was asked, or its answer, may be lost with a link. Of two answers the second is left."""
         for number, (asked_rank, _, method, parameters) in self._asks.items():
@@ -331,28 +341,43 @@ class Calls:
         if known is None or known[0] != rank:
             return
         del self._asks[int(header["id"])]
-        if self._standstill.answered(int(header["id"]), header):
+        if self._of_many(int(header["id"]), header):
             return
         call = known[1]
         told = {name: header[name] for name in ("error", "parameters") if name in header}
         self._books.out.send(call[0], "reply", id=call[1], **told)
 
+    def _of_many(self, number: int, header: Mapping[str, Any]) -> bool:
+        """Whether it is one of several answers, which are told together."""
+        return self._standstill.answered(number, header) or self._usages.answered(number, header)
+
+    def _is_of_many(self, number: int) -> bool:
+        return self._standstill.awaits(number) or self._usages.awaits(number)
+
     def node_lost(self, rank: int, reason: str) -> None:
         """It does not answer any more."""
         for number, (asked_rank, call, *_) in list(self._asks.items()):
-            if rank == asked_rank and self._standstill.answered(number, {"error": "NoSuchStep"}):
+            if rank == asked_rank and self._of_many(number, {"error": "NoSuchStep"}):
                 del self._asks[number]
-            elif rank in (asked_rank, call[0]) and not self._standstill.awaits(number):
+            elif rank in (asked_rank, call[0]) and not self._is_of_many(number):
                 del self._asks[number]
                 if rank != call[0]:
                     self._books.refuse(
                         call, Refused("NoSuchStep", f"node {self._books.names[rank]} was lost: {reason}")
                     )
 
+    def deadline(self) -> float | None:
+        """When `tick` is wanted at the latest."""
+        return self._usages.deadline()
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        self._usages.tick(now)
+
     def hung_up(self, call: Caller) -> None:
         """Who asked has gone."""
         for number, (_, caller, *_) in list(self._asks.items()):
-            if caller == call and not self._standstill.awaits(number):
+            if caller == call and not self._is_of_many(number):
                 del self._asks[number]
         for step in self._books.life.steps.values():
             if call in step.waiters:

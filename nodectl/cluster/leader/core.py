@@ -73,6 +73,7 @@ class Core:
             self.lost(rank, str(error), now)
             return
         self._table.add(rank, self.books.names[rank], machine)
+        self.books.steps_by[rank] = str(said.get("steps_by", ""))
         self.books.expected.discard(rank)
         self._life.orders.joined(rank)
         self.resumed(rank, now)
@@ -110,7 +111,7 @@ class Core:
 
     def deadline(self) -> float | None:
         """When `tick` is wanted at the latest."""
-        moments = (self._look_at or None, self._line.deadline(), self._life.deadline())
+        moments = (self._look_at or None, self._line.deadline(), self._life.deadline(), self.calls.deadline())
         waits_for_nodes = self._patient_until if self.books.expected and self._line else None
         return min((one for one in (*moments, waits_for_nodes) if one is not None), default=None)
 
@@ -118,6 +119,7 @@ class Core:
         """Time has passed."""
         self.books.now = now
         self._life.tick(now)
+        self.calls.tick(now)
         if self.books.expected and now >= self._patient_until:
             self.books.expected.clear()
             self._refuse_what_never_fits()
@@ -181,14 +183,16 @@ class Core:
         self._life.ended(rank, int(header["step"]), header, self.books.now)
 
     def _order(self, rank: int, header: Header) -> None:
-        """What a client asks of its step. It comes until it was answered, and is done once."""
-        if "id" in header:
-            self._out.send(rank, "ordered", id=header["id"])
-            if self.books.comes_again((rank, header["id"])):
-                return
+        """What a client asks of its step. With a number it comes until it was answered, and is done once."""
+        caller = (rank, header["id"]) if "id" in header else None
+        if caller is not None and self.books.comes_again(caller):
+            self._life.orders.answer_again(caller)
+            return
         step = self._life.steps.get(int(header["step"]))
         if step is not None:
-            self._life.order(step, header["call"], self.books.now)
+            self._life.order(step, header["call"], self.books.now, caller)
+        if caller is not None:
+            self._life.orders.answer(caller, step)
 
     def _here(self, rank: int, header: Header) -> None:
         numbers = [int(step) for job, step in header["steps"] if job == self.books.job]

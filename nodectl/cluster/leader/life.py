@@ -288,17 +288,17 @@ class Life:
         self._table.release(step.held)
         self._on_free()
 
-    def order(self, step: Step, call: Mapping[str, Any], now: float) -> None:
-        """What a client asks of its step, for all its nodes."""
+    def order(self, step: Step, call: Mapping[str, Any], now: float, by: Caller | None = None) -> None:
+        """What a client asks of its step, for all its nodes. `by`: the order's name, where it may come again."""
         if call.get("method") in ("hangup", "End"):
             self.expect_end(step, now)
         if call.get("method") == "hangup":
             step.client = None
-        self.orders.give(step, step.open_ranks, call)
+        self.orders.give(step, step.open_ranks, call, by)
 
-    def signal(self, step: Step, number: int, now: float) -> None:
+    def signal(self, step: Step, number: int, now: float, by: Caller) -> None:
         """A signal for all its tasks."""
-        self.orders.give(step, step.open_ranks, {"method": "Signal", "parameters": {"signal": number}})
+        self.orders.give(step, step.open_ranks, {"method": "Signal", "parameters": {"signal": number}}, by)
         if number == 9:
             self.expect_end(step, now)
 

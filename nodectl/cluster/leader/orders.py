@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Set
 from typing import Any
 
 from nodectl.cluster.leader.effects import Out, SendEach
-from nodectl.cluster.leader.steps import Step
+from nodectl.cluster.leader.steps import Caller, Step
 
 HANG_UP = {"method": "hangup", "parameters": {}}
 END = {"method": "End", "parameters": {}}
@@ -20,28 +20,50 @@ def way_to_end(step: Step) -> Mapping[str, Any]:
 
 class Orders:
     """`expected`: ranks that may have parts of an earlier leader's, and have not joined this one: they are told when
-    they have.
+    they have. Until then who gave the order is to say it to the next leader, should this one die.
     """
 
     def __init__(self, out: Out, expected: Set[int]) -> None:
         self._out = out
         self._expected = expected
-        self._late: dict[int, list[tuple[Step, Mapping[str, Any]]]] = {}
+        self._late: dict[int, list[tuple[Step, Mapping[str, Any], Caller | None]]] = {}
+        self._unanswered: dict[Caller, set[int]] = {}  # by who gave an order: who is still to join
 
-    def give(self, step: Step, ranks: Collection[int], call: Mapping[str, Any]) -> None:
-        """To these nodes."""
+    def give(self, step: Step, ranks: Collection[int], call: Mapping[str, Any], by: Caller | None = None) -> None:
+        """To these nodes. `by`: who says the same to the next leader, should this one die; a part does it once."""
         for rank in self._expected & {*ranks}:
-            self._late.setdefault(rank, []).append((step, call))
+            self._late.setdefault(rank, []).append((step, call, by))
         if there := [rank for rank in ranks if rank not in self._expected]:
-            common = {"job": step.job, "step": step.number, "call": call}
+            common = {"job": step.job, "step": step.number, "call": call, **({} if by is None else {"by": by})}
             self._out.effects.append(SendEach("order", common, dict.fromkeys(there)))
+
+    def answer(self, caller: Caller, step: Step | None) -> None:
+        """Says that the order was heard which was given just now, once all nodes are there that are to get it."""
+        if late := {*(step.open_ranks if step is not None else ())} & self._expected:
+            self._unanswered[caller] = late
+        else:
+            self.answer_again(caller)
+
+    def answer_again(self, caller: Caller) -> None:
+        """It was given before, and comes again."""
+        if caller not in self._unanswered:
+            self._out.send(caller[0], "ordered", id=caller[1])
 
     def joined(self, rank: int) -> None:
         """That node is there now: of parts that are not over it hears what was said."""
-        for step, call in self._late.pop(rank, ()):
+        for step, call, by in self._late.pop(rank, ()):
             if rank in step.open_ranks:
-                self.give(step, [rank], call)
+                self.give(step, [rank], call, by)
+        self._is_no_longer_awaited(rank)
 
     def forget(self, rank: int) -> None:
         """That node is lost."""
         self._late.pop(rank, None)
+        self._is_no_longer_awaited(rank)
+
+    def _is_no_longer_awaited(self, rank: int) -> None:
+        for caller, late in list(self._unanswered.items()):
+            late.discard(rank)
+            if not late:
+                del self._unanswered[caller]
+                self.answer_again(caller)

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from nodectl.binding.allocation import Allocation, NodeGrant
-from nodectl.binding.devices import GPU, wanted
+from nodectl.binding.devices import GPU, Wanted, hold
 from nodectl.binding.job import NEVER, check_names, specialised, tasks_of
-from nodectl.binding.layout import Layout
+from nodectl.binding.layout import Layout, NodeShare
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import Request, Settings
 from nodectl.binding.step import place
+from nodectl.cluster.leader.gpus import ALL, Gpus
 from nodectl.cluster.leader.holding import Held, Share, resources_of
 from nodectl.cluster.machine import Machine
 from nodectl.machine.topology import Topology
@@ -35,7 +37,7 @@ from nodectl.selection.modes import (
     SELECT_MODE_TEST_ONLY,
 )  # fmt: skip
 from nodectl.selection.planning import allocation_of, details_of
-from nodectl.selection.records import JobRecord, NodeRecord, NodeTable
+from nodectl.selection.records import JobDetails, JobRecord, NodeRecord, NodeTable
 from nodectl.selection.slurmctld import Parameters
 
 _PLUGIN = "select/cons_tres"
@@ -45,12 +47,12 @@ _ANY_TIME = 0  # of our own plugin
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a step asks for: its options, MiB of each node or of each CPU, devices by their options."""
+    """What a step asks for: its options, MiB of each node or of each CPU, GPUs."""
 
     request: Request
     memory: int = 0
     memory_per_cpu: int = 0
-    layout: Mapping[str, str] = {}  # never written
+    gpus: Gpus = ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class Table:
         self._holdings: dict[int, Held] = {}
         self._used: dict[int, int] = {}  # by rank, masks of the CPUs that steps have for themselves
         self._usable: list[int] = []  # of the nodes in the table
+        self._most_gpus: dict[str, int] | None = None
         self._number = 0
 
     def add(self, rank: int, name: str, machine: Machine) -> None:
@@ -88,7 +91,7 @@ class Table:
         self.machines[rank], self.names[rank] = machine, name
         was_down = self._down.pop(rank, None) is not None
         if not same:
-            self._selection = None  # made anew when it is asked
+            self._selection = self._most_gpus = None  # made anew when they are asked
         elif was_down and self._selection is not None:
             self._set_state(rank, NODE_STATE_IDLE)
 
@@ -155,29 +158,43 @@ class Table:
         """Takes what the step needs, and lays it out there; None where it has to wait. Raises Refused: it never can."""
         if not self.machines:
             raise Refused(NEVER)
+        try:
+            return self._placed(wish)
+        except Refused:
+            if wish.gpus.said or wish.gpus.is_all:
+                raise
+            return self._placed(replace(wish, gpus=ALL))
+
+    def _placed(self, wish: Wish) -> Placed | None:
         selection, request = self.selection, wish.request
         if request.nodelist or request.exclude:
             check_names(request, self.indexed_names)
         job = self._job(wish)
-        found = self._chosen(job, request)
+        in_use = self._ledger().with_devices if wish.gpus.is_all else ()
+        found = self._chosen(job, request, without=in_use)
         if isinstance(found, Refusal):
-            self._must_fit_some_day(job, request, found)
+            self._must_fit_some_day(job, request, Refusal(BUSY, found.reason) if in_use else found)
             return None
         with contextlib.suppress(Refused):
-            placed = self._begun(job, found, wish, self._evenly(found, request))
+            placed = self._begun(job, wish, self._evenly(found, request))
             if placed is not None:
                 return placed
         # As it was chosen, for a job: some nodes may have more tasks than others.
         chosen = replace(allocation_of(found, selection.nodes, request), own=True)
-        return self._begun(job, found, wish, chosen)
+        return self._begun(job, wish, chosen)
 
-    def _begun(self, job: JobRecord, found: Choice, wish: Wish, allocation: Allocation) -> Placed | None:
+    def _begun(self, job: JobRecord, wish: Wish, allocation: Allocation) -> Placed | None:
         """The step laid out on that, which it holds from now on; None where others do. Raises Refused."""
         chosen = len(allocation.nodes)  # of -N 1-3, and of nodes for which there are no tasks
         nodes = (chosen, chosen) if wish.request.nodes else None
         step = replace(wish.request, relative=None, exclusive=False, nodes=nodes)
         layout = place(self._topologies, allocation, step, self.settings, reasons=False)
-        shares = _shares(layout, found, wish)
+        try:
+            shares = self._shares(layout, wish)
+        except Refused:  # where its tasks are there are fewer GPUs for it than where they might be
+            if self._holdings:
+                return None
+            raise
         held = Held({self._ranks[index]: share for index, share in shares.items()})
         if not step.overlap and not self._begin(job, held, shares):
             return None
@@ -214,26 +231,83 @@ class Table:
             grants.append(NodeGrant(index, self.indexed_names[index], free, min(count, most) if most else count))
         return Allocation(tuple(grants))
 
-    def _chosen(self, job: JobRecord, request: Request, *, ever: bool = False) -> Choice | Refusal:
-        """What the plugin chooses among the nodes that are up, or would choose on idle ones."""
+    def _chosen(
+        self, job: JobRecord, request: Request, *, ever: bool = False, without: Iterable[int] = ()
+    ) -> Choice | Refusal:
+        """What the plugin chooses among the nodes that are up, `without` these, or would choose on idle ones."""
         ever = ever or request.overlap
         among = None
-        if request.relative or ever:
+        if request.relative or ever or without:
             among = self.selection.nodes.bitmap(index for index, rank in enumerate(self._ranks) if self.is_up(rank))
             among[: request.relative or 0] = 0
+            for index in () if ever else without:
+                among[index] = 0
         return self.selection.job_test(job, SELECT_MODE_TEST_ONLY if ever else SELECT_MODE_RUN_NOW, nodes=among)
 
     def _job(self, wish: Wish) -> JobRecord:
         request = wish.request
         details = details_of(replace(request, relative=None))
         details.pn_min_memory, details.mem_per_cpu = wish.memory, wish.memory_per_cpu
-        details.gres = _gres(wish, details.num_tasks, details.min_nodes)
-        details.layout = {name: text for name, text in wish.layout.items() if name == "gres_flags"}
         if request.hosts:
             details.req_nodes = tuple(dict.fromkeys(request.hosts))
             details.min_nodes = details.max_nodes = len(details.req_nodes)
+        if wish.gpus.asked.count and not wish.gpus.is_all:
+            self._ask_for_gpus(details, wish.gpus)
         self._number += 1
         return JobRecord(self._number, details=details)
+
+    def _ask_for_gpus(self, details: JobDetails, gpus: Gpus) -> None:
+        """On each node the most that one of them needs. Raises Refused."""
+        asked = self._asked(gpus)
+        most = self.most_gpus.get(asked.type, 0)
+        if not self.most_gpus:
+            raise Refused("GPUs are asked for, and the nodes of this cluster have none to give")
+        least = min(gpus.nodes(most), details.max_nodes or details.num_tasks, details.num_tasks)
+        details.min_nodes = max(details.min_nodes, least)
+        count = gpus.on(0, details.min_nodes, -(-details.num_tasks // details.min_nodes))
+        details.gres = {f"{GPU}:{asked.type}" if asked.type else GPU: count}
+        details.layout = {"gres_flags": "enforce-binding"} if asked.enforce else {}
+
+    def _asked(self, gpus: Gpus) -> Wanted:
+        """Where nobody has told of any GPU of which type it is, Slurm has given those of the right one."""
+        return gpus.asked if len(self.most_gpus) > 1 else replace(gpus.asked, type="")
+
+    @property
+    def most_gpus(self) -> Mapping[str, int]:
+        """By type how many a node has at most, "" for any; of types that nobody has told nothing but that."""
+        if self._most_gpus is None:
+            self._most_gpus = {}
+            for devices in {machine.devices for machine in self.machines.values()}:
+                counts = Counter(kind for one in devices if one.name == GPU for kind in {one.type, ""})
+                for kind, count in counts.items():
+                    self._most_gpus[kind] = max(count, self._most_gpus.get(kind, 0))
+        return self._most_gpus
+
+    def _shares(self, layout: Layout, wish: Wish) -> dict[int, Share]:
+        """What the step holds, by index of the node: its CPUs, with the memory and GPUs that go with them. Raises
+        Refused.
+        """
+        known: dict[Share, Share] = {}
+        shares = {}
+        for nodeid, part in enumerate(layout.nodes):
+            cpus = part.cpus.bit_count()
+            memory = wish.memory or wish.memory_per_cpu * cpus
+            gpus = self._gpus(wish, part, wish.gpus.on(nodeid, len(layout.nodes), part.ntasks))
+            share = Share(part.cpus, cpus, memory, part.ntasks, gpus)
+            shares[part.node] = known.setdefault(share, share)
+        return shares
+
+    def _gpus(self, wish: Wish, part: NodeShare, count: int) -> tuple[str, ...]:
+        """Their keys on one node: so many, near its CPUs, or all. Raises Refused."""
+        machine = self.machines[self._ranks[part.node]]
+        if wish.gpus.is_all:
+            return tuple(device.key for device in machine.devices if device.name == GPU)
+        if not count:
+            return ()
+        used = {} if wish.request.overlap else self._ledger().devices_used(part.node)
+        busy = (device for device in machine.devices if device.key in used)
+        asked = replace(self._asked(wish.gpus), count=count)
+        return tuple(device.key for device in hold(machine.devices, asked, busy, part.cpus, machine.topology))
 
     def _must_fit_some_day(self, job: JobRecord, request: Request, busy: Refusal) -> None:
         """Raises Refused where it would not fit on the nodes that there are, with nobody on them."""
@@ -248,7 +322,9 @@ class Table:
         try:
             self._must_fit_some_day(self._job(wish), wish.request, Refusal(BUSY, ""))
         except Refused as error:
-            return error.reason
+            if wish.gpus.said or wish.gpus.is_all:
+                return error.reason
+            return self.never_fits(replace(wish, gpus=ALL))
         return ""
 
     def hold(self, held: Held) -> None:
@@ -296,34 +372,3 @@ class Table:
 
     def _index(self, rank: int) -> int:
         return bisect_left(self._ranks, rank)
-
-
-def _shares(layout: Layout, found: Choice, wish: Wish) -> dict[int, Share]:
-    """What the step holds, by index of the node: its CPUs, with the memory and devices that go with them."""
-    known: dict[Share, Share] = {}
-    shares = {}
-    for part in layout.nodes:
-        cpus = part.cpus.bit_count()
-        memory = wish.memory or wish.memory_per_cpu * cpus
-        gres = tuple(found.resources.gres.get(part.node, ()))
-        share = Share(part.cpus, cpus, memory, part.ntasks, gres)
-        shares[part.node] = known.setdefault(share, share)
-    return shares
-
-
-def _gres(wish: Wish, ntasks: int, nodes: int) -> dict[str, int]:
-    """Devices of each node, by name or name:type. Those of all tasks together are shared out evenly. Raises Refused."""
-    layout = dict(wish.layout)
-    total = layout.get("gpus")
-    per_task = layout.get("gpus_per_task")
-    if total or per_task:
-        each = -(-ntasks // max(nodes, 1))
-        asked = wanted(layout, ntasks)
-        count = asked.per_task * each if per_task else -(-asked.count // max(nodes, 1))
-    else:
-        asked = wanted(layout, ntasks)
-        count = asked.count
-    if not count:
-        return {}
-    name = asked.name or GPU
-    return {f"{name}:{asked.type}" if asked.type else name: count}

@@ -72,6 +72,7 @@ def nodes(books: Books) -> Iterator[dict[str, object]]:
                 "reason_time": None,
                 "cpus": 0, "cpus_used": 0, "cpu_list_used": "", "cores": 0, "memory": 0, "memory_used": 0, "gres": [],
                 "gres_used": [], "features": [], "select": {}, "jobs": 0, "running": 0, "waiting": len(books.line),
+                "steps_by": "",
             }  # fmt: skip
             continue
         used = books.table.cpus_used(rank) & machine.topology.usable
@@ -96,4 +97,5 @@ def nodes(books: Books) -> Iterator[dict[str, object]]:
             "jobs": count,
             "running": count,
             "waiting": len(books.line),
+            "steps_by": books.steps_by.get(rank, ""),
         }

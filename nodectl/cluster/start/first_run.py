@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from nodectl.binding.hostlist import expand
 from nodectl.binding.refused import Refused
 from nodectl.client import cluster_door
-from nodectl.client.command import ANSWERED, BadOption, Failed, Program
+from nodectl.client.command import NO_PROGRAM, BadOption, Failed, Program
 from nodectl.client.configuration import configured
 from nodectl.client.run_options import MAYBE_ARGUMENT, Option, Parser
 from nodectl.client.session import DEFAULT_SOCKET
@@ -93,9 +93,12 @@ def begin(words: Sequence[str], parser: type[Parser], **how: Any) -> None:
 
 def asks_for_several(words: Sequence[str], parser: type[Parser], **how: Any) -> bool | None:
     """Whether it cannot be done on one node; None where they ask for no step. Raises BadOption."""
-    values = _or_a_plugins(parser)(**how).parse(words).values
-    if not values.keys().isdisjoint(ANSWERED):
+    parsed = _or_a_plugins(parser)(**how).parse(words)
+    values = parsed.values
+    if not parsed.wants_step:
         return None
+    if parser.wants_program and not parsed.argv:
+        raise BadOption(NO_PROGRAM)
     try:
         names = expand(str(values.get("nodelist", "")))
     except Refused:
@@ -120,7 +123,8 @@ def _follow_another(engine: Slurm, outcome: Outcome) -> None:
     job = outcome.nodes.job
     (name, why), *others = ((name, why) for name, why in outcome.missing.items() if name in outcome.nodes.names)
     until = time.monotonic() + SECONDS
-    while time.monotonic() < until and engine.runs(outcome.nodes):
+    comes = not (why.startswith(SERVED) and outcome.nodes.guests)  # else the others have no door here, and make none
+    while comes and time.monotonic() < until and engine.runs(outcome.nodes):
         for _ in range(_LOOKS):
             if cluster_door.socket():
                 return

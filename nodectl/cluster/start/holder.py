@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from nodectl.cluster.agent.place import AGENT
+from nodectl.cluster.engine import program
 from nodectl.cluster.engine.engine import Engine, Nodes, NoEngine, begin
 from nodectl.cluster.start import words
 from nodectl.cluster.start.place import HoldersPlace
@@ -54,16 +55,20 @@ class Holder:
         self._visitors: list[socket.socket] = []
         self._ending = False
 
-    def run(self, program: Sequence[str]) -> None:
-        """All of its life."""
+    def run(self, agent: Sequence[str]) -> None:
+        """All of its life. `agent`: the command."""
         self._listener.bind(self._place.socket)
         self._listener.listen(_BACKLOG)
+        has_died = False
         try:
-            self._begin(program)
+            self._begin(agent)
             while not self._ending and self._has_nodes():
                 self._turn(None)
+            has_died = not self._ending
         finally:
             self._end()
+            if has_died:
+                self._sweep()
             self._place.remove()
             JobDirectory.of(self._nodes.job, self._secret).remove()  # where the agents share it with us
 
@@ -71,11 +76,11 @@ class Holder:
         """Whether anything keeps agents of nodes. Guests alone are nothing."""
         return any(not one.over and one.ranks[0] < len(self._nodes.names) for one in self._streams)
 
-    def _begin(self, program: Sequence[str]) -> None:
-        agents = self._engine.start(self._nodes, program)
+    def _begin(self, agent: Sequence[str]) -> None:
+        agents = self._engine.start(self._nodes, agent)
         for rank, _ in enumerate(self._nodes.guests, len(self._nodes.names)):  # this machine
             own = {AGENT: self._nodes.variable(rank), **self._nodes.environment()}
-            agents.append(begin(program, {**os.environ, **own}, (rank,)))
+            agents.append(begin(agent, {**os.environ, **own}, (rank,)))
         self._streams = [Streams(one) for one in agents]
         for streams in self._streams:
             streams.write(f"{self._secret.hex()}\n".encode())
@@ -223,9 +228,27 @@ class Holder:
         for harder in (None, self._cancel, self._kill):
             if harder is not None and not all(one.over for one in self._streams):
                 harder()
-            until = time.monotonic() + _END_SECONDS
-            while (left := until - time.monotonic()) > 0 and not all(one.over for one in self._streams):
-                self._turn(min(left, 0.2))
+            self._turn_until_over()
+
+    def _turn_until_over(self) -> None:
+        until = time.monotonic() + _END_SECONDS
+        while (left := until - time.monotonic()) > 0 and not all(one.over for one in self._streams):
+            self._turn(min(left, 0.2))
+
+    def _sweep(self) -> None:
+        """Nobody has ended the agents, but what kept them has died: they may have been killed before they had removed
+        what is theirs.
+        """
+        if not self._engine.kills or not self._joined.issuperset(range(len(self._nodes.names))):
+            return
+        try:
+            agents = self._engine.start(self._nodes, program.sweeper())
+        except NoEngine as error:
+            self._log(str(error))
+            return
+        self._streams = [Streams(one) for one in agents]
+        self._turn_until_over()
+        self._end()
 
     def _cancel(self) -> None:
         self._engine.cancel(self._nodes)
@@ -236,7 +259,7 @@ class Holder:
                 signals.send_child(streams.process.pid, signals.KILL)
 
 
-def become(holder: Holder, program: Sequence[str]) -> NoReturn:
+def become(holder: Holder, agent: Sequence[str]) -> NoReturn:
     """What the starter's child does."""
     status = 1
     try:
@@ -246,7 +269,7 @@ def become(holder: Holder, program: Sequence[str]) -> NoReturn:
         signal.signal(signal.SIGTERM, _leave)
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each host takes four
-        holder.run(program)
+        holder.run(agent)
         status = 0
     except (NoEngine, OSError) as error:
         os.write(2, f"{error}\n".encode())
@@ -255,4 +278,5 @@ def become(holder: Holder, program: Sequence[str]) -> NoReturn:
 
 
 def _leave(_number: int, _frame: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
     raise SystemExit(1)

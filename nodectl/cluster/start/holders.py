@@ -24,10 +24,16 @@ def stop(job: int) -> bool:
 
 def _ask(job: int, word: bytes) -> bytes | None:
     try:
+        place = HoldersPlace(job)
+    except (OSError, NotOurs):
+        return None
+    try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            sock.connect(HoldersPlace(job).socket)
+            sock.connect(place.socket)
             sock.sendall(word)
             with sock.makefile("rb") as answer:
                 return answer.read()
-    except (OSError, NotOurs):
+    except OSError:
         return None
+    finally:
+        place.leave()

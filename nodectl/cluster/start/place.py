@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 
+from nodectl.cluster.start import own_directories
 from nodectl.config import own_node
 
 
@@ -15,25 +16,15 @@ class Taken(Exception):
     """Another holder of this job is on this machine."""
 
 
-def holders() -> str:
-    """The directory of the user's holders on this machine; made where it is missing. Raises OSError, NotOurs."""
-    above = own_node.runtime_dir()
-    if not os.path.isdir(os.path.dirname(above)):  # the variable that names it has come from another machine
-        above = f"/tmp/nodectl-{os.geteuid()}"
-    for path in (above, f"{above}/holders"):
-        try:
-            os.mkdir(path, 0o700)
-        except FileExistsError:
-            pass
-        own_node.must_be_ours(path)
-    return f"{above}/holders"
-
-
 class HoldersPlace:
-    """The directory of the holder of a job, locked for as long as it lives."""
+    """The directory of the holder of a job, locked for as long as it lives. What it is in is made. Raises OSError,
+    NotOurs.
+    """
 
     def __init__(self, job: int) -> None:
-        self.path = f"{holders()}/{job}"
+        self._above = _above()
+        own_directories.make(*self._above)
+        self.path = f"{self._above[-1]}/{job}"
         self.socket = f"{self.path}/holder.sock"
         self.log = f"{self.path}/log"
 
@@ -52,6 +43,9 @@ class HoldersPlace:
             os.mkdir(self.path, 0o700)
         except FileExistsError:
             pass
+        except FileNotFoundError:  # the last holder of another job has ended
+            own_directories.make(*self._above)
+            return -1
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -76,6 +70,11 @@ class HoldersPlace:
         """The holder is about to end."""
         self._empty()
         os.rmdir(self.path)
+        self.leave()
+
+    def leave(self) -> None:
+        """Removes what it is in, unless others have something there."""
+        own_directories.remove(*self._above)
 
     def _empty(self) -> None:
         for path in (self.socket, self.log):
@@ -83,3 +82,28 @@ class HoldersPlace:
                 os.unlink(path)
             except FileNotFoundError:
                 pass
+
+
+def _above() -> tuple[str, str]:
+    """The directories that it is in."""
+    above = own_node.runtime_dir()
+    if not os.path.isdir(os.path.dirname(above)):  # the variable that names it has come from another machine
+        above = f"/tmp/nodectl-{os.geteuid()}"
+    return above, f"{above}/holders"
+
+
+def sweep(job: int) -> None:
+    """Removes what a holder of this job that was killed has left on this machine."""
+    try:
+        if not os.path.isdir(f"{_above()[-1]}/{job}"):
+            return
+        place = HoldersPlace(job)
+        lock = place.take()
+    except (Taken, OSError, own_node.NotOurs):
+        return
+    try:
+        place.remove()
+    except OSError:
+        return
+    finally:
+        os.close(lock)

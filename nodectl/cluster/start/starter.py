@@ -154,11 +154,11 @@ class _Waiting:
             self._said = [*self._said[-_MOST_SAID:], str(said["said"])]
 
     def reasons(self, engine: Engine, seconds: float) -> dict[str, str]:
-        """Of each that is missing the best that is known."""
+        """Of each that is missing the best that is known; of one alone where nobody was waited for any longer."""
         if not self.missing:
             return {}
-        if self._fails:  # the others were not waited for
-            return self._failed
+        if self._fails:
+            return self._first_failure()
         states = engine.states(self._nodes)
         otherwise = f"its agent has not joined within {seconds:g} s"
         if self._over:
@@ -170,6 +170,14 @@ class _Waiting:
         told |= {name: why for name in self.missing if (why := self._said_of(f"failed on node {name}:"))}
         told = told or {name: why for name in self.missing if (why := self._said_of(f" {name}:", f"-{name}:"))}
         return told or dict.fromkeys(self.missing, otherwise)
+
+    def _first_failure(self) -> dict[str, str]:
+        """How many fail at the same moment is chance, so they are only counted."""
+        name, *others = (name for name in self._failed if name in self._nodes.names)
+        if not others:
+            return {name: self._failed[name]}
+        reason, arrow, advice = self._failed[name].partition(" -> ")
+        return {name: f"{reason}; {len(others)} other{'s' * (len(others) > 1)} failed, too{arrow}{advice}"}
 
     def _said_of(self, *words: str) -> str | None:
         """A line of srun's or of slurmstepd's, the last one."""

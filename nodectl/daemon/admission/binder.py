@@ -147,13 +147,25 @@ class Binder:
             self._lay_out_tasks(req, devices.cpus_near(held, req.base, asked, need, self._machine))
         if held:
             req.devices = [device.key for device in held]
-        if gpus := [device for device in held if device.name == devices.GPU]:
+        gpus = [device for device in held if device.name == devices.GPU]
+        if not gpus and self._has_gpus_for_others(req):
+            req.task_variables = [devices.task_environment(()) for _ in range(req.ntasks)]
+            for name in devices.OF_STEP:
+                req.environment.pop(name, None)
+        if gpus:
             given = devices.of_tasks(gpus, asked, req.cpu_masks, self._machine)
             req.task_variables = [devices.task_environment(of_task) for of_task in given]
             variables = devices.step_environment(gpus, texts)
             if not req.is_first:
                 del variables[_GPUS_OF_JOB]  # which are in the environment that the step came with
             req.environment.update(variables)
+
+    def _has_gpus_for_others(self, req: Step) -> bool:
+        """Whether the step is a part without GPUs on a node of its user's own that has some: it comes with variables of
+        its job, which has them. Within a job of Slurm's these are what it is given.
+        """
+        is_own = req.part is not None and not req.within
+        return is_own and any(device.name == devices.GPU for device in self.node_devices)
 
     def _held(self, req: Step, asked: devices.Wanted) -> list[devices.Device]:
         """The devices of the step: those that its job was given; else, for a job's first step, free ones."""
@@ -231,8 +243,11 @@ class Binder:
 
     @functools.cached_property
     def node_devices(self) -> tuple[devices.Device, ...]:
-        """Looked up when they are first asked for."""
-        return detected_devices.of(self._gres)
+        """Looked up when they are first asked for. A user's own node has those that its variables leave it, as it has
+        the CPUs of its affinity.
+        """
+        found = detected_devices.of(self._gres)
+        return found if os.geteuid() == 0 else devices.visible(found, os.environ)
 
     def _taken(self) -> Iterable[devices.Device]:
         taken = {name for live in self._running() for name in live.devices}

@@ -14,12 +14,12 @@ from nodectl.config import Config
 from nodectl.confine import kept_programs
 from nodectl.confine.confinement import CAP_SETPCAP, LEAST_LANDLOCK
 from nodectl.daemon.processes.reporting_process import ReportingProcess
-from nodectl.daemon.reception import peer_process
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel import _kernel
 from nodectl.model.confinement_level import DEFAULT, LEVELS, NONE, STRICT, is_below
 from nodectl.model.step import Step
 from nodectl.tracing.recorder import cgroup_of
+from nodectl.wire import peer_process
 from nodectl.wire.dispatch import Refused, invalid
 from nodectl.wire.framing import Peer
 

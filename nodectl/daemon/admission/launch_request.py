@@ -187,6 +187,7 @@ def _unbound(binder: Binder, ntasks: int) -> dict[str, object]:
         "device_rules": [],
         "told": [],
         "part": None,
+        "within": "",
         "mpi": "",
     }
 

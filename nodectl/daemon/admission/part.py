@@ -1,8 +1,9 @@
 """A step on this node that is a part of one over several nodes: what the request says of it, and the Step's fields.
 
-Who asks has laid the whole step out (`nodectl/binding/parts.py`): CPUs, masks and numbers are taken as given. Only a
-node of a user's own does so, for its own user: there nobody else's CPUs or numbers can be meant. The daemon believes
-none of it: what is not of this machine is refused. Pure but for who runs this daemon.
+Who asks has laid the whole step out (`nodectl/binding/parts.py`): CPUs, masks and numbers are taken as given, within
+what is theirs. On a node of a user's own that is all of it, and nobody else may ask; at root's service it is what the
+caller's job of Slurm's has (`slurm_job.py`). The daemon believes none of it: what is not of this machine, or not of
+that job, is refused. Pure but for who runs this daemon.
 """
 
 import os
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl.binding.layout import BIND, DEFAULT
+from nodectl.cgroup import shares, slurms
 from nodectl.daemon.admission.binder import Binder
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
 from nodectl.model.number import whole
@@ -20,6 +22,8 @@ from nodectl.wire.dispatch import Refused, invalid
 from nodectl.wire.shape import BadShape, Optional, array, check, integer, mapping, text
 
 if TYPE_CHECKING:
+    from nodectl.daemon.admission.slurm_job import SlurmJob, SlurmJobs
+    from nodectl.wire.framing import Peer
     from nodectl.wire.shape import Shape
 
 _MOST_TASKS = 1 << 24  # of the whole step
@@ -77,19 +81,34 @@ def shaped(part: object) -> Mapping[str, object]:
         raise invalid("part", str(error)) from None
 
 
-def allow(request: Mapping[str, object], caller: int) -> None:
-    """Raises Refused where the caller may ask for no part."""
-    if os.geteuid() == 0 or caller != os.geteuid():
-        why = "a step over several nodes has its parts in nodes of its user's own (nodectl --user)"
+def allow(request: Mapping[str, object], caller: "Peer", slurm_jobs: "SlurmJobs") -> "SlurmJob | None":
+    """The job of Slurm's within which the part is to be; None on the user's own node. Raises Refused where the caller
+    may ask for no part.
+    """
+    job = None
+    if os.geteuid() == 0:
+        job = slurm_jobs.of(caller)
+        if shaped(request["part"])["job"] != job.number:
+            why = f"part: the caller's job is {job.number}, and no other one"
+            raise Refused("NotPermitted", why, exit_status=1)
+    elif caller.uid != os.geteuid():
+        why = f"this is the own node of uid {os.geteuid()}, which starts no others' steps"
         raise Refused("NotPermitted", f"part: {why}", exit_status=1)
     for name in _NOT_WITH_IT:
         if name in request:
             raise invalid(name, "a part has its numbers and its job with it")
+    return job
 
 
-def apply(step: Step, request: Mapping[str, object], binder: Binder) -> None:
-    """Makes the step the part that its request says. Raises Refused."""
+def apply(step: Step, request: Mapping[str, object], binder: Binder, job: "SlurmJob | None" = None) -> None:
+    """Makes the step the part that its request says, within `job`. Raises Refused."""
     part = shaped(request["part"])
+    if job is not None:
+        if part.get("devices"):
+            raise invalid("part", "devices: those of the job are Slurm's to give")
+        step.within, step.hard_limits, step.container = job.place, job.hard_limits, {}
+        step.cgroup = slurms.step_path(job.place, int(str(part["step"])))
+        step.shares = shares.asked(request)  # what the service's steps have without asking is of its own machine
     step.part = _read(part, step.ntasks)
     step.job_id, step.step_id = int(str(part["job"])), int(str(part["step"]))
     step.first_step = EXTERN  # its job is held by nothing that runs here
@@ -101,7 +120,7 @@ def apply(step: Step, request: Mapping[str, object], binder: Binder) -> None:
         step.environment[_SOCKET] = request["environment"][_SOCKET]  # type: ignore[index]
     step.job_began = float(whole(step.environment.get("SLURM_JOB_START_TIME", ""), 1 << 40) or 0)
     step.job_ends = float(whole(step.environment.get("SLURM_JOB_END_TIME", ""), 1 << 40) or 0)
-    _give(step, part, binder)
+    _give(step, part, binder, binder.allocation if job is None else job.cpus)
 
 
 def _read(part: Mapping[str, object], ntasks: int) -> Part:
@@ -138,21 +157,21 @@ def _binding(part: Mapping[str, object], variables: Mapping[str, str]) -> dict[s
     }
 
 
-def _give(step: Step, part: Mapping[str, object], binder: Binder) -> None:
-    """CPUs, memory nodes and devices. Raises Refused for those that this machine has not."""
+def _give(step: Step, part: Mapping[str, object], binder: Binder, most: int) -> None:
+    """CPUs of the mask `most`, memory nodes and devices. Raises Refused for those that this machine has not."""
     if wrong := _mask(part["cpus"]):
         raise invalid("part", f"cpus: {wrong}")
     cpus = int(str(part["cpus"]), 16)
     masks = [int(mask, 16) for mask in part["masks"]]  # type: ignore[attr-defined]  # PART says so
-    if not cpus or cpus & ~binder.allocation:
-        here = format_cpulist(cpus_of(binder.allocation))
+    if not cpus or cpus & ~most:
+        here = format_cpulist(cpus_of(most))
         raise invalid("part", f"cpus: {str(part['cpus'])[:40]} is none of the CPUs here, which are {here}")
     if len(masks) != step.ntasks:
         raise invalid("part", f"masks: they are {len(masks)} for {step.ntasks} tasks")
     for mask in masks:
         if mask & ~cpus:
             raise invalid("part", f"masks: {f'{mask:x}'[:40]} is no part of the step's CPUs")
-    binder.give(step, binder.allocation)
+    binder.give(step, most)
     step.base = step.step_cpus = cpus
     step.cpu_masks = masks
     there = {node.number for node in binder.machine.nodes}

@@ -31,7 +31,7 @@ from nodectl.daemon.jobs.watcher import Watcher
 from nodectl.scheduler.decisions import REQUEUE, SUSPEND, Decision, End, NotAdmitted, Preempt, Resume, Start
 from nodectl.scheduler.scheduler import Scheduler
 from nodectl.selection.host import Selection
-from nodectl.selection.modes import PENDING, RUNNING
+from nodectl.selection.modes import PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.wire.dispatch import Refused
 
@@ -51,6 +51,7 @@ class Controller(Core, Watcher):
         self.signals = JobSignals(self)
         parts.starts.is_over = self.ends.is_doomed
         self._early: dict[int, Mapping[str, Any]] = {}  # ends of jobs that were noticed before there was a queue
+        self._stopping: set[int] = set()  # jobs that are being suspended, so that they make room
         self._begun = False
 
     def begin(self, scheduler: Scheduler, selection: Selection) -> None:
@@ -63,6 +64,8 @@ class Controller(Core, Watcher):
             self.job_over(job_id, record)
         for job in self.table.jobs.values():
             self.signals.watch(job)
+            if job.job_state in (RUNNING, SUSPENDED):
+                self.tasks.begin(self._take_over(job))
         self.expansions.go_on()
         self.table.commits.soon()
         self.rounds.kick()
@@ -222,17 +225,40 @@ class Controller(Core, Watcher):
         job.preempted_by = one.for_job.job_id
         if one.how == SUSPEND:
             self.table.changed(job)
-            self.tasks.begin(self._stop(job))
+            self._make_stop(job)
         elif one.how == REQUEUE:
             self.ends.requeue(job, why)
         else:
             self.ends.cancel(job, "", "PREEMPTED", why)
 
+    def _make_stop(self, job: JobRecord) -> None:
+        if job.job_id not in self._stopping:  # else for another one, which has left the line
+            self._stopping.add(job.job_id)
+            self.tasks.begin(self._stop(job))
+
     async def _stop(self, job: JobRecord) -> None:
+        """Suspends a job that makes room. Where it runs all the same in the end, others are asked."""
         try:
             await self.parts.suspension.suspend_job(job.job_id)
+            if job.job_state == RUNNING and job.preempted_by:  # it stands still, and the queue did not take its CPUs
+                await self.go_on(job)
         except Refused as error:
-            messages.tell("job-not-suspended", f"suspend job {job.job_id}: {error}", job=job.job_id, uid=job.user_id)
+            if job.job_state == RUNNING:  # else it has ended, or stands still already
+                words = f"suspend job {job.job_id}: {error}"
+                messages.tell("job-not-suspended", words, job=job.job_id, uid=job.user_id)
+        finally:
+            self._stopping.discard(job.job_id)
+            if job.job_state == RUNNING:
+                self.scheduler.stays(job, time.time())
+                self.table.changed(job)
+                self.table.commits.soon()
+                self.rounds.kick()
+
+    async def _take_over(self, job: JobRecord) -> None:
+        """An earlier daemon may have been suspending it."""
+        await self.parts.suspension.take_over(job.job_id)
+        if job.job_state == RUNNING and job.preempted_by:
+            self._make_stop(job)
 
     async def go_on(self, job: JobRecord) -> str:
         """Its CPUs are its own again; lets it run. Returns why it stays suspended after all, which is logged too; ""
@@ -292,8 +318,10 @@ class Controller(Core, Watcher):
     def job_resuming(self, job: int) -> str:
         """See Watcher."""
         found = self.table.jobs.get(job)
-        if found is None or found.job_state == RUNNING:
+        if found is None:
             return ""
+        if found.job_state == RUNNING:
+            return f"it makes room for job {found.preempted_by}" if found.preempted_by else ""
         why = self.scheduler.resume(found, time.time())
         self.table.changed(found)
         self.table.commits.soon()

@@ -3,8 +3,6 @@
 The moment is one transaction: from then on the one job holds all, and the other nothing; that one is ended. Its
 processes may run for a while still, with its own limits in its own cgroup. The other's cgroup and its first step's file
 grow when they are gone, so that what the processes of both can use is never more than what is held for them. Used only
-from nodectl import messages
-from nodectl import messages
 from the event loop.
 """
 

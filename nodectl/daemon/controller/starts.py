@@ -14,6 +14,7 @@ from nodectl.daemon.controller.spool import Spool
 from nodectl.daemon.controller.table import text_of
 from nodectl.daemon.history.job_store import BatchText, JobStore
 from nodectl.daemon.jobs.registry import Registry
+from nodectl.daemon.jobs.step_cgroups import CgroupRemovals
 from nodectl.model.step import Step
 from nodectl.selection.host import Selection
 from nodectl.selection.records import JobRecord
@@ -48,9 +49,11 @@ class Starts:
     is_over: Callable[[int], bool]
 
     def __init__(
-        self, maker: StepMaker, begin: Begin, registry: Registry, store: JobStore, spool: Spool, base: str
-    ) -> None:
+        self, maker: StepMaker, begin: Begin, registry: Registry, store: JobStore, spool: Spool, base: str,
+        cgroup_removals: CgroupRemovals,
+    ) -> None:  # fmt: skip
         self._maker = maker
+        self._cgroup_removals = cgroup_removals
         self._begin = begin
         self._registry = registry
         self._store = store
@@ -78,6 +81,7 @@ class Starts:
             step = await self._made(text, job)
             assert job.job_resrcs is not None  # noqa: S101  # for mypy: it is RUNNING
             make_first(step, job, share_of(job.job_resrcs, selection.nodes), self._maker.binder, self._base)
+            await self._cgroup_removals.job_gone(step.cgroup)
             if self.is_over(job.job_id):
                 raise CannotBegin("it was cancelled", for_good=False)
             step.argv = [self._write_script(text, step), *step.argv[1:]]

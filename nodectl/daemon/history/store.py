@@ -23,12 +23,19 @@ from nodectl.model.step_number import BATCH
 from nodectl.wire.lean_json import dumps
 
 _DRAW = (
-    "INSERT INTO counter VALUES ('job', :count) ON CONFLICT (name) DO UPDATE SET value = value + :count RETURNING value"
+    "INSERT INTO counter VALUES ('job', :below + :count)"
+    " ON CONFLICT (name) DO UPDATE SET value = MAX(value, :below) + :count RETURNING value"
 )
 _LEAVE_OUT = "INSERT INTO counter VALUES ('job', :job) ON CONFLICT (name) DO UPDATE SET value = MAX(value, :job)"
 _AT_A_TIME = 16  # job ids, where jobs come one after the other: so many are lost should the daemon be killed
 _SOON = 1.0  # seconds
 _OF_STEP = "SELECT {} FROM step WHERE job = ? AND step = ? ORDER BY restart DESC LIMIT 1"
+# Of what is known of a job's steps that which cannot be of parts of this user's, and the job as one of this node's own.
+_NOT_PARTS = """
+    SELECT 1 FROM (SELECT record FROM step WHERE job = :job UNION ALL SELECT record FROM running WHERE job = :job)
+    WHERE json_extract(record, '$.uid') IS NOT :uid OR json_extract(record, '$.part') IS NULL
+    UNION ALL SELECT 1 FROM job WHERE id = :job LIMIT 1
+"""
 _ROOM = 1 << 20  # characters of records in one reply: the event loop stands still while they are read and written
 _LAST_JOB = 0xFFFFFF00
 _CACHE_KIB = 512  # of the file, which the kernel has in memory anyway
@@ -67,10 +74,12 @@ class Store:
         most_bytes: int = 1 << 30,
         tell: Callable[[Mapping[str, object]], None] | None = None,
         days: int = 0,
+        least_job: int = 1,
     ) -> None:
         """`limit` steps are kept, and `most_bytes`, for so many days (0: for ever); `tell` is called with each record
-        that was added.
+        that was added. No job id that is given out is below `least_job`.
         """
+        self.least_job = least_job
         self._limits = pruning.Limits(limit, most_bytes, days)
         self._tell = tell
         self.counters = Counters()
@@ -106,6 +115,12 @@ class Store:
             self._db.execute(_LEAVE_OUT, {"job": job})
             self._drawn = [drawn for drawn in self._drawn if drawn > job]
 
+    def is_elsewheres(self, job: int, uid: int) -> bool:
+        """Whether all that is known of this job are steps of this user's that are parts of others. Raises
+        sqlite3.Error.
+        """
+        return self._db.execute(_NOT_PARTS, {"job": job, "uid": uid}).fetchone() is None
+
     def give_back(self, job: int) -> None:
         """A job id that was drawn and is not used; it is given out next."""
         self._drawn.append(job)
@@ -117,15 +132,18 @@ class Store:
                 self._draw()
 
     def _draw(self) -> None:
-        """After the last number they begin again, leaving out those of jobs that are known."""
+        """After the last number they begin again, leaving out those of jobs that are known. Where others, too, give
+        numbers to what is recorded here these are always left out.
+        """
         now = time.monotonic()
         count = _AT_A_TIME if now - self._drawn_at < _SOON else 1
         self._drawn_at = now
         while not self._drawn:
-            latest = int(self._db.execute(_DRAW, {"count": count}).fetchone()[0])
+            values = {"count": count, "below": self.least_job - 1}
+            latest = int(self._db.execute(_DRAW, values).fetchone()[0])
             for drawn in range(latest, latest - count, -1):
-                job = (drawn - 1) % _LAST_JOB + 1
-                if drawn <= _LAST_JOB or not self._knows(job):
+                job = (drawn - self.least_job) % (_LAST_JOB - self.least_job + 1) + self.least_job
+                if (self.least_job == 1 and drawn <= _LAST_JOB) or not self._knows(job):
                     self._drawn.append(job)
 
     def _knows(self, job: int) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nodectl import messages
 from nodectl.config import Config
-from nodectl.container import settings
+from nodectl.container import LOCK, settings
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.processes import copied_descriptors
 from nodectl.daemon.processes.forkserver_channel import ForkserverChannel, ForkserverDied
@@ -161,7 +161,8 @@ class Containers:
 
 
 def _any_in(directory: str) -> bool:
+    """Containers, those being removed too."""
     try:
-        return bool(os.listdir(directory))
+        return any(name != LOCK for name in os.listdir(directory))
     except FileNotFoundError:
         return False

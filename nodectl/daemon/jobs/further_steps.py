@@ -35,7 +35,7 @@ class FurtherSteps:
         self._running: dict[int, set[int]] = {}  # further steps by job
         self._given: dict[int, int] = {}  # by job the highest number that a further step was given
         self._reserved = ReservedNumbers()
-        self._elsewhere: set[int] = set()  # jobs of other nodes too, of which parts of steps run here
+        self._elsewhere: dict[int, int] = {}  # jobs of other nodes too, of which parts of steps run here; whose
         self._released: dict[int, asyncio.Future[None]] = {}  # by job: who waits for the end of a step
         self._wakes: dict[int, int] = {}  # by job: how often CPUs may have become free
 
@@ -76,22 +76,37 @@ class FurtherSteps:
 
     def take_part(self, step: Step, jobs: Container[int]) -> None:
         """The step is a part of one that has its numbers from elsewhere. Raises Refused where these are taken: by a job
-        of this node, of which the scheduler has `jobs`, or by a step that runs or ran here.
+        of this node, of which the scheduler has `jobs`, by another user's, or by a step that runs or ran here.
         """
-        job, key = step.job_id, (step.job_id, step.step_id)
-        if job not in self._elsewhere:
-            if job in jobs or self._registry.first(job) is not None or self._reserved.has(job):
-                raise invalid("part", f"job: {job} is one of this node's own")
-            try:
-                self._store.pass_over(job)
-            except sqlite3.Error as error:
-                why = f"job {job} cannot be left out of this node's own: {error}"
-                raise Refused("LaunchRefused", why, exit_status=1) from None
-            if len(self._elsewhere) >= _MOST_ELSEWHERE:
-                self._elsewhere.clear()
-            self._elsewhere.add(job)
-        if key in self._registry.live or self._registry.batch.record(*key) is not None:
+        key = step.job_id, step.step_id
+        self.leave_out(step.job_id, step.uid, jobs)
+        before = self._registry.batch.record(*key)
+        if key in self._registry.live or (before is not None and not step.within):
             raise Refused("LaunchRefused", f"step {step} runs here already, or has", exit_status=1)
+        if before is not None:  # a later cluster in the same job, or of a job that was put into the queue again
+            step.restart = int(str(before.get("restart", 0))) + 1
+
+    def leave_out(self, job: int, uid: int, jobs: Container[int]) -> None:
+        """No job of this node gets this number, which is that of one of this user's elsewhere. Raises Refused where one
+        has or had it, of which the scheduler has `jobs`, or where it is another user's: nobody finds their own among
+        records of others.
+        """
+        if self._elsewhere.get(job) == uid:
+            return
+        if job in jobs or self._registry.first(job) is not None or self._reserved.has(job):
+            raise invalid("part", f"job: {job} is one of this node's own")
+        known = (live.step for live in self._registry.with_files() if live.step.job_id == job)
+        try:
+            if any(step.uid != uid or step.part is None for step in known) or not self._store.is_elsewheres(job, uid):
+                raise invalid("part", f"job: {job} was one of this node's own, or another user's")
+            if self._store.least_job == 1:  # else its own have other numbers, and must not be led to those
+                self._store.pass_over(job)
+        except sqlite3.Error as error:
+            why = f"job {job} cannot be left out of this node's own: {error}"
+            raise Refused("LaunchRefused", why, exit_status=1) from None
+        if len(self._elsewhere) >= _MOST_ELSEWHERE:
+            self._elsewhere.clear()
+        self._elsewhere[job] = uid
 
     def give_back(self, request: Mapping[str, object], caller: int, job: int) -> None:
         """The number that `take` gave a job of its own is not used after all: it is its caller's again, or free."""
@@ -103,7 +118,9 @@ class FurtherSteps:
     def new_job(self) -> int:
         """A number that no job has or had. Raises Refused."""
         try:
-            return self._store.next_job()
+            while (job := self._store.next_job()) in self._elsewhere:
+                """Nothing of that one may be in the history yet."""
+            return job
         except sqlite3.Error as error:
             why = f"no job id can be drawn from the history: {error}"
             raise Refused("LaunchRefused", why, exit_status=1) from None

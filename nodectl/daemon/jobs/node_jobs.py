@@ -15,7 +15,7 @@ from nodectl.daemon.jobs.job_end import JobEnds
 from nodectl.daemon.jobs.prolog_epilog import PrologEpilog
 from nodectl.daemon.jobs.registry import Registry
 from nodectl.daemon.jobs.resources import Resources
-from nodectl.daemon.jobs.step_cgroups import CgroupRemovals, remove_step_cgroup
+from nodectl.daemon.jobs.step_cgroups import CgroupRemovals
 from nodectl.daemon.jobs.suspension import Suspension
 from nodectl.daemon.jobs.watcher import Watcher
 from nodectl.daemon.processes.forkserver_channel import ForkserverChannel
@@ -48,7 +48,7 @@ class NodeJobs:
             (self.prolog_epilog, self.containers, self.resources),
             registry.ending,
             self._tasks,
-            lambda path: remove_step_cgroup(mount, path),
+            self.cgroup_removals.gone,
             self._job_ending,
             self._job_over,
         )

@@ -122,9 +122,11 @@ class Registry:
 
     def holders(self) -> Iterator[Step]:
         """Steps that may hold devices, or CPUs for themselves. A step that has left its record holds nothing: its
-        client may know of the end before we do.
+        client may know of the end before we do. One within another manager's job has what that gave.
         """
         for live in self.live.values():
+            if live.step.within:
+                continue
             own = live.step.devices or live.step.step_cpus != live.step.allocation
             if not (own and live.files.has_record()):
                 yield live.step
@@ -141,7 +143,7 @@ class Registry:
         if found is None:
             return
         if "pid" in message:
-            found.watch(int(str(message["pid"])))
+            found.watch(int(str(message["pid"])), has_taken_it=not message.get("waited"))
         else:
             found.fail(str(message["error"]))
 

@@ -6,14 +6,13 @@ import time
 from collections.abc import Sequence
 
 from nodectl import messages
-from nodectl.cgroup import tree
+from nodectl.cgroup import slurms, tree
 from nodectl.cgroup.constraints import Confinement
 from nodectl.cgroup.device_access import Rules
-from nodectl.daemon.jobs.background_tasks import BackgroundTasks
 from nodectl.kernel import _kernel
 
-_STEPD = "stepd"
 _TRIES = 60
+_PATIENCE = 8  # of these, half a second, while somebody holds Slurm's lock
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.5
 _SETTLE_SECONDS = 10
@@ -52,26 +51,34 @@ async def remove_step_cgroup(mount: str, path: str) -> bool:
         return True
     group = tree.Group(mount + path)
     pause = _FIRST_PAUSE
-    for _ in range(_TRIES):
-        if try_to_remove(group):
+    for tried in range(_TRIES):
+        if try_to_remove(group, patient=tried < _PATIENCE):
             return True
         await asyncio.sleep(pause)
         pause = min(pause * 2, _LONGEST_PAUSE)
-        if group.populated():
-            group.kill_all()
+        end_what_is_left(group)
     messages.tell("cgroup-stays", f"{path}: cannot be removed, processes {group.pids()} do not die")
     return False
 
 
-def try_to_remove(group: tree.Group) -> bool:
-    """Tries once. True when the step's cgroup is gone, or was never made."""
+def end_what_is_left(group: tree.Group) -> None:
+    """SIGKILL to what is left in a step's cgroup, and in its stepd's."""
+    for one in {group.full_path, slurms.stepd_path(group.full_path)}:
+        if (left := tree.Group(one)).populated():
+            left.kill_all()
+
+
+def try_to_remove(group: tree.Group, *, patient: bool = True) -> bool:
+    """Tries once. True when the step's cgroup is gone, or was never made. `patient`: see `slurms.remove`."""
     # What an orderly step runner leaves: nobody has to look what there is.
-    if not (group.remove() or (group.child(_STEPD).remove() and group.remove())):
+    if not (group.remove() or (tree.Group(slurms.stepd_path(group.full_path)).remove() and group.remove())):
         for directory, _, _ in os.walk(group.full_path, topdown=False):
             if not tree.Group(directory).remove():
                 return False
         if group.exists():
             return False  # it could not be read: there are no descriptors left
+    if slurms.is_within(group.full_path):
+        return slurms.remove(group, patient=patient)
     tree.Group(os.path.dirname(group.full_path)).remove()  # the job's, if this was its last step
     return True
 
@@ -87,17 +94,40 @@ def remove_base(path: str, *, steps_run: bool) -> None:
 
 
 class CgroupRemovals:
-    """Cgroups of steps that are being emptied and removed in the background, below one mount of cgroup2."""
+    """Cgroups of steps that are being emptied and removed in the background, below one mount of cgroup2.
+
+    Who removes one goes by its path, and kills what is there. A job that runs again has the same paths: it waits
+    until nothing of its earlier run is being removed (`job_gone`).
+    """
 
     def __init__(self, mount: str) -> None:
         self._mount = mount
-        self._tasks = BackgroundTasks()
+        self._under_way: dict[str, asyncio.Task[bool]] = {}
 
     def begin(self, path: str) -> None:
         """Empties and removes a step's cgroup; "" is none."""
-        if path:
-            self._tasks.begin(remove_step_cgroup(self._mount, path))
+        if path and path not in self._under_way:
+            task = asyncio.get_running_loop().create_task(remove_step_cgroup(self._mount, path))
+            self._under_way[path] = task
+            task.add_done_callback(lambda _: self._under_way.pop(path))
+
+    def is_removing(self, path: str) -> bool:
+        """Whether this one is being removed."""
+        return path in self._under_way
+
+    async def gone(self, path: str) -> None:
+        """Empties and removes a step's cgroup. Returns when that is done, or when its processes do not die."""
+        self.begin(path)
+        if path in self._under_way:
+            await asyncio.wait([self._under_way[path]])
+
+    async def job_gone(self, step_path: str) -> None:
+        """Returns when no step's cgroup of the job that this step belongs to is being removed; "" is none."""
+        job = os.path.dirname(step_path)
+        while under_way := [task for path, task in self._under_way.items() if os.path.dirname(path) == job]:
+            await asyncio.wait(under_way)
 
     async def settle(self) -> None:
         """Before the daemon ends: what is being removed is removed, if that takes no longer than this."""
-        await self._tasks.finish(_SETTLE_SECONDS)
+        if self._under_way:
+            await asyncio.wait(self._under_way.values(), timeout=_SETTLE_SECONDS)

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from weakref import WeakValueDictionary
 
 from nodectl.cgroup import tree
 from nodectl.daemon.jobs.background_tasks import BackgroundTasks
@@ -15,6 +16,7 @@ from nodectl.daemon.jobs.further_steps import FurtherSteps
 from nodectl.daemon.jobs.resources import Resources
 from nodectl.daemon.jobs.watcher import Watcher
 from nodectl.daemon.steps.live import LiveStep
+from nodectl.daemon.steps.status_query import status
 from nodectl.kernel import pseudo_file
 from nodectl.wire.dispatch import Refused
 
@@ -37,39 +39,59 @@ class Suspension:
         self._resources = resources
         self._tasks = tasks
         self._watcher = watcher
+        self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+
+    def _turn(self, job: int) -> asyncio.Lock:
+        """The queue may want a job to stand still that it has just let go: one after the other."""
+        return self._turns.setdefault(job, asyncio.Lock())
 
     async def suspend_job(self, job: int) -> Sequence[int]:
         """Stops all steps of a job that runs, and has its memory reclaimed. Returns processes that still run. Raises
-        Refused where a step cannot be stopped; then those that were are let go.
+        Refused where a step cannot be stopped, or runs all the same; then those that were stopped are let go.
         """
-        steps = [live for live in self._further_steps.running(job) if not live.suspended]
-        if not steps:
-            raise Refused("WrongState", f"job {job} has no step that runs")
-        results = await asyncio.gather(*(self.suspend(live) for live in steps), return_exceptions=True)
-        for failed in (one for one in results if isinstance(one, BaseException)):
-            if self._is_over(failed):
-                continue
-            for live in steps:
-                with contextlib.suppress(Refused):
-                    await self._go_on(live)
-            raise failed
-        self._tasks.begin(self._reclaim(steps[0]))
-        return [pid for one in results if not isinstance(one, BaseException) for pid in one]
+        async with self._turn(job):
+            steps = [live for live in self._further_steps.running(job) if not live.suspended]
+            if not steps:
+                raise Refused("WrongState", f"job {job} has no step that runs")
+            results = await asyncio.gather(*(self.suspend(live) for live in steps), return_exceptions=True)
+            failed = next((one for one in results if isinstance(one, BaseException) and not self._is_over(one)), None)
+            if failed is None and not self._resources.has_given_up(job) and self._goes_on(job):
+                failed = Refused("WrongState", f"a step of job {job} was resumed, or has begun, meanwhile")
+            if failed is not None:
+                await asyncio.gather(*(self._go_on(live) for live in steps if live.suspended), return_exceptions=True)
+                raise failed
+            self._tasks.begin(self._reclaim(steps[0]))
+            return [pid for one in results if not isinstance(one, BaseException) for pid in one]
 
     async def resume_job(self, job: int) -> None:
         """Lets all steps of a job go on, whose CPUs the queue has given back already. Raises Refused."""
-        steps = [live for live in self._further_steps.running(job) if live.suspended]
-        if not steps:
-            raise Refused("WrongState", f"job {job} is not suspended")
-        self._take_back(steps[0])
-        for live in steps:
-            with contextlib.suppress(Refused):  # it has just ended
-                await self._go_on(live)
-        self._further_steps.wake(job)
+        async with self._turn(job):
+            steps = [live for live in self._further_steps.running(job) if live.suspended]
+            if not steps:
+                raise Refused("WrongState", f"job {job} is not suspended")
+            self._take_back(steps[0])
+            for live in steps:
+                with contextlib.suppress(Refused):  # it has just ended
+                    await self._go_on(live)
+            self._further_steps.wake(job)
+
+    async def take_over(self, job: int) -> None:
+        """What an earlier daemon has told to stop comes to stand still, and the watcher is told."""
+        async with self._turn(job):
+            steps = [live for live in self._further_steps.running(job) if not live.suspended]
+            found = await asyncio.gather(*(status(live, _PATIENCE) for live in steps))
+            told = (live for live, one in zip(steps, found, strict=True) if one.get("state") == "SUSPENDED")
+            await asyncio.gather(*map(self._stands_still, told))
+            if self._resources.has_given_up(job):
+                self._watcher().job_suspended(job)
 
     async def suspend(self, live: LiveStep) -> Sequence[int]:
         """Stops a step. Returns processes of it that still run. Raises Refused."""
         await _order(live, "Suspend")
+        return await self._stands_still(live)
+
+    async def _stands_still(self, live: LiveStep) -> Sequence[int]:
+        """A step that was told to stop. Returns processes of it that still run."""
         live.suspended = True
         await asyncio.sleep(live.step.suspend_grace_time)
         running = await self._frozen(live) if live.step.cgroup else []
@@ -80,9 +102,9 @@ class Suspension:
     async def resume(self, live: LiveStep) -> None:
         """Lets a step go on. Raises Refused."""
         job = live.step.job_id
+        if live.suspended and (why := self._watcher().job_resuming(job)):
+            raise Refused("WrongState", f"step {live.step} stays suspended: {why}")
         if live.suspended and self._resources.has_given_up(job):
-            if why := self._watcher().job_resuming(job):
-                raise Refused("WrongState", f"step {live.step} stays suspended: {why}")
             try:
                 self._take_back(live)
             except Refused:
@@ -98,6 +120,9 @@ class Suspension:
     async def _go_on(self, live: LiveStep) -> None:
         await _order(live, "Resume")
         live.suspended = False
+
+    def _goes_on(self, job: int) -> bool:
+        return any(not live.ended.done() for live in self._further_steps.running(job))
 
     def _is_over(self, failed: BaseException) -> bool:
         return isinstance(failed, Refused) and failed.error.endswith(".NoSuchStep")

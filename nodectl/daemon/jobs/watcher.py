@@ -29,6 +29,6 @@ class Watcher:
         """All steps of the job stand still; task plugins have been told."""
 
     def job_resuming(self, job: int) -> str:
-        """A step of a job that stood still is about to run again. Returns why it cannot, "" where it may."""
+        """A step of a job that stands still, or soon will, is to run again. Returns why it cannot, "" where it may."""
         del job
         return ""

@@ -14,6 +14,7 @@ from nodectl.daemon.admission import mpi
 from nodectl.daemon.admission.accounts import User
 from nodectl.daemon.admission.job_cpus import JobCpus
 from nodectl.daemon.admission.share import make_first, share_of
+from nodectl.daemon.admission.slurm_job import SlurmJobs
 from nodectl.daemon.admission.step_maker import StepMaker
 from nodectl.daemon.admission.user_budget import UserBudget
 from nodectl.daemon.controller.controller import Controller
@@ -24,6 +25,7 @@ from nodectl.daemon.history.store import Store
 from nodectl.daemon.jobs import further_steps
 from nodectl.daemon.jobs.further_steps import FurtherSteps
 from nodectl.daemon.jobs.registry import JOB
+from nodectl.daemon.jobs.step_cgroups import CgroupRemovals
 from nodectl.daemon.methods.start import StepStart
 from nodectl.model.step import Step
 from nodectl.selection.records import RUN, JobRecord
@@ -43,7 +45,8 @@ class Launch:
 
     def __init__(  # made once, of everything that a launch needs
         self, config: Config, base: str, store: Store, *, maker: StepMaker, budget: UserBudget, numbers: FurtherSteps,
-        job_cpus: JobCpus, controller: Controller, start: StepStart,
+        job_cpus: JobCpus, controller: Controller, start: StepStart, slurm_jobs: SlurmJobs,
+        cgroup_removals: CgroupRemovals,
     ) -> None:  # fmt: skip
         self._base = base
         self._store = store
@@ -53,6 +56,8 @@ class Launch:
         self._job_cpus = job_cpus
         self._controller = controller
         self._start = start
+        self._slurm_jobs = slurm_jobs
+        self._cgroup_removals = cgroup_removals
         self._machine = Machine(maker.binder.allocation.bit_count(), config.partition_name)
 
     def reserve(self, call: Call) -> Reply | Awaitable[Reply]:
@@ -92,9 +97,9 @@ class Launch:
         if "part" in request:
             from nodectl.daemon.admission import part  # few steps are one
 
-            part.allow(request, call.peer.uid)
+            slurm_job = part.allow(request, call.peer, self._slurm_jobs)
             step = self._maker.make(request, user, call.peer.uid, level)
-            part.apply(step, request, self._maker.binder)
+            part.apply(step, request, self._maker.binder, slurm_job)
         else:
             step = self._maker.make(request, user, call.peer.uid, level)
         if not step.bulk:
@@ -121,9 +126,24 @@ class Launch:
 
     def _begin_part(self, call: Call, step: Step) -> Reply | Awaitable[Reply]:
         """The step has its numbers, its CPUs, and a job elsewhere, which the scheduler here knows nothing of."""
+        if self._cgroup_removals.is_removing(step.cgroup):
+            return self._begin_part_soon(call, step)
         self._numbers.take_part(step, self._controller.table.jobs)
-        step.cgroup = tree.step_path(self._base, step.job_id, step.step_id) if self._base else ""
+        if self._base and not step.within:
+            step.cgroup = tree.step_path(self._base, step.job_id, step.step_id)
         return self._start.begin(step, call)
+
+    async def _begin_part_soon(self, call: Call, step: Step) -> Reply:
+        """Likewise, when a part that had the same numbers before has left nothing that could be killed by them."""
+        await self._cgroup_removals.gone(step.cgroup)
+        begun = self._begin_part(call, step)
+        return await begun if isinstance(begun, Awaitable) else begun
+
+    def slurm_job(self, call: Call) -> Reply:
+        """Tells an agent whether its parts can be run here, and with what."""
+        job = self._slurm_jobs.of(call.peer)
+        self._numbers.leave_out(job.number, call.peer.uid, self._controller.table.jobs)
+        return {"job": job.number, "cgroup": job.place, "cpus": f"{job.cpus:x}", "memory": job.memory}
 
     def _begin_job(self, call: Call, request: Mapping[str, object], step: Step) -> Reply | Awaitable[Reply]:
         """The step is the first one of a job: of one that was given resources already, or of one that starts now."""

@@ -1,17 +1,25 @@
-"""List, Show, Explain and Wait: what is known of steps that run and of steps that have ended."""
+"""List, Usage, Show, Explain and Wait: what is known of steps that run and of steps that have ended."""
 
 import asyncio
 from collections.abc import Mapping
+from itertools import islice
 
 from nodectl.binding.refused import Refused as NoLayout
+from nodectl.cgroup.usage import MOST_LOOKED_AT, Usage, UsageReader
 from nodectl.daemon.admission.binder import Binder
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.jobs.registry import WHICH, Registry
-from nodectl.daemon.steps import status_query
+from nodectl.daemon.steps import process_usage, status_query
 from nodectl.wire.dispatch import Call, Refused
 from nodectl.wire.shape import Optional, boolean, integer
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.daemon.steps.live import LiveStep
+
 _MOST_LISTED = 10_000
+_MOST_READ = 1000  # steps that are looked at in one call
+_AT_A_TIME = 8  # steps, before other work of the event loop has its turn
 _STATUS_SECONDS = 1.0
 LIST = {"ended": Optional(integer(0, _MOST_LISTED)), "skip": Optional(integer(0, 2**31))}
 WAIT = {**WHICH, "epilog": Optional(boolean)}
@@ -24,6 +32,7 @@ class Show:
         self._registry = registry
         self._store = store
         self._binder = binder
+        self._reading = asyncio.Lock()
 
     def list_steps(self, call: Call) -> Mapping[str, object]:
         """The steps that run, and the latest that have ended: the caller's, or all for an admin."""
@@ -44,6 +53,28 @@ class Show:
             found, more = self._store.latest(uid, most - len(latest), max(skip - len(ending), 0))
             steps += found
         return {"steps": steps, "more": more}
+
+    async def usage(self, call: Call) -> Mapping[str, object]:
+        """What those use by now that run: the caller's, or all for an admin. However many steps there are, and however
+        often it is called, it is read in small pieces, one call's after another's.
+        """
+        async with self._reading:
+            return {"steps": await self._usage(call)}
+
+    async def _usage(self, call: Call) -> list[Mapping[str, object]]:
+        uid = None if self._registry.permissions.is_admin(call.peer) else call.peer.uid
+        mine = (one for one in self._registry.live.values() if uid in (None, one.step.uid) and not one.in_prolog)
+        running = list(islice(mine, _MOST_READ))
+        others = {one.key: (one.pid, one.spent_before) for one in running if not one.step.cgroup}
+        used = await process_usage.of_steps(others)
+        reader = UsageReader(in_all=MOST_LOOKED_AT)
+        rows: list[Mapping[str, object]] = []
+        for number, one in enumerate(running, 1):
+            if not one.ended.done():
+                rows.append(_row(one, used.get(one.key) or reader.read(one.step.cgroup)))
+            if number % _AT_A_TIME == 0:
+                await asyncio.sleep(0)
+        return rows
 
     async def show(self, call: Call) -> Mapping[str, object]:
         """One step's record, with what its stepd says of it now."""
@@ -73,3 +104,10 @@ class Show:
         if ending is not None and call.parameters.get("epilog"):
             record = await asyncio.shield(ending.final)
         return {"record": record}
+
+
+def _row(live: "LiveStep", used: Usage) -> Mapping[str, object]:
+    return {
+        "job": live.step.job_id, "step": live.step.step_id, "cpu_seconds": used.cpu_seconds, "memory": used.memory,
+        "read": used.read, "written": used.written, "pressure": used.pressure,
+    }  # fmt: skip

@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Awaitable, Iterator, Mapping
 
-from nodectl.cgroup import delegation
+from nodectl.cgroup import delegation, slurms, tree
 from nodectl.cgroup.constraints import Constraints
 from nodectl.config import Config
 from nodectl.daemon.admission.user_budget import UserBudget
@@ -37,14 +37,15 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class StepStart:
-    """Starts the steps of one node. `mount` is the cgroup2 mount."""
+    """Starts the steps of one node. `base`: where jobs' cgroups are."""
 
     def __init__(  # made once, of everything that a start needs
-        self, config: Config, mount: str, registry: Registry, jobs: NodeJobs, plugins: NodePlugins, *,
+        self, config: Config, base: delegation.Base, registry: Registry, jobs: NodeJobs, plugins: NodePlugins, *,
         constraints: Constraints, budget: UserBudget, forkserver: ForkserverChannel,
     ) -> None:  # fmt: skip
         self._config = config
-        self._mount = mount
+        self._mount = base.mount
+        self._runners = f"{base.path}/{tree.RUNNERS}" if base.path else ""
         self._registry = registry
         self._jobs = jobs
         self._plugins = plugins
@@ -164,13 +165,16 @@ class StepStart:
             self._registry.add(live)
             if not step.is_first:
                 self._jobs.further_steps.add(step)
+            if step.within and call is not None:
+                fds.append(os.dup(call.peer.pidfd))
             handed = [*copied_descriptors.copies((trace,)), *fds]
             fds.clear()  # they are closed in any case
             self._forkserver.submit(
                 {
                     "step": str(step),
                     "spec": files.spec,
-                    "cgroup": step.cgroup,
+                    "cgroup": slurms.stepd_path(step.cgroup) if step.cgroup else "",
+                    "runners": self._runners,
                     "trace": self._config.trace,
                     "client": call.peer.uid if call is not None and streams else None,
                     "keep": self._warm_runners.of(step, live.size),
@@ -186,11 +190,12 @@ class StepStart:
 
     def _make_cgroups(self, step: Step) -> None:
         confinement = self._constraints.of_job(self._jobs.further_steps.job_of(step))
-        controllers = self._constraints.controllers
+        controllers = self._constraints.controllers_of(step)
         try:
             make_step_cgroup(self._mount, step.cgroup, confinement, controllers)
-        except FileNotFoundError:  # systemd has started the unit of steps anew
-            delegation.make(self._config.cgroup_name, self._constraints.controllers)
+        except FileNotFoundError:
+            if not step.within:  # else the last step of the job has just removed what both are in
+                delegation.make(self._config.cgroup_name, self._constraints.controllers)  # a new unit of systemd's
             make_step_cgroup(self._mount, step.cgroup, confinement, controllers)
 
 

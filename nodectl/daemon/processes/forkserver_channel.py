@@ -93,6 +93,7 @@ class ForkserverChannel:
             "timeout": self._config.spank_hook_timeout,
             "spank_versions": self._config.spank_versions,
             "warm_runners": self._config.warm_runners,
+            "warm_runner_time": self._config.warm_runner_time,
         }
         try:
             begun, self._begun = self._begun or companions.begin_forkserver(), None

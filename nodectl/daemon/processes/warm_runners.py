@@ -48,6 +48,7 @@ class WarmRunners:
             or step.unbuffered
             or step.pty
             or step.mpi
+            or step.within
             or size > _LARGEST
         ):
             return None

@@ -22,7 +22,7 @@ _MOST_OF_SMALL = 16 << 20
 _CHUNK = 65536
 _MOST_PROVEN = 1024  # connections of a desk with a pidfd each: further ones of its user prove nothing
 _ONLY_ASK = frozenset(
-    f"{NODE}.{name}" for name in ("List", "Show", "Wait", "Await", "Queue", "ShowJob")
+    f"{NODE}.{name}" for name in ("List", "Show", "Wait", "Await", "Queue", "ShowJob", "Usage")
 )  # they change nothing: nothing is lost when the client has gone
 
 

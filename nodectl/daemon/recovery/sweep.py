@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterator
 
 from nodectl import container
-from nodectl.cgroup import tree
+from nodectl.cgroup import slurms, tree
 from nodectl.cgroup.delegation import Base
 from nodectl.daemon.jobs.node_jobs import NodeJobs
 from nodectl.daemon.jobs.prolog_epilog import PROLOG
 from nodectl.daemon.jobs.registry import Registry
-from nodectl.daemon.jobs.step_cgroups import try_to_remove
+from nodectl.daemon.jobs.step_cgroups import end_what_is_left, try_to_remove
 from nodectl.daemon.recovery.lock import Lock
 from nodectl.daemon.steps.files import StepFiles
 from nodectl.daemon.steps.live import LiveStep
@@ -29,8 +29,10 @@ _PAUSE = 0.01
 PRIVATE = "private."
 
 
-def sweep(registry: Registry, jobs: NodeJobs, base: Base) -> None:
-    """Takes over, records, removes; see the module. `base` is where jobs' cgroups are."""
+def sweep(registry: Registry, jobs: NodeJobs, base: Base, scope: str = "") -> None:
+    """Takes over, records, removes; see the module. `base` is where jobs' cgroups are, `scope` where Slurm has its
+    own, if this daemon's steps may be in these.
+    """
     for files in _specs(registry.directory):
         _take_over(registry, jobs, base.mount, files)
     for name in os.listdir(registry.directory):
@@ -41,6 +43,8 @@ def sweep(registry: Registry, jobs: NodeJobs, base: Base) -> None:
     registry.reset_notes.record_lost(registry.live.keys() | registry.ending.keys())
     if base.path:
         _remove_strays(registry, jobs, base)
+    if base.path and scope:
+        _remove_slurms_strays(registry, jobs, base.mount, scope)
 
 
 def _specs(directory: str) -> Iterator[StepFiles]:
@@ -79,7 +83,7 @@ def _take_over(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles)
         live.interrupted = True
         live.fail("the service ended while the job's prolog ran")
         return
-    live.suspended = bool(step.cgroup) and tree.Group(f"{mount}{step.cgroup}/user").is_frozen()
+    live.suspended = bool(step.cgroup) and tree.Group(f"{mount}{step.cgroup}/user").is_to_freeze()
     live.reach(lambda: live.fail("the step runner died while the service was away", "NODE_FAIL"))
 
 
@@ -100,14 +104,25 @@ def _remove_strays(registry: Registry, jobs: NodeJobs, base: Base) -> None:
         for step in job.children:
             path = os.fsdecode(step.full_path)
             if path.removeprefix(base.mount) not in known:
-                group = tree.Group(path)
-                group.kill_all()
-                if not try_to_remove(group):
-                    jobs.cgroup_removals.begin(path.removeprefix(base.mount))
+                _remove_stray(jobs, base.mount, path)
         try:
             os.rmdir(job.full_path)
         except OSError:
             continue  # a step that still runs, or is still being emptied
+
+
+def _remove_slurms_strays(registry: Registry, jobs: NodeJobs, mount: str, scope: str) -> None:
+    """Likewise of those that are within Slurm's jobs."""
+    known = {mount + live.step.cgroup for live in registry.live.values()}
+    for path in slurms.steps_below(mount + scope) - known:
+        _remove_stray(jobs, mount, path)
+
+
+def _remove_stray(jobs: NodeJobs, mount: str, path: str) -> None:
+    group = tree.Group(path)
+    end_what_is_left(group)
+    if not try_to_remove(group):
+        jobs.cgroup_removals.begin(path.removeprefix(mount))
 
 
 def remove_dead_private_nodes(runtime_dir: str) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from nodectl.daemon.steps.files import StepFiles
+from nodectl.daemon.steps.process_usage import spent_by_children
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH
 from nodectl.plugin_host.node_plugins import NodePlugins
@@ -29,6 +30,7 @@ class LiveStep:
         self.step = step
         self.files = files
         self.pid = 0
+        self.spent_before = 0.0  # seconds of CPU time, by other steps of its runner; where it has no cgroup
         self.size = 0  # bytes of its files, which count against its user
         self.failure = ""
         self.last_record: Mapping[str, object] | None = None  # as the stepd's last event told it
@@ -86,15 +88,24 @@ class LiveStep:
         else:
             asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
 
-    def watch(self, pid: int) -> None:
-        """Watches the stepd by its pid: a plugin's child may hold the connection open after its end."""
+    def watch(self, pid: int, *, has_taken_it: bool = True) -> None:
+        """Watches the stepd by its pid: a plugin's child may hold the connection open after its end. Of a runner that
+        may end before it has taken the step, the connection is all that is watched: it is in the order, which another
+        stepd is given then. No plugin has a child there.
+        """
+        self._close_pidfd()
         self.pid = pid
+        # Of a bulk step all is its own: its runner serves no other one, and this daemon may be a later one.
+        if not self.step.cgroup and not self.step.bulk:
+            self.spent_before = spent_by_children(pid)
         try:
             self._pidfd = os.pidfd_open(pid)
         except ProcessLookupError:
-            asyncio.get_running_loop().call_soon(self._finish)
+            if has_taken_it:
+                asyncio.get_running_loop().call_soon(self._finish)
             return
-        asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
+        if has_taken_it:
+            asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
 
     def fail(self, why: str, state: str = "FAILED") -> None:
         """The step has no stepd and will have none."""
@@ -160,6 +171,12 @@ class LiveStep:
     def _unwatch(self) -> None:
         if self._pidfd >= 0:
             asyncio.get_running_loop().remove_reader(self._pidfd)
+
+    def _close_pidfd(self) -> None:
+        self._unwatch()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
 
     def _flush(self) -> None:
         assert self._link is not None  # noqa: S101  # the writer is removed with it
@@ -257,10 +274,7 @@ class LiveStep:
 
     def close(self) -> None:
         """Closes what the daemon has open for the step."""
-        self._unwatch()
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
+        self._close_pidfd()
         if self.progress_fd >= 0:
             os.close(self.progress_fd)
             self.progress_fd = -1

@@ -11,13 +11,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from nodectl.cgroup.tree import Group
 from rootful.node import BOOT, NOBODY, PATH, PATIENCE, wait_until
+from rootful.slurms import SlurmJob, words_in
 
 JOB = 4711
 GIVEN_UP = 2 * PATIENCE
@@ -27,14 +29,17 @@ _LONGEST = 1 << 16
 
 class Agents:
     """`count` of them, n0, n1, ...; `start` returns when all doors are open. `config`: the user's own configuration.
-    `shares`: what is to outlive a node is on one disk.
+    `shares`: what is to outlive a node is on one disk. `within`: the job of Slurm's that they are processes of;
+    `service`: the configuration of root's on their machine. `variables`: further ones of the agents.
     """
 
     def __init__(
         self, count: int = 3, user: pwd.struct_passwd = NOBODY, job: int = JOB, *, config: str = "",
-        shares: bool = True,
+        shares: bool = True, within: SlurmJob | None = None, service: str = "",
+        variables: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        self.shares = shares
+        self.variables = dict(variables or {})
+        self.shares, self.within, self.service = shares, within, service
         self.user, self.job = user, job
         self.names = [f"n{rank}" for rank in range(count)]
         self.dir = Path(tempfile.mkdtemp(prefix="nca-", dir="/run"))
@@ -95,12 +100,22 @@ class Agents:
 
     def _start(self, rank: int) -> subprocess.Popen[str]:
         nodes = f"n[0-{len(self.names) - 1}]" if len(self.names) > 1 else "n0"
-        how = self.how(rank, NODECTL_AGENT=f"{self.job} {rank} {nodes}")
+        told = {"NODECTL_AGENT": f"{self.job} {rank} {nodes}", "NODECTL_CONFIG": self.service}
+        how = {**self.how(rank), "env": self.environment(rank, **told, **self.variables)}
+        words = [sys.executable, "-I", "-S", "-c", _AGENT.format(path=PATH)]
+        if (group := self._cgroup(rank)) is not None:  # which root enters
+            words = words_in(group, self.user, *words)
+            how = {name: value for name, value in how.items() if name in ("env", "cwd")}
         with open(self.log, "ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _AGENT.format(path=PATH)],
+                words,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1, **how,
             )  # fmt: skip
+
+    def _cgroup(self, rank: int) -> Group | None:
+        """In which an agent begins; None for this process's."""
+        del rank
+        return None if self.within is None else self.within.task
 
     def nobody(self) -> None:
         """An agent of another job that is told no secret, and ends."""
@@ -139,6 +154,14 @@ class Agents:
             with contextlib.suppress(psutil.NoSuchProcess):
                 if text in " ".join(process.cmdline()):
                     found.append(process)
+        return found
+
+    def kill_children(self, rank: int) -> list[psutil.Process]:
+        """All processes beneath an agent at once. Some end when others do, before it is their turn."""
+        found = self.children(rank, "")
+        for process in found:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         return found
 
     def words(self, *words: str) -> list[str]:

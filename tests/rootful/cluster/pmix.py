@@ -1,8 +1,9 @@
 """A program of PMIx in each task of a step, by the library's own client: no MPI, which would have ways to fail of its
 own.
 
-usage: pmix.py [ask|hang|exit|abort|some|connect] [TASK]. With `ask` fences collect nothing, so that each task asks
-for what it wants of the others. What else that task does in place of the second fence. It prints a line where it hangs.
+usage: pmix.py [ask|hang|exit|abort|some|connect|lone] [TASK]. With `ask` fences collect nothing, so that each task asks
+for what it wants of the others; with `lone` it wants what another one never stores. What else that task does in place
+of the second fence. It prints a line where it hangs.
 """
 
 import ctypes
@@ -53,6 +54,12 @@ class Client:
 
 def main(how: str = "", at: str = "-1") -> None:
     client = Client(collects=how != "ask")
+    if how == "lone":
+        other = Proc(client.own.nspace, client.rank ^ 4)
+        status = client.status("PMIx_Get", ctypes.byref(other), b"card", None, 0, ctypes.byref(Found()))
+        print(f"{client.rank}: {status}", flush=True)
+        client.call("PMIx_Finalize", None, 0)
+        return
     rank, size = client.rank, int(client.get(WILDCARD, "pmix.job.size"))
     places = "/".join(f"{client.get(other, 'pmix.hname')}" for other in range(size))
     peers = client.get(WILDCARD, "pmix.lpeers")

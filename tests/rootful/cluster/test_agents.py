@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from rootful.cluster.agents import agents
-from rootful.node import wait_until
+from rootful.node import end_again_and_again, wait_until
 
 pytestmark = pytest.mark.rootful
 
@@ -31,6 +31,17 @@ def test_a_daemon_that_dies_is_started_again() -> None:
         daemon.send_signal(signal.SIGKILL)
         daemon.wait()
         wait_until(lambda: cluster.children(0, "of_agent"), "another daemon is there")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_an_agent_that_is_told_to_end_again_and_again_leaves_nothing(rank: int) -> None:
+    """As at the end of a job, where Slurm, the holder and a login session may all say so."""
+    with agents(2) as cluster:
+        agent = cluster.agents[rank]
+        cluster.look()
+        directory = cluster.door(rank).parent
+        assert end_again_and_again(agent, signal.SIGTERM) == 0
+        assert not directory.exists()
 
 
 def test_an_agent_that_is_killed_leaves_nothing() -> None:

@@ -74,6 +74,18 @@ def test_no_two_slots_of_all_nodes_have_one_number(cluster: Agents) -> None:
     assert client.returncode == 0, error
 
 
+def test_lines_of_commands_that_run_are_tagged_with_that_number(cluster: Agents) -> None:
+    program = "echo {} $PARALLEL_JOBSLOT; while [ ! -e go ]; do sleep 0.05; done"
+    client, given = bulk(cluster, "-j6", "--line-buffer", "--tagstring", "{%}", program, count=6)
+    give_all(client, given)
+    assert client.stdout is not None
+    rows = [client.stdout.readline().split() for _ in range(6)]
+    assert sorted((row[0], row[2]) for row in rows) == [(n, n) for n in "123456"]
+    (cluster.home / "go").touch()
+    _, error = client.communicate(timeout=GIVEN_UP)
+    assert client.returncode == 0, error
+
+
 def test_failures_are_counted_and_logged(cluster: Agents) -> None:
     client, given = bulk(cluster, "--joblog", "joblog", "-j3", "exit $(({} % 2))", count=20)
     _, error = client.communicate(given, GIVEN_UP)

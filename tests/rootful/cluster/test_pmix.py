@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from nodectl.mpi import openpmix
 from rootful.cluster.agents import Agents, agents
 from rootful.mpi_programs import OPEN_MPI, compiled
 from rootful.node import PATH, wait_until
@@ -55,6 +56,12 @@ def test_all_tasks_get_what_each_has_stored(
 def test_open_mpis_program_needs_no_option(cluster: Agents) -> None:
     program = compiled("cpi", cluster.dir, OPEN_MPI)
     done = cluster.nodectl("run", "-N4", "-n8", program)
+    assert (done.stdout, done.returncode, done.stderr) == ("8 tasks: pi is 3.141593\n", 0, "")
+
+
+def test_open_mpis_tasks_may_ask_for_what_no_fence_has_collected(cluster: Agents) -> None:
+    program = compiled("cpi", cluster.dir, OPEN_MPI)
+    done = cluster.nodectl("run", "-N4", "-n8", "--export=ALL,OMPI_MCA_pmix_base_async_modex=1", program)
     assert (done.stdout, done.returncode, done.stderr) == ("8 tasks: pi is 3.141593\n", 0, "")
 
 
@@ -137,6 +144,14 @@ def test_tasks_do_not_wait_for_a_node_that_has_none_any_more(cluster: Agents, no
     assert f"all tasks on its node {node} have left MPI and others wait for them: the step ends" in done.stderr
 
 
+def test_tasks_do_not_wait_for_an_answer_that_would_go_by_way_of_a_node_that_has_none(cluster: Agents) -> None:
+    """Where they are in no fence. What goes from one node to another one goes by way of the first."""
+    script = '[ "$SLURM_NODEID" = 0 ] || exec "$@"'
+    done = cluster.nodectl(*_STEP, "sh", "-c", script, "sh", *_PROGRAM, "lone")
+    expected = [f"{rank}: {openpmix.NOT_FOUND}" for rank in range(2, 8)]
+    assert (done.returncode, sorted(done.stdout.splitlines()), done.stderr) == (0, expected, "")
+
+
 def test_a_program_without_mpi_may_end_when_it_likes(cluster: Agents) -> None:
     done = cluster.nodectl(*_STEP, "sh", "-c", "exit 0")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -145,9 +160,8 @@ def test_a_program_without_mpi_may_end_when_it_likes(cluster: Agents) -> None:
 def test_a_node_that_dies_ends_the_step_whatever_no_kill_says() -> None:
     with agents(4) as cluster:
         step = _Hanging(cluster)
-        theirs = cluster.children(3, "")
-        for process in [*theirs, psutil.Process(cluster.agents[3].pid)]:
-            process.kill()
+        theirs = cluster.kill_children(3)
+        cluster.kill(3)
         assert "n3" in step.ends()
         wait_until(lambda: not cluster.children(0, "PMIx_Fence"), "the others have ended")
         wait_until(lambda: not any(one.is_running() for one in theirs), "none of its processes is left")

@@ -7,14 +7,13 @@ import os
 import shlex
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rootful.cluster.agents import GIVEN_UP, Agents, agents
-from rootful.node import OTHER, wait_until
+from rootful.node import OTHER, interrupt, wait_for_answer, wait_until
 
 pytestmark = pytest.mark.rootful
 
@@ -156,12 +155,10 @@ def test_ctrl_c_twice_ends_a_step(cluster: Agents) -> None:
     client = cluster.popen("run", "-N3", "-n3", "sh", "-c", "echo here; exec sleep 1000")
     assert client.stdout is not None
     assert [client.stdout.readline() for _ in range(3)] == ["here\n"] * 3
-    client.send_signal(signal.SIGINT)
-    time.sleep(0.2)  # within a second
-    client.send_signal(signal.SIGINT)
-    out, error = client.communicate(timeout=GIVEN_UP)
+    wait_for_answer(client)
+    interrupt(client, "forcing termination of step")
+    out, _ = client.communicate(timeout=GIVEN_UP)
     assert client.returncode != 0, out
-    assert "forcing termination" in error
     assert not running(cluster)
 
 
@@ -170,6 +167,7 @@ def test_a_signal_reaches_all_tasks(cluster: Agents) -> None:
     client = cluster.popen("run", "-N3", "-n3", "sh", "-c", program)
     assert client.stdout is not None
     assert [client.stdout.readline() for _ in range(3)] == ["here\n"] * 3
+    wait_for_answer(client)
     client.send_signal(signal.SIGUSR1)
     out, _ = client.communicate(timeout=GIVEN_UP)
     assert (out, client.returncode) == ("got it\n" * 3, 0)

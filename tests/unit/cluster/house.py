@@ -15,6 +15,7 @@ from nodectl.cluster.agent.hello import Hello
 from nodectl.cluster.agent.launched import LaunchedSteps
 from nodectl.cluster.agent.views import Views
 from nodectl.cluster.tree import LEADER
+from nodectl.config_file.reader import load
 from nodectl.wire import framing
 from nodectl.wire.names import NODE
 
@@ -40,6 +41,13 @@ class Post:
         return [header for _, sent, header, _ in self.sent if sent == kind]
 
 
+class OfNoStep:
+    """What is known of visitors: they are in no step."""
+
+    async def held(self, _peer: framing.Peer, _method: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        return parameters
+
+
 class House:
     """A door, and who stands before it."""
 
@@ -48,7 +56,9 @@ class House:
         self.launched = LaunchedSteps(self.post)
         self.path = str(place / "nodectl.sock")
         self.views = Views(self.post, Calls(str(place / "node.sock")))
-        self.door = Door(self.post, self.path, "/own/node", self.launched, self.views, Hello("n3", 7, 4), 4)
+        hello = Hello("n3", 7, 4, load("/nonexistent", must_exist=False))
+        unconfined: Any = OfNoStep()
+        self.door = Door(self.post, self.path, "/own/node", self.launched, self.views, hello, 4, unconfined)
         self.door.open()
         self.handlers = {**self.door.handlers(), **self.launched.handlers()}
 

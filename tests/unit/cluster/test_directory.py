@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,21 @@ from nodectl.cluster.agent import directory
 directory.take(sys.argv[1])
 print("taken", flush=True)
 sys.stdin.read()
+"""
+
+_COME_AND_GO = """
+import os, sys
+sys.path[:0] = {path!r}
+from nodectl.cluster.agent import directory
+from nodectl.cluster.start import holders
+from nodectl.cluster.start.place import HoldersPlace
+for _ in range(60):
+    directory.take(sys.argv[1]).remove()
+    assert holders.ask_status(7) is None
+    place = HoldersPlace(int(sys.argv[2]))
+    lock = place.take()
+    place.remove()
+    os.close(lock)
 """
 
 
@@ -42,7 +59,7 @@ def test_a_place_is_one_agents(place: Path) -> None:
     assert sorted(path.name for path in place.iterdir()) == ["7.n1", "7.n2"]
     own.remove()
     other.remove()
-    assert not list(place.iterdir())
+    assert not place.parent.exists()
 
 
 def test_another_agent_of_the_same_place_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +106,44 @@ def test_who_comes_next_has_a_directory_in_which_nobody_removes_anything(
     assert [path.parent for path in removed] == [place]
     assert place / "7.n1" not in removed
     following.remove()
-    assert not list(place.iterdir())
+    assert not place.parent.exists()
+
+
+def with_a_container(name: str, owner: Path) -> directory.Directory:
+    """The directory of an agent whose node has left one, while the next one's node has the path of its steps."""
+    own = directory.take(name)
+    container = Path(own.path, "state/containers/n1/5")
+    container.mkdir(parents=True)
+    (container / "owner").write_text(str(owner))
+    return own
+
+
+def containers(place: Path) -> list[Path]:
+    return list(place.glob("*/state/containers/n1/*5*"))
+
+
+def test_containers_go_also_where_the_next_node_is_quick(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, rename = place / "7.n1/node/steps", os.rename
+    own = with_a_container("7.n1", steps)
+
+    def rename_and_begin(source: str, target: str, **at: int) -> None:
+        rename(source, target, **at)
+        steps.mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.setattr(os, "rename", rename_and_begin)
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)  # which the user may not do in all of them
+    own.remove()
+    assert containers(place) == []
+
+
+def test_containers_go_that_a_killed_agent_was_about_to_remove(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its directory has its last name."""
+    steps = place / "7.n1/node/steps"
+    os.close(with_a_container("7.n1.12345", steps)._lock)
+    steps.mkdir(parents=True)
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
+    directory.take("8.n1").remove()
+    assert containers(place) == []
 
 
 def test_an_agent_that_waits_for_its_place_can_be_told_to_end(place: Path) -> None:
@@ -108,7 +162,7 @@ def test_what_killed_agents_have_left_goes(place: Path) -> None:
         killed.kill()
     (place / "7.n1" / "nodectl.sock").touch()
     directory.take("8.n1").remove()
-    assert not list(place.iterdir())
+    assert not place.parent.exists()
 
 
 def test_agents_that_begin_together_leave_each_other_alone(place: Path) -> None:
@@ -118,6 +172,52 @@ def test_agents_that_begin_together_leave_each_other_alone(place: Path) -> None:
     assert len(list(place.iterdir())) == 8
     for one in agents:
         one.communicate()
+
+
+def before_lock(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None], *, waits: bool = False) -> None:
+    """Before the next lock is taken. `waits`: only where somebody waits for it."""
+    lock = fcntl.flock
+
+    def locked(fd: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        if not (waits and how & fcntl.LOCK_NB):
+            happens()
+        lock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", locked)
+
+
+def test_the_last_one_removes_what_another_had_to_leave_because_of_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = directory.take("7.n1")
+    turn = os.open(place, os.O_RDONLY)
+    fcntl.flock(turn, fcntl.LOCK_EX)  # another one, which has found our directory in it
+    before_lock(monkeypatch, lambda: os.close(turn), waits=True)
+    own.remove()
+    assert not place.parent.exists()
+
+
+def test_who_leaves_late_does_not_remove_what_was_made_anew(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an agent that has its turn there, and nothing yet in it."""
+    own = directory.take("7.n1")
+
+    def others() -> None:
+        place.rmdir()
+        place.mkdir(0o700)
+
+    before_lock(monkeypatch, others)
+    own.remove()
+    assert place.is_dir()
+
+
+def test_who_comes_and_goes_beside_others_leaves_no_empty_directory(place: Path) -> None:
+    """Agents, holders, and who asks one."""
+    code = _COME_AND_GO.format(path=sys.path)
+    words = [[sys.executable, "-c", code, f"7.n{number}", str(number)] for number in range(4)]
+    others = [subprocess.Popen(one, stderr=subprocess.PIPE, text=True) for one in words]
+    assert [(one.communicate()[1], one.returncode) for one in others] == [("", 0)] * 4
+    assert not place.parent.exists()
 
 
 def test_nothing_is_made_behind_a_link_that_somebody_else_may_have_put_there(

@@ -8,6 +8,7 @@ import os
 import resource
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,21 @@ def test_calls_of_one_client_are_answered_in_their_order(tmp_path: Path) -> None
         assert len(house.post.of("call")) == 1, "the second waits"
         house.hear("reply", LEADER, {"id": first["id"], "parameters": {"record": {}}})
         assert (await house.asked(2))["parameters"]["job"] == 2
+
+    visiting(tmp_path, work)
+
+
+def test_descriptors_of_who_has_gone_before_the_call_is_looked_at_are_closed(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):
+            sock = house.visit()
+            await asyncio.sleep(0)  # it has been let in when what follows is there at once
+            framing.send(sock, {"method": f"{NODE}.Hello", "oneway": True})
+            house.launch(sock, [0, 1, 2])
+            sock.close()
+        await until(lambda: len(os.listdir("/proc/self/fd")) == before)
+        assert not house.post.of("call")
 
     visiting(tmp_path, work)
 
@@ -200,6 +216,30 @@ def test_a_signal_is_said_again_until_a_leader_has_heard_it(tmp_path: Path) -> N
         house.hear("ordered", LEADER, {"id": first["id"]})
         house.launched.ask_again()
         assert house.post.of("order")[4:] == [second]
+
+    visiting(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "named"),
+    [
+        ("Signal", {"signal": 2, "note": "x" * 1000}, "note"),
+        ("Signal", {"signal": "x" * 1000}, "signal"),
+        ("Signal", {"signal": 65}, "signal"),
+        ("Signal", {}, "signal"),
+        ("End", {"reason": "x" * 1000}, "reason"),
+        ("End", ["x" * 1000], "parameters"),
+    ],
+)
+def test_what_is_no_order_is_not_kept_for_a_leader(tmp_path: Path, method: str, parameters: object, named: str) -> None:
+    async def work(house: House) -> None:
+        events, commands = await house.begin(house.visit(), [0, 1, 2])
+        os.write(commands, framing.encode({"method": f"org.nodectl.step.{method}", "parameters": parameters}))
+        refused: Any = framing.decode((await read(events))[:-1])
+        assert refused["error"] == "org.varlink.service.InvalidParameter"
+        assert refused["parameters"]["parameter"] == named
+        house.launched.ask_again()
+        assert not house.post.of("order")
 
     visiting(tmp_path, work)
 

@@ -10,14 +10,15 @@ import pytest
 from nodectl.cli.run import _further
 from nodectl.client import cluster_door
 from nodectl.client.bulk.options import BulkParser
-from nodectl.client.command import BadOption, GlobalOptions
+from nodectl.client.command import BadOption, Failed, GlobalOptions
 from nodectl.client.run_options import Parser
 from nodectl.cluster.engine.engine import Nodes, NoEngine
 from nodectl.cluster.engine.slurm import Slurm
 from nodectl.cluster.start import first_run, starter
 from nodectl.cluster.start.first_run import asks_for_several
-from nodectl.cluster.start.place import HoldersPlace, Taken
+from nodectl.cluster.start.place import HoldersPlace, Taken, sweep
 from nodectl.cluster.start.starter import Outcome
+from nodectl.cluster.start.words import SERVED
 
 
 @pytest.mark.parametrize(
@@ -36,9 +37,10 @@ from nodectl.cluster.start.starter import Outcome
         ("true -N2", False),
         ("-N two true", False),
         ("-w n[ true", False),
-        ("", False),
         ("--help", None),
         ("--version", None),
+        ("-N2 --mpi=list", None),
+        ("-N2 --cpu-bind=help", None),
     ],
 )
 def test_only_more_nodes_than_one_start_a_cluster_where_a_service_is(line: str, several: bool | None) -> None:
@@ -52,7 +54,9 @@ def test_only_more_nodes_than_one_start_a_cluster_where_a_service_is(line: str, 
         (("true",), True, False),
         (("-N2", "true"), True, True),
         (("--help",), False, False),
+        (("--mpi=list",), False, False),
         (("--ntasks=x", "true"), True, False),
+        ((), True, False),
     ],
 )
 def test_one_node_is_enough_where_no_service_is(
@@ -68,10 +72,17 @@ def test_one_node_is_enough_where_no_service_is(
     assert bool(asked) is starts
 
 
-def test_a_word_that_is_none_is_told_before_a_cluster_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("words", "why"), [(("--ntasks=x", "true"), "--ntasks"), (("-N2",), "No command given")])
+def test_what_is_no_launch_is_told_before_a_cluster_is_started(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], why: str
+) -> None:
     monkeypatch.setattr(first_run, "_is_served", lambda: False)
-    with pytest.raises(BadOption, match="--ntasks"):
-        first_run.begin(["--ntasks=x", "true"], Parser, further=_further)
+    with pytest.raises(BadOption, match=why):
+        first_run.begin(words, Parser, further=_further)
+
+
+def test_bulk_reads_its_commands_where_none_is_given() -> None:
+    assert asks_for_several(["--nodes=2"], BulkParser)
 
 
 def test_nodes_that_would_end_with_the_first_one_are_told() -> None:
@@ -152,3 +163,30 @@ def test_a_place_that_its_holder_removes_meanwhile_is_made_anew(
     with pytest.raises(Taken):
         HoldersPlace(7).take()
     os.close(lock)
+
+
+def test_what_a_holder_has_left_that_was_killed_is_removed_and_no_other_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    dead, alive = HoldersPlace(7), HoldersPlace(8)
+    os.close(dead.take())
+    Path(dead.log).touch()
+    lock = alive.take()
+    for job in (7, 8, 9):
+        sweep(job)
+    assert (os.path.exists(dead.path), os.path.exists(alive.path)) == (False, True)
+    alive.remove()
+    os.close(lock)
+    sweep(9)
+    assert not list(tmp_path.iterdir()), "and nothing is made for it"
+
+
+def test_a_cluster_that_others_have_started_gets_no_door_on_a_machine_that_is_none_of_its_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So nobody waits for one."""
+    monkeypatch.setattr(Slurm, "runs", lambda *_: pytest.fail("it is asked"))
+    outcome = Outcome(Nodes(7, ("n1", "n2"), ("login",)), {"n1": f"{SERVED} /tmp/7.n1"})
+    with pytest.raises(Failed, match="was started on another machine, and has no door here -> type it there"):
+        first_run._follow_another(Slurm({}), outcome)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +20,12 @@ from nodectl.cluster.engine.engine import Nodes, begin
 from nodectl.cluster.start.holder import Holder, become
 
 class Engine:
+    kills = True
     def start(self, nodes, words):
+        if words[0] != "sh":  # the sweeper
+            with open(sys.argv[1] + ".swept", "a") as file:
+                print(*nodes.names, words[-1].count("agent.sweeper"), file=file)
+            return [begin(["true"], {"PATH": os.environ["PATH"]}, range(len(nodes.names)))]
         return [begin([*words, str(rank)], {"PATH": os.environ["PATH"]}, (rank,)) for rank, _ in enumerate(nodes.names)]
     def cancel(self, nodes):
         pass
@@ -38,11 +44,10 @@ become(Holder(Engine(), nodes, bytes(32), Place, told), ["sh", "-c", agent])
 
 
 @contextlib.contextmanager
-def held(place: Path, count: int, soft: int, hard: int, log: str = "/dev/null") -> Iterator[str]:
-    """A holder of so many agents, once all have joined: its socket."""
+def begun(place: Path, count: int, soft: int, hard: int, log: str = "/dev/null") -> Iterator[subprocess.Popen[bytes]]:
+    """A holder of so many agents, once all have joined; its socket is `sock`."""
     reader, told = os.pipe()
-    path = str(place / "sock")
-    words = [sys.executable, "-P", "-c", HOLDER, path, str(told), str(count), str(soft), str(hard)]
+    words = [sys.executable, "-P", "-c", HOLDER, str(place / "sock"), str(told), str(count), str(soft), str(hard)]
     with open(log, "wb") as stderr:
         holder = subprocess.Popen(words, stderr=stderr, pass_fds=[told], stdin=subprocess.DEVNULL)
     os.close(told)
@@ -53,13 +58,19 @@ def held(place: Path, count: int, soft: int, hard: int, log: str = "/dev/null") 
                 line = lines.readline()
                 assert line, "it has ended"
                 joined |= {name for name in [json.loads(line).get("joined")] if name}
-            yield path
-            answer = ask(path, b"stop\n")
-            assert answer == b""
-            assert holder.wait(ENOUGH) == 0
+            yield holder
     finally:
         holder.kill()
         holder.wait()
+
+
+@contextlib.contextmanager
+def held(place: Path, count: int, soft: int, hard: int, log: str = "/dev/null") -> Iterator[str]:
+    """The socket of such a one, which is told to stop at the end."""
+    with begun(place, count, soft, hard, log) as holder:
+        yield str(place / "sock")
+        assert ask(str(place / "sock"), b"stop\n") == b""
+        assert holder.wait(ENOUGH) == 0
 
 
 def visit(path: str) -> socket.socket:
@@ -93,3 +104,17 @@ def test_visitors_for_whom_no_descriptor_is_left_wait(tmp_path: Path) -> None:
         for sock in all_of_them[:-1]:
             sock.close()
         assert json.loads(all_of_them[-1].recv(1 << 16))["joined"] == ["n0"]
+
+
+def test_it_sweeps_where_what_kept_the_agents_has_died(tmp_path: Path) -> None:
+    with begun(tmp_path, 2, 64, 64) as holder:
+        for child in Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split():
+            os.kill(int(child), signal.SIGKILL)
+        assert holder.wait(ENOUGH) == 0
+    assert (tmp_path / "sock.swept").read_text() == "n0 n1 1\n"
+
+
+def test_it_does_not_where_it_has_ended_them(tmp_path: Path) -> None:
+    with held(tmp_path, 2, 64, 64):
+        pass
+    assert not (tmp_path / "sock.swept").exists()

@@ -212,6 +212,29 @@ def test_an_order_that_comes_before_the_step_has_begun_waits_for_it() -> None:
     staged(work)
 
 
+def test_an_order_that_two_leaders_pass_on_is_done_once() -> None:
+    async def work(stage: Stage) -> None:
+        stage.daemon.may_answer.clear()
+        stage.hear("start", {**ORDER, "part": PART})
+        orders = [
+            {"job": 7, "step": 1, "call": {"method": "Signal", "parameters": {"signal": 10}}, "by": [0, number]}
+            for number in (-1, -2)
+        ]
+        for order in orders:
+            stage.hear("order", order)
+        stage.daemon.may_answer.set()
+        await until(lambda: stage.of("begun"))
+        for order in reversed(orders):
+            stage.hear("order", order)
+        stage.hear("order", {"job": 7, "step": 1, "call": {"method": "End"}})
+        told = b""
+        while b".End" not in told:
+            told += os.read(stage.daemon.commands, 65536)
+        assert told.count(b".Signal") == 2
+
+    staged(work)
+
+
 def test_when_its_client_has_gone_its_step_is_told_by_the_end_of_the_pipe() -> None:
     async def work(stage: Stage) -> None:
         await stage.begin()

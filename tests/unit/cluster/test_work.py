@@ -9,6 +9,7 @@ from typing import Any
 
 from nodectl.cluster.agent.main import Work
 from nodectl.cluster.agent.place import Place
+from nodectl.config_file.reader import load
 
 
 class Post:
@@ -34,11 +35,16 @@ class Post:
     send_each = send
 
 
-def test_a_guest_that_is_lost_is_no_mistake(tmp_path: Path) -> None:
+def test_a_guest_that_is_lost_is_no_mistake_and_no_node(tmp_path: Path) -> None:
     async def play() -> None:
         post: Any = Post()
-        Work(post, Place(7, 0, ["n0", "n1"], ["login"]), str(tmp_path), f"{tmp_path}/node.sock")
-        for told in post.lost:
-            told(2, "it has not been heard for too long")
+        config = load("/nonexistent", must_exist=False)
+        work = Work(post, Place(7, 0, ["n0", "n1"], ["login"]), str(tmp_path), f"{tmp_path}/node.sock", config)
+        known: list[object] = []
+        for rank in (2, 1):
+            for told in post.lost:
+                told(rank, "it has not been heard for too long")
+            known.append(dict(work._hello.answer())["cluster"])
+        assert known == [{"job": 7, "nodes": 2}, {"job": 7, "nodes": 2, "lost": 1}]
 
     asyncio.run(play())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,8 +22,8 @@ from nodectl.daemon.controller.job_names import BadName, JobName, name_of, parse
 from nodectl.daemon.controller.leases import Leases
 from nodectl.daemon.controller.rounds import Rounds
 from nodectl.daemon.controller.spool import Spool
-from nodectl.scheduler.decisions import CANCEL, Decision, NotAdmitted, Preempt, Start
-from nodectl.selection.modes import COMPLETING, RUNNING
+from nodectl.scheduler.decisions import CANCEL, SUSPEND, Decision, NotAdmitted, Preempt, Start
+from nodectl.selection.modes import COMPLETING, RUNNING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.wire.dispatch import Refused
 
@@ -231,6 +231,7 @@ def controller_of(jobs: Iterable[JobRecord], *, written: bool) -> tuple[Any, lis
     controller.ends = Ends(controller, controller, SimpleNamespace(killed=lambda _: None))  # type: ignore[arg-type]
     controller._begin_batch = lambda job: job.job_id
     controller.tasks = SimpleNamespace(begin=happened.append)
+    controller._stopping = set()
     return controller, happened
 
 
@@ -259,6 +260,90 @@ def test_job_that_is_cancelled_in_the_turn_that_starts_it_is_not_forgotten(*, wr
     assert over == ([] if written else ["PREEMPTED"])
     assert controller.ends.is_doomed(7) == written  # who starts it looks for this
     assert (7 in controller.ends.starting) == written
+
+
+class Stopped:
+    """Jobs that are to make room: as much of a controller as that takes. `outcome` is what comes of the suspension;
+    `stay` are those of which the scheduler is told that they run on.
+    """
+
+    def __init__(self, outcome: Callable[[JobRecord], object]) -> None:
+        self.victim, *self.urgent = (JobRecord(number, held_by=BATCH, job_state=RUNNING) for number in (7, 8, 9))
+        self.controller, self.stay = controller_of([self.victim], written=True)
+        self.asked = 0
+        self.grace = asyncio.Event()
+        self._outcome = outcome
+        self.controller.parts.suspension = SimpleNamespace(suspend_job=self._suspend, resume_job=self._resume)
+        self.controller.scheduler.stays = self._stays
+        self.controller.rounds = SimpleNamespace(kick=lambda: None)
+        self.resumed: list[int] = []
+
+    async def _suspend(self, number: int) -> None:
+        self.asked += 1
+        await self.grace.wait()
+        self._outcome(self.victim)
+
+    async def _resume(self, number: int) -> None:
+        self.resumed.append(number)
+
+    def _stays(self, job: JobRecord, _: float) -> None:
+        self.stay.append(job.job_id)
+        job.preempted_by = 0
+
+    def play(self, by: int = 1) -> list[object]:
+        """So many jobs claim the victim's room, one after the other, within its time of grace."""
+
+        async def play() -> None:
+            tasks: list[asyncio.Task[None]] = []
+            self.controller.tasks.begin = lambda work: tasks.append(asyncio.get_running_loop().create_task(work))
+            for urgent in self.urgent[:by]:
+                self.controller._carry_out([Preempt(self.victim, SUSPEND, urgent)])
+                await asyncio.sleep(0)
+            self.grace.set()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        asyncio.run(play())
+        assert not self.controller._stopping
+        return self.stay
+
+
+def refuses(_: JobRecord) -> None:
+    raise Refused("WrongState", "step 7.batch has no task yet: its prolog is running")
+
+
+def breaks(_: JobRecord) -> None:
+    raise OSError("no descriptor is left")
+
+
+def stands_still(job: JobRecord) -> None:
+    job.job_state = SUSPENDED
+
+
+@pytest.mark.parametrize("outcome", [refuses, breaks])
+def test_job_that_cannot_be_suspended_keeps_nobody_waiting_for_it(outcome: Callable[[JobRecord], object]) -> None:
+    assert Stopped(outcome).play() == [7]
+
+
+def test_job_whose_cpus_the_queue_does_not_take_goes_on() -> None:
+    stopped = Stopped(lambda _: None)
+    assert stopped.play() == [7]
+    assert stopped.resumed == [7]
+
+
+def test_job_is_suspended_once_whoever_claims_its_room_meanwhile() -> None:
+    """The second time it had no step that runs, and what it made room for was forgotten: it stood still for ever."""
+    stopped = Stopped(stands_still)
+    assert stopped.play(by=2) == []
+    assert stopped.asked == 1
+    assert stopped.victim.preempted_by == 9
+
+
+def test_job_that_makes_room_is_not_resumed_meanwhile() -> None:
+    job = JobRecord(7, held_by=BATCH, job_state=RUNNING, preempted_by=8)
+    controller, _ = controller_of([job], written=True)
+    assert controller.job_resuming(7) == "it makes room for job 8"
+    job.preempted_by = 0
+    assert controller.job_resuming(7) == ""
 
 
 def test_copy_of_a_script_is_its_users_alone_and_goes_with_the_job(tmp_path: Path) -> None:

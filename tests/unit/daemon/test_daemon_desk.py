@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
+import descriptors
 from nodectl.config_file.reader import load
 from nodectl.daemon.processes.forkserver_channel import ForkserverChannel
 from nodectl.daemon.reception.connection import Calls, Desk
@@ -88,15 +89,14 @@ def test_a_desk_that_ends_before_its_call_has_begun_leaves_nothing_behind() -> N
 
     async def act() -> None:
         calls = Calls(MOST)
-        before = set(os.listdir("/proc/self/fd"))
-        for _ in range(MOST):
-            ends = Ends(method, calls)
-            # What its pipe's reader does, and in the same turn of the loop the desk is found dead.
-            ends.call()
-            ends.desk._readable()
-            ends.close()
-            await turns()
-        assert set(os.listdir("/proc/self/fd")) == before
+        with descriptors.none_left():
+            for _ in range(MOST):
+                ends = Ends(method, calls)
+                # What its pipe's reader does, and in the same turn of the loop the desk is found dead.
+                ends.call()
+                ends.desk._readable()
+                ends.close()
+                await turns()
         for _ in range(MOST):
             calls.begin(1000)  # none is counted any more
 
@@ -139,18 +139,17 @@ def test_a_desk_that_has_ended_is_forgotten_and_what_was_still_to_come_closed() 
         try:
             reception._service = Service("0", {"org.nodectl.List": ({}, method)})
             await reception.ready()
-            before = set(os.listdir("/proc/self/fd"))
-            for number in range(10):
-                up, writer = os.pipe()
-                down, reader = socket.socketpair()
-                reception._note({"desk": number, "uid": 1000}, [up, down.detach()])
-                os.close(writer)
-                reader.close()
-                await turns()
-                late = {"connection": number, "desk": number, "pid": 1, "gid": 1000, "groups": []}
-                reception._note(late, [os.pidfd_open(os.getpid())])
-            assert not reception._numbered
-            assert set(os.listdir("/proc/self/fd")) == before
+            with descriptors.none_left():
+                for number in range(10):
+                    up, writer = os.pipe()
+                    down, reader = socket.socketpair()
+                    reception._note({"desk": number, "uid": 1000}, [up, down.detach()])
+                    os.close(writer)
+                    reader.close()
+                    await turns()
+                    late = {"connection": number, "desk": number, "pid": 1, "gid": 1000, "groups": []}
+                    reception._note(late, [os.pidfd_open(os.getpid())])
+                assert not reception._numbered
         finally:
             await reception.close()
 
@@ -182,14 +181,12 @@ def test_what_a_reception_said_before_it_died_is_heard() -> None:
 def test_a_forkserver_that_cannot_be_started_costs_no_descriptors() -> None:
     """Each launch tries."""
     channel = ForkserverChannel(load("/nowhere", must_exist=False), NO_FD, NO_FD, lambda _: None, list)
-    before = set(os.listdir("/proc/self/fd"))
-    with warnings.catch_warnings():
+    with descriptors.none_left(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         for _ in range(3):
             fds = [os.dup(0), os.dup(0)]
             with pytest.raises(OSError, match="Bad file descriptor"):  # as for one descriptor too few
                 channel.request_container({}, fds)
-    assert set(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_reply_that_is_too_large_is_an_error_and_ends_nothing() -> None:

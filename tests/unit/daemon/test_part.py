@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from nodectl.binding.devices import Device
 from nodectl.daemon.admission import part
+from nodectl.daemon.admission.slurm_job import SlurmJob
 from nodectl.machine.spec import from_spec
 from nodectl.model.step import Step
 from nodectl.wire.dispatch import Refused
@@ -39,12 +40,13 @@ def binder() -> Any:
     return SimpleNamespace(allocation=CPUS, machine=MACHINE, node_devices=devices, give=give)
 
 
-def applied(asked: object, ntasks: int = 2, **environment: str) -> Step:
+def applied(asked: object, ntasks: int = 2, job: SlurmJob | None = None, **environment: str) -> Step:
     of_node = {**environment, "NODECTL_SOCKET": "/here"}
     step = Step.from_json({"job_id": 0, "ntasks": ntasks, "environment": of_node, "stack": []})
+    step.shares = {"pids.max": 100}  # as every step of this service has
     step.cpu_masks = []
     request: Mapping[str, object] = {"ntasks": ntasks, "environment": environment, "part": asked}
-    part.apply(step, request, binder())
+    part.apply(step, request, binder(), job)
     return step
 
 
@@ -105,3 +107,22 @@ def test_members_that_may_be_left_out_have_their_defaults() -> None:
     step = applied(least)
     assert (step.mems, step.mem_policies, step.devices) == ("0-1", [], [])
     assert not [name for name in step.environment if name.startswith("SLURM_CPU_BIND")]
+
+
+WITHIN = SlurmJob(7, "/slurm/job_7/step_0/user", 0x83, 250, {"NOFILE": 64})
+
+
+def test_within_a_job_of_slurms_a_part_has_what_that_has() -> None:
+    """Its CPUs, whether or not they are this service's to give; a cgroup there; the caller's hard limits."""
+    step = applied({**GOOD, "cpus": "83", "masks": ["3", "80"], "devices": []}, job=WITHIN)
+    assert (step.allocation, step.step_cpus, step.cpu_masks) == (0x83, 0x83, [3, 0x80])
+    assert (step.within, step.cgroup) == (WITHIN.place, f"{WITHIN.place}/nodectl/step_3")
+    assert (step.hard_limits, step.container, step.shares) == ({"NOFILE": 64}, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"), [("cpus", "4", "none of the CPUs here"), ("devices", ["gpu:1"], "Slurm's to give")]
+)
+def test_within_a_job_of_slurms_nothing_else_is_to_be_had(name: str, value: object, why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        applied({**GOOD, "cpus": "3", "masks": ["3", "0"], "devices": [], name: value}, job=WITHIN)

@@ -141,6 +141,37 @@ def test_numbers_that_come_again_are_no_known_jobs(path: str) -> None:
     assert [store.next_job() for _ in range(3)] == [last, 4, 5]
 
 
+def test_own_jobs_have_numbers_that_are_not_slurms(path: str) -> None:
+    """Also those of a history that is older than the key."""
+    store = Store(path, 10)
+    assert [store.next_job() for _ in range(3)] == [1, 2, 3]
+    store.close()
+    store = Store(path, 10, least_job=1000)
+    assert [store.next_job() for _ in range(20)] == list(range(1000, 1020))
+    store.add([Ended(record(1020), b"")])  # Slurm's, of a federation
+    store.close()
+    store = Store(path, 10, least_job=1000)
+    assert store.next_job() == 1021
+
+
+def test_numbers_begin_again_beyond_slurms(path: str) -> None:
+    last = 0xFFFFFF00
+    store = Store(path, 10, least_job=1000)
+    store.pass_over(last - 1)
+    assert [store.next_job() for _ in range(3)] == [last, 1000, 1001]
+
+
+def test_a_job_of_elsewhere_is_one_users_and_has_only_parts(path: str) -> None:
+    store = Store(path, 10)
+    assert store.is_elsewheres(7, 1)
+    part = {**record(7), "uid": 1, "part": {"nodes": "n1"}}
+    store.add([Ended(part, b"")])
+    assert store.is_elsewheres(7, 1)
+    assert not store.is_elsewheres(7, 2)
+    store.note("one", [{**record(7), "step": 1, "uid": 1}])
+    assert not store.is_elsewheres(7, 1)
+
+
 def test_numbers_drawn_together_are_not_lost_at_an_orderly_end_and_never_given_twice(path: str) -> None:
     store = Store(path, 10)
     given = [store.next_job() for _ in range(5)]

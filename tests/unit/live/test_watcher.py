@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from nodectl.cgroup.usage import UsageReader
 from nodectl.client.command import Failed
-from nodectl.live.usage import UsageReader
 from nodectl.live.watcher import Watcher
 
 STEP: dict[str, Any] = {
@@ -28,15 +28,19 @@ class Service:
         self.steps, self.jobs = steps, jobs
         self.asked: list[str] = []
         self.clock = 100.0
-        self.costs = 0.0
+        self.costs = self.costs_of_usage = 0.0
         self.pinned = True
         self.fails = False
+        self.used: list[dict[str, Any]] = []
 
     def call(self, method: str, **parameters: int) -> Any:
         self.asked.append(method)
         self.clock += self.costs
         if self.fails:
             raise Failed("no service at /run/x")
+        if method == "Usage":
+            self.clock += self.costs_of_usage
+            return {"steps": self.used}
         if method == "Show":
             tasks = [{"task": 0, "cpus": "1"}] if self.pinned else [{"task": 0, "pid": 5}]
             return {"record": {**STEP, "job": parameters["job"], "tasks": tasks}}
@@ -132,3 +136,46 @@ def test_other_users_jobs_are_in_the_picture_though_their_steps_are_not_told(ser
     assert [(row.name, row.key, row.is_step) for row in view.rows] == [
         ("7.0", "A", True), ("8", "", False), ("9", "B", False),
     ]  # fmt: skip
+
+
+def test_what_a_step_without_a_cgroup_uses_the_service_tells_and_of_others_their_cgroup(
+    service: Service, tmp_path: Path
+) -> None:
+    group = tmp_path / "g/job_7/step_0/user"
+    group.mkdir(parents=True)
+    (group / "memory.current").write_text("1048576\n")
+    service.steps = [STEP, {**STEP, "job": 8, "cgroup": ""}]
+    told: dict[str, Any] = {"cpu_seconds": 1.0, "memory": 5, "read": None, "written": None, "pressure": {}}
+    service.used = [{"job": job, "step": 0, **told} for job in (7, 8)]
+    watch = watching(service, str(tmp_path))
+    rows = watch.look().rows
+    assert [row.memory for row in rows if row.is_step] == [1 << 20, 5]
+    service.steps = [STEP]
+    watch.look(at_once=True)
+    assert service.asked.count("Usage") == 1
+
+
+def test_the_time_in_which_the_service_looks_at_processes_counts_as_its_work(service: Service) -> None:
+    service.steps = [{**STEP, "cgroup": ""}]
+    service.costs_of_usage = 0.04
+    watch = watching(service)
+    begin = service.clock
+    while service.clock < begin + 100:
+        service.clock += 1
+        watch.look()
+    assert 0 < service.asked.count("Usage") * service.costs_of_usage <= 0.012 * 100
+
+
+def test_what_steps_of_several_nodes_use_their_cluster_tells(service: Service) -> None:
+    """Rates are those between two answers, also where it is looked more often than asked."""
+    service.steps = [{**STEP, "nodes": [], "cgroup": ""}]
+    watch = watching(service)
+    for seconds in (10.0, 16.0):
+        service.clock += 2
+        told = {"cpu_seconds": seconds, "memory": 5, "read": None, "written": 0, "pressure": {"io": 1.5}}
+        service.used = [{"job": 7, "step": 0, **told}]
+        watch.look(at_once=True)
+    watch._due = service.clock + 10
+    service.clock += 1
+    row = watch.look().rows[0]
+    assert (row.cpu, row.memory, row.read, row.written, row.pressure) == (3.0, 5, None, 0.0, {"io": 1.5})

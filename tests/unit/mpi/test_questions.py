@@ -110,6 +110,14 @@ def test_a_node_that_is_gone_answers_nothing(asked: Asked) -> None:
     asked.nodes.close()
 
 
+def test_nobody_answers_when_the_first_node_is_gone_by_way_of_which_all_speak(asked: Asked) -> None:
+    asked.ask(1, 4)
+    asked.all[1].lose_node(0)
+    asked.ask(1, 5)
+    assert asked.got == [None, None]
+    asked.nodes.close()
+
+
 @pytest.mark.parametrize("letter", [b"", b"?", b"?\0\0\0\x04", b"?\0\0\0\x01more", b"!", b"!\0\0\0\x01", b"what"])
 def test_a_letter_that_is_none_ends_the_talk(asked: Asked, letter: bytes) -> None:
     with pytest.raises(Apart):

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import descriptors
 from nodectl.wire import framing
 
 LIMIT = 4096
@@ -24,10 +25,6 @@ def pair() -> Iterator[Pair]:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         yield ours, theirs
-
-
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def test_messages_come_out_one_by_one_however_they_were_cut(pair: Pair) -> None:
@@ -148,26 +145,25 @@ def test_descriptors_arrive_as_the_same_files_and_closed_on_exec(pair: Pair) -> 
 
 def test_descriptors_nobody_took_are_closed(pair: Pair) -> None:
     ours, theirs = pair
-    before = open_descriptors()
-    framing.send(ours, {}, [0, 1, 2])
-    inbox = framing.Inbox(LIMIT)
-    framing.receive(theirs, inbox)
-    assert open_descriptors() == before + 3
-    inbox.close()
-    inbox.close()
-    assert open_descriptors() == before
+    with descriptors.none_left():
+        before = descriptors.now()
+        framing.send(ours, {}, [0, 1, 2])
+        inbox = framing.Inbox(LIMIT)
+        framing.receive(theirs, inbox)
+        assert len(descriptors.now() - before) == 3
+        inbox.close()
+        inbox.close()
 
 
 @pytest.mark.parametrize("count", [17, 200])
 def test_too_many_descriptors_break_the_connection_and_leak_nothing(pair: Pair, count: int) -> None:
     ours, theirs = pair
-    before = open_descriptors()
-    socket.send_fds(ours, [framing.encode({})], [0] * count)
-    inbox = framing.Inbox(LIMIT)
-    with pytest.raises(framing.BrokenWire, match="more than 16 descriptors"):
-        framing.receive(theirs, inbox)
-    inbox.close()
-    assert open_descriptors() == before
+    with descriptors.none_left():
+        socket.send_fds(ours, [framing.encode({})], [0] * count)
+        inbox = framing.Inbox(LIMIT)
+        with pytest.raises(framing.BrokenWire, match="more than 16 descriptors"):
+            framing.receive(theirs, inbox)
+        inbox.close()
 
 
 def test_a_large_message_with_descriptors_is_sent_whole(pair: Pair) -> None:

@@ -39,6 +39,7 @@ class Agent:
         self.standing: dict[int, Header] = {}  # what is told of a part beside its state, by number
         self.ended: list[int] = []
         self.orders: list[str] = []
+        self.given: set[tuple[int, ...]] = set()  # orders with a name, by step
         self.survives: tuple[str, ...] = ()  # orders that do not end its parts
 
     def said(self) -> Any:
@@ -100,6 +101,10 @@ class Agent:
 
     def _order(self, header: Header) -> None:
         number, call = header["step"], header["call"]
+        if "by" in header:
+            if (name := (number, *header["by"])) in self.given:
+                return
+            self.given.add(name)
         words = [call["method"], *map(str, call.get("parameters", {}).values())]
         self.orders.append(" ".join(words))
         if self.orders[-1] in self.survives:

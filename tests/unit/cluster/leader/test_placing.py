@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodectl.binding.devices import Device
 from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused
 from nodectl.binding.step import is_exact
@@ -31,13 +32,27 @@ def table(count: int = 3, spec: str = "2s:4c:1t", memory: int = 1000) -> Table:
     return made
 
 
-def wish(**options: Any) -> Wish:
-    """As a request of these members and options of layout is read."""
+def with_gpus(*counts: int, kind: str = "") -> Table:
+    made = Table()
+    for rank, count in enumerate(counts):
+        devices = tuple(Device("gpu", number, kind, cpus=0xF << 4 * (number % 2)) for number in range(count))
+        made.add(rank, f"n{rank + 1}", Machine(NODE, 1000, devices))
+    return made
+
+
+def gpus(placed: Placed | None) -> list[str]:
+    """By node, the numbers of those that a step holds."""
+    assert placed is not None
+    return [",".join(key.removeprefix("gpu:") for key in share.gres) for share in placed.held.shares.values()]
+
+
+def wish(variables: dict[str, str] | None = None, **options: Any) -> Wish:
+    """As a request of these members, options of layout and variables is read."""
     members: dict[str, object] = {name: options.pop(name) for name in ("mem", "mem_per_cpu") if name in options}
     layout = {name: str(value) for name, value in options.items()}
     ntasks = int(layout.pop("ntasks", 1))
     return asked.read(
-        {"argv": ["true"], "environment": {}, "cwd": "/", "ntasks": ntasks, "layout": layout, **members}
+        {"argv": ["true"], "environment": variables or {}, "cwd": "/", "ntasks": ntasks, "layout": layout, **members}
     ).wish
 
 
@@ -151,7 +166,7 @@ def test_memory_is_held_as_cpus_are() -> None:
     [{"nodes": "4", "ntasks": 4}, {"ntasks": 25}, {"mem": 1001}, {"nodelist": "n9"},
      {"nodelist": "n1", "exclude": "n1"}, {"nodes": "3", "ntasks": 3, "exclude": "n2"}],
 )  # fmt: skip
-def test_what_can_never_be_is_refused_and_does_not_wait(options: dict[str, object]) -> None:
+def test_what_can_never_be_is_refused_and_does_not_wait(options: dict[str, Any]) -> None:
     with pytest.raises(Refused):
         table().place(wish(**options))
 
@@ -238,3 +253,102 @@ def test_options_that_srun_reads_from_variables_count() -> None:
     request = {"argv": ["true"], "environment": {"SLURM_NNODES": "3"}, "cwd": "/", "ntasks": 3}
     assert counts(table().place(asked.read(request).wish)) == [1, 1, 1]
     assert request_of({"nodes": "3"}, {}).nodes == asked.read(request).wish.request.nodes
+
+
+# GPUs.
+
+
+@pytest.mark.parametrize(
+    ("options", "held"),
+    [
+        ({"nodes": "2", "ntasks": 2}, ["0,1,2,3", "0,1,2,3"]),  # as srun: all of its nodes
+        ({"nodes": "2", "ntasks": 2, "gres": "none"}, ["", ""]),
+        ({"nodes": "2", "ntasks": 4, "gpus_per_task": "1"}, ["0,1", "0,1"]),
+        ({"nodes": "2", "ntasks": 3, "gpus_per_task": "2"}, ["0,1,2,3", "0,2"]),  # near its CPU
+        ({"nodes": "2", "ntasks": 2, "gpus": "3"}, ["0,2", "0"]),
+        ({"nodes": "2", "ntasks": 2, "gpus_per_node": "1"}, ["0", "0"]),
+        ({"nodes": "2", "ntasks": 2, "gres": "gpu:3"}, ["0,1,2", "0,1,2"]),
+        ({"nodes": "1-2", "ntasks": 8, "gpus_per_task": "1"}, ["0,1,2,3", "0,1,2,3"]),
+        ({"nodes": "1", "ntasks": 1, "gpus": "k80:1"}, ["0"]),  # Slurm gave this type alone
+    ],
+)
+def test_a_step_has_the_gpus_that_it_asks_for(options: dict[str, Any], held: list[str]) -> None:
+    assert gpus(with_gpus(4, 4).place(wish(**options))) == held
+
+
+def test_no_gpu_is_two_steps_at_a_time() -> None:
+    made = with_gpus(2, 2)
+    first = [made.place(wish(gpus=1, ntasks=1)) for _ in range(4)]
+    held = [(rank, share.gres) for one in first if one for rank, share in one.held.shares.items()]
+    assert sorted(held) == [(rank, (f"gpu:{number}",)) for rank in (0, 1) for number in (0, 1)]
+    assert made.place(wish(gpus=1, ntasks=1)) is None
+    assert made.place(wish(ntasks=1)) is None  # which would have all of a node
+    assert gpus(made.place(wish(ntasks=1, gres="none"))) == [""]
+    assert made.place(wish(ntasks=1, overlap="1")) is not None
+    assert first[2] is not None
+    made.release(first[2].held)
+    assert made.place(wish(gpus_per_node=2, ntasks=1)) is None
+    assert made.place(wish(gpus=1, ntasks=1)) is not None
+
+
+def test_a_step_that_says_nothing_goes_where_no_gpu_is_in_use() -> None:
+    made = with_gpus(1, 0, 2)
+    assert gpus(made.place(wish(gpus=1, nodelist="n1"))) == ["0"]
+    assert [gpus(made.place(wish(ntasks=1))) for _ in range(2)] == [[""], [""]]  # n2 has none that could be
+    assert gpus(made.place(wish(ntasks=1, exclude="n2"))) == ["0,1"]
+    assert made.place(wish(ntasks=1, exclude="n2")) is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "options", "held"),
+    [
+        ({"SLURM_GPUS": "4", "SLURM_GPUS_PER_NODE": "2"}, {}, ["0,1"]),  # of the job
+        ({"SLURM_GPUS_PER_NODE": "2"}, {"gpus": 1}, ["0"]),
+        ({"SLURM_GPUS_PER_TASK": "1"}, {}, ["0"]),
+        ({"SLURM_GPUS_PER_TASK": "1"}, {"gres": "gpu:2"}, ["0,1"]),
+        ({"SLURM_GPUS_PER_TASK": "9"}, {}, ["0,1"]),  # never: it is no wish of this step's
+        ({"SLURM_STEP_GRES": "none"}, {}, [""]),
+        ({"SLURM_GRES": "fpga:1"}, {}, ["0,1"]),
+        ({"SLURM_GPU_BIND": "closest"}, {"gres": "none"}, [""]),
+    ],
+)
+def test_variables_of_the_job_keep_no_step_from_its_node(
+    variables: dict[str, str], options: dict[str, Any], held: list[str]
+) -> None:
+    made = with_gpus(2)
+    asks = wish(variables, ntasks=1, **options)
+    assert not made.never_fits(asks)
+    assert gpus(made.place(asks)) == held
+
+
+@pytest.mark.parametrize("variable", ["SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_GRES"])
+def test_nodes_that_give_out_no_gpus_run_steps_of_a_job_that_has_some(variable: str) -> None:
+    value = "gpu:2" if variable == "SLURM_GRES" else "2"
+    assert gpus(table().place(wish({variable: value, "SLURM_GPU_BIND": "closest"}, ntasks=1))) == [""]
+    with pytest.raises(Refused, match="GPUs are asked for, and the nodes of this cluster have none to give"):
+        table().place(wish({variable: value}, ntasks=1, gpus=1))
+
+
+@pytest.mark.parametrize("options", [{"gpus": 9}, {"gpus_per_task": 5}, {"gres": "gpu:b:1"}, {"gpus_per_node": 5}])
+def test_gpus_that_can_never_be_are_refused(options: dict[str, Any]) -> None:
+    made = with_gpus(4, 4, kind="a")
+    with pytest.raises(Refused):
+        made.place(wish(ntasks=2, **options))
+
+
+def test_nodes_are_told_which_variables_do_not_count() -> None:
+    request = {
+        "argv": ["true"], "environment": {"SLURM_GPUS_PER_TASK": "1", "SLURM_GPUS": "4"}, "cwd": "/", "ntasks": 2,
+        "layout": {"gpus": "2"},
+    }  # fmt: skip
+    assert asked.read(request).request["layout"] == {"gpus": "2", "gpus_per_task": ""}
+
+
+def test_gpus_are_held_for_steps_of_an_earlier_leader() -> None:
+    made = with_gpus(2)
+    first = made.place(wish(ntasks=1, gpus=1))
+    assert first is not None
+    later = with_gpus(2)
+    later.hold(Held.from_json(first.held.as_json()))
+    assert later.devices_used(0) == ["gpu:0"]
+    assert gpus(later.place(wish(ntasks=1, gpus=1))) == ["1"]

@@ -178,41 +178,6 @@ def test_a_node_that_is_lost_before_it_begins_is_the_answer_to_the_launch(cluste
     assert cluster.is_idle()
 
 
-def test_the_death_of_a_client_ends_its_step(cluster: Cluster) -> None:
-    number = cluster.run(nodes=2, ntasks=2)
-    cluster.core.received(
-        "order", 0, {"job": JOB, "step": number, "call": {"method": "hangup", "parameters": {}}}, cluster.now
-    )
-    cluster.settle()
-    assert cluster.record(number)["state"] == "CANCELLED"
-    assert cluster.is_idle()
-
-
-def test_what_a_client_says_again_for_want_of_an_answer_is_done_once(cluster: Cluster) -> None:
-    number = cluster.run(nodes=2, ntasks=2)
-    call = {"method": "Signal", "parameters": {"signal": 10}}
-    for agent in cluster.agents.values():
-        agent.survives = ("Signal 10",)
-    for _ in range(2):
-        cluster.core.received("order", 0, {"id": -1, "job": JOB, "step": number, "call": call}, cluster.now)
-    cluster.settle()
-    assert [agent.orders for agent in cluster.agents.values()] == [["Signal 10"], ["Signal 10"], []]
-    assert cluster.heard == [-1, -1]
-
-
-def test_a_signal_reaches_nodes_that_join_the_next_leader_after_it_was_sent(cluster: Cluster) -> None:
-    number = cluster.run(nodes=3, ntasks=3)
-    for agent in cluster.agents.values():
-        agent.survives = ("Signal 10",)
-    cluster.new_leader(0)
-    call = {"method": "Signal", "parameters": {"signal": 10}}
-    cluster.core.received("order", 0, {"id": -1, "job": JOB, "step": number, "call": call}, cluster.now)
-    cluster.join(2)
-    cluster.lose(1)
-    cluster.settle()
-    assert [agent.orders[:1] for agent in cluster.agents.values()] == [["Signal 10"], ["Signal 10"]]
-
-
 def test_the_death_of_a_clients_node_ends_its_steps_elsewhere(cluster: Cluster) -> None:
     call = cluster.launch(rank=2, nodelist="n1")
     cluster.settle()

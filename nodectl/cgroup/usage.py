@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 from nodectl.cgroup.tree import find_mount
 from nodectl.kernel import pseudo_file
@@ -11,7 +10,8 @@ from nodectl.model.value_class import dataclass
 
 RESOURCES = ("cpu", "memory", "io")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_MOST_PROCESSES = 512  # of a step, that are looked at one by one
+MOST_LOOKED_AT = 512
+"""How many cgroups and processes of a step are looked at one by one, where the kernel does not tell its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,12 @@ class Usage:
 
 
 class UsageReader:
-    """Reads below the place where cgroup2 is mounted."""
+    """Reads below the place where cgroup2 is mounted. `in_all`: how many cgroups and processes it looks at one by one;
+    without it MOST_LOOKED_AT of each step.
+    """
 
-    def __init__(self, mount: str | None = None) -> None:
+    def __init__(self, mount: str | None = None, in_all: int | None = None) -> None:
+        self._left = in_all
         self._mount = mount
         if mount is None:
             try:
@@ -47,7 +50,17 @@ class UsageReader:
         disks = _disks(_text(f"{base}/io.stat"))
         shares = {name: _pressure(_text(f"{base}/{name}.pressure")) for name in RESOURCES}
         pressure = {name: share for name, share in shares.items() if share is not None}
-        return Usage(None if spent is None else spent / 1e6, _memory(base), *disks, pressure)
+        return Usage(None if spent is None else spent / 1e6, self._memory(base), *disks, pressure)
+
+    def _memory(self, base: str) -> int | None:
+        """As the kernel charges it; without the memory controller what is resident of each process."""
+        charged = _text(f"{base}/memory.current").strip()
+        if charged.isdecimal():
+            return int(charged)
+        memory, looked_at = _resident(base, MOST_LOOKED_AT if self._left is None else self._left)
+        if self._left is not None:
+            self._left -= looked_at
+        return memory
 
 
 def _text(path: str) -> str:
@@ -79,22 +92,17 @@ def _disks(text: str) -> tuple[int | None, int | None]:
     return sums["rbytes"], sums["wbytes"]
 
 
-def _memory(base: str) -> int | None:
-    """As the kernel charges it; without the memory controller what is resident of each process."""
-    charged = _text(f"{base}/memory.current").strip()
-    if charged.isdecimal():
-        return int(charged)
-    resident, seen = 0, 0
-    for pid in _processes(base):
-        seen += 1
-        if seen > _MOST_PROCESSES:
-            return None
-        words = _text(f"/proc/{pid}/statm").split()
-        resident += int(words[1]) * _PAGE if len(words) > 1 else 0
-    return resident if seen else None
-
-
-def _processes(base: str) -> Iterator[str]:
+def _resident(base: str, most: int) -> tuple[int | None, int]:
+    """What is resident of the processes, None where there are none or too many, and how many places were looked at."""
+    resident = looked_at = 0
+    found = False
     for directory, _, files in os.walk(base):
-        if "cgroup.procs" in files:
-            yield from _text(f"{directory}/cgroup.procs").split()
+        pids = _text(f"{directory}/cgroup.procs").split() if "cgroup.procs" in files else []
+        looked_at += 1 + len(pids)
+        if looked_at > most:
+            return None, most
+        for pid in pids:
+            words = _text(f"/proc/{pid}/statm").split()
+            resident += int(words[1]) * _PAGE if len(words) > 1 else 0
+        found = found or bool(pids)
+    return resident if found else None, looked_at

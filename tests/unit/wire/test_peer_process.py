@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.daemon.reception import peer_process
-from nodectl.wire import framing
+from nodectl.wire import framing, peer_process
 
 Pair = tuple[socket.socket, socket.socket]
 

@@ -1,0 +1,109 @@
+"""What running steps use on all of their nodes, which are asked. A late one counts with what it said before; what it
+says then counts for who asks next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nodectl.cluster.leader.books import Books
+from nodectl.cluster.leader.steps import OVER, Caller, Step
+from nodectl.wire.dispatch import Refused
+
+_SECONDS = 0.5  # for which others wait for a node
+_COUNTED = ("cpu_seconds", "read", "written")  # from a part's beginning on
+_PRESSURE = ("cpu", "memory", "io")
+
+
+class Usages:
+    """Of one leader. `ask(rank, call, method, parameters)` asks a node, and returns a number for the answer; `leave`
+    says that no caller waits for the answer to such a number any more.
+    """
+
+    def __init__(
+        self, books: Books, ask: Callable[[int, Caller, str, Mapping[str, Any]], int], leave: Callable[[int], None]
+    ) -> None:
+        self._books = books
+        self._ask = ask
+        self._leave = leave
+        self._callers: list[Caller] = []
+        self._left: dict[int, int] = {}  # nodes that have not answered, by the number of what they were asked
+        self._late: dict[int, int] = {}  # likewise, for which nobody waits; they are not asked again meanwhile
+        self._until = 0.0
+        self._said: dict[tuple[int, int], Mapping[str, Any]] = {}  # by step and node, the latest
+
+    def tell(self, call: Caller) -> None:
+        """Answers it soon. Nodes are asked once, however many want to know."""
+        if call not in self._callers:
+            self._callers.append(call)
+        if self._left:
+            return
+        self._until = self._books.now + _SECONDS
+        ranks = {rank for step in self._books.life.steps.values() for rank in step.open_ranks}
+        for rank in ranks.difference(self._late.values()):
+            try:
+                self._left[self._ask(rank, call, "Usage", {})] = rank
+            except Refused:
+                continue  # the node is gone
+        if not self._left:
+            self._finish()
+
+    def awaits(self, number: int) -> bool:
+        """Whether the answer to this is ours."""
+        return number in self._left or number in self._late
+
+    def answered(self, number: int, header: Mapping[str, Any]) -> bool:
+        """A node has answered. False where it is no answer to this."""
+        is_late = number in self._late
+        rank = (self._late if is_late else self._left).pop(number, None)
+        if rank is None:
+            return False
+        for row in (header.get("parameters") or {}).get("steps") or ():
+            if row["job"] == self._books.job:
+                self._said[int(row["step"]), rank] = row
+        if not self._left and not is_late:
+            self._finish()
+        return True
+
+    def deadline(self) -> float | None:
+        """When nobody waits any longer."""
+        return self._until if self._left else None
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        if self._left and now >= self._until:
+            for number in self._left:
+                self._leave(number)
+            self._late.update(self._left)
+            self._left.clear()
+            self._finish()
+
+    def _finish(self) -> None:
+        steps = self._books.life.steps
+        self._said = {key: row for key, row in self._said.items() if key[0] in steps}
+        rows = [self._sum(step) for step in steps.values()]
+        callers, self._callers = self._callers, []
+        for call in callers:
+            self._books.reply(call, {"steps": rows})
+
+    def _sum(self, step: Step) -> Mapping[str, object]:
+        said = {rank: self._said[step.number, rank] for rank in step.parts if (step.number, rank) in self._said}
+        there = [row for rank, row in said.items() if step.parts[rank].state != OVER]
+        shares = [(name, row["pressure"].get(name)) for row in there for name in _PRESSURE]
+        return {
+            "job": step.job,
+            "step": step.number,
+            **{name: _total([row[name] for row in said.values()]) for name in _COUNTED},
+            "memory": _total([row["memory"] for row in there]),
+            "pressure": {name: share for name, share in sorted(shares, key=_share) if share is not None},
+        }
+
+
+def _share(one: tuple[str, float | None]) -> float:
+    return one[1] or 0.0  # the highest comes last, and counts
+
+
+def _total(numbers: list[float | None]) -> float | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None

@@ -1,0 +1,138 @@
+"""The job of Slurm's that a caller of this service is a process of: what they may have of this machine by it.
+
+All of it is the kernel's word. Who calls is told from others that may have had the process' number
+(`wire/peer_process.py`); in which cgroup that process is, only root decides, where directories of Slurm's
+are root's. Nothing is taken from what the caller says, or from Slurm's variables. Runs in the daemon, as root.
+"""
+
+import os
+import stat
+
+from nodectl.cgroup import slurms, tree
+from nodectl.config import Config
+from nodectl.kernel import pseudo_file
+from nodectl.model.cpu_list import mask_of, mask_of_list
+from nodectl.model.value_class import dataclass
+from nodectl.tracing.recorder import cgroup_of
+from nodectl.wire import peer_process
+from nodectl.wire.dispatch import Refused
+from nodectl.wire.framing import Peer
+
+_LIMITS = {
+    "Max cpu time": "CPU", "Max file size": "FSIZE", "Max data size": "DATA", "Max stack size": "STACK",
+    "Max core file size": "CORE", "Max resident set": "RSS", "Max processes": "NPROC", "Max open files": "NOFILE",
+    "Max locked memory": "MEMLOCK", "Max address space": "AS",
+}  # fmt: skip
+_SOFT = 26  # the column
+_NAMESPACES = ("mnt", "pid", "net", "ipc", "uts", "user", "cgroup")
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """`place`: the path of the cgroup in which the job's steps here may have theirs. `cpus`: the mask of those that the
+    caller's cgroup may use. `memory`: the limit of what is around `place`, in MiB; 0 for none. `hard_limits`: the
+    caller's, by names without RLIMIT_, -1 for infinity.
+    """
+
+    number: int
+    place: str
+    cpus: int
+    memory: int
+    hard_limits: dict[str, int]
+
+
+def scope_of(config: Config) -> str:
+    """Where Slurm has the cgroups of its jobs here; "" for nowhere."""
+    return config.slurm_scope.replace("%n", config.node_name)
+
+
+class SlurmJobs:
+    """Of one node. `mount`: where cgroup2 is."""
+
+    def __init__(self, config: Config, mount: str, *, has_cgroups: bool) -> None:
+        self._mount = mount
+        self._scope = scope_of(config)
+        self._why = "" if self._scope else "the configuration names no slurm_scope"
+        if self._scope and not has_cgroups:
+            self._why = "this service tracks steps without cgroups"
+
+    def of(self, peer: Peer) -> SlurmJob:
+        """Raises Refused with the reason, one line, where steps of the caller's job cannot be run here."""
+        if self._why:
+            raise _no(self._why)
+        if peer.uid == 0:
+            raise _no("root has no need of a job of Slurm's")
+        peer_process.prove(peer)
+        if not peer.lives():
+            raise _no("which process asks cannot be told for certain")
+        try:
+            found = self._of_process(peer.pid)
+        except OSError as error:
+            raise _no(f"process {peer.pid}: {error.filename or ''}: {error.strerror}") from None
+        if not peer.lives():  # what was read may be another process'
+            raise _no("the process that asks has ended")
+        return found
+
+    def _of_process(self, pid: int) -> SlurmJob:
+        """Raises Refused, OSError."""
+        cgroup = cgroup_of(pid)
+        found = slurms.place_of(cgroup, self._scope)
+        if found is None:
+            raise _no(f"process {pid} is in no task of Slurm's below {self._scope}, but in {cgroup or '/'}")
+        number, place = found
+        _must_be_roots(self._mount, place, self._scope)
+        _must_see_the_same(pid)
+        return SlurmJob(number, place, self._cpus(pid, cgroup), self._memory(place), _hard_limits(pid))
+
+    def _cpus(self, pid: int, cgroup: str) -> int:
+        group = tree.Group(self._mount + cgroup)
+        if group.has("cpuset.cpus.effective"):
+            return mask_of_list(group.core.get_property("cpuset.cpus.effective"))
+        return mask_of(os.sched_getaffinity(pid))
+
+    def _memory(self, place: str) -> int:
+        limits = []
+        while len(place) > len(self._scope):
+            group = tree.Group(self._mount + place)
+            if group.has("memory.max") and (text := group.core.get_property("memory.max")).isdecimal():
+                limits.append(int(text) // _MIB)
+            place = os.path.dirname(place)
+        return min(limits, default=0)
+
+
+def _must_be_roots(mount: str, place: str, scope: str) -> None:
+    """Where a directory on the way is somebody else's they decide who is in it. Raises Refused, OSError."""
+    while len(place) >= len(scope):
+        status = os.lstat(mount + place)
+        if status.st_uid != 0 or status.st_mode & _OTHERS_WRITE:
+            raise _no(f"the cgroup {place} is not root's alone")
+        place = os.path.dirname(place)
+
+
+def _must_see_the_same(pid: int) -> None:
+    """A step that this service runs sees its files, network and processes: of a job that was given others (a /tmp of
+    its own, a container) it would be no part. Raises Refused, OSError.
+    """
+    # Never looked at itself: a stat(2) of a root directory of the user's may wait for a file system of the user's.
+    if os.readlink(f"/proc/{pid}/root") != os.readlink("/proc/self/root"):
+        raise _no(f"process {pid} has another root directory than this service")
+    for name in _NAMESPACES:
+        if os.readlink(f"/proc/{pid}/ns/{name}") != os.readlink(f"/proc/self/ns/{name}"):
+            raise _no(f"process {pid} has another namespace ({name}) than this service")
+
+
+def _hard_limits(pid: int) -> dict[str, int]:
+    """As proc(5) has them; prlimit(2) wants a capability that a container's root may not have. Raises OSError."""
+    limits = {}
+    for line in pseudo_file.read(f"/proc/{pid}/limits").decode("ascii").splitlines():
+        name = _LIMITS.get(line[:_SOFT].strip())
+        if name is not None:
+            hard = line[_SOFT:].split()[1]
+            limits[name] = int(hard) if hard.isdecimal() else -1
+    return limits
+
+
+def _no(why: str) -> Refused:
+    return Refused("NotPermitted", f"no steps of a job of Slurm's: {why}", exit_status=1)
