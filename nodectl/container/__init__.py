@@ -1,7 +1,7 @@
 """Job containers: what a job_container plugin is told of its jobs, and what the built-in plugins are made of.
 
-Runs as root in a stepd, in tasks, and in the processes that the forkserver forks for container requests. It may import
-what stands below it: kernel, wire, model, config, cgroup, confine.
+Runs as root in a stepd, in tasks, and in the processes that the forkserver forks for container requests; in a user's
+own node as that user. It may import what stands below it: kernel, wire, model, config, cgroup, confine.
 
 A job_container plugin's functions are given a job's number and nothing else. So the process that calls them introduces
 the step first.
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from nodectl.model.step import Step
 
 
-NONE, NAMESPACE = "job_container/none", "job_container/namespace"  # the built-in plugins
+NONE, NAMESPACE, USER = "job_container/none", "job_container/namespace", "job_container/user"  # the built-in plugins
 GROUP = "container"  # the cgroup of a job's first process (`pid1.py`), beside its steps'
+LOCK = ".lock"  # the file beside the containers (`job_dir.py`), which stays
 
 
 class Job:

@@ -1,4 +1,4 @@
-"""The directory of one job's container, BASE/JOB, root's and nobody else's.
+"""The directory of one job's container, BASE/JOB, root's and nobody else's; in a user's own node that user's.
 
     BASE/JOB/owner      the path of the file of the step that it was made for
     BASE/JOB/first      which process is pid 1 of its pid namespace, if it has one (`pid1.py`)
@@ -6,11 +6,13 @@
     BASE/JOB/ns/KIND    the job's namespaces, each bound on a file
     BASE/JOB/dirs/_tmp  what the job sees as /tmp
 
-While the container exists BASE/JOB is a private mount of itself. So the namespaces can be bound below it, what a site's
-script mounts there stays there, and one unmount takes everything away. A directory that is to be removed is renamed
-first, to BASE/.gone.JOB.RANDOM: from then on the job has no container, however long the removal takes.
+While a container of root's exists BASE/JOB is a private mount of itself. So the namespaces can be bound below it, what
+a site's script mounts there stays there, and one unmount takes everything away. A directory that is to be removed is
+renamed first, to BASE/.gone.JOB.RANDOM: from then on the job has no container, however long the removal takes.
+BASE/.lock is for one process to look and make at a time: BASE itself may be everybody's to open, and who can open it
+can lock it.
 
-Runs as root in a stepd and in the processes that serve container requests. Each of them may be killed between any two
+Runs in a stepd and in the processes that serve container requests. Each of them may be killed between any two
 lines. What it leaves is removed by the next `remove` of this job, or by `sweep`, which reads in `owner` whose it was.
 """
 
@@ -19,13 +21,17 @@ import fcntl
 import os
 import time
 
+from nodectl.container import LOCK
 from nodectl.kernel import _namespace, trust
+from nodectl.kernel.identity import BEGAN_AS
 from nodectl.kernel.tree_removal import remove as remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_OWNERS = trust.ROOT | {BEGAN_AS}
+_MOUNTS = BEGAN_AS == 0  # nobody else can mount anything here
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLAIN = _namespace.RESOLVE_NO_SYMLINKS | _namespace.RESOLVE_NO_MAGICLINKS
 _GONE = ".gone."
@@ -53,16 +59,23 @@ class JobDir:
         self.path = f"{base}/{job_id}"
         self.fd = -1
 
-    def make(self, owner: str, *, make_base: bool, release: "Callable[[list[JobDir]], str]") -> None:
-        """Makes the directory and mounts it on itself. A dead container's directory is removed first, as by `sweep`.
-        Raises OSError: EEXIST where it belongs to another living step.
+    def make(
+        self, owner: str, *, make_base: bool, release: "Callable[[list[JobDir]], str]", may_exist: bool = False
+    ) -> None:
+        """Makes the directory and mounts it on itself. A dead container's directory is removed first, as by `sweep`;
+        that of the same owner, too, unless it `may_exist`: then it is opened. Raises OSError: EEXIST where it belongs
+        to another living step.
         """
         base = _open_base(self.base, make=make_base)
+        lock = -1
         try:
-            fcntl.flock(base, fcntl.LOCK_EX)  # a sweep must not see it before its owner is written
+            lock = _lock(base)  # a sweep must not see it before its owner is written
             try:
                 os.mkdir(self.name, 0o700, dir_fd=base)
             except FileExistsError:
+                if may_exist and _owner(base, self.name) == owner:
+                    self.fd = os.open(self.name, _DIRECTORY, dir_fd=base)
+                    return
                 if not _may_take(base, self.name, owner):
                     why = "belongs to another node's job: give each node a container_base_path of its own, as with %n"
                     raise FileExistsError(errno.EEXIST, why, self.path) from None
@@ -72,6 +85,9 @@ class JobDir:
             plain = os.open(self.name, _DIRECTORY, dir_fd=base)
             try:
                 _write(plain, "owner", owner)
+                if not _MOUNTS:
+                    self.fd = os.dup(plain)
+                    return
                 self.fd = _namespace.clone_mount(plain)
                 _namespace.move_mount(self.fd, plain)
                 # Only now: what is mounted below a shared mount, as / is under systemd, becomes shared. A mount
@@ -80,7 +96,7 @@ class JobDir:
             finally:
                 os.close(plain)
         finally:
-            os.close(base)
+            _close(lock, base)
 
     def open(self) -> None:
         """Opens the directory of a container that exists. Raises OSError."""
@@ -107,24 +123,29 @@ class JobDir:
         Only one process chooses at a time. Returns the text. Raises OSError, and what `choose` raises.
         """
         base = _open_base(self.base, make=False)
+        lock = -1
         try:
-            fcntl.flock(base, fcntl.LOCK_EX)
+            lock = _lock(base)
             others = {_read(base, f"{one}/{name}") for one in os.listdir(base) if not one.startswith(_GONE)}
             text = choose({os.fsdecode(other) for other in others if other})
             self.write(name, text)
             return text
         finally:
-            os.close(base)
+            _close(lock, base)
 
     def has(self, name: str) -> bool:
         """True where it exists and has such a file."""
         return os.path.exists(f"{self.path}/{name}")
 
-    def make_dir(self, name: str, uid: int, gid: int) -> int:
+    def make_dir(self, name: str, uid: int, gid: int, *, may_exist: bool = False) -> int:
         """Makes BASE/JOB/dirs/NAME, owned by the user. Returns a descriptor. Raises OSError."""
         inner = open_plain(self.fd, "dirs", os.O_RDONLY)
         try:
-            os.mkdir(name, 0o700, dir_fd=inner)
+            try:
+                os.mkdir(name, 0o700, dir_fd=inner)
+            except FileExistsError:
+                if not may_exist:
+                    raise
             fd = os.open(name, _DIRECTORY, dir_fd=inner)
             os.fchown(fd, uid, gid)
             return fd
@@ -150,23 +171,25 @@ class JobDir:
             base = _open_base(self.base, make=False)
         except FileNotFoundError:
             return ""
+        lock = -1
         try:
-            fcntl.flock(base, fcntl.LOCK_EX)
+            lock = _lock(base)
             if not _may_take(base, self.name, owner):
                 return ""
             gone = self._set_aside(base)
-            fcntl.flock(base, fcntl.LOCK_UN)
+            fcntl.flock(lock, fcntl.LOCK_UN)
             return _remove_gone(base, gone)
         except OSError as error:
             return f"{self.path}: {error.strerror}"
         finally:
-            os.close(base)
+            _close(lock, base)
 
     def _set_aside(self, base: int) -> str:
         """Unmounts and renames the directory: nobody looks for a container under the new name, which is returned. ""
         where there is none. Raises OSError.
         """
-        _detach_all(self.path)
+        if _MOUNTS:
+            _detach_all(self.path)
         name = f"{_GONE}{self.name}.{os.urandom(6).hex()}"
         try:
             os.rename(self.name, name, src_dir_fd=base, dst_dir_fd=base)
@@ -175,54 +198,82 @@ class JobDir:
         return name
 
 
-def sweep(base_path: str, release: "Callable[[list[JobDir]], str]") -> list[str]:
-    """Removes the containers whose owner's file is gone, and what earlier removals left. First `release` removes what
-    they have elsewhere; it returns what is wrong. Returns a line for each thing that could not be removed.
+def sweep(
+    base_path: str, release: "Callable[[list[JobDir]], str]", ended: str = "", *, every: bool = False
+) -> list[str]:
+    """Removes the containers whose owner's file is gone, or is `ended`, or `every` one, and what earlier removals left.
+    First `release` removes what they have elsewhere; it returns what is wrong. Returns a line for each thing that could
+    not be removed.
     """
     try:
         base = _open_base(base_path, make=False)
     except FileNotFoundError:
         return []
+    lock = -1
     try:
-        fcntl.flock(base, fcntl.LOCK_EX)
+        lock = _lock(base)
         names = [name for name in os.listdir(base) if name.isascii() and name.isdecimal()]
-        dead = [JobDir(base_path, int(name)) for name in names if _owner(base, name) is None]
+        dead = [JobDir(base_path, int(name)) for name in names if every or _owner(base, name) in (None, ended)]
         why = release(dead)
         for job_dir in dead:
             job_dir._set_aside(base)
-        fcntl.flock(base, fcntl.LOCK_UN)
+        fcntl.flock(lock, fcntl.LOCK_UN)
         gone = [name for name in os.listdir(base) if name.startswith(_GONE)]
         left = [f"{base_path}/{name}: {why}" for name in gone if (why := _remove_gone(base, name))]
         return [why, *left] if why else left
     finally:
-        os.close(base)
+        _close(lock, base)
+
+
+def distrusted(base_path: str) -> str:
+    """Who else could change the way to a base that exists or will be made, "" for nobody. Raises OSError."""
+    try:
+        trust.resolve(base_path, _OWNERS)
+    except FileNotFoundError:
+        return distrusted(os.path.dirname(base_path))
+    except trust.Untrusted as error:
+        return f"not trusted: {error}"
+    return ""
 
 
 def _open_base(path: str, *, make: bool) -> int:
-    """Opens the base directory by a path that only root can change. Raises OSError."""
+    """Opens the base directory by a path that only root can change, or who has this node. Raises OSError."""
     try:
-        real = trust.resolve(path, trust.ROOT)
+        real = trust.resolve(path, _OWNERS)
     except FileNotFoundError:
         if not make:
             raise
         _make_base(path)
-        real = trust.resolve(path, trust.ROOT)
+        real = trust.resolve(path, _OWNERS)
     except trust.Untrusted as error:
         raise OSError(errno.EPERM, f"not trusted: {error}", path) from None
     return _namespace.openat2(-1, real, _DIRECTORY, _PLAIN)
+
+
+def _lock(base: int) -> int:
+    """Waits until no other process of root's, or of that user's, has the base's lock. Raises OSError."""
+    fd = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=base)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    return fd
+
+
+def _close(*fds: int) -> None:
+    for fd in fds:
+        if fd >= 0:
+            os.close(fd)
 
 
 def _make_base(path: str) -> None:
     """Makes every directory of the path that is missing. Each that exists must be trusted: the next is made in it."""
     above = os.path.dirname(path)
     try:
-        trust.resolve(above, trust.ROOT)
+        trust.resolve(above, _OWNERS)
     except FileNotFoundError:
         _make_base(above)
     except trust.Untrusted as error:
         raise OSError(errno.EPERM, f"not trusted: {error}", path) from None
     try:
-        os.mkdir(path, 0o755)
+        os.mkdir(path, 0o755 if BEGAN_AS == 0 else 0o700)
     except FileExistsError:
         pass  # another job was faster
 

@@ -51,7 +51,7 @@ CONTAINERS = section(
     Key(
         "container_base_path", PATH, lambda values: os.path.join(str(values["state_dir"]), "containers"),
         "Directory in which jobs' private directories are stored and their namespaces are held; %h is the host's name, "
-        "%n node_name.",
+        "%n node_name. Without %h job_container/user has a directory of the host's in it.",
         shown="containers in state_dir",
     ),
     Key(

@@ -155,6 +155,16 @@ def close(fds: dict[str, int]) -> None:
         os.close(fds.popitem()[1])
 
 
+def require_kernel() -> None:
+    """Raises PluginError where the kernel lacks what containers stand on."""
+    try:
+        os.close(_namespace.openat2(-1, "/", os.O_PATH, 0))
+        _namespace.set_mount(-1, 0, 0, False)
+    except OSError as error:
+        if error.errno == errno.ENOSYS:
+            raise PluginError(errno.ENOSYS, "needs openat2 and mount_setattr: Linux 5.12") from None
+
+
 def one_thread() -> None:
     """Raises PluginError in a process with several threads: setns(2) and unshare(2) would move only one of them."""
     tasks = os.open("/proc/self/task", _ROOT)

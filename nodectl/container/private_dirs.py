@@ -19,12 +19,16 @@ _ATTRIBUTES = {
 _TMPFS = _ATTRIBUTES["nosuid"] | _ATTRIBUTES["nodev"]
 
 
-def make(job_dir: JobDir, dirs: "list[PrivateDir]", uid: int, gid: int) -> "list[tuple[str, int]]":
-    """Returns the path of each directory and a mount that is not attached yet. Raises OSError."""
+def make(
+    job_dir: JobDir, dirs: "list[PrivateDir]", uid: int, gid: int, *, may_exist: bool = False
+) -> "list[tuple[str, int]]":
+    """Returns the path of each directory and a mount that is not attached yet. `may_exist`: an earlier step of the job
+    has made them perhaps. Raises OSError.
+    """
     made: list[tuple[str, int]] = []
     try:
         for one in sorted(dirs, key=lambda one: one.path == SHM):
-            made.append((one.path, _tmpfs(one) if one.tmpfs else _storage(job_dir, one, uid, gid)))
+            made.append((one.path, _tmpfs(one) if one.tmpfs else _storage(job_dir, one, uid, gid, may_exist)))
     except BaseException:
         close(made)
         raise
@@ -66,8 +70,8 @@ def _tmpfs(one: PrivateDir) -> int:
     return _namespace.new_mount("tmpfs", options, _TMPFS | _attributes(one))
 
 
-def _storage(job_dir: JobDir, one: PrivateDir, uid: int, gid: int) -> int:
-    fd = job_dir.make_dir(one.path.replace("/", "_"), uid, gid)
+def _storage(job_dir: JobDir, one: PrivateDir, uid: int, gid: int, may_exist: bool) -> int:
+    fd = job_dir.make_dir(one.path.replace("/", "_"), uid, gid, may_exist=may_exist)
     try:
         made = _namespace.clone_mount(fd)
         _namespace.set_mount(made, _attributes(one), 0, False)

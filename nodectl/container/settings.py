@@ -6,7 +6,7 @@ daemon with another configuration still knows where this job's container lies.
 
 import os
 
-from nodectl.container import NAMESPACE, NONE
+from nodectl.container import NAMESPACE, NONE, USER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ NAMESPACES = ("pid", "ipc", "uts", "net", "cgroup", "time", "user")
 SHM = "/dev/shm"
 _FLAGS = ("ro", "nosuid", "nodev", "noexec")
 _MOST_DIGITS = 18
+_ROOTS = (
+    "container_namespaces", "container_net", "container_init_script", "container_clone_ns_script",
+    "container_clone_ns_epilog",
+)  # fmt: skip
 
 
 class PrivateDir:
@@ -72,15 +76,22 @@ def _is_size(text: str) -> bool:
 
 
 def base_path(config: "Config") -> str:
-    """Where this node's containers lie, %h and %n expanded."""
+    """Where this node's containers lie, %h and %n expanded. Those of a user's own node in a directory of this host's:
+    in a home that hosts share one would take another's jobs for dead.
+    """
     host = os.uname().nodename.partition(".")[0]
-    return config.container_base_path.replace("%h", host).replace("%n", config.node_name)
+    path = config.container_base_path
+    if config.job_container_type == USER and "%h" not in path:
+        path += "/%h"
+    return path.replace("%h", host).replace("%n", config.node_name)
 
 
 def check(config: "Config") -> str:
     """What is wrong with the keys taken together, "" for nothing, as for a site's own plugin, which may take them as it
     likes.
     """
+    if config.job_container_type == USER:
+        return _check_without_root(config)
     if config.job_container_type not in (NONE, NAMESPACE):
         return ""
     base = base_path(config)
@@ -91,6 +102,17 @@ def check(config: "Config") -> str:
         return f"container_net {config.container_net} wants a container_net_parent"
     if config.container_net_gateway and not config.container_net_addresses:
         return "container_net_gateway wants container_net_addresses"
+    return ""
+
+
+def _check_without_root(config: "Config") -> str:
+    for one in read_dirs(config.container_dirs):
+        if os.path.dirname(config.socket) == one.path:
+            why = f"lies in {one.path}, which each job has for itself: put it a directory deeper"
+            return f"the socket {config.socket} {why}"
+    values = {name: getattr(config, name) for name in _ROOTS}
+    if asked := [name for name, value in values.items() if value and value != "none"]:
+        return f"{', '.join(asked)}: not with {USER}, which has private directories and nothing else"
     return ""
 
 
@@ -107,6 +129,8 @@ def of_job(config: "Config", asked: "Iterable[str]") -> dict[str, object]:
         if asked:
             raise ValueError(f"there are no job containers here: job_container_type is {NONE}")
         return {}
+    if config.job_container_type == USER and asked:
+        raise ValueError(f"{asked[0]}: {USER} has private directories and no namespaces to choose")
     namespaces = [name for name in NAMESPACES if name in asked or name in config.container_namespaces]
     return {
         "type": config.job_container_type,

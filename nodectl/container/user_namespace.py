@@ -36,8 +36,8 @@ def make(identity: "Identity", kinds: int, names: "Mapping[str, str]") -> dict[s
         pid = _namespace.fork_aside(kinds | _namespace.CLONE_NEWUSER, -1)
         if pid == 0:
             _wait_for_caller(reader, writer)
-        _write(proc, f"{pid}/uid_map", identity_map([identity.uid]))
-        _write(proc, f"{pid}/gid_map", identity_map(identity.gids))
+        write(f"{pid}/uid_map", identity_map([identity.uid]), proc)
+        write(f"{pid}/gid_map", identity_map(identity.gids), proc)
         for kind, name in {USER: USER, **names}.items():
             made[kind] = os.open(f"{pid}/ns/{name}", _READ, dir_fd=proc)
     except BaseException:
@@ -76,9 +76,9 @@ def identity_map(ids: "Iterable[int]") -> str:
     return lines
 
 
-def _write(proc: int, path: str, text: str) -> None:
-    """The kernel takes a map once, in one write(2)."""
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+def write(path: str, text: str, proc: "int | None" = None) -> None:
+    """A file of /proc; the kernel takes a map once, in one write(2). `proc`: a descriptor of /proc. Raises OSError."""
+    fd = os.open(path if proc is not None else f"/proc/{path}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
     try:
         os.write(fd, text.encode("ascii"))
     except OSError as error:

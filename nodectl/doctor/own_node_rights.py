@@ -1,12 +1,14 @@
 """What a node of a user's own has of its user's rights, and what of a service's it lacks."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from nodectl.cgroup.tree import find_mount
 from nodectl.config import Config
 from nodectl.config_file.own_node import has_cgroup
-from nodectl.doctor.check import OK, WARN, Check
+from nodectl.container import NAMESPACE, NONE, USER, job_dir, namespaces, own_namespaces, private_dirs, settings
+from nodectl.doctor.check import FAIL, OK, WARN, Check
+from nodectl.kernel import _namespace
 from nodectl.spank.left_out import left_out
 from nodectl.stepd.accounting import memory_limit
 from nodectl.tracing.recorder import cgroup_of
@@ -23,11 +25,45 @@ def all_checks(config: Config) -> Iterator[Check]:
         yield Check(OK, "cgroup", "delegated: steps' processes are found and ended by their cgroups")
     else:
         yield _not_delegated(cgroup_of())
-    if config.job_container_type != "job_container/none":
-        what = f"{config.job_container_type} needs root"
-        yield Check(WARN, "containers", what, "unset job_container_type")
+    yield containers(config.job_container_type, _who_forbids_containers(config))
     if names := left_out(config):
         yield Check(WARN, "root's hooks", f"not called: {', '.join(names)}", "use the service of the machine for them")
+
+
+def containers(wanted: str, why: str) -> Check:
+    """Of jobs. `why`: what came of the namespaces of one, "" where they can be made."""
+    if wanted == NAMESPACE:
+        return Check(FAIL, "containers", f"{wanted} needs root", f'job_container_type = "{USER}"')
+    if wanted not in (NONE, USER):
+        return Check(WARN, "containers", f"{wanted} was not tried", "run a step")
+    if why:
+        level, advice = (FAIL, f'until then job_container_type = "{NONE}"') if wanted == USER else (WARN, "")
+        return Check(level, "containers", f"jobs cannot have a /tmp of their own: {why}", advice)
+    if wanted == USER:
+        return Check(OK, "containers", f"{wanted}: namespaces can be made")
+    return Check(OK, "containers", f'job_container_type = "{USER}" would give each job a /tmp of its own')
+
+
+def _who_forbids_containers(config: Config) -> str:
+    """Makes the namespaces of one, mounts in them where it would, and looks at the way to its storage."""
+    made: dict[str, int] = {}
+    try:
+        made = own_namespaces.make(os.geteuid(), os.getegid(), lambda: _mount(config.container_dirs))
+    except OSError as error:
+        return str(error.strerror)
+    finally:
+        namespaces.close(made)
+    if config.job_container_type != USER:
+        return ""
+    base = settings.base_path(config)
+    why = job_dir.distrusted(base)
+    return why and f"container_base_path {base}: {why}"
+
+
+def _mount(lines: Iterable[str]) -> None:
+    places = [one.path for one in settings.read_dirs(lines)]
+    mounts = [(place, _namespace.new_mount("tmpfs", [], _namespace.MOUNT_ATTR_NOSUID)) for place in places]
+    private_dirs.mount(mounts, shared=False)
 
 
 def _not_delegated(own: str) -> Check:

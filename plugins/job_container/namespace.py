@@ -44,12 +44,7 @@ class _State:
 
 def init() -> int:
     """Refuses a kernel that lacks what this plugin stands on."""
-    try:
-        os.close(_namespace.openat2(-1, "/", os.O_PATH, 0))
-        _namespace.set_mount(-1, 0, 0, False)
-    except OSError as error:
-        if error.errno == errno.ENOSYS:
-            raise PluginError(errno.ENOSYS, "needs openat2 and mount_setattr: Linux 5.12") from None
+    namespaces.require_kernel()
     _State.cgroups = tree.find_mount()
     return 0
 

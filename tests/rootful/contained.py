@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from nodectl.container import LOCK
 from rootful.node import NOBODY, Node, wait_until
 
 DIRS = ["/tmp", "/var/tmp", "/dev/shm"]
@@ -32,10 +34,24 @@ class Contained:
         self.base = node.dir / "containers"
 
     def left(self) -> list[str]:
-        return [str(path) for path in self.base.iterdir()] if self.base.exists() else []
+        return [str(path) for path in self.places()]
+
+    def places(self) -> list[Path]:
+        """The directories of containers, those being removed too."""
+        return [path for path in self.base.iterdir() if path.name != LOCK] if self.base.exists() else []
 
     def assert_gone(self) -> None:
         wait_until(lambda: not self.left(), f"containers are removed: {self.node.logged()[-2000:]}")
+
+    def assert_forgotten(self) -> None:
+        """Once a service whose containers lie nowhere has seen that nothing is left of those of an earlier one."""
+
+        def noted() -> object:
+            path = f"file:{self.node.values['state_dir']}/history.db?mode=ro"
+            with contextlib.closing(sqlite3.connect(path, uri=True)) as db:
+                return db.execute("SELECT base FROM container").fetchone()
+
+        wait_until(lambda: not noted(), "no place of containers is noted")
 
     def out(self, *words: str) -> str:
         done = self.node.run(*words, user=NOBODY)

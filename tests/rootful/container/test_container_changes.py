@@ -123,6 +123,7 @@ def test_a_place_that_is_left_by_a_reload_is_swept_until_nothing_is_in_it() -> N
         (dead / "dirs/_tmp").mkdir(parents=True)
         change(found, job_container_type=NONE)
         assert_nothing_left(found)
+        found.assert_forgotten()
         (dead / "dirs/_tmp").mkdir(parents=True)
         change(found, signal.SIGTERM)
         assert node.run("true", user=NOBODY).returncode == 0

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.container import LOCK
 from rootful.contained import Contained, contained
 from rootful.container.test_container_attacks import pid_of
 from rootful.node import NOBODY, OTHER, wait_until
@@ -47,6 +48,22 @@ def told(job: subprocess.Popen[str]) -> str:
     out, err = job.communicate("\n", timeout=60)
     assert job.returncode == 0, err
     return out
+
+
+def test_who_locks_the_directory_of_all_containers_holds_nobody_up(clean: Contained) -> None:
+    clean.out("true")  # the directory is there
+    words = ["flock", "-Fx", str(clean.base), "sh", "-c", "echo locked; exec sleep 300"]
+    stranger = subprocess.Popen(
+        words, stdout=subprocess.PIPE, user=NOBODY.pw_uid, group=NOBODY.pw_gid, extra_groups=[], text=True
+    )
+    try:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == "locked\n"
+        assert clean.out("echo", "x") == "x\n"
+        assert (clean.base / LOCK).stat().st_mode & 0o777 == 0o600
+    finally:
+        stranger.kill()
+        stranger.communicate()
 
 
 # Descriptors.

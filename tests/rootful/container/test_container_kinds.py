@@ -113,7 +113,7 @@ def test_kills_around_a_pid_namespace_leave_nothing(victim: str, kinds: str) -> 
 
 def first_of(found: Contained) -> int:
     """The first process of the one job there is."""
-    (place,) = found.base.iterdir()
+    (place,) = found.places()
     return int((place / "first").read_text(encoding="ascii").split()[0])
 
 

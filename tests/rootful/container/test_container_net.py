@@ -153,7 +153,7 @@ def test_no_link_outlives_its_job_whose_network_somebody_keeps(found: Contained)
 
 def test_what_died_with_its_whole_node_is_removed_by_the_next(found: Contained) -> None:
     job = Waiting(found)
-    (place,) = found.base.iterdir()
+    (place,) = found.places()
     runner = pid_of(found, "stepd ")
     found.node.stop(signal.SIGKILL)
     os.kill(runner, signal.SIGKILL)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.container import LOCK
 from rootful.contained import contained
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
@@ -44,7 +45,7 @@ def test_jobs_to_come_have_the_new_keys_and_a_running_one_keeps_its_own() -> Non
         out, err = job.communicate("\n", timeout=PATIENCE)
         assert out == f"x\n{socket.gethostname()}\n", err
         found.assert_gone()
-        wait_until(lambda: not list(elsewhere.iterdir()), "the later job's container is removed")
+        wait_until(lambda: os.listdir(elsewhere) == [LOCK], "the later job's container is removed")
         node.configure(container_base_path=str(found.base))
 
 

@@ -17,7 +17,7 @@ from nodectl.stepd.orders import WAITING
 from rootful.at_terminal import at_terminal
 from rootful.hostile import as_user
 from rootful.native import HEAD, HOOK, compiled
-from rootful.node import NOBODY, OTHER, wait_until
+from rootful.node import NOBODY, OTHER, end_again_and_again, wait_until
 from rootful.own import OwnNode, own_node
 
 HOOKS = ("init", "user_init", "task_init_privileged", "task_init", "task_exit", "job_prolog")
@@ -182,6 +182,15 @@ def test_a_directory_that_a_stranger_has_made_is_not_used() -> None:
             assert done.returncode == 1
             assert f"{place} is not a directory of uid {NOBODY.pw_uid} alone" in done.stderr
             assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_daemon_that_is_told_to_end_again_and_again_ends_well(number: int) -> None:
+    with own_node() as node:
+        assert node.daemon is not None
+        assert end_again_and_again(node.daemon, number) == 0
+        assert not node.socket.exists()
+        node.daemon = None
 
 
 def test_a_step_outlives_its_daemon_and_the_next_one_records_it() -> None:

@@ -138,11 +138,11 @@ def test_root_and_others_start_no_part_in_a_users_node(node: OwnNode) -> None:
 
 @pytest.mark.parametrize("uid", [0, NOBODY.pw_uid])
 def test_the_service_of_a_machine_takes_no_part(shared_node: Node, node: OwnNode, uid: int) -> None:
-    """There CPUs and numbers are everybody's, and its daemon gives them."""
+    """There CPUs and numbers are everybody's, and its daemon gives them; but within a job of Slurm's."""
     asked = request(node, by_hand(0, ["0", "1"])[0], ["true"])
     reply = call(shared_node, "Launch", uid, request={**asked, "cwd": "/"})  # type: ignore[arg-type]  # it has a socket
     assert reply["error"] == "org.nodectl.NotPermitted", reply
-    assert "in nodes of its user's own" in reply["parameters"]["reason"]
+    assert "no steps of a job of Slurm's: the configuration names no slurm_scope" in reply["parameters"]["reason"]
 
 
 def test_a_step_that_runs_is_not_started_once_more(node: OwnNode) -> None:

@@ -1,0 +1,144 @@
+"""job_container/user: each job of a user's own node has its own /tmp, /var/tmp and /dev/shm, without root.
+
+Configured with container_dirs, container_base_path, container_auto_base_path and container_shared. What a job leaves
+in its directories is removed when it ends.
+
+The storage is the job's, in BASE/HOST/JOB. The namespaces are a step's: its stepd makes them (container_p_add_cont),
+with the job's storage in the places of the directories, and holds them by two descriptors until it ends. Each task
+enters them and gives up every capability there (container_p_add_pid). A directory that is a tmpfs, as /dev/shm, is
+each step's own, and vanishes with it.
+
+All mounts inside are nosuid: programs with set-user-ID or with capabilities of their own run without these. Users other
+than this one, and groups other than the primary one, show as nobody's. Needs Linux 5.12.
+"""
+
+import errno
+import os
+
+from nodectl import container
+from nodectl.container import namespaces, own_namespaces, private_dirs, settings
+from nodectl.container.job_dir import JobDir, open_plain, sweep
+from nodectl.kernel import _namespace
+from nodectl.plugin_api import PluginError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.model.step import Step
+
+plugin_type = "job_container/user"
+plugin_name = "job container by a user namespace"
+plugin_version = (22, 5, 8)
+
+_INSTEAD = f'without containers: job_container_type = "{container.NONE}"'
+_fds: dict[int, dict[str, int]] = {}  # of the step that this process runs, or brings something into, by its job
+
+
+def init() -> int:
+    """Refuses root, which has a better one, and a kernel that lacks what this plugin stands on."""
+    if os.geteuid() == 0:
+        raise PluginError(errno.EINVAL, f'is for nodes without root; root has "{container.NAMESPACE}"')
+    namespaces.require_kernel()
+    return 0
+
+
+def container_p_create(job_id: int) -> int:
+    """Makes the job's storage."""
+    _make_storage(job_id, container.job(job_id).spec, may_exist=False)
+    return 0
+
+
+def container_p_add_cont(job_id: int, cont_id: int) -> int:
+    """Makes the namespaces of a step, or of who visits one."""
+    del cont_id
+    job = container.job(job_id)
+    if job.step.part is not None:  # its job has no first step here, and its storage ends with this node
+        _make_storage(job_id, os.path.dirname(job.spec), may_exist=True)
+    namespaces.close(_fds.pop(job_id, {}))
+    try:
+        _fds[job_id] = own_namespaces.make(job.step.uid, job.step.gid, lambda: _mount(job.step))
+    except OSError as error:
+        raise PluginError(error.errno or errno.EIO, f"{error.strerror}; {_INSTEAD}") from None
+    return 0
+
+
+def container_p_add_pid(job_id: int, pid: int, uid: int) -> int:
+    """The caller, which must be the process `pid`, enters them for good."""
+    del uid
+    if pid != os.getpid():
+        raise PluginError(errno.EINVAL, f"process {pid} must join by itself")
+    if job_id not in _fds:
+        raise PluginError(errno.ESRCH, "this process was given no container")
+    try:
+        own_namespaces.enter(_fds.pop(job_id), container.job(job_id).step.identity)
+    except OSError as error:
+        raise PluginError(error.errno or errno.EIO, f"join the container: {error.strerror}") from None
+    return 0
+
+
+def container_p_delete(job_id: int) -> int:
+    """Removes the storage. Where there is none, or another node's, it succeeds: container_p_create was refused."""
+    job = container.job(job_id)
+    job_dir = _job_dir(job.step)
+    if job_dir.belongs_to(job.spec) and (left := job_dir.remove(job.spec)):
+        raise PluginError(errno.EBUSY, left)
+    return 0
+
+
+def container_p_restore() -> int:
+    """After the start of a daemon: removes the storage of jobs that are over."""
+    if left := [line for base in container.bases() for line in sweep(base, _nothing_else)]:
+        raise PluginError(errno.EBUSY, "; ".join(left))
+    return 0
+
+
+def _make_storage(job_id: int, owner: str, *, may_exist: bool) -> None:
+    step = container.job(job_id).step
+    job_dir = _job_dir(step)
+    make_base = bool(step.container["make_base"])
+    try:
+        job_dir.make(owner, make_base=make_base, release=_nothing_else, may_exist=may_exist)
+        try:
+            os.mkdir("dirs", 0o700, dir_fd=job_dir.fd)
+        except FileExistsError:
+            pass  # another step was first
+        finally:
+            os.close(job_dir.fd)
+    except OSError as error:
+        where = error.filename if os.path.isabs(error.filename or "") else job_dir.path
+        raise PluginError(error.errno or errno.EIO, f"make {where}: {error.strerror}") from None
+
+
+def _job_dir(step: "Step") -> JobDir:
+    return JobDir(str(step.container["base"]), step.job_id)
+
+
+def _nothing_else(_: list[JobDir]) -> str:
+    """What a container has beside its directory."""
+    return ""
+
+
+def _mount(step: "Step") -> None:
+    """In the new namespaces: what the step is to see. Raises OSError."""
+    job_dir = _job_dir(step)
+    job_dir.open()  # in this mount namespace: nothing of another one can be mounted here
+    private = settings.read_dirs(step.container["dirs"])  # type: ignore[arg-type]  # settings.of_job made it
+    for one in private:
+        one.options = (*one.options, "nodev")
+    made = private_dirs.make(job_dir, private, step.uid, step.gid, may_exist=True)
+    door, shown = _door(step, [one.path for one in private])
+    private_dirs.mount(made, shared=bool(step.container["shared"]))
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    if door:
+        os.makedirs(door, 0o700, exist_ok=True)
+        _namespace.move_mount(shown, open_plain(root, door[1:]))
+    _namespace.set_mount(root, _namespace.MOUNT_ATTR_NOSUID, 0, True)
+
+
+def _door(step: "Step", hidden: list[str]) -> tuple[str, int]:
+    """The directory of the node's socket, and a mount of it, where a private directory would hide it from commands
+    within the job; else "".
+    """
+    path = os.path.dirname(step.environment.get("NODECTL_SOCKET", ""))
+    if not any(settings.lies_in(path, one) for one in hidden):
+        return "", -1
+    return path, _namespace.clone_mount(os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
