@@ -15,7 +15,7 @@ from nodectl.binding.refused import Refused
 from nodectl.machine.topology import Topology
 from nodectl.model.cpu_list import cpus_of, parse_cpulist
 from nodectl.model.number import whole
-from nodectl.model.value_class import dataclass
+from nodectl.model.value_class import dataclass, replace
 
 GPU = "gpu"
 DETECT = "sysfs"
@@ -24,7 +24,11 @@ _LAST_MINOR = 9999
 _MOST_ASKED = 9999
 _WORDS = ("name", "type", "file", "cores", "count", "autodetect", "flags", "links")
 # Each maker's library has a variable of its own; all are set where nobody said whose the device is.
-_VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
+VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
+# What `visible` reads: the last two have Slurm's own numbers of the same devices.
+SEEN_BY = (*VISIBLE, "SLURM_JOB_ID", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
+OF_STEP = ("SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE")
+_NONE = ("", "-1", "NoDevFiles")
 _NOUNS = {GPU: "GPUs"}
 _BINDS = "none, closest, map_gpu:<list>, mask_gpu:<list>, per_task:<gpus> or single:<tasks>"
 
@@ -35,7 +39,7 @@ class Device:
 
     `cores` are the numbers of the cores near it as gres.conf counts them (abstract), None where nothing was declared;
     `cpus` is the same as a machine mask where sysfs told it, 0 where nobody did. `also` are other files by which it can
-    be used.
+    be used. `id` is what libraries call it where that is no number, as GPU-5e6f.
     """
 
     name: str
@@ -45,6 +49,7 @@ class Device:
     cores: tuple[int, ...] | None = None
     cpus: int = 0
     also: tuple[str, ...] = ()
+    id: str = ""
 
     @property
     def key(self) -> str:
@@ -132,6 +137,27 @@ def _files(text: str) -> Iterator[str]:
             yield from (f"{head}{number}{tail}" for number in sorted(parse_cpulist(numbers)))
         else:
             yield word
+
+
+def visible(devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[Device, ...]:
+    """What programs with these variables use of a machine's devices. Where a variable lists GPUs these are all, by the
+    names that they have there: Slurm numbers those of a job anew where it keeps programs from others. Without a list
+    they are all of the machine's, but in a job of Slurm's none.
+    """
+    listed = next((environ[name] for name in VISIBLE if name in environ), None)
+    if listed is None and "SLURM_JOB_ID" not in environ:
+        return tuple(devices)
+    names = list(dict.fromkeys(word for word in (listed or "").split(",") if word not in _NONE))[:MOST]
+    has_numbers = all(whole(name, _LAST_MINOR) is not None for name in names)
+    numbers = (environ.get("SLURM_STEP_GPUS") or environ.get("SLURM_JOB_GPUS") or ",".join(names)).split(",")
+    if len(numbers) != len(names):
+        numbers = names
+    of_machine = {str(device.number): device for device in devices if device.name == GPU}
+    seen = []
+    for place, (name, number) in enumerate(zip(names, numbers, strict=True)):
+        known = of_machine.get(number, Device(GPU, 0))
+        seen.append(replace(known, number=int(name)) if has_numbers else replace(known, number=place, id=name))
+    return (*seen, *(device for device in devices if device.name != GPU))
 
 
 def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
@@ -300,5 +326,5 @@ def step_environment(held: Sequence[Device], options: Mapping[str, str]) -> dict
 
 def task_environment(devices: Sequence[Device]) -> dict[str, str]:
     """The variables by which a task's libraries see its devices and no others."""
-    numbers = ",".join(str(device.number) for device in devices)
-    return dict.fromkeys(_VISIBLE, numbers)
+    names = ",".join(device.id or str(device.number) for device in devices)
+    return dict.fromkeys(VISIBLE, names)

@@ -90,6 +90,7 @@ class Config:
     container_script_timeout: int
     # cgroups
     cgroup_name: str
+    slurm_scope: str
     constrain_cores: str
     constrain_ram_space: str
     constrain_swap_space: str
@@ -139,6 +140,7 @@ class Config:
     epilog: str | None
     prolog_epilog_timeout: int
     warm_runners: int
+    warm_runner_time: int
     always_fork: bool
     # records
     history_limit: int

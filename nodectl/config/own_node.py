@@ -33,12 +33,12 @@ def runtime_dir() -> str:
     given = _variable("XDG_RUNTIME_DIR")
     path = f"{given}/nodectl" if given.startswith("/") else f"/tmp/nodectl-{os.geteuid()}"
     try:
-        os.lstat(path)
+        status = os.lstat(path)
     except FileNotFoundError:
         return path
     except OSError as error:
         raise NotOurs(f"{path}: {error.strerror}") from None
-    must_be_ours(path)
+    look_at(path, status)
     return path
 
 
@@ -50,6 +50,11 @@ def must_be_ours(path: str) -> None:
         status = os.lstat(path)
     except OSError as error:
         raise NotOurs(f"{path}: {error.strerror}") from None
+    look_at(path, status)
+
+
+def look_at(path: str, status: os.stat_result) -> None:
+    """Likewise, by what lstat(2) said of it. Raises NotOurs."""
     if status.st_mode & _KIND != _DIRECTORY or status.st_uid != os.geteuid() or status.st_mode & _OTHERS_WRITE:
         raise NotOurs(f"{path} is not a directory of uid {os.geteuid()} alone: name another one by XDG_RUNTIME_DIR")
 

@@ -39,11 +39,13 @@ class CannotConfine(Exception):
 
 
 class _Held:
-    __slots__ = ("landlock", "programs")
+    __slots__ = ("bounded", "denied", "landlock", "programs")
 
     def __init__(self) -> None:
         self.programs: dict[str, bytes] = {}
         self.landlock = 0
+        # The levels to which this process, a runner, is confined, and whatever it forks.
+        self.bounded = self.denied = NONE
 
 
 _held = _Held()
@@ -91,9 +93,25 @@ class Confinement:
 
     def bounds(self) -> "list[Operation]":
         """`limit_capabilities` as operations."""
-        if self._level == NONE or BEGAN_AS != 0:  # only root could, and no_new_privs lets no program get one
+        if self._level == _held.bounded or BEGAN_AS != 0:  # only root could, and no_new_privs lets no program get one
             return []
         return [operations.bound_capabilities(_KEPT[self._level], self._what("limit the capabilities"))]
+
+    def confine_runner(self, *, for_good: bool) -> None:
+        """As root, the caller and what it starts from now on: what is the same for each task of this level, done once.
+
+        The caller keeps its capabilities. Calls are denied to one that runs this step and ends: it needs none of those
+        that DEFAULT denies, and several that STRICT does. Where it cannot, tasks will say so. Not where a user
+        namespace will be entered.
+        """
+        try:
+            self._perform(self.bounds())
+            _held.bounded = self._level
+            if for_good and self._level == DEFAULT:
+                self._perform(self.denials())
+                _held.denied = DEFAULT
+        except CannotConfine:
+            pass
 
     def confine(self) -> None:
         """As the user, in the working directory. Raises CannotConfine."""
@@ -111,7 +129,8 @@ class Confinement:
             return []
         why = self._what("the working directory is /, and all files are in it: choose another")
         here = [] if self._files_locked else [operations.no_root_here(why)]
-        return [*here, operations.confine(_held.programs[self._level], self._what("confine"))]
+        program = operations.INHERITED if _held.denied == self._level else _held.programs[self._level]
+        return [*here, operations.confine(program, self._what("confine"))]
 
     def locks(self) -> "list[Operation]":
         """Nothing is written but where a step may write, if its level says so; behind `denials`. Landlock: allows

@@ -42,13 +42,14 @@ def run(
 
 def run_as(
     identity: "Identity", path: str, environment: "Mapping[str, str]", cwd: str, *, timeout: float | None = None,
-    enter: "Callable[[], bool]", confinement: "Confinement",
+    enter: "Callable[[], bool]", confinement: "Confinement", until: int = -1,
 ) -> tuple[int, bool]:  # fmt: skip
     """As `run`, called by root: `enter` puts the script into its job's container, then it becomes the user. Where
-    `enter` fails it does not run. Returns its wait status, and whether it took too long.
+    `enter` fails it does not run. It is killed when the descriptor `until` can be read. Returns its wait status, and
+    whether it took too long.
     """
     status, _, late = _run(
-        [path], environment, timeout, identity=identity, cwd=cwd, enter=enter, confinement=confinement
+        [path], environment, timeout, identity=identity, cwd=cwd, enter=enter, confinement=confinement, until=until
     )
     return status, late
 
@@ -56,6 +57,7 @@ def run_as(
 def _run(
     argv: list[str], environment: "Mapping[str, str]", timeout: float | None, *, identity: "Identity | None",
     cwd: str | None, enter: "Callable[[], bool] | None" = None, confinement: "Confinement | None" = None,
+    until: int = -1,
 ) -> tuple[int, bytes, bool]:  # fmt: skip
     """Returns wait status, output, and whether it took too long."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -69,7 +71,7 @@ def _run(
         _become_script(argv, environment, writer, identity, cwd, enter, confinement)
     os.close(writer)
     pidfd = os.pidfd_open(pid)
-    output, late = _gather(reader, pidfd, timeout)
+    output, late = _gather(reader, pidfd, timeout, until)
     os.close(reader)
     os.close(pidfd)
     signals.send_group_of_child(pid, signals.KILL)
@@ -112,13 +114,14 @@ def _go_to(directory: str) -> None:
         os.chdir("/tmp")  # as a task
 
 
-def _gather(reader: int, pidfd: int, timeout: float | None) -> tuple[bytes, bool]:
-    """Reads until the script has ended or its time is over. Returns what it wrote, up to a limit, and whether its time
-    was over. It reads on beyond the limit, so that the script never blocks.
+def _gather(reader: int, pidfd: int, timeout: float | None, until: int) -> tuple[bytes, bool]:
+    """Reads until the script has ended or its time is over, also by `until`. Returns what it wrote, up to a limit, and
+    whether its time was over. It reads on beyond the limit, so that the script never blocks.
     """
     poll = select.poll()
-    poll.register(reader, select.POLLIN)
-    poll.register(pidfd, select.POLLIN)
+    for fd in (reader, pidfd, until):
+        if fd >= 0:
+            poll.register(fd, select.POLLIN)
     output = b""
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
@@ -126,6 +129,8 @@ def _gather(reader: int, pidfd: int, timeout: float | None) -> tuple[bytes, bool
         if not ready or (deadline is not None and time.monotonic() >= deadline):
             return output, True
         fds = {fd for fd, _ in ready}
+        if until in fds:
+            return output, True
         data = os.read(reader, _CHUNK) if reader in fds else b""
         if len(output) < _MOST:
             output += data

@@ -7,13 +7,15 @@ channel closes. Its stepds live on.
 
 Channel: first one message with the descriptors of the daemon's lock and of what confines steps, {"plugins": types by
 kind, "plugin_dir": ..., "earlier": types of other containers that still exist, "timeout": that of a hook,
-"spank_versions": ..., "warm_runners": ...}. Then one SEQPACKET message a step, {"step": "42.0", "spec": path, "cgroup":
-..., "trace": true} with the descriptors of `Descriptors`. The daemon has made all of them: what users send never comes
-here, and the step's file is read by its stepd. "client" is the uid of the client that waits for the step, null for
-none; "keep" that of its user, where a runner that is kept may serve it (`runners.py`). "plugins": [...] is there when
-the stack differs from the last one or a file of it has changed. Answers: {"step": ..., "pid": ...} or {"step": ...,
-"error": ...}. A message with "container" is a container request (`forkserver/container_requests.py`), which is answered
-on a connection of its own.
+"spank_versions": ..., "warm_runners": ..., "warm_runner_time": ...}. Then one SEQPACKET message a step, {"step":
+"42.0", "spec": path, "cgroup": ..., "trace": true} with the descriptors of `Descriptors`. The daemon has made all of
+them: what users send never comes here, and the step's file is read by its stepd. "client" is the uid of the client that
+waits for the step, null for none; "keep" that of its user, where a runner that is kept may serve it (`runners.py`);
+"cgroup" where its stepd is to be, unless that is kept; "runners" the cgroup of those, and of all that is charged to no
+job. "plugins": [...] is there when the stack differs from the last one or a file of it has changed. Answers: {"step":
+..., "pid": ...} or {"step": ..., "error": ...}. With "waited" the order lies with a runner; should that end without
+having taken it, another answer follows. A message with "container" is a container request
+(`forkserver/container_requests.py`), which is answered on a connection of its own.
 """
 
 import _signal
@@ -102,23 +104,25 @@ def _serve_the_daemon() -> None:
     gc.collect()  # the first order does not come at once
     gc.freeze()
     gc.disable()  # a short-lived stepd gains nothing from collecting, and every collection would copy pages
-    order = _serve(channel, node, handed_over, int(str(arguments["warm_runners"])))
+    runners = Runners(int(str(arguments["warm_runners"])), int(str(arguments["warm_runner_time"])))
+    order = _serve(channel, node, handed_over, runners)
     node.end()
     if order is not None:
         _execute_again(first, *order)
 
 
 def _serve(
-    channel: "_socket.socket", node: "NodePlugins", handed_over: "Order | None", most_runners: int
+    channel: "_socket.socket", node: "NodePlugins", handed_over: "Order | None", runners: Runners
 ) -> "Order | None":
     """Serves until the daemon is gone. Returns an order that only a newly executed forkserver can serve, or None."""
     store = PluginStore()
     mount = tree.find_mount()
     if mount:
         pseudo_file.hold(mount)
-    runners = Runners(most_runners)
     stepds = Stepds(channel, node, mount, store, runners)
     while True:
+        for data, fds in runners.not_taken(channel):
+            _start(channel, stepds, data, lean_json.load_object(data), fds)
         data, fds = handed_over or receive(channel)
         handed_over = None
         if not data:
@@ -129,11 +133,17 @@ def _serve(
             continue
         if not store.refresh(request.get("plugins", ())):  # type: ignore[arg-type]
             return data, fds
-        try:
-            _answer(channel, stepds.start(data, request, fds))
-        finally:
-            close_in_time(fds)
-        stepds.prepare()
+        _start(channel, stepds, data, request, fds)
+
+
+def _start(
+    channel: "_socket.socket", stepds: Stepds, data: bytes, request: "Mapping[str, object]", fds: "list[int]"
+) -> None:
+    try:
+        _answer(channel, stepds.start(data, request, fds))
+    finally:
+        close_in_time(fds)
+    stepds.prepare()
 
 
 def _begin(channel: "_socket.socket") -> bytes:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     Fit = tuple[str, str, object]  # how programs are confined; the container's plugin; the stack as it was made ready
 
 WAITING = "nodectl-spare"  # the name of its process
-_IDLE_SECONDS = 10.0
 _LONGEST_ANSWER = 5.0  # seconds: less than clients wait for an answer
 _BEGINS_WITHIN = 5  # milliseconds; a step that takes longer does not compete for CPUs with itself
 _CANNOT = b"cannot"
@@ -41,13 +40,14 @@ _LONGEST_LESSON = 1 << 17
 
 
 class Spare:
-    """The forkserver's one spare, or none."""
+    """The forkserver's one spare, or none: for steps of which the next one comes within some seconds."""
 
-    __slots__ = ("_asked", "_begins", "_fit", "_lesson", "_link", "_pages", "_works")
+    __slots__ = ("_asked", "_begins", "_fit", "_lesson", "_link", "_pages", "_seconds", "_works")
 
-    def __init__(self, *, wanted: bool) -> None:
+    def __init__(self, seconds: float, *, wanted: bool) -> None:
         self._works = wanted  # until the kernel cannot
-        self._asked = -_IDLE_SECONDS  # when one was last wanted
+        self._seconds = seconds
+        self._asked = -seconds  # when one was last wanted
         self._fit: Fit | None = None
         self._link: _socket.socket | None = None  # its closing ends a spare that waits
         self._begins: _socket.socket | None = None  # of the last one: it ends when the tasks of its step begin
@@ -84,7 +84,7 @@ class Spare:
     def is_wanted(self) -> bool:
         """Asked after each step that had to have a stepd of its own: whether another such step is likely to follow."""
         last, self._asked = self._asked, time.monotonic()
-        return self._works and self._asked - last < _IDLE_SECONDS
+        return self._works and self._asked - last < self._seconds
 
     def let_step_begin(self, channel: "_socket.socket") -> None:
         """Waits until the tasks of the last step begin, or for an order, some milliseconds at most. The next spare
@@ -128,7 +128,7 @@ class Spare:
         Ends where no order comes.
         """
         prctl.set_name(WAITING)
-        link.settimeout(_IDLE_SECONDS)
+        link.settimeout(self._seconds)
         try:
             data, fds = receive(link)
         except TimeoutError:
@@ -137,7 +137,7 @@ class Spare:
             os._exit(0)  # the forkserver has another use for the memory, or has ended
         request = lean_json.load_object(data)
         try:
-            _go_on_in(tree.Group(f"{mount}{request['cgroup']}/stepd").make(), link)
+            _go_on_in(tree.Group(f"{mount}{request['cgroup']}").make(), link)
         except OSError as error:
             if error.errno in NO_CLONE_INTO_CGROUP:
                 link.send(_CANNOT, _socket.MSG_NOSIGNAL)

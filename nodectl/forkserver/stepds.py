@@ -50,7 +50,7 @@ class Stepds:
         whose = None if keep is None else (int(str(keep)), secure)
         try:
             if whose is not None and (pid := self._runners.serve(data, fds, whose)):
-                return {"step": step, "pid": pid}
+                return {"step": step, "pid": pid, "waited": True}
             confinement.load(PROGRAMS, secure)
             node = self._node.with_container(str(request["container_plugin"]))
             if Stack.probe is None:
@@ -77,15 +77,20 @@ class Stepds:
             pid = os.fork() if group is None else group.fork()
             if pid == 0:
                 ours.close()
-                self._become_stepd(request, fds, node, Orders(theirs))
+                self._become_stepd(request, fds, node, Orders(theirs, self._runners.seconds))
         except OSError as error:
             ours.close()
+            theirs.close()
             if group is None or error.errno not in NO_CLONE_INTO_CGROUP:
                 raise
             return 0
-        finally:
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:  # it has ended already; or there are no more descriptors, and it serves this step only
+            ours.close()
             theirs.close()
-        self._runners.add(pid, whose, ours)
+            return pid
+        self._runners.add(pid, pidfd, whose, ours, theirs)
         return pid
 
     def prepare(self) -> None:
@@ -114,14 +119,13 @@ class Stepds:
 
     def _runners_group(self, request: "Mapping[str, object]") -> tree.Group:
         """The cgroup of what is charged to no job."""
-        base = os.path.dirname(os.path.dirname(str(request["cgroup"])))
-        return tree.Group(f"{self._mount}{base}/{tree.RUNNERS}")
+        return tree.Group(f"{self._mount}{request['runners']}")
 
     def _fork_one(self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> int:
-        """Forks a stepd for this step alone, into the step's cgroup."""
+        """Forks a stepd for this step alone, into a cgroup of the step's."""
         group = None
         if request["cgroup"]:
-            group = tree.Group(f"{self._mount}{request['cgroup']}/stepd").make()
+            group = tree.Group(f"{self._mount}{request['cgroup']}").make()
         try:
             pid = os.fork() if group is None else group.fork()
         except OSError as error:

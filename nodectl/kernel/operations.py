@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     Operation = tuple[int, int, int, bytes, bytes]
 
+INHERITED = b""  # the program of who was born with one
 _LONGEST = 700  # characters: of what is told
 _SILENT = b"\0"
 _NO_MAGIC, _SHARED = 8, 4  # of OP_STREAM
@@ -217,7 +218,7 @@ def no_root_here(why: str) -> "Operation":
 
 
 def confine(program: bytes, what: str) -> "Operation":
-    """No new privileges; every system call is put to the filter, seccomp(2)."""
+    """No new privileges; every system call is put to the filter, seccomp(2). INHERITED: looks whether it is so."""
     return _kernel.OP_CONFINE, 0, 0, program, _told(what)
 
 

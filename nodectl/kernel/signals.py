@@ -12,10 +12,39 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
+    from typing import TypeVar
 
-TERM, KILL, CONT, STOP = 15, 9, 18, 19
+    T = TypeVar("T")
+
+HUP, INT, TERM, KILL, CONT, STOP = 1, 2, 15, 9, 18, 19
+_ENDING = (HUP, INT, TERM)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1  # seconds
+
+
+def put_off() -> None:
+    """From now on SIGHUP, SIGINT and SIGTERM do not end this process. Those whom it starts inherit that."""
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, _ENDING)
+
+
+def admit() -> None:
+    """They come again, and those that have come meanwhile do so at once."""
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _ENDING)
+
+
+def is_told_to_end() -> bool:
+    """Whether one of them has come that was put off."""
+    return not _signal.sigpending().isdisjoint(_ENDING)
+
+
+async def until_end(serving: "Awaitable[T]") -> "T":
+    """What `asyncio.run` is to run where a process has something to do after it. Who ends a process may say so twice;
+    an event loop that closes gives its signals their defaults back, and the second one would cut off the rest.
+    """
+    try:
+        return await serving
+    finally:
+        put_off()
 
 
 def send(pidfd: int, number: int) -> bool:

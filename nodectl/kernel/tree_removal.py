@@ -1,6 +1,7 @@
 """Removing a tree that a user could write in, as root: no path of the user's making is walked, no mount is entered.
 
-Runs wherever root cleans up: in SPANK plugins, in what deletes a job's container. Blocks, for as long as it is told.
+Runs wherever root cleans up: in SPANK plugins, in what deletes a job's container; in a user's own node as that user,
+who opens directories first that were closed to their owner. Blocks, for as long as it is told.
 """
 
 import errno
@@ -63,12 +64,18 @@ class _Removal:
     def _move_up(self, directory: int, name: str) -> str:
         self._moved += 1
         new = f"{self._mark}.{self._moved}"
-        os.rename(name, new, src_dir_fd=directory, dst_dir_fd=self.outer)
+        try:
+            os.rename(name, new, src_dir_fd=directory, dst_dir_fd=self.outer)
+        except PermissionError:  # another ".." in it would be a change of it
+            _open_to_owner(directory, name)
+            os.rename(name, new, src_dir_fd=directory, dst_dir_fd=self.outer)
         return new
 
     def _empty(self, name: str) -> bool:
         """Removes the files of a directory in `outer` and moves its directories up. True when there were any."""
         worked = False
+        if os.geteuid() != 0:
+            _open_to_owner(self.outer, name)
         directory = os.open(name, _DIRECTORY, dir_fd=self.outer)
         try:
             if os.fstat(directory).st_dev != self._device:
@@ -94,3 +101,12 @@ class _Removal:
             return False
         self.why = "it takes too long; the rest is left to the end of another step"
         return True
+
+
+def _open_to_owner(parent: int, name: str) -> None:
+    """Lets the owner of a directory change it. Raises OSError."""
+    directory = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{directory}", 0o700)  # fchmod(2) would want it to be readable
+    finally:
+        os.close(directory)

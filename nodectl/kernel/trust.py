@@ -128,4 +128,5 @@ def _judge(path: str, status: os.stat_result, owners: frozenset[int]) -> bool:
 
 def _judge_owner(path: str, status: os.stat_result, owners: frozenset[int]) -> None:
     if status.st_uid not in owners:
-        raise Untrusted(path, f"belongs to uid {status.st_uid} and not to root; chown it")
+        users = "".join(f" or uid {uid}" for uid in sorted(owners - ROOT))
+        raise Untrusted(path, f"belongs to uid {status.st_uid} and not to root{users}; chown it")

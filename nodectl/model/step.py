@@ -51,7 +51,7 @@ class Step:
         "name", "node_name", "ntasks", "oom_kill_step", "open_append", "options", "part", "partition",
         "programs", "pty", "restart", "rlimits", "secure", "shares", "stack", "stderr", "stdin", "stdout",
         "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables",
-        "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose",
+        "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose", "within",
     )  # fmt: skip
     __slots__ = (
         *FIELDS, "binder", "container_id", "forked_into_cgroup", "helpers", "mpi_server", "process_group", "refused",
@@ -120,6 +120,7 @@ class Step:
     job_control: dict[str, str]  # variables of the job's prologs and epilogs, SPANK_ in front of every name
     container: dict[str, object]  # what its job's container is to be (container/settings.py), empty for none
     cgroup: str  # the step's directory below the cgroup2 mount, "" when cgroups are not used
+    within: str  # "" or the cgroup of another manager's job that its own is in (cgroup/slurms.py)
     secure: str  # how far its processes are confined: none, default, strict (model/confinement_level.py)
     submitted: float
     memory: int  # MiB asked for, 0 for none

@@ -12,7 +12,7 @@ import time
 import prctl
 
 from nodectl import container, messages
-from nodectl.cgroup import tree
+from nodectl.cgroup import slurms, tree
 from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.identity import effective_user, sign_in
 from nodectl.model.step_number import BATCH
@@ -27,7 +27,7 @@ from nodectl.stepd.pumps import forget, start_pumps
 from nodectl.stepd.reaper import Reaper
 from nodectl.stepd.run import STEPD_SLOT, Run, StepFailed
 from nodectl.stepd.script_messages import ScriptMessages
-from nodectl.stepd.start import start_tasks
+from nodectl.stepd.start import confine_runner, start_tasks
 from nodectl.stepd.termination import OUTPUT_LIMIT
 from nodectl.task import client_streams, environment, rlimits
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.node_plugins import NodePlugins
     from nodectl.spank.plugin_store import PluginStore
 
+_TRIES, _PAUSE = 8, 0.01  # seconds
 _PRIVATE = "/private."  # is in the paths of a private node
 _SPARED = 1 << 20  # bytes of the step's file; the stepd needs many times as much memory
 
@@ -100,6 +101,9 @@ def _obey(
     container.introduce(step, f"{order.stem}.json")
     run = Run(step, order.fds, node, cgroup_mount, kept=orders is not None)
     run.seen_at = f"{order.stem}.view"
+    if step.within:
+        run.private.append(order.fds.lifeline)
+        run.aside = tree.Group(cgroup_mount + order.runners)
     if ahead is not None:
         run.on_begun = ahead.tasks_begin
         run.private.append(ahead.fd())
@@ -208,6 +212,7 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     if run.state != "RUNNING":
         return
     wait_for_streams(run, reaper)
+    confine_runner(run)
     if step.bulk:
         run_commands(run, reaper)
         return
@@ -291,6 +296,23 @@ def finish(run: Run, reaper: Reaper) -> None:
         run.mpi.remove_group()
     if run.group is not None:
         remove_groups(run.group, run.tasks)
+        if run.aside is not None:
+            leave(run.group, run.aside)
+
+
+def leave(group: tree.Group, aside: tree.Group) -> None:
+    """Of a step within another manager's job nothing is to be left there, also where the daemon is away: that manager
+    removes its own cgroups when the job is over. So the stepd goes elsewhere, for what is left to be done.
+    """
+    try:
+        aside.make().add(0)
+    except OSError as error:
+        messages.error(f"leave the cgroup of its job: {error.strerror}")
+        return  # the daemon removes it
+    for left in reversed(range(_TRIES)):
+        if slurms.remove(group, patient=left > 0):
+            return
+        time.sleep(_PAUSE)
 
 
 def wait_for_pump(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None:

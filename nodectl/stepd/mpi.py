@@ -69,6 +69,7 @@ class Mpi:
         life, self._life = os.pipe2(os.O_CLOEXEC)
         ours.append(life)
         self._run.private.append(self._life)
+        words = -1
         try:
             words, writer = os.pipe2(os.O_CLOEXEC)
             ours.append(writer)
@@ -86,6 +87,9 @@ class Mpi:
             if self._pid == 0:
                 self._become_server(server, environment, ours, cgroup)
         finally:
+            if not self._pid and words >= 0:  # nobody is there who would say anything
+                self._run.private.remove(words)
+                ours.append(words)
             for fd in ours:
                 os.close(fd)
         os.set_blocking(words, False)

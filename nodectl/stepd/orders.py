@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 WAITS = b"waits"  # what a runner tells its forkserver
 WAITING = "nodectl-runner"  # the name of a process that waits
-_IDLE_SECONDS = 10.0
 _MOST_STEPS = 1000  # that one serves: whatever a step costs it that nobody knows of is given back
 _OF_ONE_STEP = 1  # the oldest generation that this is in
 _INT = 4
@@ -76,9 +75,11 @@ class ForkedAhead:
 
 
 class Order:
-    """One step for a stepd: `stem` is the path of its files without their suffixes."""
+    """One step for a stepd: `stem` is the path of its files without their suffixes, `runners` the cgroup of stepds that
+    are in no step's.
+    """
 
-    __slots__ = ("fds", "stem", "step")
+    __slots__ = ("fds", "runners", "stem", "step")
 
     def __init__(self, request: "Mapping[str, object]", fds: "list[int]") -> None:
         """Raises Unreadable."""
@@ -87,31 +88,35 @@ class Order:
             self.step = Step.from_json(lean_json.load_object(pseudo_file.read(spec)))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise Unreadable(f"the file of a step cannot be read: {spec}: {error}") from None
+        self.runners = str(request["runners"])
         self.stem = spec.removesuffix(".json")
         job_info.STEPS[0] = os.path.dirname(spec)
         if not request["trace"]:
             fds = [-1, *fds[1:]]  # it is open without a trace, too, for its lock
-        self.fds = Descriptors(fds, request.get("client"))  # type: ignore[arg-type]  # our own daemon's words
+        lifeline = fds[-1] if self.step.within else -1
+        others = fds[:-1] if self.step.within else fds
+        self.fds = Descriptors(others, request.get("client"), lifeline)  # type: ignore[arg-type]  # our own daemon's words
 
 
-def receive(channel: "_socket.socket") -> tuple[bytes, list[int]]:
+def receive(channel: "_socket.socket", flags: int = 0) -> tuple[bytes, list[int]]:
     """One order as it came, with its descriptors; b"" when nobody is left who could send one. Raises OSError."""
-    room = _socket.CMSG_SPACE(16 * _INT)
+    room, flags = _socket.CMSG_SPACE(16 * _INT), flags | _socket.MSG_CMSG_CLOEXEC
     try:
-        data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, _socket.MSG_CMSG_CLOEXEC)
+        data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, flags)
     except ConnectionResetError:
         # Who sends them ended without reading our last word. This is reported once; earlier orders can still be read.
-        data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, _socket.MSG_CMSG_CLOEXEC)
+        data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, flags)
     return data, descriptors_in(ancillary)
 
 
 class Orders:
-    """The way on which one runner gets its further orders."""
+    """The way on which one runner gets its further orders, each within some seconds of the last one's end."""
 
-    __slots__ = ("_left", "_link", "_waits")
+    __slots__ = ("_left", "_link", "_seconds", "_waits")
 
-    def __init__(self, link: "_socket.socket") -> None:
+    def __init__(self, link: "_socket.socket", seconds: float) -> None:
         self._link = link
+        self._seconds = seconds
         self._left = _MOST_STEPS
         self._waits = False
 
@@ -144,7 +149,7 @@ class Orders:
         if not self._waits:
             return None
         gc.collect(_OF_ONE_STEP)  # what the last step was made of; all else is frozen, or stays
-        self._link.settimeout(_IDLE_SECONDS)
+        self._link.settimeout(self._seconds)
         try:
             data, fds = receive(self._link)
         except TimeoutError:

@@ -2,7 +2,9 @@
 with Slurm, and with the step's number to the log.
 
 Stderr is a file of the step, J.S.stderr, and no pipe: the process that would read the pipe is often the one that
-writes. The stepd, as root, empties the file between hooks. The daemon logs what a stepd that died has left in it.
+writes. The stepd, as root, reads the file between hooks, while tasks and what plugins have begun may append to it: so
+what was read stays, and the file's first eight bytes say how far that is. The daemon logs what a stepd that died has
+not read.
 """
 
 import os
@@ -11,20 +13,26 @@ from nodectl import messages
 
 _STDERR = 2
 _MOST = 1 << 16  # bytes at a time
+_LONGEST = 1 << 20  # bytes that were read, after which the file begins anew; a line of this moment may be lost
+_HEAD = 8
 _SUFFIX = ".stderr"
 
 
 class PluginOutput:
     """The file as this process's stderr. `log` is a descriptor of what stderr was before."""
 
-    __slots__ = ("_fd", "log")
+    __slots__ = ("_fd", "_taken", "log")
 
     def __init__(self, directory: int, name: str) -> None:
         """`directory` is a descriptor, `name` is that of the step's files in it. Raises OSError."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._fd = os.open(name + _SUFFIX, flags, 0o600, dir_fd=directory)
+        flags = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._fd = os.open(name + _SUFFIX, os.O_RDWR | flags, 0o600, dir_fd=directory)
+        os.ftruncate(self._fd, 0)
+        self._takes(_HEAD)
+        appending = os.open(name + _SUFFIX, os.O_WRONLY | os.O_APPEND | flags, 0o600, dir_fd=directory)
         self.log = os.dup(_STDERR)
-        os.dup2(self._fd, _STDERR)
+        os.dup2(appending, _STDERR)
+        os.close(appending)
 
     def private(self) -> tuple[int, int]:
         """Descriptors that no task may have."""
@@ -34,13 +42,21 @@ class PluginOutput:
         """The lines that were written since the last call."""
         try:
             size = os.lseek(self._fd, 0, os.SEEK_END)
-            if not size:
+            if size <= self._taken:
                 return []
-            data = os.pread(self._fd, _MOST, 0)
-            os.ftruncate(self._fd, 0)  # plugins append
+            data = os.pread(self._fd, _MOST, self._taken)
+            lines = _lines(data, size - self._taken)
+            if size > _LONGEST:
+                os.ftruncate(self._fd, _HEAD)
+                size = _HEAD
+            self._takes(size)
         except OSError:
             return []  # a plugin has closed what it did not open
-        return _lines(data, size)
+        return lines
+
+    def _takes(self, end: int) -> None:
+        os.pwrite(self._fd, end.to_bytes(_HEAD, "little"), 0)
+        self._taken = end
 
 
 def log_rest(stem: str) -> None:
@@ -49,14 +65,18 @@ def log_rest(stem: str) -> None:
     """
     try:
         with open(stem + _SUFFIX, "r+b") as file:
-            data = file.read(_MOST)
             size = os.fstat(file.fileno()).st_size
+            taken = int.from_bytes(file.read(_HEAD), "little")
+            if not _HEAD <= taken <= size:
+                taken = 0  # of an older stepd's, which truncated it
+            file.seek(taken)
+            data = file.read(_MOST)
             file.truncate(0)
     except OSError:
         return
     step = os.path.basename(stem)
     facts = {"job": step.partition(".")[0], "step": step}
-    for line in _lines(data, size):
+    for line in _lines(data, size - taken):
         messages.to_log(f"nodectl stepd: step {step}: {messages.printable(line)}", "plugin-output", **facts)
 
 

@@ -59,6 +59,8 @@ class Reaper:
         self._listen()
         poll.register(self._wakeup, select.POLLIN)
         poll.register(reader, select.POLLIN)
+        if run.fds.lifeline >= 0:
+            poll.register(run.fds.lifeline, select.POLLIN)
         self._children: dict[int, Task] = {}
         self._ended: list[Task] = []  # of which nobody has been told
         self._told_at = 0.0
@@ -116,6 +118,9 @@ class Reaper:
                 os.read(self._wakeup, 4096)
             elif fd == self._inbox.fd:
                 self._read_reports()
+            elif fd == self._run.fds.lifeline:
+                self._poll.unregister(fd)
+                self.termination.owner_gone()
             elif fd == self._run.gate_writer:
                 self._poll.unregister(fd)
                 self._run.all_have_begun()

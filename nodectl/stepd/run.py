@@ -54,6 +54,9 @@ if TYPE_CHECKING:
         def ended(self, task: Task) -> None:
             """Its last hook has been called."""
 
+        def killed(self) -> None:
+            """Whatever was in the step's cgroups was."""
+
         def give_up(self) -> None:
             """Those that run do not die."""
 
@@ -107,14 +110,17 @@ class Descriptors:
 
     `streams` is a socket in which the client's standard streams wait, or will wait. Tasks and pumps take copies of them
     there. The stepd itself neither receives nor closes them: their maker could make that take any time.
+
+    `lifeline` is a pidfd of the process that asked for the step, where the step is not to outlive it; else -1.
     """
 
-    __slots__ = ("client", "link", "listener", "news", "orders", "progress", "streams", "trace")
+    __slots__ = ("client", "lifeline", "link", "listener", "news", "orders", "progress", "streams", "trace")
 
-    def __init__(self, fds: "Sequence[int]", client: "int | None") -> None:
+    def __init__(self, fds: "Sequence[int]", client: "int | None", lifeline: int = -1) -> None:
         self.trace, self.progress, self.listener, link, *rest = fds
         self.link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, link)
         self.client = client
+        self.lifeline = lifeline
         self.streams, self.orders, self.news = rest or (-1, -1, -1)
 
 
@@ -124,6 +130,7 @@ class Run(StepContext):
     """
 
     __slots__ = (
+        "aside",
         "bulk",
         "caller",
         "children",
@@ -174,6 +181,7 @@ class Run(StepContext):
         numbered = enumerate(zip(step.cpu_masks, step.numbers, strict=True))
         self.tasks = [Task(place, mask, number) for place, (mask, number) in numbered]
         self.spank.handle.tasks = self.tasks
+        self.aside: tree.Group | None = None  # where the stepd is to end, where that is not in the step's cgroup
         self.children: list[Child] = []  # what its tasks are made of
         self.gate_writer = -1
         self.gate_is_open = False
@@ -261,6 +269,8 @@ class Run(StepContext):
         """Sends SIGKILL to every process of the step that its tracker finds."""
         if self.step.container_id:
             self.log(self.node.call(self.caller, "proctrack_p_signal", (self.step.container_id, 9)))
+        if self.bulk is not None:
+            self.bulk.killed()
 
     def enter_container(self) -> bool:
         """In a new child that is no task: joins the job's container. False where that fails, which is logged."""
@@ -336,11 +346,28 @@ class Run(StepContext):
     def spawn(self) -> int:
         """fork(2), from one thread only. The child is in the step's cgroup, wherever the stepd is."""
         assert self.caller.one_thread(), "fork with threads"  # noqa: S101  # the caller has checked
-        return os.fork() if self.group is None or not self.kept else self.helpers_group().fork()
+        if self.group is None or not (self.kept or self.step.within):
+            return os.fork()
+        group = self.helpers_group()
+        if self.kept:
+            return group.fork()
+        pid = os.fork()  # where a plugin has had threads only libc's will do
+        if pid == 0:
+            _enter_or_end(group)
+        return pid
 
     def helpers_group(self) -> tree.Group:
-        """Where a step's stepd is, and what it forks that is no task; made where the stepd serves several steps and is
-        elsewhere. Raises OSError.
+        """Where a step's stepd is, and what it forks that is no task; made where the stepd is elsewhere, because it
+        serves several steps or stands beside another manager's. Raises OSError.
         """
         assert self.group is not None  # noqa: S101  # who has none does not ask
         return self.group.child("stepd").make()
+
+
+def _enter_or_end(group: tree.Group) -> None:
+    """In a new child."""
+    try:
+        group.add(0)
+    except OSError as error:
+        messages.to_log(f"nodectl stepd: enter {group.full_path}: {error.strerror}")
+        os._exit(1)

@@ -7,7 +7,9 @@ cost; where something has to be called in it, it is a fork.
 import os
 
 from nodectl.cgroup import tree
+from nodectl.confine.confinement import Confinement
 from nodectl.kernel import _kernel, pseudo_file
+from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.stepd.run import StepFailed
 from nodectl.task import environment, rlimits
 from nodectl.task.child import Child
@@ -25,6 +27,20 @@ if TYPE_CHECKING:
 # How an old kernel, or a container's seccomp filter, refuses clone3 with CLONE_INTO_CGROUP.
 NO_CLONE_INTO_CGROUP = (1, 7, 22, 38, 95)  # EPERM, E2BIG, EINVAL, ENOSYS, EOPNOTSUPP
 _NOT_DUMPABLE = b"0\n"  # /proc/sys/fs/suid_dumpable: elsewhere who changes its ids makes memory dumpable for a moment
+
+
+def confine_runner(run: "Run") -> None:
+    """Before the first task: where there are several, in this step or in those that the stepd will go on to, it is
+    confined as they are, and they are born so. As root it calls nothing but our own plugins then. One that goes on has
+    to make a keyring for each step.
+    """
+    step = run.step
+    several = step.bulk or step.ntasks > 1 or run.kept
+    if not several or step.stack or step.container:
+        return
+    if all(plugin.path.startswith(f"{BUILTIN_DIR}/") for stack in run.node.stacks.values() for plugin in stack):
+        needs_calls = run.kept or (step.task_epilogs and step.device_rules)
+        Confinement(step, {}).confine_runner(for_good=not needs_calls)
 
 
 def start_tasks(run: "Run", reaper: "Reaper") -> None:

@@ -2,10 +2,12 @@
 
 Runs in the stepd, as root, which waits for each script. Their cgroup is `step_S/epilog`. There they have the job's
 limits and the task's device rules, but are not frozen when the step is suspended, because the stepd waits for them.
-Processes that they leave are killed.
+Processes that they leave are killed. A step that is not to outlive who asked for it runs none when that has ended:
+what it holds is another's by then.
 """
 
 import os
+import select
 
 from nodectl import messages
 from nodectl.confine import scripts
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 def run_all(run: "Run", task: "Task") -> None:
     """Row 13's scripts. Where their cgroup cannot be made they do not run, which is logged."""
     step = run.step
-    if not step.task_epilogs:
+    if not step.task_epilogs or _owner_has_ended(run):
         return
     try:
         cgroup = _make_cgroup(run)
@@ -37,7 +39,7 @@ def run_all(run: "Run", task: "Task") -> None:
         try:
             status, late = scripts.run_as(
                 step.identity, path, environment, step.cwd, timeout=limit or None, enter=lambda: _prepare(run, cgroup),
-                confinement=Confinement(step, environment),
+                confinement=Confinement(step, environment), until=run.fds.lifeline,
             )  # fmt: skip
             why = children.said(status) if status else ""
             if late and why:
@@ -45,11 +47,21 @@ def run_all(run: "Run", task: "Task") -> None:
             code = os.waitstatus_to_exitcode(status)
         except OSError as error:  # the job may have all the processes that it may have
             why, code = str(error.strerror), error.errno or 1
+        if _owner_has_ended(run):
+            break
         if why:
             messages.error(f"step {step}: task {task.number}: task epilog {path!r}: {why}")
         run.recorder.write(ROWS["task_epilog"], started, task=task.number, rc=code if code >= 0 else 1, note=path)
     if cgroup is not None:
         cgroup.kill_all()
+
+
+def _owner_has_ended(run: "Run") -> bool:
+    if run.fds.lifeline < 0:
+        return False
+    poll = select.poll()
+    poll.register(run.fds.lifeline, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _make_cgroup(run: "Run") -> "Group | None":

@@ -169,6 +169,13 @@ class Termination:
         # `act` does it, when nothing is half done.
         self._stop = "the step runner was told to stop", self._run.step.kill_wait
 
+    def owner_gone(self) -> None:
+        """The process has ended that the step is not to outlive: nothing of it is waited for, its output neither."""
+        reason = "the agent that asked for it has ended"
+        self._run.end_as(CANCELLED, reason)
+        self._deadlines[_KILL] = time.monotonic()
+        self.late = reason, time.monotonic()
+
     def launcher_gone(self) -> None:
         """The client that launched the step has gone: nobody waits for it. Tasks that have ended keep their state."""
         self._stop = self._stop or ("the client that ran it went away", OUTPUT_LIMIT)

@@ -80,6 +80,10 @@ STEPS = section(
         "and none that is forked ahead of need.",
     ),
     Key(
+        "warm_runner_time", number(1, 3600, "seconds"), 3,
+        "Seconds that such a runner waits for its user's next step, and one that is forked ahead of need for any.",
+    ),
+    Key(
         "always_fork", SWITCH, False,
         "Fork every task, as is done where a plugin is called in it; for tests: tasks cost three times as much.",
     ),

@@ -85,7 +85,7 @@ def cgroup_of(pid: "int | str" = "self") -> str:
     gone.
     """
     try:
-        lines = pseudo_file.read(f"/proc/{pid}/cgroup").splitlines()
+        lines = pseudo_file.read(f"/proc/{pid}/cgroup").split(b"\n")  # the one character that is in no cgroup's name
     except OSError:
         return ""
     return next((os.fsdecode(line[3:]) for line in lines if line.startswith(b"0::")), "")

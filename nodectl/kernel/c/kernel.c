@@ -192,6 +192,22 @@ static PyObject *own_cgroup(PyObject *self, PyObject *none)
     return PyUnicode_FromString("");
 }
 
+PyDoc_STRVAR(sync_all_of_doc,
+"sync_all_of(fd: int) -> None\n\n"
+"Everything that was written to the file system of an open file goes to its disk: syncfs(2).");
+
+static PyObject *sync_all_of(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    int fd, result;
+    if (!PyArg_Parse(arg, "i", &fd))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    result = syncfs(fd);
+    Py_END_ALLOW_THREADS
+    return none_or_failed(result, "syncfs");
+}
+
 PyDoc_STRVAR(trim_doc,
 "trim() -> None\n\n"
 "Gives the kernel back what the heap does not need: malloc_trim(3), where libc has it.");
@@ -215,6 +231,7 @@ static PyMethodDef methods[] = {
     {"close_in_time", close_in_time, METH_VARARGS, close_in_time_doc},
     {"default_signals", default_signals, METH_NOARGS, default_signals_doc},
     {"open_named", open_named, METH_VARARGS, open_named_doc},
+    {"sync_all_of", sync_all_of, METH_O, sync_all_of_doc},
     {"trim", trim, METH_NOARGS, trim_doc},
     {NULL, NULL, 0, NULL},
 };

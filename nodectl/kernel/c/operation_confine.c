@@ -159,9 +159,15 @@ long become_user(const struct launch *launch, const struct operation *operation,
     return error;
 }
 
-/* An errno. No new privileges, and every system call put to the filter; speculation is left as it is. */
+/* An errno. No new privileges, and every system call put to the filter; speculation is left as it is. Without a program
+ * the caller was born with both. */
 long confine_to(const char *program, size_t size)
 {
+    if (size == 0) {
+        bool is_confined = raw(SYS_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 &&
+                           raw(SYS_prctl, PR_GET_SECCOMP) == SECCOMP_MODE_FILTER;
+        return is_confined ? 0 : EPERM;
+    }
     struct sock_fprog filter = {
         .len = (unsigned short)(size / sizeof(struct sock_filter)),
         .filter = (struct sock_filter *)(uintptr_t)program,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from rootful.node import NOBODY, Node
+from rootful.programs import LONGEST_WORD, being_written
+from rootful.raw import events
 
 
 @pytest.fixture
@@ -48,6 +51,28 @@ def test_a_program_that_cannot_run(served: Node, programs: Path, program: str, s
     assert len([line for line in lines if words in line]) == 2, done.stderr
     # One line for both tasks, or two where they did not end together.
     assert len([line for line in lines if f"Exited with exit code {status}" in line]) == len(lines) - 2 in (1, 2)
+
+
+def test_a_word_that_is_longer_than_the_kernel_takes(served: Node) -> None:
+    """It cannot be typed: a client would have to be executed with it."""
+    told = list(events(served, argv=["true", "x" * LONGEST_WORD], uid=NOBODY.pw_name))
+    texts = [event["text"] for event in told if event["event"] == "message"]
+    assert [text.partition("task 0: ")[2] for text in texts] == ["execute 'true': Argument list too long (as nobody)"]
+    record = told[-1]["record"]
+    assert (record["state"], record["exit_status"]) == ("FAILED", errno.E2BIG)
+
+
+def test_a_word_that_is_as_long_as_the_kernel_takes(served: Node) -> None:
+    (*_, last) = events(served, argv=["true", "x" * (LONGEST_WORD - 1)], uid=NOBODY.pw_name)
+    assert last["record"]["state"] == "COMPLETED"
+
+
+def test_a_program_that_is_being_written(served: Node) -> None:
+    with being_written(served.scratch / "written") as path:
+        done = served.run(str(path), user=NOBODY)
+        assert done.returncode == errno.ETXTBSY
+        assert f"execute '{path}': Text file busy (as nobody)\n" in done.stderr
+    assert served.run(str(path), user=NOBODY).returncode == 0, "it can be executed otherwise"
 
 
 def test_a_missing_directory_is_a_line_and_tmp(served: Node) -> None:

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from rootful.at_terminal import END, INTERRUPT, QUIT, SUSPEND, AtTerminal, run_at_terminal
+from rootful.at_terminal import END, INTERRUPT, QUIT, SUSPEND, AtTerminal, is_in_the_foreground, run_at_terminal
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
 BASH = ("--pty", "bash", "--noediting", "--norc", "--noprofile", "-i")
@@ -71,6 +71,8 @@ def test_keys_reach_the_foreground_as_at_a_login(shared_node: Node) -> None:
         client.wait_for("Stopped.*sleep 300")
         client.line("fg")
         client.wait_for(r"fg\r\n(\$ )?sh -c .*sleep 300")
+        # The shell says so before it gives the terminal away.
+        wait_until(lambda: is_in_the_foreground(shared_node, "sleep"), "the program has the terminal")
         client.line("typed")
         client.wait_for("typed")
         client.type(INTERRUPT)

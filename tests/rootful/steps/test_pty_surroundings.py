@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rootful.at_terminal import END, SUSPEND, AtTerminal, run_at_terminal
+from rootful.at_terminal import END, SUSPEND, AtTerminal, is_in_the_foreground, run_at_terminal
 from rootful.contained import contained
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 from rootful.pumps import pump_of
@@ -161,6 +161,8 @@ def test_tmux_drives_a_shell_and_the_daemon_dies_in_between(shared_node: Node, t
     shared_node.stop(signal.SIGKILL)
     tmux.type("fg", "Enter")
     tmux.asks(SLEEPER)
+    # The shell says so before it gives the terminal away.
+    wait_until(lambda: is_in_the_foreground(shared_node, "sleep"), "the program has the terminal")
     tmux.type("C-c")
     tmux.asks("inner$")
     tmux("resize-window", "-x", "111", "-y", "44")

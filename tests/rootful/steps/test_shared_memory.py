@@ -1,13 +1,12 @@
-"""A task that shares its stepd's memory until its program begins: what its user can do to it in that time, and that it
-does what a fork does.
+"""A task that shares its stepd's memory until its program begins: what its user can do to it in that time.
 
 It is held where it has become the user and opens its standard input, which is a FIFO.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -17,41 +16,56 @@ from typing import Any
 
 import pytest
 
-from nodectl import plugin_host
-from rootful.contained import contained
-from rootful.native import native
-from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
+from rootful.held import Held, as_nobody, facts_of, share_memory, shares_memory, sleepers, stop, tasks_of
+from rootful.node import FORKS, NOBODY, PATIENCE, Node, running, wait_until
+from rootful.own import own_node
 
-# Each way to another process's memory, tried by its user: what they all answer.
+# Each way to another process's memory, at an address where it may be written: which of them succeed. What is written is
+# what was read.
 SPY = """
 import ctypes, os, sys
-libc, pid = ctypes.CDLL(None, use_errno=True), int(sys.argv[1])
+libc, pid, address = ctypes.CDLL(None, use_errno=True), int(sys.argv[1]), int(sys.argv[2], 16)
 said = []
-for name in ("mem", "environ", "auxv", "maps", "fd", "stack"):
+for name in ("mem", "environ", "auxv", "maps", "pagemap", "fd", "stack"):
     try:
-        os.listdir(f"/proc/{pid}/fd") if name == "fd" else open(f"/proc/{pid}/{name}", "rb").read(1)
+        if name == "fd":
+            os.listdir(f"/proc/{pid}/fd")
+        else:
+            with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
+                file.seek(address if name == "mem" else 0)
+                file.read(8)
     except OSError:
         continue
     said.append(name)
 class Piece(ctypes.Structure):
     _fields_ = [("at", ctypes.c_void_p), ("size", ctypes.c_size_t)]
 room = ctypes.create_string_buffer(8)
-here, there = Piece(ctypes.addressof(room), 8), Piece(int(sys.argv[2], 16), 8)
-if libc.process_vm_readv(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0) >= 0:
+here, there = Piece(ctypes.addressof(room), 8), Piece(address, 8)
+if libc.process_vm_readv(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0) == 8:
     said.append("process_vm_readv")
-if libc.process_vm_writev(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0) >= 0:
+if libc.process_vm_writev(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0) == 8:
     said.append("process_vm_writev")
-for name, request in (("attach", 16), ("seize", 0x4206)):
-    if libc.ptrace(request, pid, 0, 0) == 0:
+ATTACH, DETACH, SEIZE, WALL = 16, 17, 0x4206, 1 << 30
+libc.ptrace.argtypes = [ctypes.c_long] * 4
+for name, request in (("seize", SEIZE), ("attach", ATTACH)):
+    child = os.fork()
+    if child == 0:  # its end detaches it
+        failed = libc.ptrace(request, pid, 0, 0) != 0
+        if not failed and request == ATTACH:
+            os.waitpid(pid, WALL)
+            libc.ptrace(DETACH, pid, 0, 0)
+        os._exit(failed)
+    if os.waitpid(child, 0)[1] == 0:
         said.append(name)
 print(*said)
 """
+EVERY_WAY = [
+    "mem", "environ", "auxv", "maps", "pagemap", "fd", "stack", "process_vm_readv", "process_vm_writev", "seize",
+    "attach",
+]  # fmt: skip
 
 
-pytestmark = pytest.mark.skipif(
-    Path("/proc/sys/fs/suid_dumpable").read_text(encoding="ascii") != "0\n",
-    reason="fs.suid_dumpable is not 0 here: no task shares its step runner's memory",
-)
+pytestmark = shares_memory
 
 
 @pytest.fixture(scope="module")
@@ -60,263 +74,254 @@ def node() -> Iterator[Node]:
         yield started
 
 
-class Held:
-    """A step of one task that waits for its input."""
-
-    def __init__(self, node: Node, *words: str) -> None:
-        self.fifo = node.scratch / "fifo"
-        self.fifo.unlink(missing_ok=True)
-        os.mkfifo(self.fifo)
-        self.fifo.chmod(0o666)
-        self.step = node.popen(f"--input={self.fifo}", *words, user=NOBODY)
-        self.pid, self.stepd = 0, 0
-        wait_until(lambda: self._find(node), "the task has become its user")
-
-    def _find(self, node: Node) -> bool:
-        for pid, name in node.processes():
-            if name.startswith("stepd"):
-                status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-                uid = next(line.split()[1] for line in status.splitlines() if line.startswith("Uid:"))
-                if uid == "0" and not self.stepd:
-                    self.stepd = pid
-                elif uid == str(NOBODY.pw_uid):
-                    self.pid = pid
-        return bool(self.pid and self.stepd)
-
-    def let_go(self) -> tuple[int, str]:
-        """Its input comes. Exit status and what it said."""
-        fd = os.open(self.fifo, os.O_RDWR)  # never waits; who is continued may open its end once more
-        try:
-            return self.end()
-        finally:
-            os.close(fd)
-
-    def end(self) -> tuple[int, str]:
-        """Exit status and what it said."""
-        _, said = self.step.communicate(timeout=PATIENCE)
-        return self.step.returncode, said
-
-
-def share_memory(one: int, other: int) -> bool:
-    """What the kernel says: kcmp(2), KCMP_VM. A fork's map looks like its parent's, too."""
-    number = {"x86_64": 312, "aarch64": 272, "riscv64": 272, "ppc64le": 354}[os.uname().machine]
-    return bool(ctypes.CDLL(None).syscall(number, one, other, 1, 0, 0) == 0)
-
-
-def maps(pid: int) -> str:
-    return Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
-
-
-def as_nobody(*words: str) -> str:
-    done = subprocess.run(
-        words, capture_output=True, text=True, check=True, timeout=PATIENCE, user=NOBODY.pw_uid, group=NOBODY.pw_gid,
-        extra_groups=(),
-    )  # fmt: skip
-    return done.stdout
-
-
 def test_its_user_cannot_look_at_memory_that_is_the_step_runners(node: Node) -> None:
     held = Held(node, "true")
     assert share_memory(held.pid, held.stepd), "the test is about a task that shares it"
-    address = maps(held.stepd).partition("-")[0]
-    assert as_nobody(sys.executable, "-IS", "-c", SPY, str(held.pid), address) == "\n"
+    maps = Path(f"/proc/{held.stepd}/maps").read_text(encoding="utf-8")
+    address = next(line.partition("-")[0] for line in maps.splitlines() if line.endswith("[stack]"))
+    spy = (sys.executable, "-IS", "-c", SPY, str(held.pid), address)
+    assert as_nobody(*spy) == "\n"
+    root = subprocess.run(spy, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    ways = [way for way in EVERY_WAY if way != "stack" or Path("/proc/self/stack").exists()]
+    assert root.stdout.split() == ways, "who may look sees that each of them is a way"
     assert held.let_go() == (0, "")
     node.assert_clean()
 
 
 @pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV, signal.SIGTERM, signal.SIGALRM, signal.SIGKILL])
-def test_a_signal_that_its_user_sends_ends_the_task_alone_and_without_a_core(node: Node, number: int) -> None:
+def test_a_signal_that_its_user_sends_ends_the_task_alone(node: Node, number: int) -> None:
     held = Held(node, "true")
     as_nobody("/bin/sh", "-c", f"kill -{int(number)} {held.pid}")
     status, said = held.end()
     assert status == 128 + number, said
-    record: dict[str, Any] = node.record(node.last_job())
-    assert record["state"] == "FAILED"
-    (task,) = record["tasks"]
-    assert not os.WCOREDUMP(task["status"])
+    assert node.record(node.last_job())["state"] == "FAILED"
     assert "runner died" not in said
     node.assert_clean()
 
 
+@pytest.fixture(scope="module")
+def dumping_node() -> Iterator[Node]:
+    """Whose daemon, tasks and clients may leave a core of any size behind."""
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    try:
+        with running(always_fork=False) as started:
+            yield started
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, before)
+
+
+WAITS_BEFORE_THE_GATE = """
+def slurm_spank_task_post_fork(*_):
+    open({path!r}).close()
+    return 0
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV])
+def test_nothing_dumps_the_memory_that_a_task_shares(dumping_node: Node, number: int) -> None:
+    """In a directory in which its user may write; where it was not forbidden, a core of its stepd would lie there."""
+    node = dumping_node
+    fifo = node.dir / f"gate-{number}"
+    os.mkfifo(fifo)
+    node.plugin("gate", WAITS_BEFORE_THE_GATE.format(path=str(fifo)))
+    node.plugstack(f"required {node.plugins}/spank/gate.py\n")
+    step = node.popen("true", user=NOBODY)
+    wait_until(lambda: any(is_in(pid, node.scratch) for pid, _ in tasks_of(node)), "the task is in its directory")
+    node.plugstack("")
+    ((pid, stepd),) = tasks_of(node)
+    assert share_memory(pid, stepd), "the test is about a task that shares it"
+    assert facts_of(pid)["Uid"].split()[0] == str(NOBODY.pw_uid)
+    assert core_limit(pid) == "unlimited", "else nothing is dumped, whatever the memory is"
+    as_nobody("/bin/sh", "-c", f"kill -{int(number)} {pid}")
+    wait_until(lambda: facts_of(pid)["State"][0] in "Z-", "it has ended")
+    fifo.write_text("")
+    assert step.wait(PATIENCE) == 128 + number
+    assert "runner died" not in step.communicate()[1]
+    assert not dumped_core(node)
+    assert not list(node.scratch.glob("core*"))
+    node.assert_clean()
+
+
+@pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV])
+def test_a_program_that_a_task_has_become_leaves_a_core_behind(dumping_node: Node, number: int) -> None:
+    """Where one that was killed before it leaves none."""
+    node = dumping_node
+    step = node.popen("sleep", "1000", user=NOBODY)
+    wait_until(lambda: sleepers(node), "it is its program")
+    (pid,) = sleepers(node)
+    assert core_limit(pid) == "unlimited"
+    as_nobody("/bin/sh", "-c", f"kill -{int(number)} {pid}")
+    assert step.wait(PATIENCE) == 128 + number
+    assert dumped_core(node)
+    found = list(node.scratch.glob("core*"))
+    assert found or Path("/proc/sys/kernel/core_pattern").read_text(encoding="utf-8")[0] in "/|"
+    for path in found:
+        path.unlink()
+    step.communicate()
+    node.assert_clean()
+
+
+def is_in(pid: int, directory: Path) -> bool:
+    try:
+        return os.readlink(f"/proc/{pid}/cwd") == str(directory)
+    except OSError:
+        return False
+
+
+def core_limit(pid: int) -> str:
+    (line,) = (
+        line for line in Path(f"/proc/{pid}/limits").read_text(encoding="ascii").splitlines() if "core file" in line
+    )
+    return line.split()[4]
+
+
+def dumped_core(node: Node) -> bool:
+    """What the kernel said of the only task of the step that ended last."""
+    record: dict[str, Any] = node.record(node.last_job())
+    (task,) = record["tasks"]
+    return os.WCOREDUMP(task["status"])
+
+
 def test_a_task_that_its_user_stops_goes_on_when_it_is_continued(node: Node) -> None:
     held = Held(node, "true")
-    as_nobody("/bin/sh", "-c", f"kill -STOP {held.pid}")
-    stopped = Path(f"/proc/{held.pid}/stat")
-    wait_until(lambda: stopped.read_text(encoding="ascii").rpartition(") ")[2][0] == "T", "it stands still")
+    stop(held)
     assert node.nodectl("ps", user=NOBODY).returncode == 0
     as_nobody("/bin/sh", "-c", f"kill -CONT {held.pid}")
     assert held.let_go() == (0, "")
     node.assert_clean()
 
 
-def test_a_step_runner_that_dies_meanwhile_leaves_no_task_behind(node: Node) -> None:
+def test_a_task_that_its_user_stops_can_be_cancelled(node: Node) -> None:
     held = Held(node, "touch", "begun")
-    os.kill(held.stepd, signal.SIGKILL)
+    stop(held)
+    job = node.last_job()
+    assert node.nodectl("cancel", str(job), user=NOBODY).returncode == 0
     status, said = held.end()
     assert status != 0, said
+    assert node.record(job)["state"] == "CANCELLED"
     assert not (node.scratch / "begun").exists()
     node.assert_clean()
 
 
-def test_nothing_that_a_task_gives_up_is_taken_from_its_step_runner(node: Node) -> None:
-    words = ("--secure=strict", "-D", str(node.scratch), "sh", "-c", ": >begun; exec sleep 1000")
-    step = node.popen(*words, user=NOBODY)
-    wait_until((node.scratch / "begun").exists, "the program runs")
-    (stepd,) = (pid for pid, name in node.processes() if name.startswith("stepd"))
-    facts = dict(
-        line.split(":\t", 1) for line in Path(f"/proc/{stepd}/status").read_text(encoding="ascii").splitlines()
-    )
-    assert facts["Uid"].split() == ["0"] * 4
-    assert (facts["Seccomp"], facts["NoNewPrivs"]) == ("0", "0")
-    assert facts["SigBlk"] == "0" * 16
-    assert int(facts["CapEff"], 16) == int(facts["CapPrm"], 16) != 0
-    assert "Landlock" not in facts
-    (Path(f"/proc/{stepd}/root/run") / node.dir.name / "proof").touch()
-    step.terminate()
-    step.communicate(timeout=PATIENCE)
+def test_a_task_that_its_user_stops_has_no_more_time_than_its_step(node: Node) -> None:
+    held = Held(node, "--time=0:02", "touch", "begun")
+    stop(held)
+    status, said = held.end()
+    assert status != 0, said
+    assert node.record(node.last_job())["state"] == "TIMEOUT"
+    assert not (node.scratch / "begun").exists()
     node.assert_clean()
 
 
-Row = tuple[Any, ...]
-
-
-def rows(node: Node, *words: str) -> list[Row]:
-    """What the tasks' lines of a trace say, but for times and pids."""
-    done = node.run(*words, user=NOBODY)
-    job = node.last_job()
-    lines = [line for line in node.trace(job) if line["process"] == "task"]
-    facts = (
-        "call",
-        "kind",
-        "plugin",
-        "task",
-        "ruid",
-        "euid",
-        "rgid",
-        "egid",
-        "groups",
-        "caps",
-        "affinity",
-        "rc",
-        "note",
-    )
-    # Tasks that end at once may be told of in one line.
-    told = [line.replace(f"{job}.0", "JOB") for line in done.stderr.splitlines() if "Exited with" not in line]
-    found: list[Row] = [
-        (*(line.get(name) for name in facts), str(line["cgroup"]).rpartition("/")[2])
-        for line in sorted(lines, key=lambda line: int(str(line["task"])))
-    ]
-    return [(done.returncode, *sorted(told)), *found]
-
-
 @pytest.mark.parametrize(
-    "words",
-    [
-        ("-n2", "true"),
-        ("--secure=strict", "-D", "/usr", "true"),
-        ("--secure=none", "true"),
-        ("no-such-program",),
-        ("/tmp",),
-        ("-n2", "-o", "/root/out", "true"),
-        ("-D", "/root", "true"),
-        ("--label", "echo", "x"),
-    ],
-    ids=" ".join,
+    "keys",
+    [{}, {"proctrack_type": "proctrack/linuxproc", "task_plugin": "task/none"}],
+    ids=["cgroups", "no cgroups"],
 )
-def test_a_fork_and_a_task_that_shares_memory_do_the_same(node: Node, words: tuple[str, ...]) -> None:
-    shared = rows(node, *words)
-    with running(always_fork=True) as forking:
-        assert rows(forking, *words) == shared
-        forking.assert_clean()
-    assert len(shared) > 4
-
-
-KINDS = [[], ["pid"], ["ipc", "uts", "net", "cgroup"], ["pid", "ipc", "uts", "net", "cgroup"]]
-
-
-@pytest.mark.parametrize("kinds", KINDS, ids=" ".join)
-def test_a_task_in_a_container_shares_memory_and_does_what_a_fork_does(kinds: list[str]) -> None:
-    words = ("-n2", "-D", "/usr", "sh", "-c", "echo $(($$ == SLURM_TASK_PID)) >&2; pwd >&2; touch /dev/shm/of-the-job")
-    with contained(always_fork=False, container_dirs=["/dev/shm"], container_namespaces=kinds) as found:
-        held = Held(found.node, "true")
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_step_runner_that_dies_meanwhile_leaves_no_task_behind(keys: dict[str, object], *, stopped: bool) -> None:
+    """Without cgroups nobody else knows of the task."""
+    with running(always_fork=False, **keys) as node:
+        held = Held(node, "touch", "begun")
         assert share_memory(held.pid, held.stepd), "the test is about a task that shares it"
-        assert held.let_go() == (0, "")
-        shared = rows(found.node, *words)
-    with contained(always_fork=True, container_dirs=["/dev/shm"], container_namespaces=kinds) as found:
-        assert rows(found.node, *words) == shared
-    joined = [row for row in shared if row[0] == "container_p_add_pid"]
-    assert len(joined) == 2
-    assert not Path("/dev/shm/of-the-job").exists()
+        if stopped:
+            stop(held)
+        os.kill(held.stepd, signal.SIGKILL)
+        status, said = held.end()
+        assert status != 0, said
+        wait_until(lambda: not Path(f"/proc/{held.pid}").exists(), "the task has gone, too")
+        assert not (node.scratch / "begun").exists()
+        assert node.record(node.last_job())["state"] == "NODE_FAIL"
 
 
-@pytest.mark.parametrize("kind", ["user", "time"])
-def test_a_namespace_that_wants_a_process_of_its_own_memory_gets_a_fork(kind: str) -> None:
-    with contained(always_fork=False, container_dirs=["/dev/shm"], container_namespaces=[kind]) as found:
-        held = Held(found.node, "true")
-        assert not share_memory(held.pid, held.stepd)
-        assert held.let_go() == (0, "")
-
-
-@pytest.mark.parametrize("always_fork", [False, True])
-def test_tasks_born_in_a_pid_namespace_are_one_process_group(*, always_fork: bool) -> None:
-    with contained(always_fork=always_fork, container_namespaces=["pid"]) as found:
-        node = found.node
-        step = node.popen("-n3", "sh", "-c", "echo begun; exec sleep 1000", user=NOBODY)
-        assert step.stdout is not None
-        assert [step.stdout.readline() for _ in range(3)] == ["begun\n"] * 3
-        wait_until(lambda: len(sleepers(node)) == 3, "all tasks are their programs")
-        assert len({os.getpgid(pid) for pid in sleepers(node)}) == 1
-        step.terminate()
-        step.communicate(timeout=PATIENCE)
-
-
-def sleepers(node: Node) -> list[int]:
-    return [pid for pid, name in node.processes() if name == "sleep"]
-
-
-def test_a_container_that_cannot_be_joined_says_what_a_fork_says(tmp_path: Path) -> None:
-    plugin = tmp_path / "job_container" / "broken.py"
-    plugin.parent.mkdir()
-    plugin.write_text(BROKEN, encoding="utf-8")
-    said = []
-    for always_fork in (False, True):
-        with running(
-            always_fork=always_fork, plugin_dir=[str(tmp_path), str(BUILTIN)], job_container_type="job_container/broken"
-        ) as node:
-            said.append(rows(node, "-n2", "true"))
-            node.assert_clean()
-    assert said[0] == said[1]
-    assert "container_p_add_pid: join the container: Invalid argument (mnt namespace)" in said[0][0][1]
-
-
-BUILTIN = Path(plugin_host.BUILTIN_DIR)
-BROKEN = """
+TELLS_OF_ITS_STEPD = """
 import os
-from nodectl.kernel import operations
 
-plugin_type = "job_container/broken"
-plugin_name = "a container that is none"
-plugin_version = (22, 5, 8)
-NULL = os.open("/dev/null", os.O_RDONLY)
+def task_p_pre_setuid(step):
+    tell("before")
+    return 0
 
-def container_p_add_pid_plan(step, task):
-    return [operations.join_namespace(NULL, "join the container: ", " (mnt namespace)")]
+def task_p_post_step(step):
+    tell("after")
+    return 0
 
-def container_p_add_pid(job_id, pid, uid):
-    raise AssertionError("called in the place of its plan")
+def tell(when):
+    for name in ("status", "limits"):
+        with open("/proc/self/" + name) as file, open("{directory}/" + when + "." + name, "w") as out:
+            out.write(file.read())
+    with open("{directory}/" + when + ".cwd", "w") as out:
+        out.write(os.getcwd())
 """
+OF_A_PROCESS = (
+    "Umask", "Uid", "Gid", "Groups", "SigBlk", "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb",
+    "NoNewPrivs", "Seccomp", "Seccomp_filters",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "hooks", [("init", "init_post_opt", "user_init", "task_post_fork", "task_exit", "exit"), ("task_init",)]
-)
-def test_only_a_stack_with_hooks_of_the_task_costs_a_fork(node: Node, hooks: tuple[str, ...]) -> None:
-    native(node, "stacked", **dict.fromkeys(hooks, ""))
-    node.plugstack("required stacked.so\n")
+def test_nothing_that_a_task_gives_up_is_taken_from_its_step_runner() -> None:
+    """What the runner writes at last, where no task of a strict step may, is written by nobody else: Landlock is in no
+    file of /proc.
+    """
+    node = Node(always_fork=False, task_plugin="task/affinity,task/cgroup,task/tells")
+    node.plugin("tells", TELLS_OF_ITS_STEPD.replace("{directory}", str(node.scratch)), "task")
+    work = node.scratch / "work"
+    work.mkdir()
+    work.chmod(0o777)
     try:
-        held = Held(node, "true")
-        assert share_memory(held.pid, held.stepd) == ("task_init" not in hooks)
-        assert held.let_go() == (0, "")
+        node.start()
+        tries = "umask; ulimit -n 64; : >here; : >../there"
+        held = Held(node, "--secure=strict", "-D", str(work), "sh", "-c", tries, umask=0o027)
+        assert share_memory(held.pid, held.stepd), "the test is about a task that shares it"
+        status, said = held.let_go()
+        assert status != 0, "its task cannot write there"
+        assert (work / "here").exists()
+        assert not (node.scratch / "there").exists()
+        before, after = (
+            dict(line.split(":\t", 1) for line in (node.scratch / f"{when}.status").read_text().splitlines())
+            for when in ("before", "after")
+        )
+        assert {name: after[name] for name in OF_A_PROCESS} == {name: before[name] for name in OF_A_PROCESS}
+        assert after["Uid"].split() == ["0"] * 4
+        assert (after["Seccomp"], after["NoNewPrivs"], after["SigBlk"]) == ("0", "0", "0" * 16)
+        assert int(after["CapEff"], 16) == int(after["CapPrm"], 16) != 0
+        for of in ("limits", "cwd"):
+            assert (node.scratch / f"after.{of}").read_text() == (node.scratch / f"before.{of}").read_text()
+        record = node.record(node.last_job())
+        assert (record["state"], record["exit_status"]) == ("FAILED", status), said
+        node.assert_clean()
     finally:
-        node.plugstack("")
-    node.assert_clean()
+        node.close()
+
+
+def test_a_runner_that_is_kept_can_write_down_how_a_strict_step_ended(node: Node) -> None:
+    for _ in range(2):  # the second one has the runner of the first
+        step = node.popen("--secure=strict", "-D", str(node.scratch), "-n2", "sleep", "1000", user=NOBODY)
+        wait_until(lambda: len(sleepers(node)) == 2, "its programs run")
+        assert node.nodectl("cancel", str(node.last_job())).returncode == 0
+        step.communicate(timeout=PATIENCE)
+        assert node.record(node.last_job())["state"] == "CANCELLED"
+        node.assert_clean()
+    assert "save its record" not in node.logged()
+
+
+def test_what_a_test_says_of_no_key_is_what_the_environment_says() -> None:
+    """With NODECTL_TEST_FORKS=1 the whole ring is about forks: this is what shows that it is."""
+    with running() as node:
+        held = Held(node, "true")
+        assert share_memory(held.pid, held.stepd) == (not FORKS)
+        assert held.let_go() == (0, "")
+
+
+def test_a_users_own_node_has_of_the_environment_what_others_have() -> None:
+    with own_node() as node:
+        fifo = node.home / "fifo"
+        os.mkfifo(fifo)
+        os.chown(fifo, NOBODY.pw_uid, NOBODY.pw_gid)
+        step = node.popen("run", f"--input={fifo}", "true")
+        wait_until(lambda: tasks_of(node), "the task is there")
+        (task,) = tasks_of(node)
+        assert share_memory(*task) == (not FORKS)
+        fd = os.open(fifo, os.O_RDWR)
+        assert step.communicate(timeout=PATIENCE) == ("", "")
+        os.close(fd)

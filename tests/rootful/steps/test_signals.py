@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_for_answer, wait_until
+from rootful.node import NOBODY, OTHER, PATIENCE, Node, interrupt, running, wait_for_answer, wait_until
 
 FORWARDED = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
 AT_ONCE = "-X"  # else a first interrupt is answered, and passed on to nobody
@@ -90,19 +90,6 @@ def test_two_quick_interrupts_end_what_ignores_the_first(shared_node: Node) -> N
     client.communicate(timeout=PATIENCE)
     assert client.returncode == 137
     shared_node.assert_clean()
-
-
-def interrupt(client: subprocess.Popen[str], until: str) -> list[str]:
-    """Ctrl-C after Ctrl-C until the client has said that; where two took a second it begins anew. What it said."""
-    assert client.stderr is not None
-    said: list[str] = []
-    while until not in (said or [""])[-1]:
-        client.send_signal(signal.SIGINT)
-        said.append(client.stderr.readline())
-        if "one more within 1 sec to end" in said[-1] and "sent" not in said[-1]:
-            said.append(client.stderr.readline())  # how its tasks are
-        assert said[-1], f"it ended: {said}"
-    return said
 
 
 def test_a_program_that_two_interrupts_end_can_clean_up(shared_node: Node) -> None:
@@ -332,7 +319,8 @@ def test_niceness_identity_and_session_are_the_nodes(shared_node: Node) -> None:
     client = shared_node.popen(
         "sh", "-c", "nice; id -u; id -G; cat /proc/self/oom_score_adj", user=NOBODY, preexec_fn=lambda: os.nice(5)
     )
-    assert client.communicate(timeout=PATIENCE)[0].split() == ["0", str(NOBODY.pw_uid), str(NOBODY.pw_gid), "0"]
+    said = client.communicate(timeout=PATIENCE)[0].split()
+    assert said == [str(os.nice(0)), str(NOBODY.pw_uid), str(NOBODY.pw_gid), "0"]  # the node's niceness is the test's
 
 
 def test_no_task_has_privileges(shared_node: Node) -> None:

@@ -86,14 +86,15 @@ def test_epilog_is_as_easy_to_kill_as_a_task_and_leaves_nothing(node: Node) -> N
 
 
 @pytest.mark.skipif(cannot_decide_devices() != "", reason="no program can decide about devices here")
-def test_epilog_opens_no_device_that_its_task_could_not(node: Node) -> None:
+@pytest.mark.parametrize("tasks", [2, 33], ids=["a runner that is kept", "one that is confined"])
+def test_epilog_opens_no_device_that_its_task_could_not(node: Node, tasks: int) -> None:
     device = node.dir / "device"
     os.mknod(device, stat.S_IFBLK | 0o666, os.makedev(LOOP, 2))
     device.chmod(0o666)
     node.configure(allowed_devices=["/dev/nothing-of-this-name*"])
     node.start()
     path = script(node, f"sh -c ': < {device}'")
-    assert node.run("-n2", f"--task-epilog={path}", "true", user=NOBODY).returncode == 0
+    assert node.run(f"-n{tasks}", f"--task-epilog={path}", "true", user=NOBODY).returncode == 0
     assert "Operation not permitted" in said(node, "epilog_task")[0]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,14 +91,26 @@ def test_no_runner_serves_two_users(shared_node: Node) -> None:
     assert runner_of(shared_node, "true", user=NOBODY) != runner_of(shared_node, "true", user=OTHER)
 
 
-def test_a_users_words_are_not_in_the_memory_of_another_ones_runner(shared_node: Node) -> None:
-    argument, variable = "argument-of-nobody-only", "variable-of-nobody-only"
-    own = runner_of(shared_node, "--export=ALL", "true", argument, env={"SECRET": variable})
+def test_a_users_words_are_not_in_the_memory_of_the_forkserver_or_of_another_ones_runner(shared_node: Node) -> None:
+    """The forkserver is what all others are forked from."""
+    argument, variable, entry = "argument-of-nobody-only", "variable-of-nobody-only", "entry-of-nobody-only"
+    words = [argument.encode(), variable.encode(), entry.encode()]
+    script = ("sh", "-c", "echo began; read line; echo $line", argument)
+    client = shared_node.popen("--export=ALL", *script, user=NOBODY, stdin=-1, env={"SECRET": variable})
+    assert client.stdout is not None
+    assert client.stdout.readline() == "began\n"
+    (own,) = [pid for pid, name in shared_node.processes() if name.startswith("stepd")]
+    (forkserver,) = shared_node.service("nodectl-fork")
+    assert all(memory_holds(own, word) for word in words[:2]), "the test looks where words are"
+    assert memory_holds(forkserver, b"nodectl-fork")
+    assert not any(memory_holds(forkserver, word) for word in words)
+    assert client.communicate(f"{entry}\n", timeout=60)[0] == f"{entry}\n"
+    shared_node.assert_clean()
     others = runner_of(shared_node, "true", user=OTHER)
     assert others in waiting(shared_node)
-    assert memory_holds(others, b"nodectl"), "the test looks where words are"
-    for word in (argument, variable):
-        assert not memory_holds(others, word.encode())
+    assert memory_holds(others, b"nodectl")
+    for pid in (others, forkserver):
+        assert not any(memory_holds(pid, word) for word in words)
     assert own != others
 
 
@@ -152,6 +165,67 @@ def test_a_runner_that_is_killed_while_it_waits_costs_nothing(shared_node: Node)
     wait_until(lambda: pid not in waiting(shared_node), "it has gone")
     done = shared_node.run("echo", "again", user=NOBODY)
     assert (done.returncode, done.stdout) == (0, "again\n"), done.stderr
+
+
+def test_an_order_that_a_runner_has_not_taken_when_it_is_killed_is_given_to_another() -> None:
+    with running() as node:
+        pid = runner_of(node, "true")
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: state_of(pid) == "T", "it stands still")
+        client = node.popen("sh", "-c", "read line; echo $line", user=NOBODY, stdin=-1)
+        wait_until(lambda: served_by(node) == [pid], "the order lies with it")
+        os.kill(pid, signal.SIGKILL)
+        out, said = client.communicate("here\n", timeout=60)
+        assert (client.returncode, out) == (0, "here\n"), said
+        node.assert_clean()
+        job = node.last_job()
+        assert node.record(job)["state"] == "COMPLETED"
+        assert pid not in {line["pid"] for line in node.trace(job)}
+        assert runner_of(node, "true") != pid
+
+
+def test_an_order_that_a_stopped_runner_has_not_taken_is_its_own() -> None:
+    """Nobody waits for it, and nobody else is given the order as long as it lives."""
+    with running() as node:
+        pid = runner_of(node, "true")
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: state_of(pid) == "T", "it stands still")
+        client = node.popen("echo", "here", user=NOBODY)
+        wait_until(lambda: served_by(node) == [pid], "the order lies with it")
+        assert node.run("true", user=OTHER).returncode == 0
+        os.kill(pid, signal.SIGCONT)
+        assert client.communicate(timeout=60) == ("here\n", "")
+        assert client.returncode == 0
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2][0]
+
+
+def served_by(node: Node) -> list[object]:
+    """The step runners of the steps that run, as far as the daemon knows them."""
+    steps: Any = node.call("List", ended=0)["steps"]
+    return [step["pid"] for step in steps if step["state"] == "RUNNING"]
+
+
+def test_the_step_after_a_reload_or_a_restart_has_what_was_read_then() -> None:
+    """Also where a runner waits for it that was there before."""
+    with running() as node:
+        kept = runner_of(node, "true")
+        assert node.daemon is not None
+        node.configure(container_base_path=str(node.dir / "elsewhere"), task_hard_limits=["NOFILE=77"])
+        node.daemon.send_signal(signal.SIGHUP)
+        wait_until(lambda: configured(node)["container_base_path"] == str(node.dir / "elsewhere"), "it was read")
+        assert runner_of(node, "true") == kept
+        assert node.run("sh", "-c", "ulimit -Hn", user=NOBODY).stdout != "77\n", "only containers are made anew"
+        node.restart()
+        assert node.run("sh", "-c", "ulimit -Hn", user=NOBODY).stdout == "77\n"
+        assert runner_of(node, "true") != kept
+
+
+def configured(node: Node) -> Mapping[str, object]:
+    found: Any = node.call("Config")["config"]
+    return found  # type: ignore[no-any-return]
 
 
 def test_a_runner_that_is_killed_while_it_serves_is_told_of_as_any(shared_node: Node) -> None:

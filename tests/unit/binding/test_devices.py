@@ -187,3 +187,29 @@ def test_sysfs_shows_gpus_that_have_a_file(tmp_path: Path) -> None:
     ]
     assert [d.also for d in found] == [(), ("/dev/dri/card1",)]
     assert detected_devices.of([], str(tmp_path)) == ()
+
+
+@pytest.mark.parametrize(
+    ("variables", "seen"),
+    [
+        ({}, [(0, "a"), (1, "a"), (2, "b"), (3, "b")]),
+        ({"SLURM_JOB_ID": "7"}, []),
+        ({"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "2,3"}, [(2, "b"), (3, "b")]),
+        # Numbered anew within the job's cgroup; which they are on the machine Slurm says besides.
+        ({"ROCR_VISIBLE_DEVICES": "0,1", "SLURM_STEP_GPUS": "1,2", "SLURM_JOB_GPUS": "0,3"}, [(0, "a"), (1, "b")]),
+        ({"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_JOB_GPUS": "2,3"}, [(0, "b"), (1, "b")]),
+        ({"CUDA_VISIBLE_DEVICES": "7"}, [(7, "")]),  # nobody knows more of it
+        ({"CUDA_VISIBLE_DEVICES": ""}, []),
+        ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, []),
+    ],
+)
+def test_programs_see_the_gpus_that_their_variables_list(
+    variables: dict[str, str], seen: list[tuple[int, str]]
+) -> None:
+    assert [(one.number, one.type) for one in devices.visible(FOUR, variables)] == seen
+
+
+def test_a_gpu_that_has_a_name_instead_of_a_number_keeps_it() -> None:
+    made = devices.visible((), {"CUDA_VISIBLE_DEVICES": "MIG-5e,GPU-6f"})
+    assert [one.key for one in made] == ["gpu:0", "gpu:1"]
+    assert devices.task_environment(made[1:])["CUDA_VISIBLE_DEVICES"] == "GPU-6f"

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import prctl
 import pytest
 
 from nodectl.config import ConfigError
@@ -17,7 +18,7 @@ from nodectl.config_file.reader import build
 from nodectl.confine import confinement, denied_calls, seccomp_compiler
 from nodectl.confine.keys import check
 from nodectl.doctor.confinement import landlock
-from nodectl.kernel import _kernel
+from nodectl.kernel import _kernel, operations
 from nodectl.model.confinement_level import LEVELS, is_below, strictest
 
 OLDEST = 2  # Landlock of Linux 5.19, which does not know of truncation
@@ -121,6 +122,19 @@ def test_a_machine_without_libseccomp_is_told_what_to_do(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "pyseccomp", None)
     with pytest.raises(seccomp_compiler.CannotCompile, match="install libseccomp2"):
         seccomp_compiler.programs(OLDEST)
+
+
+def test_who_was_born_confined_is_looked_at_and_not_believed(made: dict[str, object]) -> None:
+    def look(*, privileged: bool, called: bool) -> None:
+        if not privileged:
+            prctl.set_no_new_privs(1)
+        if not called:
+            seccomp_compiler.attempt(made)
+        _kernel.perform([operations.confine(operations.INHERITED, "confine: ")], None)
+
+    assert in_child(functools.partial(look, privileged=True, called=True)) == "EPERM"
+    assert in_child(functools.partial(look, privileged=False, called=True)) == "EPERM"
+    assert in_child(functools.partial(look, privileged=False, called=False)) == "done"
 
 
 def test_what_is_no_program_is_refused_by_the_kernel() -> None:

@@ -32,7 +32,7 @@ def pair() -> Iterator[Ends]:
 
 def test_a_number_that_is_told_twice_is_no_lesson() -> None:
     """A spare that is killed as it tells the number of its successor leaves that one to tell it again."""
-    spare = Spare(wanted=True)
+    spare = Spare(3, wanted=True)
     spare._lesson, stepd = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     spare._lesson.setblocking(False)
     with stepd:
@@ -48,7 +48,7 @@ def test_the_next_one_is_forked_when_the_tasks_of_the_last_ones_step_have_begun(
     link: Ends, channel: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spares, "_BEGINS_WITHIN", None)
-    spare = Spare(wanted=True)
+    spare = Spare(3, wanted=True)
     spare._begins = link[0]
     ForkedAhead(link[1], teaches=False).tasks_begin()
     spare.let_step_begin(channel[0])
@@ -58,13 +58,13 @@ def test_no_order_waits_until_the_tasks_of_another_step_have_begun(
     link: Ends, channel: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spares, "_BEGINS_WITHIN", None)
-    spare = Spare(wanted=True)
+    spare = Spare(3, wanted=True)
     spare._begins = link[0]
     channel[1].send(b"order")
     spare.let_step_begin(channel[0])
 
 
 def test_the_forkserver_waits_for_no_stepd_that_a_users_cgroup_keeps_from_running(link: Ends, channel: Ends) -> None:
-    spare = Spare(wanted=True)
+    spare = Spare(3, wanted=True)
     spare._begins = link[0]
     spare.let_step_begin(channel[0])

@@ -24,11 +24,12 @@ stepds.confinement = types.SimpleNamespace(load=lambda *_: None)
 node = types.SimpleNamespace(with_container=lambda _: node)
 store = types.SimpleNamespace(make_ready=lambda _: None, rows=[])
 request = {
-    "step": "1.0", "cgroup": "/job_1/step_0", "spec": "/nowhere/1.0.json", "trace": False, "secure": "none",
+    "step": "1.0", "cgroup": "/job_1/step_0/stepd", "runners": "/runners", "spec": "/nowhere/1.0.json", "trace": False,
+    "secure": "none",
     "container_plugin": "none", "keep": None, "stack": [],
 }
 first = os.getpid()
-answer = stepds.Stepds(socket.socket(), node, "", store, runners.Runners(0)).start(b"", request, [])
+answer = stepds.Stepds(socket.socket(), node, "", store, runners.Runners(0, 3)).start(b"", request, [])
 if os.getpid() != first:
     os.write(1, b"the child serves orders, too\\n")
     os._exit(0)

@@ -70,7 +70,7 @@ def test_pages_of_all_mappings_are_seen_where_a_plugin_has_added_many() -> None:
     last = max(start for start, _ in runs(own_pages()))
     with open("/proc/self/maps", encoding="ascii") as file:
         stack = next(line for line in file if "[stack]" in line).split("-")[0]
-    assert last > int(stack, 16)
+    assert last >= int(stack, 16)  # all of it may be its own
     assert has(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
     for mapping in mappings:
         mapping.close()

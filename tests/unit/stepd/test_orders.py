@@ -1,14 +1,17 @@
 """What a runner looks at between two steps."""
 
+import json
 import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nodectl.stepd.orders import Order, Unreadable, _holds_streams
+from nodectl.stepd.orders import Order, Orders, Unreadable, _holds_streams
 
 
 def test_streams_that_come_when_a_step_is_over_are_refused() -> None:
@@ -40,7 +43,7 @@ def test_the_file_of_a_step_that_cannot_be_read_is_named(tmp_path: Path, text: s
     if text is not None:
         spec.write_text(text)
     with pytest.raises(Unreadable, match=str(spec)):
-        Order({"spec": str(spec), "trace": False}, [])
+        Order({"spec": str(spec), "runners": "", "trace": False}, [])
 
 
 def test_a_runner_whose_step_cannot_be_read_ends_with_a_line(tmp_path: Path) -> None:
@@ -49,3 +52,57 @@ def test_a_runner_whose_step_cannot_be_read_ends_with_a_line(tmp_path: Path) -> 
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"the file of a step cannot be read: {tmp_path}/7.0.json: ")
+
+
+def waiting(link: socket.socket, seconds: float = 3) -> Orders:
+    """The way to a runner that has served a step."""
+    way = Orders(link, seconds)
+    way._waits = True  # what `step_over` does, which closes all that the process has open
+    return way
+
+
+@pytest.fixture
+def links() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """The forkserver's end, the runner's end."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def test_a_runner_that_has_waited_long_enough_takes_no_more_orders(
+    links: tuple[socket.socket, socket.socket],
+) -> None:
+    assert waiting(links[1], 0.01).next() is None
+    with pytest.raises(BrokenPipeError):
+        links[0].send(b"{}")
+
+
+class Late(socket.socket):
+    """A link on which an order comes when its time is up."""
+
+    sender: socket.socket
+    order = b""
+
+    def recvmsg(self, *how: int) -> Any:
+        if self.order:
+            order, self.order = self.order, b""
+            self.sender.send(order)
+            raise TimeoutError
+        return super().recvmsg(*how)
+
+
+def test_an_order_that_comes_in_the_last_moment_is_taken(
+    links: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    ours, theirs = links
+    with Late(fileno=theirs.detach()) as link:
+        link.sender, link.order = ours, json.dumps({"spec": f"{tmp_path}/7.0.json"}).encode()
+        with pytest.raises(Unreadable, match=f"{tmp_path}/7.0.json"):
+            waiting(link).next()
+        with pytest.raises(BrokenPipeError):
+            ours.send(b"{}")
+
+
+def test_a_runner_whose_forkserver_has_ended_has_no_more_orders(links: tuple[socket.socket, socket.socket]) -> None:
+    links[0].close()
+    assert waiting(links[1]).next() is None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from pathlib import Path
 
 import pytest
 
+import descriptors
 from nodectl.confine import scripts
 
 
@@ -115,6 +115,5 @@ def test_a_script_starts_with_default_signals(tmp_path: Path) -> None:
 
 
 def test_no_descriptor_is_left(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
-    scripts.run(script(tmp_path, "echo x"), PATH)
-    assert len(os.listdir("/proc/self/fd")) == before
+    with descriptors.none_left():
+        scripts.run(script(tmp_path, "echo x"), PATH)

@@ -1,0 +1,17 @@
+"""In which cgroup a process is, of what the kernel says in lines."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from nodectl.kernel import pseudo_file
+from nodectl.tracing import recorder
+
+
+def test_a_name_with_a_carriage_return_is_no_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel permits it, in a v1 hierarchy that is a user's own as well: its line comes before the real one."""
+    lines = "2:memory:/mine/a\r0::/system.slice/x.scope/job_7/step_0/user/task_0\n1:cpuset:/\n0::/user.slice\n"
+    monkeypatch.setattr(pseudo_file, "read", lambda path: os.fsencode(lines))
+    assert recorder.cgroup_of(1) == "/user.slice"
