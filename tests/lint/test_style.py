@@ -28,6 +28,7 @@ CONFINED_MODULES: dict[str, tuple[str, ...]] = {
     "ctypes": ("nodectl/confine/seccomp_compiler.py", "nodectl/mpi/openpmix.py", "nodectl/mpi/pmix_host.py"),
     "pickle": ("nodectl/client/api/executor.py", "nodectl/client/api/worker.py"),
     "threading": ("nodectl/client/api/client.py", "nodectl/client/api/executor.py"),
+    "_thread": ("nodectl/client/bulk/beside.py",),
     "asyncio": (
         *("nodectl/client/api/a*.py", "nodectl/daemon/*.py", "nodectl/daemon/**/*.py", "nodectl/cli/daemon*.py"),
         *("nodectl/cluster/*.py", "nodectl/cluster/**/*.py"),

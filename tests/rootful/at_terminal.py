@@ -15,6 +15,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from rootful.node import PATIENCE, Node
@@ -131,3 +132,11 @@ def run_at_terminal(node: Node, *words: str, user: pwd.struct_passwd | None = No
     how.setdefault("env", node.environment({"TERM": "xterm", "PS1": "$ "}))
     with at_terminal(node.command("run", *words), user=user, cwd=str(node.scratch), **how) as found:
         yield found
+
+
+def is_in_the_foreground(node: Node, name: str) -> bool:
+    """Whether the terminal's keys are for the program of this name."""
+    (pid,) = (pid for pid, found in node.processes() if found == name)
+    facts = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
+    group, of_terminal = facts[2], facts[5]
+    return group == of_terminal

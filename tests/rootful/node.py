@@ -35,8 +35,8 @@ PATH = [sysconfig.get_paths()["purelib"]]
 # Every job holds the whole machine and all share it: tests that say nothing of shares run beside each other so. A
 # prolog that fails in one test stops no other.
 SHARED: dict[str, object] = {"select_type": "select/linear", "over_subscribe": "force:10000", "drain_on_failure": ""}
-if os.environ.get("NODECTL_TEST_FORKS"):  # no task shares its stepd's memory
-    SHARED["always_fork"] = True
+# Of every node of a test, a user's own too, where no task is to share its stepd's memory.
+FORKS = {"always_fork": True} if os.environ.get("NODECTL_TEST_FORKS") else {}
 PATIENCE = 45  # seconds, of which a busy machine may need many; less than what a test lets sleep for ever
 
 
@@ -65,7 +65,9 @@ class Node:
             "plugstack_config": str(self.dir / "plugstack.conf"),
             "plugin_dir": [str(self.plugins)],
             "kill_wait": 1,
+            "warm_runner_time": 20,  # so that a busy machine finds one that waits
             **SHARED,
+            **FORKS,
             **config,
         }
         self.daemon: subprocess.Popen[bytes] | None = None
@@ -111,7 +113,8 @@ class Node:
     def answers(self) -> bool:
         assert self.daemon is not None
         if self.daemon.poll() is not None:
-            raise AssertionError(f"the daemon ended with {self.daemon.returncode}: {self.logged()}")
+            last = "".join(self.logged().splitlines()[-1:])  # first: a list of failures has the first line alone
+            raise AssertionError(f"the daemon ended with {self.daemon.returncode}: {last}\n{self.logged()}")
         try:
             return self.socket.exists() and "version" in self.call("Hello")
         except ConnectionError:  # the socket of a daemon that was killed
@@ -207,6 +210,7 @@ class Node:
 
     def popen(self, *words: str, user: pwd.struct_passwd | None = None, **how: object) -> subprocess.Popen[str]:
         """Starts `nodectl run ...` and returns at once."""
+        env: Any = how.pop("env", None)
         streams: dict[str, object] = {
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
@@ -216,7 +220,7 @@ class Node:
         return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
             self.command("run", *words),
             text=True,
-            env=self.environment(),
+            env=self.environment(env),
             cwd=str(self.scratch),
             **streams,
             **_as(user),
@@ -341,6 +345,29 @@ def wait_for_answer(client: subprocess.Popen[str]) -> None:
         return bool(caught >> (FORWARDED[-1] - 1) & 1)
 
     wait_until(handles_the_last, "the client has its answer")
+
+
+def end_again_and_again(process: subprocess.Popen[Any], number: int) -> int:
+    """Signal after signal, until it has ended; its status. No faster than Python notes them for one who is busy."""
+    end = time.monotonic() + PATIENCE
+    while process.poll() is None:
+        assert time.monotonic() < end, f"signals {number} do not end it"
+        process.send_signal(number)
+        time.sleep(0.01)
+    return process.returncode
+
+
+def interrupt(client: subprocess.Popen[str], until: str) -> list[str]:
+    """Ctrl-C after Ctrl-C until the client has said that; where two took a second it begins anew. What it said."""
+    assert client.stderr is not None
+    said: list[str] = []
+    while until not in (said or [""])[-1]:
+        client.send_signal(signal.SIGINT)
+        said.append(client.stderr.readline())
+        if "one more within 1 sec to end" in said[-1] and "sent" not in said[-1]:
+            said.append(client.stderr.readline())  # how its tasks are
+        assert said[-1], f"it ended: {said}"
+    return said
 
 
 def _left_to_init(pid: int) -> bool:

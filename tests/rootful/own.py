@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pwd
 import shutil
@@ -15,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.cgroup import tree
-from rootful.node import BOOT, NOBODY, PATH, PATIENCE, wait_until
+from nodectl.wire import framing
+from rootful.node import BOOT, FORKS, NOBODY, PATH, PATIENCE, wait_until
 
 GIVEN_UP = 2 * PATIENCE
+CONFIGURATION = "nodectl.toml"
+_ALWAYS = {"warm_runner_time": 20, **FORKS}  # a busy machine finds a runner that waits
 
 
 class OwnNode:
@@ -34,16 +38,18 @@ class OwnNode:
         self.log = self.home / "log"
         self.daemon: subprocess.Popen[bytes] | None = None
         self.cgroup: tree.Group | None = None
+        self.configure(CONFIGURATION, "")
 
     @property
     def socket(self) -> Path:
         return self.runtime / "nodectl" / "nodectl.sock"
 
     def configure(self, name: str, text: str) -> Path:
-        """Writes a file beside nodectl.toml, as its user would."""
+        """Writes nodectl.toml, or a file beside it, as its user would."""
         path = self.home / ".config" / "nodectl" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        always = "".join(f"{key} = {json.dumps(value)}\n" for key, value in _ALWAYS.items())
+        path.write_text(always + text if name == CONFIGURATION else text, encoding="utf-8")
         return path
 
     def words(self, *words: str) -> list[str]:
@@ -96,7 +102,13 @@ class OwnNode:
     def _answers(self) -> bool:
         assert self.daemon is not None
         assert self.daemon.poll() is None, self.logged()
-        return self.socket.exists() and self.nodectl("ps").returncode == 0
+        try:
+            with contextlib.closing(framing.connect(str(self.socket))) as sock:
+                sock.settimeout(PATIENCE)
+                framing.send(sock, {"method": "org.nodectl.Hello", "parameters": {}})
+                return framing.receive(sock, framing.Inbox(1 << 16)) is not None
+        except OSError:  # not yet there, or the socket of a daemon that was killed
+            return False
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         if self.daemon is not None:

@@ -88,8 +88,8 @@ ENTRIES = {
         25,
         ENUM,
     ),
-    "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 106, COLLECTIONS),
-    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 94, COLLECTIONS),
+    "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 107, COLLECTIONS),
+    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 95, COLLECTIONS),
 }
 
 
@@ -203,7 +203,7 @@ def event(**values):
 reader, writer = os.pipe()
 os.write(writer, event(event="message", text="nodectl: warning: something") + event(event="exit", tasks=[0], status=9))
 os.write(writer, event(event="end", record={"exit_status": 137, "reason": "killed", "state": "FAILED"}))
-watch = Watch(Started(None, (1, 0), Events(reader, writer), None, 1), "node1", verbose=1)
+watch = Watch(Started(None, (1, 0), Events(reader, writer), None, 1, of_cluster=False), "node1", verbose=1)
 before = set(sys.modules)
 record = watch.until_end()
 assert record["exit_status"] == 137

@@ -58,6 +58,12 @@ def test_machine_is_built_with_the_nodes_of_its_topology() -> None:
     assert disks == ["file=/image/disk,snapshot=on,cache=unsafe,format=raw,if=virtio", "file=/in,format=raw,if=virtio"]
 
 
+def test_machine_that_keeps_its_disk_ends_where_it_resets_itself() -> None:
+    words = Machine(IMAGE, Topology.parse("1s1c1t1n"), 512).boot("kvm", console="/console", kept="/own")
+    assert words_after(words, "-action") == ["reboot=shutdown"]
+    assert words_after(words, "-drive") == ["file=/own,cache=unsafe,format=raw,if=virtio"]
+
+
 def test_machines_with_a_slurm_are_wired_to_each_other_and_to_nothing_else() -> None:
     ends = {number: words_after(nodes.wires(number, Path("/ring")), "-netdev") for number in nodes.NUMBERS}
     wired = "stream,id={0},server={1},addr.type=unix,addr.path=/ring/wire{2}"

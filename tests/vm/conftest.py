@@ -38,13 +38,26 @@ def pytest_runtest_protocol() -> Iterator[None]:
         signal.alarm(0)
 
 
+def is_there(node: pytest.Item | pytest.Module) -> bool:
+    """Whether the service is, from begin to end: it comes and goes, or there is none."""
+    return not (node.get_closest_marker("deb") or node.get_closest_marker("nodes"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def logged(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The service logs no traceback. Looked at once for all tests of a module: a program costs much under emulation."""
+    began = service.since()
+    yield
+    if is_there(request.node):
+        assert "Traceback" not in service.logged(began)
+
+
 @pytest.fixture(autouse=True)
 def served(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test leaves the service as installed, which the next begins with, nothing of a step and no traceback."""
-    if request.node.get_closest_marker("deb") or request.node.get_closest_marker("nodes"):
-        yield  # there the service comes and goes, or there is none
+    """Each test leaves the service as installed, which the next begins with, and nothing of a step."""
+    if not is_there(request.node):
+        yield
         return
-    began = service.since()
     service.share_machine()
     yield
     try:
@@ -54,4 +67,3 @@ def served(request: pytest.FixtureRequest) -> Iterator[None]:
     finally:
         service.restore()
     service.assert_clean()
-    assert "Traceback" not in service.logged(began)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import sqlite3
+import subprocess
 from pathlib import Path
 
 from vm import service
@@ -19,6 +21,20 @@ HISTORY = Path("/var/lib/nodectl/history.db")
 CONTAINERS = 'job_container_type = "job_container/namespace"\n'
 # Users' steps in the order in which they begin, what they ask for.
 STEPS = {"alice": ("-J", "plain"), "bob": ("-J", "tasks", "-n2", "--mem=300M"), "alice again": ("-J", "suspended")}
+# Commands of one step, and how many of them are known to have ended when the machine is reset: what more than a second
+# takes, in which the log goes to the disk.
+COMMANDS, ENDED = 400, 100
+
+
+def bulk(*words: str) -> list[str]:
+    """The words of a bulk step of alice's, whose outputs and log stay."""
+    files = ("--results", str(home() / "bulk"), "--joblog", str(home() / "bulk.log"))
+    script = "echo output {}; sleep 0.05"
+    return ["-n2", *files, *words, script, ":::", *map(str, range(1, COMMANDS + 1))]
+
+
+def home() -> Path:
+    return Path(pwd.getpwnam("alice").pw_dir)
 
 
 def main() -> None:
@@ -32,7 +48,10 @@ def main() -> None:
     for user, words in STEPS.items():
         step = Sleeper(user.split()[0], 0, *words)
     service.nodectl("suspend", str(step.job))
-    wait_until(lambda: noted() == len(STEPS), "the service has noted what runs")
+    service.start(*bulk(), user="alice", stdout=subprocess.DEVNULL, command="bulk")
+    log = home() / "bulk.log"
+    wait_until(lambda: log.exists() and log.read_bytes().count(b"\n") > ENDED, "some commands have ended")
+    wait_until(lambda: noted() == len(STEPS) + 1, "the service has noted what runs")
     Path("/proc/sysrq-trigger").write_text("b")
 
 

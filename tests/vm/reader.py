@@ -18,7 +18,7 @@ SUDOERS = Path("/etc/sudoers.d/followed")
 SITE = Path("/opt/site/plugins")
 # A reader's own programs, where a page has them run.
 OWN = ("solver", "copy", "program", "prepare", "a", "b", "solve", "train.sh")
-ELSEWHERE = {"flac": 'cp -- "$1" "$3"', "make": "sleep 0.1"}  # installed on the reader's machine
+ELSEWHERE = {"flac": 'cp -- "$1" "$3"', "make": "sleep 0.1", "jq": 'cat -- "$3"'}  # installed on the reader's machine
 # Of these sections: a big machine with a GPU, where each job has directories of its own.
 BIG = """
 real_memory = 65536
@@ -41,12 +41,16 @@ NOT_HERE = {
     **dict.fromkeys(
         (
             line
-            for title in ("Several nodes", "Hosts without Slurm")
+            for title in ("Several nodes", "GPUs", "Hosts without Slurm")
             for line in pages.commands("docs/guides/clusters.md")[title]
         ),
         "several machines: tests/cluster",
     ),
 }
+NOT_HERE |= dict.fromkeys(
+    pages.commands("docs/guides/without-root.md")["A /tmp for each job"],
+    "needs the file that the page has before it; tests/rootful/own_node/test_own_containers.py runs jobs so",
+)
 followed: set[tuple[str, str]] = set()
 on_a_big_machine: list[tuple[str, str, Callable[[list[str]], None]]] = []
 

@@ -37,12 +37,14 @@ def run(*words: str, user: str = "", **how: Any) -> subprocess.CompletedProcess[
     )
 
 
-def start(*words: str, user: str = "", stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
-    """`nodectl run ...`, left alone."""
+def start(
+    *words: str, user: str = "", stdin: int = subprocess.DEVNULL, stdout: int = subprocess.PIPE, command: str = "run"
+) -> subprocess.Popen[str]:
+    """`nodectl run ...`, or another command, left alone."""
     return subprocess.Popen(
-        ["nodectl", "run", *words],
+        ["nodectl", command, *words],
         stdin=stdin,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
         env=_login(user),
@@ -129,6 +131,8 @@ def restore() -> None:
     write_config()
     if changed:
         systemctl("daemon-reload")
+    elif systemctl("show", "--value", "--property", "ActiveState", SOCKET_UNIT, UNIT).split() == ["active"] * 2:
+        return
     systemctl("reset-failed")
     systemctl("restart" if changed else "start", SOCKET_UNIT, UNIT)
 

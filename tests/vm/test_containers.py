@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.container import LOCK
 from vm import service
 from vm.service import UNIT, Sleeper, wait_until
 
@@ -61,9 +62,13 @@ def containers() -> Iterator[None]:
     before = mounts()
     yield
     service.end_steps()
-    wait_until(lambda: not BASE.exists() or not list(BASE.iterdir()), "the containers are removed")
+    wait_until(lambda: not BASE.exists() or _names() <= {LOCK}, "the containers are removed")
     wait_until(lambda: not named("nodectl-first"), "first processes have ended")
     assert mounts() == before
+
+
+def _names() -> set[str]:
+    return {path.name for path in BASE.iterdir()}
 
 
 def mounts() -> set[str]:
@@ -148,7 +153,7 @@ def test_a_network_of_a_jobs_own_is_connected_and_its_link_goes(kind: str) -> No
             peer = server.getsockname()
             connect = f"import socket; socket.create_connection({peer}, 20); print('connected')"
             assert out("--container-ns=net", "python3", "-c", connect) == "connected\n"
-        wait_until(lambda: not list(BASE.iterdir()), "the containers are removed")
+        wait_until(lambda: _names() <= {LOCK}, "the containers are removed")
     assert set(os.listdir("/sys/class/net")) == before
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
+from rootful.held import share_memory
 from vm import service
 from vm.memory_eater import BECOMES_THE_EATER, EATS, RESTS, Eater
-from vm.service import wait_until
+from vm.service import Sleeper, wait_until
 from vm.test_limits import BOMB, configure
 
 MIB = 1 << 20
@@ -193,3 +195,38 @@ def test_arguments_that_are_larger_than_the_memory_of_a_step_cost_its_runner_not
     job = int(done.stdout.split()[0])
     assert service.record(job)["state"] == ("OUT_OF_MEMORY" if done.returncode else "COMPLETED")
     assert service.nodectl("run", "echo", "on", user="alice") == "on\n"
+
+
+def test_what_is_killed_for_memory_before_its_program_begins_takes_its_step_and_no_other() -> None:
+    """A task shares its runner's memory until then, and the kernel kills all who share memory: so no runner is spared
+    as long as that lasts.
+    """
+    other = Sleeper("bob", 3)
+    assert _adjustment(other.runner()) == -999, "its task has begun: it is spared"
+    fifo = Path("/home/alice/held")
+    os.mkfifo(fifo)
+    fifo.chmod(0o644)
+    client = service.start("--mem=64M", f"--input={fifo}", "true", user="alice")
+    wait_until(lambda: service.running_steps("alice"), "there is a step")
+    (job,) = service.running_steps("alice")
+    group = service.CGROUPS / service.STEPS_GROUP[1:] / f"job_{job}/step_0/user"
+    wait_until(lambda: [pid for pid in service.processes(group) if _uid(pid)], "its task is the user's")
+    (task,) = service.processes(group)
+    runner = int(service.status_of(Path(f"/proc/{task}/status").read_text())["PPid"])
+    assert share_memory(task, runner), "the test is about a task that shares it"
+    assert _adjustment(runner) == 0
+    (group / "memory.max").write_text("0")
+    assert service.finished(client)[0] != 0
+    service.assert_gone(task, runner)
+    assert service.record(job)["state"] in {"NODE_FAIL", "OUT_OF_MEMORY"}
+    assert other.let_go() == (3, "ran\n", "")
+    assert service.nodectl("run", "echo", "on", user="alice") == "on\n"
+    fifo.unlink()
+
+
+def _uid(pid: int) -> int:
+    return int(service.status_of(Path(f"/proc/{pid}/status").read_text())["Uid"].split()[0])
+
+
+def _adjustment(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())

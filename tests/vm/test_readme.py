@@ -213,7 +213,7 @@ def jobs_that_wait(printed: list[str]) -> None:
 
 @follows((guide("many-commands"), "Thousands of short commands"))
 def test_many_commands(printed: list[str]) -> None:
-    gzip, flac, solve, resume = printed
+    gzip, flac, solve, resume, usage, most, sums = printed
     for name in ("one.log", "three.wav", "seeds.txt"):
         write(name, "1\n2\n")
     write("commands.txt", "echo one\necho two\n")
@@ -224,6 +224,9 @@ def test_many_commands(printed: list[str]) -> None:
     (PLACE / "log").unlink()
     assert sorted(told(resume).split()) == ["one", "two"]
     assert told(resume) == ""
+    assert sorted(told(usage).split()) == ["one", "two"]
+    for command in (most, sums):
+        assert sorted(json.loads(line)["seq"] for line in told(command).splitlines()) == [1, 2]
 
 
 @follows((guide("plugins"), "Write a task plugin"))

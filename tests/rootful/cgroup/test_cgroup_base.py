@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 
 import pytest
@@ -53,3 +54,20 @@ def test_second_daemon_in_a_cgroup_is_refused_and_the_first_serves_on() -> None:
         assert first.run("true", user=NOBODY).returncode == 0
         first.restart()
         assert first.run("true", user=NOBODY).returncode == 0
+
+
+def test_a_user_who_locks_the_directory_keeps_no_daemon_from_starting() -> None:
+    with running() as node:
+        node.stop(signal.SIGKILL)
+        words = ["flock", "-Fx", node.base, "sh", "-c", "echo locked; exec sleep 300"]
+        stranger = subprocess.Popen(
+            words, stdout=subprocess.PIPE, user=NOBODY.pw_uid, group=NOBODY.pw_gid, extra_groups=[], text=True
+        )
+        try:
+            assert stranger.stdout is not None
+            assert stranger.stdout.readline() == "locked\n"
+            node.start()
+            assert node.run("true", user=NOBODY).returncode == 0
+        finally:
+            stranger.kill()
+            stranger.communicate()

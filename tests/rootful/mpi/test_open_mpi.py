@@ -86,6 +86,13 @@ def test_pi_is_the_same_for_any_number_of_tasks(served: Node, ntasks: int) -> No
     assert not left()
 
 
+def test_tasks_ask_for_what_no_fence_has_collected(served: Node) -> None:
+    """By `pmix_base_async_modex`."""
+    words = ("-n4", "--mpi=pmix", "--export=ALL,OMPI_MCA_pmix_base_async_modex=1")
+    done = served.run(*words, compiled("cpi", served.dir, OPEN_MPI), user=NOBODY)
+    assert (done.stdout, done.returncode) == ("4 tasks: pi is 3.141593\n", 0), done.stderr
+
+
 def test_each_pair_plays_ping_pong(served: Node) -> None:
     done = served.run("-n4", "--mpi=pmix", compiled("ping_pong", served.dir, OPEN_MPI), user=NOBODY)
     assert set(done.stdout.splitlines()) == {f"task {rank} of 4: 11 rounds" for rank in range(4)}, done.stderr

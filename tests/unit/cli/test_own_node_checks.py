@@ -20,7 +20,7 @@ def cgroup_check(place: str, mount: Path, monkeypatch: pytest.MonkeyPatch) -> Ch
     monkeypatch.setattr(own_node_rights, "has_cgroup", lambda: False)
     monkeypatch.setattr(own_node_rights, "left_out", lambda _config: [])
     monkeypatch.setattr(own_node_rights, "cgroup_of", lambda: place)
-    config: Any = SimpleNamespace(job_container_type="job_container/none")
+    config: Any = SimpleNamespace(job_container_type="job_container/none", container_dirs=())
     (found,) = (one for one in own_node_rights.all_checks(config) if one.what == "cgroup")
     return found
 

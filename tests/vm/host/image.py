@@ -43,7 +43,8 @@ BOOT_MODULES = ("virtio_pci", "virtio_blk", "virtio_rng", "ext4", "crc32c_generi
 MODULES = ("drivers/virtio", "drivers/block", "drivers/net/dummy.ko", "drivers/net/veth.ko", "drivers/net/macvlan.ko",
            "drivers/char/hw_random", "fs/ext4", "fs/jbd2", "fs/mbcache.ko", "fs/fuse", "fs/overlayfs", "crypto", "lib",
            "arch/x86/crypto", "net/bridge", "net/llc", "net/802", "drivers/net/virtio_net.ko",
-           "drivers/net/net_failover.ko", "net/core/failover.ko")  # fmt: skip
+           "drivers/net/net_failover.ko", "net/core/failover.ko",
+           "net/unix/unix_diag.ko")  # fmt: skip
 # What costs time at each boot and serves nothing in a machine that lives for minutes.
 MASKED = (
     "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service",

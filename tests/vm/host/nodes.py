@@ -28,7 +28,7 @@ _CLOCK = "clocksource=acpi_pm"
 
 @contextmanager
 def running(
-    image: Image, accelerator: str, scratch: Path, archive: Path, out: Path
+    image: Image, accelerator: str, scratch: Path, archive: Path, out: Path, nice: int
 ) -> Iterator[subprocess.Popen[bytes]]:
     """All three, until the context is left: the process is the first one's. In the scratch directory each has its
     console-nN, its qemu-nN.log and its debugger's socket gdb-nN. Raises OSError.
@@ -43,7 +43,7 @@ def running(
                 accelerator, parameters=f"{_CLOCK} ring.node={number}", disks=disks, console=str(console),
                 debugger=f"{scratch}/gdb-n{number}",
             )  # fmt: skip
-            started = qemu.run([*words, *wires(number, scratch)], LIMIT, scratch / f"qemu-n{number}.log")
+            started = qemu.run([*words, *wires(number, scratch)], LIMIT, scratch / f"qemu-n{number}.log", nice)
             stack.callback(_end, started)
             if number == 1:
                 first = started

@@ -1,4 +1,4 @@
-"""QEMU: which CPUs the machine has, whether KVM works here, one run from power-on to power-off, resets included."""
+"""QEMU: which CPUs the machine has, whether KVM works here, one run from power-on to power-off."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ _TCG, _KVM = "tcg,thread=multi,tb-size=256", "kvm"
 _MODELS = {_TCG: "Skylake-Server", _KVM: "host"}
 KERNEL_PARAMETERS = (
     "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 net.ifnames=0 mitigations=off nokaslr audit=0 "
+    "norandmaps "  # an emulated CPU translates a program anew for each place that it is at
     "apparmor=0 cryptomgr.notests random.trust_cpu=on rcupdate.rcu_expedited=1 psi=1 nowatchdog "
     "panic=-1 "  # a reset, which the machine tells of
     "unknown_nmi_panic panic_print=0x41"  # what every task and CPU does, when a debugger asks
@@ -64,10 +66,14 @@ class Machine:
     memory: int
 
     def boot(
-        self, accelerator: str, *, parameters: str = "", disks: tuple[str, ...] = (), console: str, debugger: str = ""
-    ) -> list[str]:
-        """QEMU's words. The console is a file; disks are `file=...` of raw images, vdb and on; vda forgets. QEMU makes
-        the debugger's socket.
+        self, accelerator: str, *, parameters: str = "", disks: tuple[str, ...] = (), console: str, debugger: str = "",
+        kept: str = "",
+    ) -> list[str]:  # fmt: skip
+        """QEMU's words. The console is a file, to which it adds; disks are `file=...` of raw images, vdb and on. QEMU
+        makes the debugger's socket.
+
+        What is written to vda is forgotten, unless it is `kept`, a copy of the image's disk. Then a reset of the
+        machine ends QEMU, as its power-off does: the next boot is another process's, with nothing left of this one.
         """
         top = self.topology
         smp = f"{top.cpus},sockets={top.sockets},cores={top.cores},threads={top.threads}"
@@ -77,10 +83,14 @@ class Machine:
                  "-accel", accelerator, "-cpu", _MODELS[accelerator], "-smp", smp, "-m", f"{self.memory}M",
                  "-kernel", str(self.image.kernel), "-initrd", str(self.image.initrd),
                  "-append", f"{KERNEL_PARAMETERS} {clock} {parameters}",
-                 "-serial", f"file:{console}", "-device", "virtio-rng-pci", *self._nodes()]  # fmt: skip
+                 "-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console",
+                 "-device", "virtio-rng-pci", *self._nodes()]  # fmt: skip
         if debugger:
             words += ["-gdb", f"unix:{debugger},server=on,wait=off"]
-        for disk in (f"file={self.image.disk},snapshot=on,cache=unsafe", *disks):
+        if kept:
+            words += ["-action", "reboot=shutdown"]
+        first = f"file={kept}" if kept else f"file={self.image.disk},snapshot=on"
+        for disk in (f"{first},cache=unsafe", *disks):
             words += ["-drive", f"{disk},format=raw,if=virtio"]
         return words
 
@@ -102,12 +112,20 @@ class Machine:
         return _KVM if run(trial, TRIAL_SECONDS).wait() == 0 else _TCG
 
 
-def run(words: list[str], seconds: float, log: Path = Path("/dev/null")) -> subprocess.Popen[bytes]:
+def run(words: list[str], seconds: float, log: Path = Path("/dev/null"), nice: int = 0) -> subprocess.Popen[bytes]:
     """Starts QEMU under timeout(1), which ends it in time, status 124; and when this process has gone.
 
-    It ends with timeout, too, which told to end in the moment of its fork forgets whom it has begun.
+    It ends with timeout, too, which told to end in the moment of its fork forgets whom it has begun. Its nice value is
+    also that of its session, which where the kernel groups processes by sessions is what counts (sched(7)).
     """
     when_alone = ["setpriv", "--pdeathsig"]
-    guards = [*when_alone, "TERM", "timeout", "--kill-after=5", str(seconds), *when_alone, "KILL"]
+    favoured = ["nice", "-n", str(nice)]
+    in_time = ["timeout", "--kill-after=5", str(seconds)]
+    guards = [*when_alone, "TERM", *favoured, *in_time, *when_alone, "KILL"]
     with log.open("wb") as out:
-        return subprocess.Popen([*guards, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        started = subprocess.Popen(
+            [*guards, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+    with suppress(OSError):  # there may be no such groups
+        Path(f"/proc/{started.pid}/autogroup").write_text(str(nice), encoding="ascii")
+    return started

@@ -34,9 +34,9 @@ from vm.host.debugger import Debugger, attached
 TREE = Path(__file__).resolve().parents[3]
 MEMORY = 1536  # MiB
 SILENCE = 480  # seconds without a word on the console; each test's own limit (conftest.py) is less
-BOOT_SILENCE = 240  # the same of a machine that boots: nothing of ours runs before its first word
+BOOT_SILENCE = 120  # the same of a machine that boots: nothing of ours runs before its first word
 QUIET = 30  # seconds after which it may be the emulator that stands still
-HANGS = 2  # so often it is made to begin anew
+HANGS = 2  # so often in one life it is made to begin anew
 AFTER_RESET = 420  # seconds of the machine's life that are kept for it
 FOR_PACKAGE = 900  # as above
 TESTING = 0.9  # of the rest; then the tests are interrupted, so that what they found is told
@@ -47,6 +47,9 @@ FIRST, RESET, QUEUE = "not reset and not deb and not nodes", "reset and not queu
 PACKAGE, NODES = "deb", "nodes"  # the last is three other machines' life
 RESULTS = {FIRST: "first", RESET: "reset", QUEUE: "queue", PACKAGE: "deb", NODES: "nodes"}
 FIRMWARE, OURS = "SeaBIOS", "vm: "  # what a life of the machine begins with, and what `run` says
+DONE = "s: done"  # the last of it, before the power-off
+LIVES = 8  # of one machine: three are meant, more are a loss of power or a hang
+CRASHES = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL)  # QEMU's own
 _TERMINAL = re.compile(r"\r|\x1bc|\x1b\[[0-9;?]*[a-zA-Z]")  # what the firmware says to one
 
 
@@ -109,7 +112,10 @@ def _parse() -> tuple[argparse.Namespace, list[str]]:
         epilog="Other arguments are pytest's: -k NAME, tests/vm/test_service.py, ...")  # fmt: skip
     parser.add_argument("--topology", type=qemu.Topology.parse, default="2s4c2t2n", metavar="2s4c2t2n",
                         help="sockets, cores of each, threads of each, memory nodes of all")  # fmt: skip
-    parser.add_argument("--limit", type=float, default=3600, metavar="SECONDS", help="for the machine's life")
+    parser.add_argument("--limit", type=float, default=4800, metavar="SECONDS", help="for the machine's life")
+    parser.add_argument(
+        "--nice", type=int, default=0, metavar="N", help="the machines' nice value; less than 0: before others"
+    )
     parser.add_argument("--make-only", action="store_true", help="make the machine's disk, and boot nothing")
     parser.add_argument("--keep", metavar="DIRECTORY", help="where to leave the report, the logs and the results")
     return parser.parse_known_args()
@@ -162,7 +168,7 @@ def _one_machine(
     _pack(scratch, arguments, pytest, selected, wheel)
     print(f"vm: {arguments.topology}, {accelerator.partition(',')[0]}, {MEMORY} MiB", flush=True)
     try:
-        _live(qemu.Machine(disk, arguments.topology, MEMORY), accelerator, arguments.limit, scratch)
+        _live(qemu.Machine(disk, arguments.topology, MEMORY), accelerator, arguments, scratch)
     finally:
         pack.unpack(scratch, "out")
 
@@ -182,7 +188,7 @@ def _three_machines(
             archive.add(TREE / name, name, filter=pack.of_sources)
     pack.make_room(scratch / "nodes.out")
     console = scratch / "console-n1"
-    started = nodes.running(disk, accelerator, scratch, scratch / "nodes.in", scratch / "nodes.out")
+    started = nodes.running(disk, accelerator, scratch, scratch / "nodes.in", scratch / "nodes.out", arguments.nice)
     try:
         with started as first, console.open(encoding="utf-8", errors="replace") as lines:
             _follow(first, lines, *(scratch / f"gdb-n{number}" for number in nodes.NUMBERS))
@@ -231,20 +237,31 @@ def _pack(
     pack.make_room(scratch / "out")
 
 
-def _live(machine: qemu.Machine, accelerator: str, limit: float, scratch: Path) -> None:
-    """From power-on to power-off; the console is shown as it comes. Raises Failed when that takes too long."""
-    console, gdb = scratch / "console", scratch / "gdb"
+def _live(machine: qemu.Machine, accelerator: str, arguments: argparse.Namespace, scratch: Path) -> None:
+    """From power-on to power-off; the console is shown as it comes. A reset, and a QEMU that crashes, is a loss of
+    power: the machine boots again from the same disk. Raises Failed when that takes too long.
+    """
+    console, gdb, disk = scratch / "console", scratch / "gdb", scratch / "vda"
     console.touch()
+    subprocess.run(["cp", "--sparse=always", "--reflink=auto", machine.image.disk, disk], check=True)
     disks = (f"file={scratch}/in,read-only=on", f"file={scratch}/out")
-    words = machine.boot(accelerator, disks=disks, console=str(console), debugger=str(gdb))
-    running = qemu.run(words, limit, scratch / "qemu.log")
-    try:
-        with console.open(encoding="utf-8", errors="replace") as lines:
-            _follow(running, lines, gdb)
-    finally:
-        running.terminate()
-        running.wait()
-    _judge(running, limit, scratch / "qemu.log")
+    words = machine.boot(accelerator, disks=disks, console=str(console), debugger=str(gdb), kept=str(disk))
+    end = time.monotonic() + arguments.limit
+    with console.open(encoding="utf-8", errors="replace") as lines:
+        for _ in range(LIVES):
+            running = qemu.run(words, max(end - time.monotonic(), 1), scratch / "qemu.log", arguments.nice)
+            try:
+                said = _follow(running, lines, gdb)
+            finally:
+                running.terminate()
+                running.wait()
+            if running.returncode in CRASHES:
+                print(f"\nvm: qemu crashed ({signal.Signals(-running.returncode).name}): its power is lost", flush=True)
+                continue
+            _judge(running, arguments.limit, scratch / "qemu.log")
+            if DONE in said:
+                return
+    raise Failed(f"the machine began {LIVES} times, and was never done; its last words are above")
 
 
 def _judge(ended: subprocess.Popen[bytes], limit: float, log: Path) -> None:
@@ -254,10 +271,10 @@ def _judge(ended: subprocess.Popen[bytes], limit: float, log: Path) -> None:
         raise Failed(f"qemu ended with {ended.returncode}: {log.read_text()}")
 
 
-def _follow(running: subprocess.Popen[bytes], lines: TextIO, socket: Path, *others: Path) -> None:
-    """Shows the console until the machine has ended. What the CPUs of a quiet one execute is translated again, and what
-    those of others do that it may wait for. One that hangs is made to tell what it does and to boot, which costs
-    nothing as long as nothing of ours had begun. Raises Failed.
+def _follow(running: subprocess.Popen[bytes], lines: TextIO, socket: Path, *others: Path) -> str:
+    """Shows the console until the machine has ended; what it said since its last boot. What the CPUs of a quiet one
+    execute is translated again, and what those of others do that it may wait for. One that hangs is made to tell what
+    it does and to boot, which costs nothing as long as nothing of ours had begun. Raises Failed.
     """
     life, hangs = "", 0
     spoke = looked = time.monotonic()
@@ -280,7 +297,8 @@ def _follow(running: subprocess.Popen[bytes], lines: TextIO, socket: Path, *othe
             for one in (socket, *others):
                 _debug(one, Debugger.translate_again)
             looked = time.monotonic()
-    _show(lines.read())
+    _show(last := lines.read())
+    return (life + last).rpartition(FIRMWARE)[2]
 
 
 def _debug(socket: Path, do: Callable[[Debugger], None]) -> None:
