@@ -76,32 +76,51 @@ def private(directory: str, config_path: str | None, config: "Config | None" = N
     return status
 
 
-def of_agent(directory: str, config_path: str) -> int:
+def of_agent(directory: str, config_path: str, kill_wait: int) -> int:
     """The node of a cluster's agent, below the agent's directory: `nodectl/cluster/agent/node.py`. It outlives neither
-    its steps nor the agent; who comes last removes the directory.
+    its steps nor the agent; who comes last removes the directory. `kill_wait`: seconds, the most of a step.
     """
     begun = companions.begin()
     from nodectl.daemon.main import run
 
     read = _reader(config_path)
+    config = read()
+    containers = config.container_base_path
+    if containers == f"{config.state_dir}/containers":  # in a home, which other nodes of the job may share
+        containers = f"{directory}/state/containers"
     own = _with(
-        read(),
+        config,
         runtime_dir=f"{directory}/node",
         state_dir=f"{directory}/state",
+        container_base_path=containers,
         socket=f"{directory}/node/nodectl.sock",
         log_ended_steps=False,
+        kill_wait=min(config.kill_wait, kill_wait),
         cgroup_name=f"nodectl-{directory.rpartition('/')[2]}",
     )
     status = run(own, read, begun, private=True)
     os.set_blocking(0, False)
     try:
-        if os.read(0, 1) == b"" and _is_left(directory):  # else another daemon follows
+        if os.read(0, 1):
+            return status
+        _remove_containers(own)
+        if _is_left(directory):
             gone = f"{directory}.{os.getpid()}"  # the next agent's directory may have the name before this is done
             os.rename(directory, gone)
             _remove(gone)
     except OSError:
         pass  # the agent was quicker
     return status
+
+
+def _remove_containers(config: "Config") -> None:
+    """Those of the parts that ran here; their job may have others on other nodes. What cannot be removed is told."""
+    from nodectl import container, messages
+    from nodectl.container import job_dir, settings
+
+    if config.job_container_type == container.USER:
+        for line in job_dir.sweep(settings.base_path(config), lambda _: "", ended=f"{config.runtime_dir}/steps"):
+            messages.tell("container-failed", line)
 
 
 def _is_left(directory: str) -> bool:

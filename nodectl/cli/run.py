@@ -8,7 +8,7 @@ of the tasks, 128 + signal for a signal, 1 when the step could not be run.
 import posix as os  # the half in C: the other one is a millisecond of each step
 import sys
 
-from nodectl.client.command import ANSWERED, LAUNCHED, BadOption, BadUsage, Failed, Program, complain, environ
+from nodectl.client.command import LAUNCHED, NO_PROGRAM, BadOption, BadUsage, Failed, Program, complain, environ
 from nodectl.client.session import REEXECUTED, Events, Session
 from nodectl.client.watch import Watch
 from nodectl.wire.names import NODE
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from nodectl.client.session import PrivateNode
     from nodectl.client.srun.manners import Manners
 
-_WITH_HELP = ("cpu_bind", "mem_bind", "gpu_bind", "hint", "gres")  # where the value "help" asks for a text
 _UNRECORDED = "its step runner and the service have gone; what became of it will be recorded when the service starts"
+_OF_CLUSTER = "the cluster has ended, or its agent here, and what ran with it"
 
 
 def main(settings: "GlobalOptions", words: list[str]) -> int:
@@ -145,11 +145,11 @@ def _run(session: Session, words: list[str], configuration: "str | None", launch
         parser = Parser(local.options() if local else (), further=_further)
         parsed = _read(parser, words)
         parsed.of_cluster = "cluster" in hello
-        if not parsed.values.keys().isdisjoint(ANSWERED) or _asks_for_values(parsed):
+        if not parsed.wants_step:
             return _answer(parser, parsed, configuration)
         manners = _manners(parser, parsed)
         if not parsed.argv:
-            raise BadOption("No command given to execute.")
+            raise BadOption(NO_PROGRAM)
         for warning in hello["warnings"]:  # type: ignore[attr-defined]
             complain(str(warning))
         if manners is not None:
@@ -214,10 +214,6 @@ def _read(parser: "Parser", words: list[str]) -> "Parsed":
     return components.read(parser, words)
 
 
-def _asks_for_values(parsed: "Parsed") -> bool:
-    return "help" in map(parsed.values.get, _WITH_HELP) or parsed.values.get("mpi") == "list"
-
-
 def _further(known: "Mapping[str, Option]") -> "tuple[Option, ...]":
     from nodectl.client.srun import options  # few steps have one
 
@@ -248,12 +244,14 @@ class Started:
     has ended.
     """
 
-    __slots__ = ("_numbers", "_session", "_trace", "events", "name", "ntasks")
+    __slots__ = ("_numbers", "_of_cluster", "_session", "_trace", "events", "name", "ntasks")
 
     def __init__(
-        self, session: Session, numbers: tuple[int, int], events: "Events", trace: object, ntasks: int
-    ) -> None:
+        self, session: Session, numbers: tuple[int, int], events: "Events", trace: object, ntasks: int, *,
+        of_cluster: bool,
+    ) -> None:  # fmt: skip
         self.ntasks = ntasks
+        self._of_cluster = of_cluster
         self._session = session
         self._numbers = numbers
         self._trace = trace
@@ -266,7 +264,7 @@ class Started:
         try:
             record: Mapping[str, object] = self._session.call("Wait", job=job, step=step)["record"]  # type: ignore[assignment]
         except Failed:
-            complain(f"step {self.name}: {_UNRECORDED}")
+            complain(f"step {self.name}: {_OF_CLUSTER if self._of_cluster else _UNRECORDED}")
             return None
         complain(f"step {self.name}: {record['reason']}")
         return record
@@ -317,7 +315,7 @@ def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyo
         job, step, events = session.launch(request)  # where it has to wait for its turn the leader does that
     else:
         job, step, events = _launched(session, request, patience, surrounding)
-    return Started(session, (job, step), events, trace, int(str(request["ntasks"])))
+    return Started(session, (job, step), events, trace, int(str(request["ntasks"])), of_cluster=parsed.of_cluster)
 
 
 def _in_a_job(request: dict[str, object], socket: str) -> bool:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 LAUNCHED = "_NODECTL_LAUNCHED"  # in the environment of a command that goes on from where the quick way has come to
 _COERCED = (b"C.UTF-8", b"C.utf8", b"UTF-8")
 _CHUNK = 65536
-ANSWERED = frozenset({"help", "usage", "version"})  # options by which a command asks for no step
+NO_PROGRAM = "No command given to execute."
 USAGE = 255  # srun's exit status where getopt_long(3) refuses a word
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
 _MOST = 10**18 - 1  # more is a mistake
+_ANSWERED = frozenset({"help", "usage", "version"})  # options by which a command asks for no step
+_WITH_HELP = ("cpu_bind", "mem_bind", "gpu_bind", "hint", "gres")  # where the value "help" asks for a text
 _SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
@@ -253,12 +255,19 @@ class Parsed:
         self.argv: list[str] = []
         self.verbose = 0
 
+    @property
+    def wants_step(self) -> bool:
+        """Whether there is to be a step: else something is asked that is answered at once."""
+        asks = "help" in map(self.values.get, _WITH_HELP) or self.values.get("mpi") == "list"
+        return not asks and self.values.keys().isdisjoint(_ANSWERED)
+
 
 class Parser:
     """Reads words by the table and by the options that plugins added; `own` are a command's own, and go before all."""
 
     _table: tuple[Option, ...] = OPTIONS
     _of_slurm = "srun"  # the command whose other options are known, and refused by name
+    wants_program = True  # behind the options
 
     def __init__(
         self,

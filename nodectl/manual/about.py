@@ -89,6 +89,7 @@ EXAMPLES = {
         ("A line of stdin is a value; eight at a time:",
          "find . -name '*.wav' | nodectl bulk -n8 'flac {} -o {/.}.flac'"),
         ("What is not known to have ended:", "nodectl bulk --joblog log --resume -a commands.txt"),
+        ("What each command has used, as a line of JSON:", "nodectl bulk --usage-log used -a commands.txt"),
     ),
     "submit": (
         ("A batch script:", "nodectl submit job.sh"),

@@ -4,7 +4,7 @@ srun has a job of several parts for them, on machines that differ; the ranks go 
 components want of a machine cannot differ on one.
 """
 
-from nodectl.client.command import BadOption
+from nodectl.client.command import NO_PROGRAM, BadOption
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def read(parser: "Parser", words: "Sequence[str]") -> "Parsed":
     begin = 0
     for number, part in enumerate(parts):
         if not part.argv:
-            raise BadOption(f"component {number}: No command given to execute.")
+            raise BadOption(f"component {number}: {NO_PROGRAM}")
         if "multi_prog" in part.values:
             raise BadOption("--multi-prog says what tasks run, and so do colons: give either")
         _compare(number, first, part)
