@@ -167,7 +167,7 @@ def test_tasks_find_each_other_when_they_are_confined(served: Node, level: str) 
 
 
 def test_tasks_find_each_other_in_a_container() -> None:
-    with contained(container_namespaces=["pid", "ipc"], container_dirs=["/tmp", "/dev/shm"]) as found:
+    with contained(container_namespaces=["pid", "ipc"], container_dirs=["/var/tmp", "/dev/shm"]) as found:
         program = compiled("cpi", found.node.dir, OPEN_MPI)
         assert found.out("-n2", "--mpi=pmix", program) == "2 tasks: pi is 3.141593\n"
 

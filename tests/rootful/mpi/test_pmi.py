@@ -251,7 +251,7 @@ def test_tasks_find_each_other_at_every_level_of_confinement(served: Node, level
 
 
 def test_tasks_find_each_other_in_a_container() -> None:
-    with contained(container_namespaces=["pid", "ipc"], container_dirs=["/tmp", "/dev/shm"]) as found:
+    with contained(container_namespaces=["pid", "ipc"], container_dirs=["/var/tmp", "/dev/shm"]) as found:
         text = "init()\nask('cmd=barrier_in')\nprint(ask('cmd=get_universe_size'))\n"
         assert found.out("-n2", "--mpi=pmi2", *script(found.node, text)) == "cmd=universe_size size=2 rc=0\n" * 2
 
