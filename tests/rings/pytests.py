@@ -9,8 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +41,13 @@ class Run:
 
 
 class Children:
-    """The programs that run now, each in a process group of its own, so that an interrupt can end them all."""
+    """The programs that run now, each in a process group of its own, so that an interrupt can end them all.
 
-    def __init__(self) -> None:
+    `directory` is where they run.
+    """
+
+    def __init__(self, directory: Path = TREE) -> None:
+        self._directory = directory
         self._running: set[subprocess.Popen[bytes]] = set()
 
     def run(self, argv: Sequence[str], output: Path | None, environment: Mapping[str, str]) -> Ran:
@@ -52,32 +56,45 @@ class Children:
         """
         began = time.monotonic()
         with output.open("ab") if output else nullcontext(sys.stdout) as out:
-            program = subprocess.Popen(argv, cwd=TREE, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
-                                       stdout=out, stderr=subprocess.STDOUT, process_group=0)  # fmt: skip
+            program = subprocess.Popen(
+                argv, cwd=self._directory, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=out,
+                stderr=subprocess.STDOUT, process_group=0,
+            )  # fmt: skip
         self._running.add(program)
         try:
-            _, status, used = os.wait4(program.pid, 0)  # and not program.wait: the usage is this child's alone
-            program.returncode = os.waitstatus_to_exitcode(status)
-        finally:
-            self._running.discard(program)
+            # Not program.wait(): the usage is this child's alone.
+            _, status, used = os.wait4(program.pid, 0)
+        except BaseException:  # an interrupt of this thread
+            self._end(program)
+            raise
+        self._running.discard(program)
+        program.returncode = os.waitstatus_to_exitcode(status)
         return Ran(program.returncode, time.monotonic() - began, used.ru_utime + used.ru_stime)
 
     def end(self) -> None:
-        """Interrupt all programs, as Ctrl-C would, and kill those that do not end within `GRACE` seconds."""
-        end = time.monotonic() + GRACE
+        """End all programs, for which other threads wait."""
         for program in tuple(self._running):
             _signal(program.pid, signal.SIGINT)
+        end = time.monotonic() + GRACE
         while self._running and time.monotonic() < end:
             time.sleep(0.1)
         for program in tuple(self._running):
             _signal(program.pid, signal.SIGKILL)
 
+    def _end(self, program: subprocess.Popen[bytes]) -> None:
+        """Interrupt a program as Ctrl-C would, and kill it if it does not end within `GRACE` seconds."""
+        _signal(program.pid, signal.SIGINT)
+        try:
+            program.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            _signal(program.pid, signal.SIGKILL)
+            program.wait()
+        self._running.discard(program)
+
 
 def _signal(group: int, number: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(group, number)
-    except ProcessLookupError:
-        pass
 
 
 def pytest(
@@ -96,10 +113,11 @@ def pytest(
 def read(reports: Path) -> list[Case]:
     """The tests of a run, from the file that pytest-reportlog left, in the order in which they ended.
 
-    A test that failed and whose fixtures failed as well is one case. A last line that is cut off is ignored: the run
-    was killed.
+    A test that failed and whose fixtures failed as well is one case. The test in which a run was killed is an error;
+    a last line that is cut off is ignored.
     """
     cases: dict[str, Case] = {}
+    ended: set[str] = set()
     for line in reports.read_text(encoding="utf-8").splitlines():
         try:
             report = json.loads(line)
@@ -108,7 +126,13 @@ def read(reports: Path) -> list[Case]:
         kind = report.get("$report_type")
         if kind == "TestReport" or (kind == "CollectReport" and report["outcome"] == "failed"):
             _add(cases, report)
-    return list(cases.values())
+            if report.get("when") == "teardown":
+                ended.add(report["nodeid"])
+    return [
+        case if case.test in ended or case.outcome is not Outcome.PASSED
+        else replace(case, outcome=Outcome.ERROR, why="the process that ran it has ended")
+        for case in cases.values()
+    ]  # fmt: skip
 
 
 def _add(cases: dict[str, Case], report: dict[str, Any]) -> None:
