@@ -47,14 +47,15 @@ class Case:
 class Ring:
     """Which tests a ring has, and how they run.
 
-    `marks` is an expression for pytest's -m. `files` limits the ring to some files; () is all. `workers` is the number
-    of processes among which pytest-xdist divides the files; 0 runs them in one process. `root`, `apt`, `packages` and
-    `program` say what the ring needs: to be root, a Debian, Slurm's unpacked packages, a program of the machine.
+    `marks` is an expression for pytest's -m, `paths` are the files and folders that pytest collects. `workers` is the
+    number of processes among which pytest-xdist divides the files; 0 runs them in one process. `root`, `apt`,
+    `packages` and `program` say what the ring needs: to be root, a Debian, Slurm's unpacked packages, a program of
+    the machine.
     """
 
     name: str
     marks: str
-    files: Sequence[str] = ()
+    paths: Sequence[str] = ()
     workers: int = 0
     root: bool = False
     apt: bool = False

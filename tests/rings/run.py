@@ -70,7 +70,7 @@ class Runner:
         return self.scratch / f"{ring if isinstance(ring, str) else ring.name}.output"
 
     def _unready(self, ring: Ring) -> Finding | None:
-        if self.arguments and ring.files:
+        if self.arguments and ring.environment:
             return Finding(ring.name, Result.UNUSED, "its tests are those of another ring")
         if ring.root and os.geteuid() != 0:
             return Finding(ring.name, Result.SKIPPED, "not root")
@@ -85,7 +85,7 @@ class Runner:
     def _pytest(self, ring: Ring) -> Finding:
         divided = ("-n", str(ring.workers), "--dist", "loadfile") if ring.workers and not self.arguments else ()
         output = None if self.arguments else self.output(ring)
-        run = pytest(self.children, [*divided, *ring.files, *self.arguments, "-m", ring.marks], output,
+        run = pytest(self.children, [*divided, *(self.arguments or ring.paths), "-m", ring.marks], output,
                      self.scratch / f"{ring.name}.reports", ring.environment)  # fmt: skip
         if run.ran.status == NO_TEST:
             result = Result.UNUSED if self.arguments else Result.FAILED

@@ -14,16 +14,28 @@ _FORKS = (
     ),
     "tests/rootful/steps/test_shared_memory.py::test_what_a_test_says_of_no_key_is_what_the_environment_says",
 )  # fmt: skip
-_ROOTFUL = "rootful and not (lint or systemd or packages or cluster)"
+_ROOTFUL = "rootful and not packages"
 
 VM = "vm"
 RINGS = (
-    Ring(VM, "vm", root=True, apt=True),  # run by tests/vm/host/ring.py
-    Ring("cluster", "cluster", root=True, apt=True),
-    Ring("lint", "lint"),
-    Ring("unit", "not (lint or rootful or systemd or packages or cluster or vm)", workers=2),
-    Ring("rootful", _ROOTFUL, workers=4, root=True),
-    Ring("forks", _ROOTFUL, files=_FORKS, workers=2, root=True, environment={"NODECTL_TEST_FORKS": "1"}),
-    Ring("packages", "packages", root=True, apt=True, packages=True),
-    Ring("systemd", "systemd", program="systemd-analyze"),
+    Ring(VM, "vm", ("tests/vm",), root=True, apt=True),  # run by tests/vm/host/ring.py
+    Ring("cluster", "cluster", ("tests/cluster",), root=True, apt=True),
+    Ring("lint", "lint", ("tests/lint",)),
+    Ring(
+        "unit",
+        "not (rootful or packages)",
+        ("tests/unit", "tests/oracle", "tests/native", "tests/conformance"),
+        workers=2,
+    ),
+    Ring("rootful", _ROOTFUL, ("tests/rootful", "tests/conformance"), workers=4, root=True),
+    Ring("forks", _ROOTFUL, _FORKS, workers=2, root=True, environment={"NODECTL_TEST_FORKS": "1"}),
+    Ring(
+        "packages",
+        "packages",
+        ("tests/packaging", "tests/native", *(f"tests/rootful/{name}" for name in ("mpi", "plugins", "spank"))),
+        root=True,
+        apt=True,
+        packages=True,
+    ),
+    Ring("systemd", "systemd", ("tests/systemd",), program="systemd-analyze"),
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rings import main, report
+from rings import main, report, table
 from rings.pytests import Children, read
 from rings.ring import Case, Finding, Outcome, Result, Ring
 from rings.run import AGAIN, Runner
@@ -39,7 +39,7 @@ def found(directory: Path, *texts: str, workers: int = 0, arguments: tuple[str, 
     files = [directory / f"test_{number}.py" for number in range(len(texts))]
     for file, text in zip(files, texts, strict=True):
         file.write_text(text)
-    ring = Ring("some", "not lint", files=[file.name for file in files], workers=workers)
+    ring = Ring("some", "not lint", [file.name for file in files], workers)
     return Runner(directory, arguments, children=Children(directory)).one(ring)
 
 
@@ -135,6 +135,16 @@ def test_few_unsteady_tests_are_told_and_more_fail_the_run() -> None:
 )
 def test_a_run_has_passed_if_a_ring_did_and_none_failed(results: list[Result], passed: bool) -> None:
     assert main.passed([Finding(str(number), result) for number, result in enumerate(results)]) is passed
+
+
+def test_every_file_of_tests_is_in_a_ring() -> None:
+    left = []
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        name, text = file.relative_to(ROOT).as_posix(), file.read_text()
+        rings = {ring.name for ring in table.RINGS if any(name.startswith(f"{path}/") for path in ring.paths)}
+        if not rings or ("mark" + ".packages" in text and "packages" not in rings):
+            left.append(name)
+    assert not left
 
 
 def test_the_last_line_is_in_pytests_form() -> None:
