@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from directories import open_to_all
+
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
 ABSENT = "exit 1"
@@ -21,8 +23,7 @@ REFUSES = 'case "$*" in *update*) ;; *) echo "$*" >>"$ASKED"; exit 1 ;; esac'
 def test_what_a_bare_machine_lacks_is_asked_of_its_distribution_before_anything_else(
     tmp_path: Path, installer: str, headers: str
 ) -> None:
-    for directory in (tmp_path, *tmp_path.parents[:2]):
-        directory.chmod(0o755)
+    open_to_all(tmp_path)
     programs, scripts = tmp_path / "bin", tmp_path / "systemd"
     programs.mkdir()
     scripts.mkdir()
