@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rings import report, table
 from rings.ring import Finding, Result, Ring
-from rings.run import UNSTEADY, Runner
+from rings.run import PACKAGES, UNSTEADY, Runner
 
 
 def main() -> int:
@@ -34,7 +34,9 @@ def main() -> int:
         signal.signal(number, _leave)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="nodectl-rings-") as scratch:
-        runner = Runner(Path(scratch), arguments, everything=options.all)
+        # Not in the environment of other rings: a command hands a variable that it does not know over to Python.
+        packages = os.environ.pop(PACKAGES, "")
+        runner = Runner(Path(scratch), arguments, everything=options.all, packages=packages)
         findings = [told(runner, finding) for finding in _run(runner, options.rings)]
         free = shutil.disk_usage(scratch).free >> 20
     findings.sort(key=lambda finding: [ring.name for ring in table.RINGS].index(finding.ring))

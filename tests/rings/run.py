@@ -9,14 +9,14 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rings import table
-from rings.pytests import NO_TEST, TREE, Children, Ran, pytest
+from rings.pytests import NO_TEST, TREE, Children, Ran, Run, pytest
 from rings.ring import Case, Finding, Outcome, Result, Ring
 
 SLOTS = 3
@@ -30,12 +30,13 @@ _IN_VM = {"proved": Outcome.PASSED}  # other words are pytest's
 @dataclass(frozen=True)
 class Runner:
     """Runs rings; their files go to the directory `scratch`. `arguments` are for pytest. `everything` adds the tests
-    that are not part of a usual run.
+    that are not part of a usual run. `packages` is where Slurm's packages are unpacked.
     """
 
     scratch: Path
     arguments: Sequence[str] = ()
     everything: bool = False
+    packages: str = ""
     children: Children = field(default_factory=Children)
 
     def all(self, rings: Sequence[Ring]) -> Iterator[Finding]:
@@ -76,7 +77,7 @@ class Runner:
             return Finding(ring.name, Result.SKIPPED, "not root")
         if ring.apt and shutil.which("apt-get") is None:
             return Finding(ring.name, Result.UNFIT, "no apt-get here: it needs a Debian")
-        if ring.packages and not os.environ.get(PACKAGES):
+        if ring.packages and not self.packages:
             return Finding(ring.name, Result.SKIPPED, "./dev test could not fetch Slurm's packages")
         if ring.program and shutil.which(ring.program) is None:
             return Finding(ring.name, Result.SKIPPED, f"{ring.program} is missing")
@@ -85,20 +86,22 @@ class Runner:
     def _pytest(self, ring: Ring) -> Finding:
         divided = ("-n", str(ring.workers), "--dist", "loadfile") if ring.workers and not self.arguments else ()
         output = None if self.arguments else self.output(ring)
+        environment = {**ring.environment, **({PACKAGES: self.packages} if ring.packages else {})}
         run = pytest(self.children, [*divided, *(self.arguments or ring.paths), "-m", ring.marks], output,
-                     self.scratch / f"{ring.name}.reports", ring.environment)  # fmt: skip
+                     self.scratch / f"{ring.name}.reports", environment)  # fmt: skip
         if run.ran.status == NO_TEST:
             result = Result.UNUSED if self.arguments else Result.FAILED
             return Finding(ring.name, result, "no test was selected", (), (), run.ran.seconds, run.ran.cpu)
-        return self._judged(ring, run.cases, run.ran, run.why)
+        return self._judged(ring, run, environment)
 
-    def _judged(self, ring: Ring, cases: Sequence[Case], ran: Ran, why: str) -> Finding:
+    def _judged(self, ring: Ring, run: Run, environment: Mapping[str, str]) -> Finding:
         """The finding of a run, after its failed tests ran once more."""
+        cases, ran, why = run.cases, run.ran, run.why
         bad = [case for case in cases if case.outcome.is_bad]
         unsteady: list[Case] = []
         if 0 < len(bad) <= AGAIN and not why:
             again = pytest(self.children, [case.test for case in bad], self.scratch / f"{ring.name}.again",
-                           self.scratch / f"{ring.name}.again.reports", ring.environment)  # fmt: skip
+                           self.scratch / f"{ring.name}.again.reports", environment)  # fmt: skip
             passed = {case.test for case in again.cases if case.outcome is Outcome.PASSED}
             unsteady = [case for case in bad if case.test in passed]
             cases = [replace(case, outcome=Outcome.PASSED) if case in unsteady else case for case in cases]

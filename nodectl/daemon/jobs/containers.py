@@ -69,6 +69,9 @@ class Containers:
         if why:
             why = f"job {live.step.job_id}: {why}"
             messages.tell("container-failed", why, job=live.step.job_id, uid=live.step.uid)
+        else:
+            live.container_deleted = True
+            self._forget_unused((live.step.container_plugin, str(live.step.container["base"])))
         return why
 
     def restore(self) -> None:
@@ -95,13 +98,18 @@ class Containers:
             why = await self._request({"container": "restore", "plugin": plugin, "base": base})
             if why:
                 messages.tell("container-failed", f"restore containers: {why}")
-            elif not self._is_used(place) and not _any_in(base):
-                self._store.forget_containers(*place)
+            else:
+                self._forget_unused(place)
 
-    def _is_used(self, place: tuple[str, str]) -> bool:
-        steps = (live.step for live in self._unfinished())
-        used = {(step.container_plugin, step.container["base"]) for step in steps if step.container}
-        return place == self._place() or place in used
+    def _forget_unused(self, place: tuple[str, str]) -> None:
+        """Forget a place in which no container will be made, once the last one is gone."""
+        used = {
+            (live.step.container_plugin, live.step.container["base"])
+            for live in self._unfinished()
+            if live.step.container and not live.container_deleted
+        }
+        if place != self._place() and place not in used and not _any_in(place[1]):
+            self._store.forget_containers(*place)
 
     def reconfigure(self, config: Config) -> None:
         """After SIGHUP: tells the plugin in the forkserver, from which later steps have it."""

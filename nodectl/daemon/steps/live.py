@@ -47,6 +47,7 @@ class LiveStep:
         self.interrupted = False  # in its prolog, by the end of the daemon
         self.suspended = False
         self.needs_epilog = False
+        self.container_deleted = False  # that of its job, which ends with this step
         self.reserved = False  # task plugins may hold something for its job
         self.updating = asyncio.Lock()
         self.status_task: asyncio.Task[Mapping[str, object] | None] | None = None  # (daemon/steps/status_query.py)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from directories import open_to_all
 from nodectl.client.bulk.joblog import HEADER
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
@@ -242,9 +243,8 @@ def test_root_keeps_no_results_in_a_directory_of_another_user(served: Node) -> N
 
 
 def test_nothing_is_left_of_the_outputs(served: Node, tmp_path: Path) -> None:
+    open_to_all(tmp_path)
     tmp_path.chmod(0o1777)
-    for path in (tmp_path.parent, tmp_path.parent.parent):
-        path.chmod(path.stat().st_mode | 0o011)
     done = bulk(served, "--tmpdir", str(tmp_path), "echo x; echo y >&2; exit {} #", ":::", "0", "1")
     assert done.returncode == 1, done.stderr
     assert list(tmp_path.iterdir()) == []

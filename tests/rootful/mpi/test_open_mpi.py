@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -16,12 +17,13 @@ from nodectl.mpi import openpmix
 from nodectl.tracing.recorder import cgroup_of
 from rootful.contained import contained
 from rootful.mpi_programs import OPEN_MPI, compiled
-from rootful.node import NOBODY, OTHER, Node, running, wait_until
+from rootful.node import OTHER, Node, running, wait_until
 
 try:
     ctypes.CDLL("libpmix.so.2")
 except OSError:
     pytestmark = pytest.mark.skip(reason="no libpmix here")
+ALONE = pwd.getpwnam("games")  # no tests of other files run as this user, beside these
 PLACES = (Path("/tmp"), Path("/dev/shm"))  # where MPI leaves files
 SERVER = "nodectl-pmix"
 
@@ -32,12 +34,12 @@ def left() -> list[str]:
         str(path)
         for place in PLACES
         for path in place.iterdir()
-        if path.lstat().st_uid == NOBODY.pw_uid and path.name.startswith(("nodectl-mpi-", "ompi", "vader", "pmix"))
+        if path.lstat().st_uid == ALONE.pw_uid and path.name.startswith(("nodectl-mpi-", "ompi", "vader", "pmix"))
     ]
 
 
 def test_a_user_sees_no_option_to_be_needed(served: Node) -> None:
-    done = served.run("-n2", compiled("cpi", served.dir, OPEN_MPI), user=NOBODY)
+    done = served.run("-n2", compiled("cpi", served.dir, OPEN_MPI), user=ALONE)
     assert (done.stdout, done.returncode, done.stderr) == ("2 tasks: pi is 3.141593\n", 0, "")
     assert not left()
 
@@ -61,7 +63,7 @@ sys.stdin.read()
 
 def test_strangers_who_connect_and_say_nothing_hold_up_no_step(served: Node) -> None:
     """They come as soon as the server listens, and stay."""
-    words = [sys.executable, "-IS", "-c", STRANGER, str(NOBODY.pw_uid)]
+    words = [sys.executable, "-IS", "-c", STRANGER, str(ALONE.pw_uid)]
     there = served.scratch / "there"
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=OTHER.pw_uid, group=OTHER.pw_gid, extra_groups=[]
@@ -70,7 +72,7 @@ def test_strangers_who_connect_and_say_nothing_hold_up_no_step(served: Node) -> 
         assert stranger.stdout is not None
         try:
             waits = f"while [ ! -e {there} ]; do sleep 0.02; done; exec {compiled('cpi', served.dir, OPEN_MPI)}"
-            client = served.popen("-n2", "--mpi=pmix", "sh", "-c", waits, user=NOBODY)
+            client = served.popen("-n2", "--mpi=pmix", "sh", "-c", waits, user=ALONE)
             assert stranger.stdout.readline() == b"is there\n"
             there.touch()
             out, said = client.communicate(timeout=60)
@@ -81,7 +83,7 @@ def test_strangers_who_connect_and_say_nothing_hold_up_no_step(served: Node) -> 
 
 @pytest.mark.parametrize("ntasks", [1, 2, 8])
 def test_pi_is_the_same_for_any_number_of_tasks(served: Node, ntasks: int) -> None:
-    done = served.run(f"-n{ntasks}", "--mpi=pmix", compiled("cpi", served.dir, OPEN_MPI), user=NOBODY)
+    done = served.run(f"-n{ntasks}", "--mpi=pmix", compiled("cpi", served.dir, OPEN_MPI), user=ALONE)
     assert (done.stdout, done.returncode) == (f"{ntasks} tasks: pi is 3.141593\n", 0), done.stderr
     assert not left()
 
@@ -89,17 +91,17 @@ def test_pi_is_the_same_for_any_number_of_tasks(served: Node, ntasks: int) -> No
 def test_tasks_ask_for_what_no_fence_has_collected(served: Node) -> None:
     """By `pmix_base_async_modex`."""
     words = ("-n4", "--mpi=pmix", "--export=ALL,OMPI_MCA_pmix_base_async_modex=1")
-    done = served.run(*words, compiled("cpi", served.dir, OPEN_MPI), user=NOBODY)
+    done = served.run(*words, compiled("cpi", served.dir, OPEN_MPI), user=ALONE)
     assert (done.stdout, done.returncode) == ("4 tasks: pi is 3.141593\n", 0), done.stderr
 
 
 def test_each_pair_plays_ping_pong(served: Node) -> None:
-    done = served.run("-n4", "--mpi=pmix", compiled("ping_pong", served.dir, OPEN_MPI), user=NOBODY)
+    done = served.run("-n4", "--mpi=pmix", compiled("ping_pong", served.dir, OPEN_MPI), user=ALONE)
     assert set(done.stdout.splitlines()) == {f"task {rank} of 4: 11 rounds" for rank in range(4)}, done.stderr
 
 
 def test_mpi_abort_ends_the_step_with_one_line_of_ours(served: Node) -> None:
-    done = served.run("-n3", "--mpi=pmix", compiled("cpi", served.dir, OPEN_MPI), "7", user=NOBODY)
+    done = served.run("-n3", "--mpi=pmix", compiled("cpi", served.dir, OPEN_MPI), "7", user=ALONE)
     assert done.returncode == 128 + signal.SIGTERM
     ours = [line for line in done.stderr.splitlines() if "the step ends" in line]
     assert len(ours) == 1
@@ -109,7 +111,7 @@ def test_mpi_abort_ends_the_step_with_one_line_of_ours(served: Node) -> None:
 
 def test_a_killed_task_ends_the_step(served: Node) -> None:
     mark = served.scratch / "pid"
-    client = served.popen("-n3", "--mpi=pmix", compiled("waits", served.dir, OPEN_MPI), str(mark), user=NOBODY)
+    client = served.popen("-n3", "--mpi=pmix", compiled("waits", served.dir, OPEN_MPI), str(mark), user=ALONE)
     wait_until(lambda: mark.exists() and mark.read_text(), "task 0 waits")
     os.kill(int(mark.read_text()), signal.SIGKILL)
     _, said = client.communicate(timeout=60)
@@ -122,7 +124,7 @@ def test_a_killed_task_ends_the_step(served: Node) -> None:
 def test_either_of_the_servers_processes_may_be_killed(served: Node, which: int) -> None:
     """One ends the step at once, the other one when it is noticed; neither leaves its directories."""
     mark = served.scratch / f"killed{which}"
-    client = served.popen("-n2", "--mpi=pmix", compiled("waits", served.dir, OPEN_MPI), str(mark), user=NOBODY)
+    client = served.popen("-n2", "--mpi=pmix", compiled("waits", served.dir, OPEN_MPI), str(mark), user=ALONE)
     wait_until(lambda: mark.exists() and mark.read_text(), "task 0 waits")
     servers = sorted(pid for pid, name in served.processes() if name == SERVER)
     assert len(servers) == 2
@@ -138,7 +140,7 @@ def test_either_of_the_servers_processes_may_be_killed(served: Node, which: int)
 def test_nothing_is_left_of_a_step_that_is_killed(suspended: bool) -> None:
     with running(suspend_grace_time=0) as node:
         mark = node.scratch / "pid"
-        client = node.popen("-n2", "--mpi=pmix", compiled("waits", node.dir, OPEN_MPI), str(mark), user=NOBODY)
+        client = node.popen("-n2", "--mpi=pmix", compiled("waits", node.dir, OPEN_MPI), str(mark), user=ALONE)
         wait_until(lambda: mark.exists() and mark.read_text(), "task 0 waits")
         assert left()
         if suspended:
@@ -155,14 +157,14 @@ def test_nothing_is_left_of_ten_steps_each_of_which_ends_otherwise(served: Node)
     program = compiled("cpi", served.dir, OPEN_MPI)
     for number in range(10):
         words = [program, "3"] if number % 5 == 4 else [program]
-        served.run("-n2", "--mpi=pmix", *words, user=NOBODY)
+        served.run("-n2", "--mpi=pmix", *words, user=ALONE)
     served.assert_clean()
     assert not left()
 
 
 @pytest.mark.parametrize("level", ["default", "strict"])
 def test_tasks_find_each_other_when_they_are_confined(served: Node, level: str) -> None:
-    done = served.run("-n2", "--mpi=pmix", f"--secure={level}", compiled("cpi", served.dir, OPEN_MPI), user=NOBODY)
+    done = served.run("-n2", "--mpi=pmix", f"--secure={level}", compiled("cpi", served.dir, OPEN_MPI), user=ALONE)
     assert done.stdout == "2 tasks: pi is 3.141593\n", done.stderr
 
 
@@ -173,11 +175,11 @@ def test_tasks_find_each_other_in_a_container() -> None:
 
 
 def test_a_user_who_does_not_know_a_steps_namespace_has_no_way_in(served: Node) -> None:
-    done = served.run("-n2", "--mpi=pmix", "sh", "-c", "echo $PMIX_NAMESPACE", user=NOBODY)
+    done = served.run("-n2", "--mpi=pmix", "sh", "-c", "echo $PMIX_NAMESPACE", user=ALONE)
     first, second = done.stdout.split()
     assert first == second
     assert len(first.rpartition("-")[2]) == 32
-    assert served.run("-n2", "--mpi=pmix", "sh", "-c", "echo $PMIX_NAMESPACE", user=NOBODY).stdout.split()[0] != first
+    assert served.run("-n2", "--mpi=pmix", "sh", "-c", "echo $PMIX_NAMESPACE", user=ALONE).stdout.split()[0] != first
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,6 +206,6 @@ def test_a_server_that_cannot_begin_keeps_the_step_from_beginning() -> None:
         node.plugin("late", LATE, kind="mpi")
         node.configure(mpi_plugin=["mpi/none", "mpi/late"])
         node.restart()
-        done = node.run("-n2", "--mpi=late", "echo", "begun", user=NOBODY)
+        done = node.run("-n2", "--mpi=late", "echo", "begun", user=ALONE)
         assert (done.stdout, done.returncode) == ("", 1)
         assert "the server of mpi/late: it could not begin: no reason" in done.stderr
