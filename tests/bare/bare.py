@@ -107,7 +107,7 @@ def sweep() -> None:
 
 def _remove(directory: Path) -> None:
     """Who was killed with the PID namespace may take a moment to die."""
-    nodes = {path.name for path in directory.glob("root/run/nodectl-*")}
+    nodes = {path.name for path in directory.glob("root/run/nodectl-test-*")}
     end = time.monotonic() + _PATIENCE
     while (left := machine.remove_cgroups(nodes)) and time.monotonic() < end:
         time.sleep(0.1)

@@ -21,6 +21,7 @@ _OF_PIP = ("/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
 _CERTIFICATES = ("usr/local/share/ca-certificates", "usr/share/keyrings")
 _INDEX = re.compile(r"file:(?://)?(/[\w./+-]+)/")  # the files lie beside the index
 _LINKS = re.compile(r"(?<=[\s=])/[\w./+-]+")
+_NO_MIRRORS = {"/", "/etc/ssl/certs"}
 _MOUNT = re.compile(r"^\S+ (\S+) cgroup2? ", re.MULTILINE)
 
 
@@ -44,7 +45,7 @@ def copy_mirrors(root: Path) -> dict[str, str]:
     for source, name in zip(of_pip, ("etc/pip.conf", "root/.pip/pip.conf", "root/.config/pip/pip.conf"), strict=True):
         _copy(source, root / name)
         told += [source.read_text()] if source.exists() else []
-    _lay_out(root, (path for text in told for path in _INDEX.findall(text) + _LINKS.findall(f" {text}")))
+    lay_out(root, told)
     return environment
 
 
@@ -60,11 +61,12 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copy(source, target)
 
 
-def _lay_out(root: Path, paths: Iterable[str]) -> None:
-    """Mirrors that are directories: `inside` mounts them where they are here."""
+def lay_out(root: Path, told: Iterable[str]) -> None:
+    """Finds mirrors that are directories in what configuration says; `inside` mounts them where they are here."""
+    named = {path for text in told for path in _INDEX.findall(text) + _LINKS.findall(f" {text}")}
     links = root / "mirrors"
     links.mkdir()
-    for number, path in enumerate(sorted({path for path in paths if Path(path).is_dir()} - {"/etc/ssl/certs", "/"})):
+    for number, path in enumerate(sorted(path for path in named - _NO_MIRRORS if Path(path).is_dir())):
         (root / path[1:]).mkdir(parents=True, exist_ok=True)
         (links / str(number)).symlink_to(path)
 
