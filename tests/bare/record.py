@@ -13,7 +13,8 @@ PLACE = "tests/bare/passed.toml"
 # Where packages are named that `./dev test` installs, or that tests install or download; and what runs it all.
 DECIDING = (
     "dev", "pyproject.toml", "systemd/distribution", "systemd/build-deb", "tests/bare/bare.py", "tests/bare/inside",
-    "tests/bare/machine.py", "tests/debian/making.py", "tests/slurm/packages.py", "tests/vm/host/image.py",
+    "tests/bare/machine.py", "tests/debian/making.py", "tests/rings/*.py", "tests/slurm/packages.py",
+    "tests/vm/host/image.py",
 )  # fmt: skip
 _TABLE = re.compile(r"^ring +result +why\n((?:\S+ +\S+ .*\n)*)", re.MULTILINE)
 _ROW = re.compile(r"^(\S+) +passed +.* in ([\d.]+)s", re.MULTILINE)
@@ -32,7 +33,8 @@ class Passed:
 
 def checksum(tree: Path) -> str:
     """Over all files that decide. Raises OSError."""
-    sums = (f"{name} {hashlib.sha256((tree / name).read_bytes()).hexdigest()}\n" for name in DECIDING)
+    files = sorted(path for pattern in DECIDING for path in tree.glob(pattern))
+    sums = (f"{path.relative_to(tree)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in files)
     return hashlib.sha256("".join(sums).encode()).hexdigest()
 
 
