@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
 
 import pytest
+
+from needs import need
 
 pytestmark = pytest.mark.lint
 
@@ -46,8 +47,7 @@ def upward_calls(folder: Path, order: list[str], scratch: Path) -> list[str]:
 
 @pytest.mark.parametrize("header", HEADERS, ids=lambda header: header.name)
 def test_c_file_calls_only_what_stands_below_it(header: Path, tmp_path: Path) -> None:
-    if shutil.which("cc") is None or shutil.which("nm") is None:
-        pytest.skip("no cc, or no nm here")
+    need("cc", "nm")
     assert upward_calls(header.parent, order_of(header), tmp_path) == []
 
 
@@ -59,8 +59,7 @@ def test_c_file_has_its_place_in_the_order(header: Path) -> None:
 @pytest.mark.parametrize("header", HEADERS, ids=lambda header: header.name)
 def test_c_files_compile_without_a_warning(header: Path, tmp_path: Path) -> None:
     """Here, and not where it is installed: another compiler may know of more that could be wrong."""
-    if shutil.which("cc") is None:
-        pytest.skip("no cc here")
+    need("cc")
     sources = [header.parent / name for name in order_of(header)]
     subprocess.run(["cc", *FLAGS, *WARNINGS, "-c", *sources], cwd=tmp_path, check=True)
 

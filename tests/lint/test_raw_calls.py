@@ -5,7 +5,6 @@ The compiler puts each function into a section of its own, and its relocations s
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lint.test_c_sources import FLAGS, KERNEL_C
+from needs import need
 
 pytestmark = pytest.mark.lint
 
@@ -86,8 +86,7 @@ def foreign(objects: Objects, file: str, begin: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> Objects:
-    if shutil.which("cc") is None or shutil.which("objdump") is None:
-        pytest.skip("no cc, or no objdump here")
+    need("cc", "objdump")
     return Objects(sorted(KERNEL_C.glob("*.c")), tmp_path_factory.mktemp("objects"))
 
 
@@ -104,8 +103,7 @@ def test_the_check_sees_all_that_a_task_does(objects: Objects) -> None:
 
 def test_the_check_would_notice(tmp_path: Path) -> None:
     """Also behind another function, in another file, in a table."""
-    if shutil.which("cc") is None or shutil.which("objdump") is None:
-        pytest.skip("no cc, or no objdump here")
+    need("cc", "objdump")
     (tmp_path / "one.c").write_text(
         "int setuid(unsigned); int setgid(unsigned); int puts(const char *); void other(void);\n"
         "static __attribute__((noinline)) void inner(void) { setuid(1); }\n"

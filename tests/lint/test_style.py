@@ -16,6 +16,7 @@ import pytest
 
 import nodectl
 from lint.sources import ROOT, imports, modules, tracked_files, where
+from needs import need
 
 pytestmark = pytest.mark.lint
 
@@ -36,18 +37,16 @@ CONFINED_MODULES: dict[str, tuple[str, ...]] = {
 }
 SENDERS_OWNERS = {"os", "signal", "_signal", "posix", "_kernel"}
 SHELL_SCRIPTS = ("dev", ".ci/run", "systemd/build-deb", "systemd/build-rpm", "systemd/package-tree", "systemd/install",
-                 "systemd/uninstall", "vagrant/provision.sh", "vagrant/round", "vagrant/run-tests")  # fmt: skip
+                 "systemd/uninstall", "tests/bare/inside", "vagrant/provision.sh", "vagrant/round",
+                 "vagrant/run-tests")  # fmt: skip
 
-
-def needs(program: str) -> None:
-    """Skips the test where there is no such program."""
-    if shutil.which(program) is None:
-        pytest.skip(f"no {program} here")
+# Nothing of `./dev test` needs these programs, so it installs neither.
+without_vagrant = pytest.mark.skipif(shutil.which("vagrant") is None, reason="no vagrant here, but for ./dev vagrant")
 
 
 def finds_nothing(*argv: str) -> None:
     """Run a checker over a file of the tree, where there is one, and fail with what it printed."""
-    needs(argv[0])
+    need(argv[0])
     result = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         pytest.fail(f"{' '.join(argv)}:\n{result.stdout}{result.stderr}", pytrace=False)
@@ -211,13 +210,14 @@ def test_shell_scripts_are_sound(checker: tuple[str, ...], script: str) -> None:
     finds_nothing(*checker, script)
 
 
+@without_vagrant
 def test_vagrantfile_is_ruby() -> None:
     finds_nothing("ruby", "-wc", "vagrant/Vagrantfile")
 
 
+@without_vagrant
 @pytest.mark.parametrize(("topology", "said"), [("1s6c1t1n", "validated"), ("2s4c2t3n", "16 CPUs"), ("4", "topology")])
 def test_vagrant_takes_its_file_with_topologies_that_can_be(topology: str, said: str, tmp_path: Path) -> None:
-    needs("vagrant")
     places = {"VAGRANT_HOME": str(tmp_path / "home"), "VAGRANT_DOTFILE_PATH": str(tmp_path / "machine")}
     env = {**os.environ, **places, "VAGRANT_CHECKPOINT_DISABLE": "1", "NODECTL_TOPOLOGY": topology}
     command = ["vagrant", "validate", "--ignore-provider"]

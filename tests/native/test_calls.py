@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from native.host import STRICT, compiled, lines, run
+from needs import need
 from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_JOB_SCRIPT, S_CTX_LOCAL, S_CTX_SLURMD, _spank_host
 from packages import unpacked
 
@@ -318,6 +319,7 @@ def test_headers_are_plain_c99_and_cplusplus(tmp_path: Path) -> None:
         'int slurm_spank_init(spank_t, int, char **) { slurm_spank_log("%s", "from C++"); return 0; }\n'
     )
     include = Path(_spank_host.__file__).parents[1] / "include"
+    need("c++")
     command = ["c++", "-Wall", "-Wextra", "-Werror", "-Wpedantic", "-shared", "-fPIC", f"-I{include}"]
     subprocess.run([*command, "-o", str(tmp_path / "plus.so"), str(source)], check=True)
     os.chmod(tmp_path / "plus.so", 0o755)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from native.host import INCLUDE, compiled, lines, run
+from needs import need
 from nodectl.spank import S_CTX_JOB_SCRIPT, S_CTX_LOCAL
 from packages import unpacked
 
@@ -133,6 +134,7 @@ def test_headers_are_for_cxx_too(standard: str, tmp_path: Path) -> None:
         "#include <slurm/slurm.h>\n#include <slurm/spank.h>\nSPANK_PLUGIN(cxx, 1)\n"
         'extern "C" int slurm_spank_init(spank_t sp, int ac, char **av) { return 0; }\n'
     )
+    need("c++")
     command = ["c++", standard, "-Wall", "-Werror", "-shared", "-fPIC", f"-I{INCLUDE}"]
     subprocess.run([*command, "-o", str(tmp_path / "plugin.so"), str(source)], check=True)
     assert lines(run(str(tmp_path / "plugin.so"), "slurm_spank_init"))[-1] == "= slurm_spank_init 0 "

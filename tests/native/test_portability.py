@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from needs import need
+
 PACKAGE = Path(__file__).parents[2] / "nodectl"
 SOURCES = sorted([*PACKAGE.glob("kernel/c/*.c"), *PACKAGE.glob("spank/c/*.c")])
 HEADERS = Path(sysconfig.get_path("include"))
@@ -18,8 +20,7 @@ COMPILER = "aarch64-linux-gnu-gcc"
 @pytest.fixture(scope="module", autouse=True)
 def _machine() -> None:
     """Skips where there is no compiler for that machine, or none of its C library's headers."""
-    if shutil.which(COMPILER) is None:
-        pytest.skip(f"no {COMPILER} here")
+    need(COMPILER)
     words = [COMPILER, "-fsyntax-only", "-x", "c", "-"]
     if subprocess.run(words, input=b"#include <unistd.h>\n", capture_output=True, check=False).returncode:
         pytest.skip(f"no C library's headers for {COMPILER} here")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lint.sources import ROOT, tracked_files
+from needs import lacks
 from nodectl import __version__
 
 pytestmark = pytest.mark.packages
@@ -66,7 +67,7 @@ def test_archive_of_sources_has_what_the_debian_package_is_made_of(built: Path) 
     assert {"NEWS.md", "nodectl/spank/c/host.h", "systemd/build-deb", "systemd/debian/rules"} <= names
 
 
-@pytest.mark.skipif(shutil.which("readelf") is None, reason="no readelf here")
+@pytest.mark.skipif(lacks("readelf"), reason="no readelf here")
 def test_wheel_runs_on_other_distributions(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     assert "manylinux_2_" in run("auditwheel", "show", wheel)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from lint.sources import ROOT
+from needs import lacks
 
 pytestmark = [
     pytest.mark.packages,
-    pytest.mark.skipif(shutil.which("rpmbuild") is None, reason="no rpmbuild here"),
+    pytest.mark.skipif(lacks("rpmbuild"), reason="no rpmbuild here"),
 ]
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from needs import need
 
 SOURCES = Path(__file__).parent / "mpi"
 MPICH, OPEN_MPI = "mpicc.mpich", "mpicc.openmpi"
@@ -15,8 +14,7 @@ MPICH, OPEN_MPI = "mpicc.mpich", "mpicc.openmpi"
 
 def compiled(name: str, directory: Path, compiler: str = MPICH) -> str:
     """The path of the program that is made of `name`.c; skips the test where nothing can make it."""
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no {compiler} here")
+    need(compiler)
     program = directory / f"{name}-{compiler.rpartition('.')[2]}"
     if not program.exists():
         made = program.with_suffix(f".{os.getpid()}")

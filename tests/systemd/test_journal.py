@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from needs import lacks
 from rootful.node import Node, wait_until
 
 pytestmark = [pytest.mark.systemd, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
@@ -40,7 +41,7 @@ done
 """
 
 
-@pytest.mark.skipif(not JOURNALD.exists(), reason="no systemd-journald here")
+@pytest.mark.skipif(lacks(JOURNALD), reason="no systemd-journald here")
 def test_lines_are_found_by_job_step_user_and_name() -> None:
     node = Node()
     try:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from needs import lacks
 from nodectl.plugin_host import INCLUDE_DIR as INCLUDE
 from nodectl.spank import SLURM_VERSION
 
@@ -90,7 +91,7 @@ def test_service_leaves_running_steps_alone_when_it_stops() -> None:
     assert unit["Delegate"] == "yes"
 
 
-@pytest.mark.skipif(shutil.which("pkg-config") is None, reason="no pkg-config here")
+@pytest.mark.skipif(lacks("pkg-config"), reason="no pkg-config here")
 def test_plugins_compile_with_what_pkg_config_says_and_slurms_own_headers_are_left_alone(tmp_path: Path) -> None:
     told = run("pkg-config", f"--define-variable=includedir={INCLUDE}", "--cflags", UNITS / "nodectl-spank.pc")
     assert (told.returncode, told.stdout.split()) == (0, [f"-I{INCLUDE}"]), told.stderr

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from debian import cache
 from rootful.node import wait_until
-from vm.host import cache, nodes, report
+from vm.host import nodes, report
 from vm.host.debugger import Debugger
 from vm.host.image import Image
 from vm.host.qemu import Machine, Topology, run

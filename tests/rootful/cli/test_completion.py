@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from needs import need
 from rootful.at_terminal import AtTerminal, at_terminal
 from rootful.node import NOBODY, Node, running
 
@@ -87,15 +87,9 @@ def _completes(shell: AtTerminal) -> None:
         assert shown == wanted
 
 
-def _needs(shell: str) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} here")
-
-
 def test_bash_completes(busy: Node) -> None:
     library = Path("/usr/share/bash-completion/bash_completion")
-    if not library.exists():
-        pytest.skip("no bash-completion here")
+    need(library)
     with at_terminal(
         ["bash", "--norc", "--noprofile", "-i"], user=NOBODY, cwd="/", env=_environment(busy), columns=200
     ) as shell:
@@ -105,7 +99,7 @@ def test_bash_completes(busy: Node) -> None:
 
 
 def test_zsh_completes(busy: Node) -> None:
-    _needs("zsh")
+    need("zsh")
     with at_terminal(["zsh", "-f", "-i"], user=NOBODY, cwd="/", env=_environment(busy), columns=200) as shell:
         shell.wait_for(PROMPT)
         shell.line(f"fpath=({busy.dir}/bin $fpath); autoload -Uz compinit; compinit -u -D")
@@ -113,7 +107,7 @@ def test_zsh_completes(busy: Node) -> None:
 
 
 def test_fish_completes(busy: Node) -> None:
-    _needs("fish")
+    need("fish")
     script = f"source {busy.dir}/bin/nodectl.fish; complete -C $argv[1]"
     for typed, wanted in LINES.items():
         for _ in range(ATTEMPTS):

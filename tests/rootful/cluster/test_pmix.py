@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 import shutil
 import sys
@@ -12,16 +11,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from needs import lacks_library
 from nodectl.mpi import openpmix
 from rootful.cluster.agents import Agents, agents
 from rootful.mpi_programs import OPEN_MPI, compiled
 from rootful.node import PATH, wait_until
 
-pytestmark = pytest.mark.rootful
-try:
-    ctypes.CDLL("libpmix.so.2")
-except OSError:
-    pytestmark = pytest.mark.skip(reason="no libpmix here")
+pytestmark = [pytest.mark.rootful, pytest.mark.skipif(lacks_library("libpmix.so.2"), reason="no libpmix here")]
 _TEXT = Path(__file__).with_name("pmix.py").read_text(encoding="utf-8")
 _PROGRAM = (sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {PATH!r}\n{_TEXT}")
 _STEP = ("run", "-N4", "-n8", "--mpi=pmix")

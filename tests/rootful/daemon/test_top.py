@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,6 +16,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, RichLog, Static
 
+from needs import lacks
 from nodectl.client.command import Failed, GlobalOptions
 from nodectl.live.connection import Connections, connect
 from nodectl.live.watcher import Watcher
@@ -184,7 +184,7 @@ def test_looking_costs_the_service_less_than_a_hundredth_of_a_cpu(shared_node: N
         watcher.close()
 
 
-@pytest.mark.skipif(not shutil.which("tmux"), reason="no tmux here")
+@pytest.mark.skipif(lacks("tmux"), reason="no tmux here")
 def test_a_user_has_it_in_a_plain_terminal_of_80_by_24(shared_node: Node, tmp_path: Path) -> None:
     tmux = ["tmux", "-S", str(tmp_path / "tmux"), "-f", "/dev/null"]
     top = [

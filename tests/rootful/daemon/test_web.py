@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from needs import lacks
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_until
 
 ANSWERS = ("view", "machine", "launch?job={job}&step=0", "explain?job={job}&step=0", "ended", "report")
@@ -168,7 +168,7 @@ def test_it_listens_nowhere_that_others_reach(shared_node: Node, listen: str) ->
     assert "unix:PATH or 127.0.0.1:PORT" in refused.stderr
 
 
-@pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium here")
+@pytest.mark.skipif(lacks("chromium"), reason="no chromium here")
 def test_a_browser_shows_it_and_runs_nothing_that_a_user_has_named(shared_node: Node, tmp_path: Path) -> None:
     with step(shared_node, HOSTILE) as job, served(shared_node) as page:
         browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]

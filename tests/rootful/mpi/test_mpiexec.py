@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
+from needs import need
 from rootful.mpi_programs import MPICH, OPEN_MPI, compiled
 from rootful.node import NOBODY, Node
 
@@ -15,8 +14,7 @@ BOTH = pytest.mark.parametrize("compiler", [MPICH, OPEN_MPI])
 
 def mpiexec(compiler: str) -> str:
     name = compiler.replace("mpicc", "mpiexec")
-    if shutil.which(name) is None:
-        pytest.skip(f"no {name} here")
+    need(name)
     return name
 
 

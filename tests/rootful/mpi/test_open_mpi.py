@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pwd
 import signal
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from needs import lacks_library
 from nodectl.cgroup import tree
 from nodectl.mpi import openpmix
 from nodectl.tracing.recorder import cgroup_of
@@ -19,10 +19,7 @@ from rootful.contained import contained
 from rootful.mpi_programs import OPEN_MPI, compiled
 from rootful.node import OTHER, Node, running, wait_until
 
-try:
-    ctypes.CDLL("libpmix.so.2")
-except OSError:
-    pytestmark = pytest.mark.skip(reason="no libpmix here")
+pytestmark = [pytest.mark.rootful, pytest.mark.skipif(lacks_library("libpmix.so.2"), reason="no libpmix here")]
 ALONE = pwd.getpwnam("games")  # no tests of other files run as this user, beside these
 PLACES = (Path("/tmp"), Path("/dev/shm"))  # where MPI leaves files
 SERVER = "nodectl-pmix"

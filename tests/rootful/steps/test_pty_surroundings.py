@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from needs import need
 from rootful.at_terminal import END, SUSPEND, AtTerminal, is_in_the_foreground, run_at_terminal
 from rootful.contained import contained
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
@@ -133,8 +133,7 @@ class Tmux:
 
 @pytest.fixture
 def tmux(tmp_path: Path, shared_node: Node) -> Iterator[Tmux]:
-    if shutil.which("tmux") is None:
-        pytest.skip("no tmux here")
+    need("tmux")
     found = Tmux(tmp_path, shared_node)
     yield found
     found("kill-server")

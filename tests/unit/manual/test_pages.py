@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import subprocess
 from fnmatch import fnmatch
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import nodectl.wire
+from needs import lacks
 from nodectl.cli import bind
 from nodectl.cli.catalogue import parser_of
 from nodectl.cli.main import COMMANDS, RUNS_MANNERS
@@ -109,7 +109,7 @@ def test_pages_refer_to_pages_that_there_are() -> None:
     assert referred <= known
 
 
-@pytest.mark.skipif(shutil.which("groff") is None, reason="no groff here: ./dev setup as root installs it")
+@pytest.mark.skipif(lacks("groff"), reason="no groff here: ./dev setup as root installs it")
 def test_groff_formats_every_page_without_a_warning(tmp_path: Path) -> None:
     for page, text in PAGES.items():
         shown = subprocess.run(
@@ -119,7 +119,7 @@ def test_groff_formats_every_page_without_a_warning(tmp_path: Path) -> None:
         assert " - " in shown.stdout
 
 
-@pytest.mark.skipif(shutil.which("mandoc") is None, reason="no mandoc here: ./dev setup as root installs it")
+@pytest.mark.skipif(lacks("mandoc"), reason="no mandoc here: ./dev setup as root installs it")
 def test_mandoc_has_nothing_to_complain_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["manual", str(tmp_path)])
     assert main() == 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 
 import pytest
 
+from needs import lacks
 from nodectl.manual import markdown, prose, roff
 from nodectl.manual.document import Block, Code, Heading, OptionTerm, Page, Paragraph, Table, Terms
 
@@ -25,7 +25,7 @@ def shown(*blocks: Block) -> str:
     return made.stdout
 
 
-@pytest.mark.skipif(shutil.which("groff") is None, reason="no groff here: ./dev setup as root installs it")
+@pytest.mark.skipif(lacks("groff"), reason="no groff here: ./dev setup as root installs it")
 @pytest.mark.parametrize("text", NASTY)
 @pytest.mark.parametrize("block", [Paragraph, Code, lambda text: Terms([(text, text)]), lambda text: Heading(text, 2),
                                    lambda text: Table(("a", "b"), [(text, text)])])  # fmt: skip

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from needs import lacks
 from nodectl.cli import main
 from nodectl.devtools.spank.inspection import inspect
 from nodectl.spank import versions
@@ -117,7 +117,7 @@ def test_a_library_that_is_newer_where_the_plugin_was_compiled_is_told(tmp_path:
     assert has(inspect(plugin), "is linked with a newer libof.so, one with OF_2: opening it fails")
 
 
-@pytest.mark.skipif(shutil.which("objcopy") is None, reason="no objcopy here")
+@pytest.mark.skipif(lacks("objcopy"), reason="no objcopy here")
 def test_a_plugin_made_with_go_is_told(tmp_path: Path) -> None:
     plugin = compiled(tmp_path, GOOD)
     subprocess.run(["objcopy", "--add-section", f".go.buildinfo={tmp_path}/plugin.c", plugin], check=True)

@@ -19,7 +19,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vm.host import cache, image, qemu
+from debian import cache
+from debian.making import CannotMake, run
+from vm.host import image, qemu
 
 BOX = "nodectl.box"
 SIZE = "4G"  # sparse
@@ -57,14 +59,14 @@ def main() -> int:
     wheels = (*project["dependencies"], *project["optional-dependencies"]["test"], "setuptools>=77", "wheel")
     recipe = image.Recipe("box", SIZE, PACKAGES, MODULES, wheels, _settle)
     try:
-        with cache.kept(image.cache_directory(), recipe.key, lambda made: _make(made, recipe)) as made:
+        with cache.kept(cache.directory(), recipe.key, lambda made: _make(made, recipe)) as made:
             trial = qemu.Machine(image.image_in(made), qemu.Topology(1, 1, 1, 1), 512)
             driver = "kvm" if trial.accelerator() == "kvm" else "qemu"
             settings = {"NODECTL_BOX": str(made / BOX), "NODECTL_DRIVER": driver}
             return subprocess.run(sys.argv[1:], env={**os.environ, **settings}, check=False).returncode
     except KeyboardInterrupt:
         return 130
-    except (image.CannotMake, OSError, subprocess.CalledProcessError) as error:
+    except (CannotMake, OSError, subprocess.CalledProcessError) as error:
         print(f"vagrant: no box: {error}", file=sys.stderr)
         return 1
 
@@ -76,17 +78,17 @@ def _settle(root: Path) -> None:
     (root / "etc/fstab").write_text("/dev/vda / ext4 noatime 0 0\n")
     (root / "etc/machine-id").write_text("")  # each machine finds one of its own
     (root / "etc/systemd/network/20-dhcp.network").write_text(NETWORK)
-    image.run("chroot", root, "systemctl", "mask", *MASKED)
-    image.run("chroot", root, "systemctl", "enable", "systemd-networkd.service")
-    image.run("chroot", root, "systemctl", "set-default", "multi-user.target")
-    image.run("chroot", root, "useradd", "--create-home", "--shell=/bin/bash", "vagrant")
+    run("chroot", root, "systemctl", "mask", *MASKED)
+    run("chroot", root, "systemctl", "enable", "systemd-networkd.service")
+    run("chroot", root, "systemctl", "set-default", "multi-user.target")
+    run("chroot", root, "useradd", "--create-home", "--shell=/bin/bash", "vagrant")
     sudoers = root / "etc/sudoers.d/vagrant"
     sudoers.write_text("vagrant ALL=(ALL) NOPASSWD: ALL\n")
     sudoers.chmod(0o440)
     keys = root / "home/vagrant/.ssh/authorized_keys"
     keys.parent.mkdir(mode=0o700)
     shutil.copy(_first_key(), keys)
-    image.run("chroot", root, "chown", "-R", "vagrant:vagrant", "/home/vagrant")
+    run("chroot", root, "chown", "-R", "vagrant:vagrant", "/home/vagrant")
 
 
 def _first_key() -> Path:
@@ -100,7 +102,7 @@ def _make(made: Path, recipe: image.Recipe) -> None:
     (made / "metadata.json").write_text(METADATA)
     parameters = f"{qemu.KERNEL_PARAMETERS} {qemu.CLOCK_PARAMETERS}"
     (made / "Vagrantfile").write_text(VAGRANTFILE % parameters)
-    image.run("qemu-img", "convert", "-O", "qcow2", made / "disk", made / "box.img")
+    run("qemu-img", "convert", "-O", "qcow2", made / "disk", made / "box.img")
     with tarfile.open(made / BOX, "w") as box:
         for name in ("metadata.json", "Vagrantfile", "box.img", "kernel", "initrd"):
             box.add(made / name, name)

@@ -8,9 +8,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import lzma
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -19,12 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vm.host import cache
+from debian import cache
+from debian.making import SUITE, CannotMake, run
 
-SUITE = "bookworm"
 PYTHON = (3, 11)  # of that suite
 SIZE = "2G"  # sparse
-PATIENCE = 900  # seconds, for each program; packages are downloaded
 PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "udev", "kmod", "libpam-systemd", "login", "passwd", "mount", "procps",
     "iproute2", "e2fsprogs", "numactl", "strace", "python3", "python3-venv", "libcap2", "gcc", "libc6-dev", "man-db",
@@ -121,22 +118,13 @@ class Recipe:
         return f"{self.name}-{hashlib.sha256(sources + repr(words).encode()).hexdigest()[:12]}"
 
 
-class CannotMake(Exception):
-    """There is no image; str() says why."""
-
-
-def cache_directory() -> Path:
-    """Where images are kept: outside of any checkout."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodectl"
-
-
 @contextmanager
 def prepared(dependencies: Sequence[str]) -> Iterator[Image]:
     """The image with these Python dependencies, from the cache or newly made, nobody's to remove while the context
     lasts. Raises CannotMake, OSError.
     """
     recipe = Recipe("vm", SIZE, PACKAGES, MODULES, (*dependencies, *TEST_PACKAGES), _settle)
-    with cache.kept(cache_directory(), recipe.key, lambda made: make(made, recipe)) as made:
+    with cache.kept(cache.directory(), recipe.key, lambda made: make(made, recipe)) as made:
         yield image_in(made)
 
 
@@ -164,33 +152,6 @@ def make(made: Path, recipe: Recipe) -> None:
     for rest in (root, made / "kernel.sh"):
         run("rm", "-rf", rest)
     print(f"vm: made in {time.monotonic() - began:.0f} s", flush=True)
-
-
-def run(*argv: str | Path) -> None:
-    """A command to its end, with everything that it started. Raises CannotMake."""
-    with subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, process_group=0
-    ) as running:
-        try:
-            said, _ = running.communicate(timeout=PATIENCE)
-        except BaseException as error:
-            _end(running)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise CannotMake(f"{argv[0]} was not done after {PATIENCE} s") from None
-            raise
-    if running.returncode != 0:
-        raise CannotMake(f"{argv[0]} ended with {running.returncode}: {said.decode(errors='replace')[-4000:]}")
-
-
-def _end(running: subprocess.Popen[bytes]) -> None:
-    """mmdebstrap cleans up when it is told to end."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        os.killpg(running.pid, number)
-        try:
-            running.wait(timeout=10)
-            break
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def _bootstrap(root: Path, packages: Sequence[str]) -> None:

@@ -28,6 +28,7 @@ from typing import NoReturn, TextIO
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from debian.making import CannotMake
 from vm.host import image, nodes, pack, package, qemu, report
 from vm.host.debugger import Debugger, attached
 
@@ -71,7 +72,7 @@ def main() -> int:
         scratch = Path(name)
         try:
             _ring(arguments, pytest, scratch)
-        except (Failed, image.CannotMake, package.CannotBuild, OSError, subprocess.CalledProcessError) as error:
+        except (Failed, CannotMake, package.CannotBuild, OSError, subprocess.CalledProcessError) as error:
             why = str(error)
         finally:
             for path in (scratch / f"results/{name}.xml" for name in RESULTS.values()):
@@ -89,7 +90,7 @@ def _make_only() -> int:
     try:
         with image.prepared(_dependencies()):
             return 0
-    except (image.CannotMake, OSError, subprocess.CalledProcessError) as error:
+    except (CannotMake, OSError, subprocess.CalledProcessError) as error:
         print(f"vm: {error}")
         return 1
 

@@ -19,6 +19,11 @@ _WHOLE = "whole.json"  # the size of every file, written last
 _UNFINISHED = "making-"
 
 
+def directory() -> Path:
+    """Where they are kept: outside of any checkout."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodectl"
+
+
 @contextmanager
 def kept(cache: Path, name: str, make: Callable[[Path], None]) -> Iterator[Path]:
     """The directory `name` in the cache, for as long as the context lasts; `make(directory)` fills an empty one.
@@ -49,7 +54,7 @@ def _locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("vm: waiting for another run, which makes a disk", flush=True)
+            print(f"waiting for another run, which makes something in {path.parent}", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
