@@ -41,10 +41,14 @@ def of_sources(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if entry.name.endswith("__pycache__") else of_root(entry)
 
 
-def settle(scratch: Path, settings: Mapping[str, object], pytest: Sequence[str]) -> None:
-    """Writes what `run` in the machine reads: settings, and pytest's arguments."""
+def settle(
+    scratch: Path, settings: Mapping[str, object], pytest: Sequence[str], tests: Mapping[str, Sequence[str]]
+) -> None:
+    """Writes what `run` in the machine reads: settings, pytest's arguments, and the tests of each life."""
     (scratch / "settings").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     (scratch / "arguments").write_text("".join(f"{word}\n" for word in pytest))
+    for life, names in tests.items():
+        (scratch / f"{life}.tests").write_text("".join(f"{name}\n" for name in names))
 
 
 def make_room(out: Path) -> None:
