@@ -111,10 +111,12 @@ def write_config(text: str = "") -> None:
     CONFIG.write_text(SHARED + text)
 
 
-def share_machine() -> None:
-    """At the begin of a test: the service that the machine came with is started anew, so that jobs share all CPUs."""
-    if SHARED and not CONFIG.exists():
-        write_config()
+def settle(text: str) -> None:
+    """At the begin of a test: the service has this configuration, besides what every test's has. It is started anew
+    where it had another, which under emulation takes seconds.
+    """
+    if not CONFIG.exists() or CONFIG.read_text() != SHARED + text:
+        write_config(text)
         systemctl("restart", UNIT)
 
 
@@ -124,14 +126,16 @@ def limit_steps(setting: str) -> None:
     is_active(STEPS_UNIT)  # systemd writes it after one answer, and before the next
 
 
-def restore() -> None:
-    """The service as every test begins with it, running; whatever a test did."""
-    changed = DROP_IN.exists() or not CONFIG.exists() or CONFIG.read_text() != SHARED
+def restore(text: str = "") -> None:
+    """The service as it was settled for a test, running; whatever that did."""
+    of_unit = DROP_IN.exists()
+    changed = of_unit or not CONFIG.exists() or CONFIG.read_text() != SHARED + text
     DROP_IN.unlink(missing_ok=True)
-    write_config()
-    if changed:
+    write_config(text)
+    if of_unit:
         systemctl("daemon-reload")
-    elif systemctl("show", "--value", "--property", "ActiveState", SOCKET_UNIT, UNIT).split() == ["active"] * 2:
+    states = () if changed else systemctl("show", "--value", "--property", "ActiveState", SOCKET_UNIT, UNIT).split()
+    if states == ["active", "active"]:
         return
     systemctl("reset-failed")
     systemctl("restart" if changed else "start", SOCKET_UNIT, UNIT)

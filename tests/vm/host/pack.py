@@ -12,6 +12,7 @@ from pathlib import Path
 from vm.host.package import TREE, CannotBuild
 
 RESULTS_BYTES = 64 << 20
+PACKAGES = "/opt/nodectl/lib/python3.11/site-packages"  # where systemd/install has pip install, with that Python
 
 
 def wheel(scratch: Path) -> Path:
@@ -26,6 +27,33 @@ def wheel(scratch: Path) -> Path:
     if built.returncode != 0:
         raise CannotBuild(f"no wheel: {built.stderr.decode(errors='replace')[-2000:]}")
     (made,) = scratch.glob("*.whl")
+    return made
+
+
+def compile_of(wheel: Path, scratch: Path) -> Path:
+    """A directory of what Python would compile of the wheel where the machine installs it: emulated CPUs take long for
+    it. Each file is that of a source with the same hash.
+    """
+    sources, made = scratch / "unpacked", scratch / "compiled"
+    shutil.unpack_archive(wheel, sources, "zip")
+    words: list[str | Path] = [
+        "-m",
+        "compileall",
+        "-q",
+        "--invalidation-mode",
+        "checked-hash",
+        "-s",
+        sources,
+        "-p",
+        PACKAGES,
+        sources,
+    ]
+    subprocess.run([sys.executable, *words], check=True, capture_output=True)
+    for path in sources.rglob("*.pyc"):
+        target = made / path.relative_to(sources)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
+    shutil.rmtree(sources)
     return made
 
 

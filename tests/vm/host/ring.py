@@ -86,11 +86,15 @@ def _conclude(course: Course, seconds: float) -> int:
     if course.seconds:
         print("vm: " + ", ".join(f"{life} {spent:.0f} s" for life, spent in course.seconds.items()))
     if course.is_spoilt:
-        print(f"MACHINE vm: {course.missing} tests have no result: {'; '.join(course.faults)}")
+        print(f"MACHINE vm: {_spoilt(course)}")
     counts = report.count(rows)
     counts[report.ERROR] += len(course.errors)
     print(report.last_line(counts, seconds), flush=True)
     return status(counts, is_spoilt=course.is_spoilt)
+
+
+def _spoilt(course: Course) -> str:
+    return f"{course.missing} tests have no result: {'; '.join(course.faults)}" if course.is_spoilt else ""
 
 
 def status(counts: dict[str, int], *, is_spoilt: bool) -> int:
@@ -130,7 +134,7 @@ def _keep(scratch: Path, where: Path, course: Course, arguments: argparse.Namesp
     about = {
         "topology": str(arguments.topology), "all": arguments.all, "seconds": round(seconds, 1),
         "lives": {life: round(spent, 1) for life, spent in course.seconds.items()},
-        "errors": course.errors, "faults": course.faults, "machine": course.is_spoilt,
+        "error": "; ".join(course.errors) or _spoilt(course), "faults": course.faults, "machine": course.is_spoilt,
     }  # fmt: skip
     (where / "report.json").write_text(report.as_json(course.rows, about))
     (where / "report.txt").write_text(report.as_text(course.rows))
@@ -168,7 +172,7 @@ class Bench:
         packages: Sequence[Path],
     ) -> None:  # fmt: skip
         self._arguments, self._pytest, self._scratch, self._disk = arguments, pytest, scratch, disk
-        self._wheel, self._packages = wheel, packages
+        self._wheel, self._packages, self._compiled = wheel, packages, pack.compile_of(wheel, scratch)
         self._accelerator = qemu.Machine(disk, arguments.topology, MEMORY).accelerator()
         self._turn = 0
 
@@ -248,6 +252,7 @@ class Bench:
             names = ("settings", "arguments", *(f"{life}.tests" for life in ONE_MACHINES))
             for path in (self._wheel, *packages, *(self._scratch / name for name in names)):
                 archive.add(path, path.name)
+            archive.add(self._compiled, "compiled", filter=pack.of_root)
             archive.add(TREE / "tests/vm/run", "run", filter=pack.of_sources)
             for name in ("systemd", "pyproject.toml", "tests/vm", "tests/rootful", "README.md", "docs"):
                 archive.add(TREE / name, name, filter=pack.of_sources)
