@@ -54,13 +54,13 @@ def logged(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def served(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test begins with the service as installed, with the lines that its module names `SERVICE` in the
-    configuration; it leaves that, and nothing of a step.
+    """Each test begins with the service as installed, with the lines in the configuration that it, or its module, names
+    `SERVICE`; it leaves that, and nothing of a step.
     """
     if not is_there(request.node):
         yield
         return
-    settings = getattr(request.module, "SERVICE", "")
+    settings = vars(request.function).get("SERVICE", getattr(request.module, "SERVICE", ""))
     service.settle(settings)
     yield
     try:

@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nodectl.cgroup.tree import RUNNERS
 from rootful import node
@@ -26,6 +26,8 @@ STEPS = Path("/run/nodectl/steps")
 CONFIG = Path("/etc/nodectl/nodectl.toml")
 SHARED = "".join(f'{name} = "{value}"\n' for name, value in node.SHARED.items())  # what every test's service has
 DROP_IN = Path(f"/run/systemd/system/{UNIT}.d/test.conf")
+Test = TypeVar("Test", bound=Callable[..., None])
+_MOST_TASKS = 64  # of a step that waits
 _PATIENCE = 120  # seconds; the machine's CPUs may be emulated, and its host busy
 
 
@@ -120,6 +122,16 @@ def settle(text: str) -> None:
         systemctl("restart", UNIT)
 
 
+def configured(*lines: str) -> Callable[[Test], Test]:
+    """The test begins with these lines in the configuration: to change it takes a restart, and another to change back."""
+
+    def settled(test: Test) -> Test:
+        vars(test)["SERVICE"] = "".join(f"{line}\n" for line in lines)
+        return test
+
+    return settled
+
+
 def limit_steps(setting: str) -> None:
     """A property of the unit of steps, which its cgroup has from now on."""
     systemctl("set-property", "--runtime", STEPS_UNIT, setting)
@@ -145,14 +157,18 @@ class Sleeper:
     """A step of a user's that has begun, as its client knows, and ends with `status` when it is let go."""
 
     def __init__(self, user: str, status: int = 0, *words: str) -> None:
-        self.home = Path(pwd.getpwnam(user).pw_dir)
-        self._go = self.home / "go"
-        there = self.home / "there"
-        for path in (self._go, there):
+        account = pwd.getpwnam(user)
+        self.home = Path(account.pw_dir)
+        go, there = self.home / "go", self.home / "there"
+        for path in (go, there):
             path.unlink(missing_ok=True)
+        # A shell that looked again and again would start a program each time.
+        os.mkfifo(go)
+        os.chown(go, account.pw_uid, account.pw_gid)
+        self._go = os.open(go, os.O_RDWR)
         script = (
-            "trap 'echo told' USR1; echo $SLURM_JOB_ID > there.part; mv there.part there; "
-            f"until [ -e go ]; do sleep 0.1; done; echo ran; exit {status}"
+            "trap 'echo told' USR1; exec 9<go; echo $SLURM_JOB_ID > there.part; mv there.part there; "
+            f"until read line <&9; do :; done; echo ran; exit {status}"
         )
         self.client = start(*words, "--chdir", str(self.home), "sh", "-c", script, user=user)
         try:
@@ -165,7 +181,8 @@ class Sleeper:
 
     def let_go(self) -> tuple[int, str, str]:
         """How its client ended."""
-        self._go.touch()
+        os.write(self._go, b"\n" * _MOST_TASKS)
+        os.close(self._go)
         return finished(self.client)
 
     @property

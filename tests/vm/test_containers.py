@@ -88,6 +88,7 @@ def out(*words: str, user: str = "alice") -> str:
     return service.nodectl("run", *words, user=user)
 
 
+@pytest.mark.all
 def test_every_kind_of_namespace_is_a_jobs_own_when_asked_for() -> None:
     paths = [f"/proc/self/ns/{kind}" for kind in KINDS]
     ours = [os.readlink(path) for path in paths]

@@ -80,6 +80,8 @@ def _conclude(course: Course, seconds: float) -> int:
     print(f"\n{report.as_text(rows)}")
     for row in rows:
         if row.is_bad:  # as pytest names what failed, which ./dev test repeats at its end
+            if course.faults:  # the machine had no time to
+                print(row.said)
             print(f"{row.result.upper()} {row.test} - {row.why.partition(chr(10))[0]}")
     for why in course.errors:
         print(f"ERROR vm: {why}")
@@ -201,8 +203,9 @@ class Bench:
                         end = follow([Watched(running, log, lines, heard, gdb)])
                     finally:
                         qemu.end(running)
-                    if end.fate is not Fate.OVER or end.why or DONE in end.said:
+                    if end.fate is not Fate.OVER or DONE in end.said:
                         return end
+                    course.errors += [end.why] if end.why else []
         finally:
             heard.close()
             pack.unpack(scratch, "out")
