@@ -280,9 +280,11 @@ def told(tmp_path: Path) -> list[dict[str, Any]]:
     command = [sys.executable, "-P", "-m", "pytest", *words, "--rootdir", str(tmp_path), str(tmp_path)]
     with ThreadPoolExecutor() as threads, os.fdopen(host, encoding="utf-8") as lines:
         heard = threads.submit(lambda: list(iter(lines.readline, "over\n")))
-        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=False, timeout=60)
-        os.write(machine, b"over\n")
-        os.close(machine)
+        try:
+            done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=False, timeout=60)
+        finally:
+            os.write(machine, b"over\n")
+            os.close(machine)
         return [json.loads(line) for line in heard.result()] or pytest.fail(done.stdout.decode())
 
 

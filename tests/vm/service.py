@@ -123,7 +123,7 @@ def settle(text: str) -> None:
 
 
 def configured(*lines: str) -> Callable[[Test], Test]:
-    """The test begins with these lines in the configuration: to change it takes a restart, and another to change back."""
+    """The test begins with these lines in the configuration: each change of it takes a restart."""
 
     def settled(test: Test) -> Test:
         vars(test)["SERVICE"] = "".join(f"{line}\n" for line in lines)
