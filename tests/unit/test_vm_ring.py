@@ -22,15 +22,6 @@ from vm.host.qemu import Machine, Topology, run
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = Image(Path("/image/disk"), Path("/image/kernel"), Path("/image/initrd"))
-FIRST = """\
-<testsuites><testsuite>
-<testcase classname="vm.test_service" name="test_reload_keeps_the_daemon" time="2.5" />
-<testcase classname="vm.test_service" name="test_restart_harms_nothing[3]" time="1"><failure message="no" /></testcase>
-<testcase classname="vm.test_service" name="test_restart_harms_nothing[3]" time="1"><error message="left" /></testcase>
-<testcase classname="vm.test_topology" name="test_memory_is_near" time="0"><skipped message="one node" /></testcase>
-<testcase classname="vm.test_topology" name="test_cleans_up" time="0"><error message="left" /></testcase>
-</testsuite></testsuites>
-"""
 
 
 def words_after(words: list[str], option: str) -> list[str]:
@@ -59,9 +50,10 @@ def test_machine_is_built_with_the_nodes_of_its_topology() -> None:
     assert disks == ["file=/image/disk,snapshot=on,cache=unsafe,format=raw,if=virtio", "file=/in,format=raw,if=virtio"]
 
 
-def test_machine_that_keeps_its_disk_ends_where_it_resets_itself() -> None:
-    words = Machine(IMAGE, Topology.parse("1s1c1t1n"), 512).boot("kvm", console="/console", kept="/own")
+def test_machine_ends_where_it_resets_itself_and_its_disk_may_be_kept() -> None:
+    words = Machine(IMAGE, Topology.parse("1s1c1t1n"), 512).boot("kvm", console="/console", line="/line", kept="/own")
     assert words_after(words, "-action") == ["reboot=shutdown"]
+    assert words_after(words, "-serial") == ["chardev:console", "chardev:line"]
     assert words_after(words, "-drive") == ["file=/own,cache=unsafe,format=raw,if=virtio"]
 
 
@@ -164,9 +156,13 @@ def test_two_runs_at_one_time_make_one_disk(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> list[report.Row]:
-    (tmp_path / "first.xml").write_text(FIRST)
-    return list(report.read(tmp_path / "first.xml"))
+def rows() -> list[report.Row]:
+    return [
+        report.Row.of("tests/vm/test_service.py::test_reload_keeps_the_daemon", "passed", 2.5),
+        report.Row.of("tests/vm/test_service.py::test_restart_harms_nothing[3]", "failed", 1, "no\nnot at all"),
+        report.Row.of("tests/vm/test_topology.py::test_memory_is_near", "skipped", 0, "one node"),
+        report.Row.of("tests/vm/nodes/test_cgroup.py::test_cleans_up", "error", 0, "left"),
+    ]
 
 
 def test_report_tells_what_each_test_proved_or_why_not(rows: list[report.Row]) -> None:
@@ -176,13 +172,13 @@ def test_report_tells_what_each_test_proved_or_why_not(rows: list[report.Row]) -
         "                  no",
         "skipped     0.0 s  topology: memory is near",
         "                  one node",
-        "error       0.0 s  topology: cleans up",
+        "error       0.0 s  cgroup: cleans up",
         "                  left",
     ]
     told = json.loads(report.as_json(rows, {"topology": "2s4c2t2n"}))
     assert told["topology"] == "2s4c2t2n"
     assert told["counts"] == {"proved": 1, "failed": 1, "error": 1, "skipped": 1}
-    assert [test["why"] for test in told["tests"]] == ["", "no", "one node", "left"]
+    assert [test["why"] for test in told["tests"]] == ["", "no\nnot at all", "one node", "left"]
 
 
 def test_last_line_is_in_pytests_form(rows: list[report.Row]) -> None:

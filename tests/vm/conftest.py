@@ -54,16 +54,19 @@ def logged(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def served(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test leaves the service as installed, which the next begins with, and nothing of a step."""
+    """Each test begins with the service as installed, with the lines in the configuration that it, or its module, names
+    `SERVICE`; it leaves that, and nothing of a step.
+    """
     if not is_there(request.node):
         yield
         return
-    service.share_machine()
+    settings = vars(request.function).get("SERVICE", getattr(request.module, "SERVICE", ""))
+    service.settle(settings)
     yield
     try:
         if service.leftovers():  # of a test that failed: ended as its own configuration has it
             service.end_steps()
             service.assert_clean()
     finally:
-        service.restore()
+        service.restore(settings)
     service.assert_clean()

@@ -23,7 +23,7 @@ CONTAINERS = 'job_container_type = "job_container/namespace"\n'
 STEPS = {"alice": ("-J", "plain"), "bob": ("-J", "tasks", "-n2", "--mem=300M"), "alice again": ("-J", "suspended")}
 # Commands of one step, and how many of them are known to have ended when the machine is reset: what more than a second
 # takes, in which the log goes to the disk.
-COMMANDS, ENDED = 400, 100
+COMMANDS, ENDED = 240, 100
 
 
 def bulk(*words: str) -> list[str]:

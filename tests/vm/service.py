@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nodectl.cgroup.tree import RUNNERS
 from rootful import node
@@ -26,6 +26,8 @@ STEPS = Path("/run/nodectl/steps")
 CONFIG = Path("/etc/nodectl/nodectl.toml")
 SHARED = "".join(f'{name} = "{value}"\n' for name, value in node.SHARED.items())  # what every test's service has
 DROP_IN = Path(f"/run/systemd/system/{UNIT}.d/test.conf")
+Test = TypeVar("Test", bound=Callable[..., None])
+_MOST_TASKS = 64  # of a step that waits
 _PATIENCE = 120  # seconds; the machine's CPUs may be emulated, and its host busy
 
 
@@ -111,11 +113,23 @@ def write_config(text: str = "") -> None:
     CONFIG.write_text(SHARED + text)
 
 
-def share_machine() -> None:
-    """At the begin of a test: the service that the machine came with is started anew, so that jobs share all CPUs."""
-    if SHARED and not CONFIG.exists():
-        write_config()
+def settle(text: str) -> None:
+    """At the begin of a test: the service has this configuration, besides what every test's has. It is started anew
+    where it had another, which under emulation takes seconds.
+    """
+    if not CONFIG.exists() or CONFIG.read_text() != SHARED + text:
+        write_config(text)
         systemctl("restart", UNIT)
+
+
+def configured(*lines: str) -> Callable[[Test], Test]:
+    """The test begins with these lines in the configuration: each change of it takes a restart."""
+
+    def settled(test: Test) -> Test:
+        vars(test)["SERVICE"] = "".join(f"{line}\n" for line in lines)
+        return test
+
+    return settled
 
 
 def limit_steps(setting: str) -> None:
@@ -124,14 +138,16 @@ def limit_steps(setting: str) -> None:
     is_active(STEPS_UNIT)  # systemd writes it after one answer, and before the next
 
 
-def restore() -> None:
-    """The service as every test begins with it, running; whatever a test did."""
-    changed = DROP_IN.exists() or not CONFIG.exists() or CONFIG.read_text() != SHARED
+def restore(text: str = "") -> None:
+    """The service as it was settled for a test, running; whatever that did."""
+    of_unit = DROP_IN.exists()
+    changed = of_unit or not CONFIG.exists() or CONFIG.read_text() != SHARED + text
     DROP_IN.unlink(missing_ok=True)
-    write_config()
-    if changed:
+    write_config(text)
+    if of_unit:
         systemctl("daemon-reload")
-    elif systemctl("show", "--value", "--property", "ActiveState", SOCKET_UNIT, UNIT).split() == ["active"] * 2:
+    states = () if changed else systemctl("show", "--value", "--property", "ActiveState", SOCKET_UNIT, UNIT).split()
+    if states == ["active", "active"]:
         return
     systemctl("reset-failed")
     systemctl("restart" if changed else "start", SOCKET_UNIT, UNIT)
@@ -141,14 +157,18 @@ class Sleeper:
     """A step of a user's that has begun, as its client knows, and ends with `status` when it is let go."""
 
     def __init__(self, user: str, status: int = 0, *words: str) -> None:
-        self.home = Path(pwd.getpwnam(user).pw_dir)
-        self._go = self.home / "go"
-        there = self.home / "there"
-        for path in (self._go, there):
+        account = pwd.getpwnam(user)
+        self.home = Path(account.pw_dir)
+        go, there = self.home / "go", self.home / "there"
+        for path in (go, there):
             path.unlink(missing_ok=True)
+        # A shell that looked again and again would start a program each time.
+        os.mkfifo(go)
+        os.chown(go, account.pw_uid, account.pw_gid)
+        self._go = os.open(go, os.O_RDWR)
         script = (
-            "trap 'echo told' USR1; echo $SLURM_JOB_ID > there.part; mv there.part there; "
-            f"until [ -e go ]; do sleep 0.1; done; echo ran; exit {status}"
+            "trap 'echo told' USR1; exec 9<go; echo $SLURM_JOB_ID > there.part; mv there.part there; "
+            f"until read line <&9; do :; done; echo ran; exit {status}"
         )
         self.client = start(*words, "--chdir", str(self.home), "sh", "-c", script, user=user)
         try:
@@ -161,7 +181,8 @@ class Sleeper:
 
     def let_go(self) -> tuple[int, str, str]:
         """How its client ended."""
-        self._go.touch()
+        os.write(self._go, b"\n" * _MOST_TASKS)
+        os.close(self._go)
         return finished(self.client)
 
     @property

@@ -9,10 +9,14 @@ import socket
 import time
 from pathlib import Path
 
+import pytest
+
 from rootful.hostile import as_user, lingering
 from rootful.raw import call
 from vm import service
 from vm.service import UNIT
+
+pytestmark = pytest.mark.all
 
 SOCKET = "/run/nodectl/nodectl.sock"
 CROWD = 60

@@ -18,6 +18,7 @@ from nodectl.container import LOCK
 from vm import service
 from vm.service import UNIT, Sleeper, wait_until
 
+SERVICE = 'job_container_type = "job_container/namespace"\n'
 KINDS = ("mnt", "pid", "ipc", "uts", "net", "cgroup", "time", "user")
 MOST = 100  # processes
 EVERYTHING = "--container-ns=pid,ipc,uts,net,cgroup,time,user"
@@ -49,16 +50,14 @@ os._exit(0)
 
 def configure(**values: object) -> None:
     """The service with containers and these keys, until the test is over."""
-    values = {"job_container_type": "job_container/namespace", **values}
-    lines = (f"{name} = {value!r}".replace("'", '"') for name, value in values.items())
-    service.write_config("\n".join(lines) + "\n")
+    lines = (f"{name} = {value!r}\n".replace("'", '"') for name, value in values.items())
+    service.write_config(SERVICE + "".join(lines))
     service.systemctl("restart", UNIT)
 
 
 @pytest.fixture(autouse=True)
 def containers() -> Iterator[None]:
-    """Each test begins with jobs that have containers, and leaves none."""
-    configure()
+    """No test leaves a container."""
     before = mounts()
     yield
     service.end_steps()
@@ -89,6 +88,7 @@ def out(*words: str, user: str = "alice") -> str:
     return service.nodectl("run", *words, user=user)
 
 
+@pytest.mark.all
 def test_every_kind_of_namespace_is_a_jobs_own_when_asked_for() -> None:
     paths = [f"/proc/self/ns/{kind}" for kind in KINDS]
     ours = [os.readlink(path) for path in paths]
@@ -97,6 +97,7 @@ def test_every_kind_of_namespace_is_a_jobs_own_when_asked_for() -> None:
     assert [a == b for a, b in zip(ours, own, strict=True)] == [False] * 8
 
 
+@pytest.mark.all
 def test_private_directories_are_empty_and_leave_nothing() -> None:
     for path in ("/tmp", "/var/tmp", "/dev/shm"):
         assert out("sh", "-c", f"ls -A {path}; touch {path}/alices").strip() == ""
@@ -104,6 +105,7 @@ def test_private_directories_are_empty_and_leave_nothing() -> None:
     assert out(EVERYTHING, "sh", "-c", "cat /proc/1/comm; uname -n").split()[0] == "nodectl-first"
 
 
+@pytest.mark.all
 def test_users_and_groups_are_themselves_and_a_program_of_roots_gives_nothing() -> None:
     alice = pwd.getpwnam("alice")
     assert out("id") == out("--container-ns=user", "id")
@@ -134,6 +136,7 @@ def parent(kind: str) -> Iterator[str]:
         subprocess.run(["ip", "link", "del", name], check=True)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("kind", ["veth", "macvlan"])
 def test_a_network_of_a_jobs_own_is_connected_and_its_link_goes(kind: str) -> None:
     before = set(os.listdir("/sys/class/net"))
@@ -157,6 +160,7 @@ def test_a_network_of_a_jobs_own_is_connected_and_its_link_goes(kind: str) -> No
     assert set(os.listdir("/sys/class/net")) == before
 
 
+@pytest.mark.all
 def test_reload_is_for_jobs_to_come_and_leaves_running_ones_theirs() -> None:
     step = Sleeper("alice")
     ours = os.readlink("/proc/self/ns/uts")
@@ -168,6 +172,7 @@ def test_reload_is_for_jobs_to_come_and_leaves_running_ones_theirs() -> None:
     assert step.let_go() == (0, "ran\n", "")
 
 
+@pytest.mark.all
 def test_a_restarted_service_joins_the_namespaces_of_running_jobs() -> None:
     step = Sleeper("alice", 0, EVERYTHING)
     namespaces = [os.readlink(f"/proc/{step.task()}/ns/{kind}") for kind in KINDS if kind != "cgroup"]
@@ -182,6 +187,7 @@ def test_a_restarted_service_joins_the_namespaces_of_running_jobs() -> None:
     assert step.let_go() == (0, "ran\n", "")
 
 
+@pytest.mark.all
 def test_everything_killed_leaves_nothing_of_a_container() -> None:
     step = Sleeper("alice", 0, EVERYTHING)
     runner, tasks = step.runner(), step.task()
@@ -208,6 +214,7 @@ def test_a_full_private_tmpfs_is_charged_to_its_job_and_goes_with_it() -> None:
     assert out("sh", "-c", "ls -A /dev/shm") == ""
 
 
+@pytest.mark.all
 def test_a_fork_bomb_is_held_at_its_limit_and_ends_with_its_job() -> None:
     configure(max_processes_per_step=MOST)
     other = Sleeper("bob")
@@ -222,6 +229,7 @@ def test_a_fork_bomb_is_held_at_its_limit_and_ends_with_its_job() -> None:
     assert other.let_go() == (0, "ran\n", "")
 
 
+@pytest.mark.all
 def test_a_thousand_processes_that_nobody_waits_for_end_with_their_job() -> None:
     configure(max_processes_per_step=2000)
     crowd = service.start("--container-ns=pid", "python3", "-c", CROWD, user="alice")
@@ -230,6 +238,7 @@ def test_a_thousand_processes_that_nobody_waits_for_end_with_their_job() -> None
     service.assert_clean()
 
 
+@pytest.mark.all
 def test_doctor_says_that_every_kind_can_be_made() -> None:
     lines = service.nodectl("doctor").splitlines()
     for kind in KINDS:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from vm import service
 from vm.memory_eater import BECOMES_THE_EATER, Eater, state
 from vm.service import CGROUPS, STEPS_GROUP, STEPS_UNIT, UNIT, Sleeper, wait_until
@@ -68,6 +70,7 @@ def test_limits_of_the_unit_of_steps_are_limits_of_all_steps_together() -> None:
     assert other.let_go() == (0, "ran\n", "")
 
 
+@pytest.mark.all
 def test_step_cannot_have_more_processes_than_it_may() -> None:
     service.write_config("max_processes_per_step = 40\n")
     service.systemctl("restart", UNIT)
@@ -76,6 +79,7 @@ def test_step_cannot_have_more_processes_than_it_may() -> None:
     assert ": reached its limit of 40 processes and threads: " in done.stderr
 
 
+@pytest.mark.all
 def test_task_cannot_leave_the_cpus_of_its_step() -> None:
     service.write_config('cpu_spec_list = "0"\n')
     service.systemctl("restart", UNIT)

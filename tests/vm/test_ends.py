@@ -12,7 +12,7 @@ from rootful.held import share_memory
 from vm import service
 from vm.memory_eater import BECOMES_THE_EATER, EATS, RESTS, Eater
 from vm.service import Sleeper, wait_until
-from vm.test_limits import BOMB, configure
+from vm.test_limits import BOMB
 
 MIB = 1 << 20
 
@@ -96,9 +96,9 @@ def test_step_within_its_memory_ends_as_ever() -> None:
     assert service.nodectl("run", "--mem=100M", "python3", "-c", "bytearray(40 << 20)", user="alice") == ""
 
 
-@pytest.mark.parametrize("status", [0, 3])
+@service.configured("max_processes_per_step = 40")
+@pytest.mark.parametrize("status", [pytest.param(0, marks=pytest.mark.all), 3])
 def test_refused_forks_are_told_and_are_the_reason_of_a_failure(status: int) -> None:
-    configure(max_processes_per_step=40)
     program = BOMB.replace("os._exit(0)", f"os._exit({status})")
     done = service.run("nodectl", "run", "python3", "-c", program, user="alice")
     assert done.returncode == status
@@ -112,6 +112,7 @@ def test_refused_forks_are_told_and_are_the_reason_of_a_failure(status: int) -> 
     assert refused in service.nodectl("show", str(job))
 
 
+@pytest.mark.all
 def test_core_of_a_process_that_a_task_left_is_written_before_the_end(tmp_path: Path) -> None:
     pattern = Path("/proc/sys/kernel/core_pattern")
     open_to_all(tmp_path)
@@ -167,11 +168,11 @@ def test_memory_bomb_is_contained_told_and_cleaned_up() -> None:
     service.assert_clean()
 
 
+@service.configured("max_processes_per_step = 100", "kill_wait = 1")
 def test_fork_bomb_is_contained_told_and_cleaned_up() -> None:
-    configure(max_processes_per_step=100, kill_wait=1)
     tell = "import os; print(os.environ['SLURM_JOB_ID'], flush=True)"
     bomb = f"{tell}\nwhile True:\n try: os.fork()\n except OSError: pass"
-    client = service.start("-t", "0:30", "python3", "-c", bomb, user="alice")
+    client = service.start("-t", "0:10", "python3", "-c", bomb, user="alice")
     assert client.stdout is not None
     job = int(client.stdout.readline())
     assert service.nodectl("run", "echo", "served", user="bob") == "served\n"
@@ -180,7 +181,7 @@ def test_fork_bomb_is_contained_told_and_cleaned_up() -> None:
     assert "DUE TO TIME LIMIT" in told
     assert f"step {job}.0: reached its limit of 100 processes and threads: " in told
     record = service.record(job)
-    assert (record["state"], record["reason"]) == ("TIMEOUT", "time limit of 30 s")
+    assert (record["state"], record["reason"]) == ("TIMEOUT", "time limit of 10 s")
     assert record["peak_processes"] == 100
     assert service.nodectl("run", "echo", "served", user="alice") == "served\n"
     service.assert_clean()

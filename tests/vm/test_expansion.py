@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from vm import service
 from vm.service import CONFIG, UNIT, Sleeper
 from vm.test_limits import MIB, read
@@ -18,6 +20,7 @@ def cpus(text: str) -> set[int]:
     return found
 
 
+@pytest.mark.all
 def test_limits_grow_with_what_a_job_was_given_and_running_steps_keep_their_cpus() -> None:
     CONFIG.write_text('select_type = "select/cons_tres"\nover_subscribe = "no"\n')
     service.systemctl("restart", UNIT)

@@ -52,8 +52,8 @@ def test_controllers_reach_the_tasks_and_the_daemon_is_none_of_them() -> None:
     assert step.let_go()[0] == 0
 
 
+@service.configured("warm_runners = 0")  # its runner is forked for it alone, and charged to its job
 def test_memory_asked_for_is_the_limit_of_job_and_step() -> None:
-    configure(warm_runners=0)  # its runner is forked for it alone, and charged to its job
     step = Sleeper("alice", 0, "-n2", "--mem=300M")
     for group in (step.group.parent, step.group / "user"):
         assert [read(group, f"memory.{name}") for name in ("max", "high", "swap.max")] == [str(300 * MIB)] * 2 + ["max"]
@@ -66,8 +66,13 @@ def test_memory_asked_for_is_the_limit_of_job_and_step() -> None:
     assert step.let_go()[0] == 0
 
 
+@service.configured(
+    'constrain_swap_space = "yes"',
+    "allowed_ram_space = 50",
+    "allowed_swap_space = 20",
+    'task_plugin_param = "OOMKillStep"',
+)
 def test_swap_space_and_shares_of_memory_are_as_configured() -> None:
-    configure(constrain_swap_space="yes", allowed_ram_space=50, allowed_swap_space=20, task_plugin_param="OOMKillStep")
     step = Sleeper("alice", 0, "--mem=300M")
     user = step.group / "user"
     assert [read(user, f"memory.{name}") for name in ("max", "swap.max")] == [str(150 * MIB), str(60 * MIB)]
@@ -94,8 +99,8 @@ def test_limits_outlive_the_daemon_and_hold_for_the_next_one(verbs: tuple[str, .
     assert [step.let_go()[0], after.let_go()[0]] == [3, 0]
 
 
+@service.configured("max_processes_per_step = 40")
 def test_fork_bomb_ends_at_its_limit_and_others_are_served() -> None:
-    configure(max_processes_per_step=40)
     done = service.run("nodectl", "run", "python3", "-c", BOMB, user="alice")
     assert done.returncode == 0, done
     made, why = done.stdout.split(maxsplit=1)
@@ -131,6 +136,7 @@ def test_steps_go_on_when_what_holds_their_cgroup_is_killed() -> None:
     assert after.let_go()[0] == 0
 
 
+@pytest.mark.all
 def test_an_epilog_is_not_held_to_what_its_user_asked_the_job_to_be_held_to() -> None:
     seen = Path("/run/nodectl-epilog")
     epilog = Path("/etc/nodectl/epilog")

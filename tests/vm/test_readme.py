@@ -37,6 +37,8 @@ from vm.reader import (
 )
 from vm.service import Sleeper
 
+pytestmark = pytest.mark.all
+
 
 @pytest.fixture(scope="module", autouse=True)
 def reader() -> Iterator[None]:

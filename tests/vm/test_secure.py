@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from rootful.confined import FILES, WAYS_OUT
 from vm import service
 from vm.service import Sleeper, status_of
+
+pytestmark = pytest.mark.all
 
 # What of the kernel's is denied: keyctl, and in strict a user namespace.
 CALLS = """

@@ -12,6 +12,8 @@ import pytest
 from vm import service
 from vm.service import SOCKET_UNIT, UNIT, Sleeper, wait_until
 
+MORE_PAGES = ("nodectl-run", "nodectl.toml", "plugstack.conf", "nodectl.varlink")
+PAGES = ("nodectl", *(pytest.param(page, marks=pytest.mark.all) for page in MORE_PAGES))
 WATCHDOG_SECONDS = 10  # of which a machine that stalls takes some
 
 
@@ -28,7 +30,7 @@ def test_doctor_has_no_complaint() -> None:
     assert service.nodectl("doctor").splitlines()[-1].endswith(" 0 warn, 0 fail")
 
 
-@pytest.mark.parametrize("page", ["nodectl", "nodectl-run", "nodectl.toml", "plugstack.conf", "nodectl.varlink"])
+@pytest.mark.parametrize("page", PAGES)
 def test_users_can_read_the_manual(page: str) -> None:
     shown = service.run("man", page, user="alice")
     assert (shown.returncode, shown.stderr) == (0, "")
@@ -76,7 +78,7 @@ def test_reload_keeps_the_daemon_and_its_steps_and_reads_groups_anew() -> None:
     assert step.let_go() == (0, "ran\n", "")
 
 
-@pytest.mark.parametrize("status", [0, 3])
+@pytest.mark.parametrize("status", [pytest.param(0, marks=pytest.mark.all), 3])
 def test_restart_is_not_noticed_by_a_running_step(status: int) -> None:
     step = Sleeper("alice", status)
     runner, task, daemon = step.runner(), step.task(), service.main_pid()

@@ -12,7 +12,7 @@ import pytest
 
 from vm import service
 from vm.service import Sleeper, wait_until
-from vm.test_limits import configure, read
+from vm.test_limits import read
 
 _KIBIBYTES = 8192
 _CACHED = 64  # MiB
@@ -77,8 +77,9 @@ def test_memory_of_a_suspended_job_is_given_to_others() -> None:
     wait_until(lambda: not group.exists(), "the job is over")
 
 
+@pytest.mark.all
+@service.configured("suspend_grace_time = 0")
 def test_process_that_hangs_in_the_kernel_is_named_when_it_cannot_be_suspended(frozen: Path) -> None:
-    configure(suspend_grace_time=0)
     client = service.start("touch", str(frozen / "file"), user="alice")
     job, task = service.only_running()
     wait_until(lambda: hangs(task), "it hangs")
@@ -90,8 +91,8 @@ def test_process_that_hangs_in_the_kernel_is_named_when_it_cannot_be_suspended(f
     assert service.finished(client)[0] == 0
 
 
+@service.configured("unkillable_step_timeout = 2", "kill_wait = 1")
 def test_task_that_does_not_die_is_given_up_in_time_and_told(frozen: Path) -> None:
-    configure(unkillable_step_timeout=2, kill_wait=1)
     # What hangs would keep the client's own pipes open.
     client = service.start("-o", "none", "-e", "none", "touch", str(frozen / "file"), user="alice")
     job, task = service.only_running()

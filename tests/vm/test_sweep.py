@@ -9,9 +9,11 @@ import pytest
 from nodectl.container import LOCK
 from vm import service
 from vm.service import CGROUPS, Sleeper, wait_until
-from vm.test_limits import configure
 from vm.test_reset import CONTAINERS
 
+pytestmark = pytest.mark.all
+
+SERVICE = 'job_container_type = "job_container/namespace"\n'
 SLICE = CGROUPS / service.SLICE[1:]
 
 
@@ -22,7 +24,6 @@ def processes(group: Path) -> set[int]:
 @pytest.fixture
 def steps() -> list[Sleeper]:
     """Of two users, in containers; one has two tasks, one is suspended, one has a first process of its own."""
-    configure(job_container_type="job_container/namespace")
     begun = [Sleeper("alice"), Sleeper("bob", 0, "-n2", "--mem=300M"), Sleeper("alice", 0, "--container-ns=pid,net")]
     service.nodectl("suspend", str(begun[0].job))
     assert all((CONTAINERS / str(step.job)).is_dir() for step in begun)

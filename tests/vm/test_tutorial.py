@@ -11,6 +11,8 @@ import pytest
 
 from vm import service
 
+pytestmark = pytest.mark.all
+
 TUTORIAL = Path("docs/tutorial.md")
 PLACE = Path("/tmp/tutorial")
 ENDLESS = "nodectl run --cpu-max=50%"  # for a minute

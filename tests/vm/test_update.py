@@ -183,6 +183,7 @@ def test_huge_pages_that_a_step_may_have_are_fewer_from_then_on() -> None:
     )
 
 
+@pytest.mark.all
 def test_step_whose_container_is_being_made_begins_with_its_new_limits() -> None:
     """Between the birth of its job's cgroup and that of its own."""
     script, go = Path("/etc/nodectl/wait"), Path("/run/nodectl-test-go")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PATIENCE = 60  # seconds for an answer; the host may be busy
@@ -49,8 +49,12 @@ class Debugger:
             yield from words[1:].split(",")
             words = self._ask("qsThreadInfo")
 
-    def _ask(self, words: str) -> str:
+    def tell(self, words: str) -> None:
+        """A packet, whose answer is not waited for. Raises OSError."""
         self._link.sendall(f"${words}#{sum(words.encode()) % 256:02x}".encode())
+
+    def _ask(self, words: str) -> str:
+        self.tell(words)
         while True:
             answer = self._packet()
             if not answer.startswith(("T", "O")) or answer == "OK":  # that it stopped; what a command prints
@@ -76,5 +80,8 @@ def attached(path: Path) -> Iterator[Debugger]:
         debugger = Debugger(link)
         try:
             yield debugger
-        finally:
-            debugger.leave()
+        except BaseException:
+            with suppress(OSError):
+                debugger.tell("D")  # it goes on when it has heard this: who has not answered is not waited for again
+            raise
+        debugger.leave()

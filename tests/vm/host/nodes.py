@@ -28,12 +28,17 @@ _CLOCK = "clocksource=acpi_pm"
 
 @contextmanager
 def running(
-    image: Image, accelerator: str, scratch: Path, archive: Path, out: Path, nice: int
-) -> Iterator[subprocess.Popen[bytes]]:
-    """All three, until the context is left: the process is the first one's. In the scratch directory each has its
-    console-nN, its qemu-nN.log and its debugger's socket gdb-nN. Raises OSError.
+    image: Image, accelerator: str, scratch: Path, archives: tuple[Path, Path], nice: int
+) -> Iterator[dict[int, subprocess.Popen[bytes]]]:
+    """All three, by number, until the context is left; archives are what goes in, and what the first one brings out.
+    In the scratch directory each has its console-nN, its serial line line-nN, its qemu-nN.log and its debugger's
+    socket gdb-nN. Raises OSError.
     """
     machine = qemu.Machine(image, TOPOLOGY, MEMORY)
+    archive, out = archives
+    processes: dict[int, subprocess.Popen[bytes]] = {}
+    for name in (name for number in NUMBERS for name in (f"console-n{number}", f"line-n{number}", f"wire{number}")):
+        (scratch / name).unlink(missing_ok=True)  # those of machines that were begun before
     with ExitStack() as stack:
         for number in NUMBERS:
             disks = (f"file={archive},read-only=on", *((f"file={out}",) if number == 1 else ()))
@@ -41,14 +46,14 @@ def running(
             console.touch()
             words = machine.boot(
                 accelerator, parameters=f"{_CLOCK} ring.node={number}", disks=disks, console=str(console),
-                debugger=f"{scratch}/gdb-n{number}",
+                line=f"{scratch}/line-n{number}", debugger=f"{scratch}/gdb-n{number}",
             )  # fmt: skip
-            started = qemu.run([*words, *wires(number, scratch)], LIMIT, scratch / f"qemu-n{number}.log", nice)
-            stack.callback(_end, started)
+            log = scratch / f"qemu-n{number}.log"
+            processes[number] = started = qemu.run([*words, *wires(number, scratch)], LIMIT, log, nice)
+            stack.callback(qemu.end, started)
             if number == 1:
-                first = started
-                _wait_for_sockets(first, scratch)
-        yield first
+                _wait_for_sockets(started, scratch)
+        yield processes
 
 
 def wires(number: int, scratch: Path) -> list[str]:
@@ -70,11 +75,6 @@ def _wait_for_sockets(first: subprocess.Popen[bytes], scratch: Path) -> None:
         if first.poll() is not None or time.monotonic() > end:
             raise OSError(f"qemu made no wires: {(scratch / 'qemu-n1.log').read_text()[-2000:]}")
         time.sleep(0.05)
-
-
-def _end(started: subprocess.Popen[bytes]) -> None:
-    started.terminate()
-    started.wait()
 
 
 def install(wheel: Path, target: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from vm.host.package import TREE, CannotBuild
 
 RESULTS_BYTES = 64 << 20
+PACKAGES = "/opt/nodectl/lib/python3.11/site-packages"  # where systemd/install has pip install, with that Python
 
 
 def wheel(scratch: Path) -> Path:
@@ -29,6 +30,33 @@ def wheel(scratch: Path) -> Path:
     return made
 
 
+def compile_of(wheel: Path, scratch: Path) -> Path:
+    """A directory of what Python would compile of the wheel where the machine installs it: emulated CPUs take long for
+    it. Each file is that of a source with the same hash.
+    """
+    sources, made = scratch / "unpacked", scratch / "compiled"
+    shutil.unpack_archive(wheel, sources, "zip")
+    words: list[str | Path] = [
+        "-m",
+        "compileall",
+        "-q",
+        "--invalidation-mode",
+        "checked-hash",
+        "-s",
+        sources,
+        "-p",
+        PACKAGES,
+        sources,
+    ]
+    subprocess.run([sys.executable, *words], check=True, capture_output=True)
+    for path in sources.rglob("*.pyc"):
+        target = made / path.relative_to(sources)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
+    shutil.rmtree(sources)
+    return made
+
+
 def of_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     """Root in the machine trusts root's files only."""
     entry.uid = entry.gid = 0
@@ -41,10 +69,14 @@ def of_sources(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if entry.name.endswith("__pycache__") else of_root(entry)
 
 
-def settle(scratch: Path, settings: Mapping[str, object], pytest: Sequence[str]) -> None:
-    """Writes what `run` in the machine reads: settings, and pytest's arguments."""
+def settle(
+    scratch: Path, settings: Mapping[str, object], pytest: Sequence[str], tests: Mapping[str, Sequence[str]]
+) -> None:
+    """Writes what `run` in the machine reads: settings, pytest's arguments, and the tests of each life."""
     (scratch / "settings").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     (scratch / "arguments").write_text("".join(f"{word}\n" for word in pytest))
+    for life, names in tests.items():
+        (scratch / f"{life}.tests").write_text("".join(f"{name}\n" for name in names))
 
 
 def make_room(out: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -66,14 +67,14 @@ class Machine:
     memory: int
 
     def boot(
-        self, accelerator: str, *, parameters: str = "", disks: tuple[str, ...] = (), console: str, debugger: str = "",
-        kept: str = "",
+        self, accelerator: str, *, parameters: str = "", disks: tuple[str, ...] = (), console: str, line: str = "",
+        debugger: str = "", kept: str = "",
     ) -> list[str]:  # fmt: skip
-        """QEMU's words. The console is a file, to which it adds; disks are `file=...` of raw images, vdb and on. QEMU
-        makes the debugger's socket.
+        """QEMU's words. The console and a second serial line are files, to which it adds; disks are `file=...` of raw
+        images, vdb and on. QEMU makes the debugger's socket.
 
-        What is written to vda is forgotten, unless it is `kept`, a copy of the image's disk. Then a reset of the
-        machine ends QEMU, as its power-off does: the next boot is another process's, with nothing left of this one.
+        What is written to vda is forgotten, unless it is `kept`, a copy of the image's disk. A reset of the machine
+        ends QEMU, as its power-off does: the next boot is another process's, with nothing left of this one.
         """
         top = self.topology
         smp = f"{top.cpus},sockets={top.sockets},cores={top.cores},threads={top.threads}"
@@ -84,11 +85,11 @@ class Machine:
                  "-kernel", str(self.image.kernel), "-initrd", str(self.image.initrd),
                  "-append", f"{KERNEL_PARAMETERS} {clock} {parameters}",
                  "-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console",
-                 "-device", "virtio-rng-pci", *self._nodes()]  # fmt: skip
+                 "-device", "virtio-rng-pci", "-action", "reboot=shutdown", *self._nodes()]  # fmt: skip
+        if line:
+            words += ["-chardev", f"file,id=line,path={line},append=on", "-serial", "chardev:line"]
         if debugger:
             words += ["-gdb", f"unix:{debugger},server=on,wait=off"]
-        if kept:
-            words += ["-action", "reboot=shutdown"]
         first = f"file={kept}" if kept else f"file={self.image.disk},snapshot=on"
         for disk in (f"{first},cache=unsafe", *disks):
             words += ["-drive", f"{disk},format=raw,if=virtio"]
@@ -129,3 +130,10 @@ def run(words: list[str], seconds: float, log: Path = Path("/dev/null"), nice: i
     with suppress(OSError):  # there may be no such groups
         Path(f"/proc/{started.pid}/autogroup").write_text(str(nice), encoding="ascii")
     return started
+
+
+def end(started: subprocess.Popen[bytes]) -> None:
+    """Ends QEMU, if it runs; also one that stands still."""
+    if started.poll() is None:
+        os.killpg(started.pid, signal.SIGKILL)
+    started.wait()

@@ -1,42 +1,40 @@
-"""What the tests in the machine proved: read from JUnit's XML, told as text and as JSON."""
+"""What the tests in the machines proved, told as text and as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from xml.etree import ElementTree
 
 PROVED, FAILED, ERROR, SKIPPED = "proved", "failed", "error", "skipped"
-_RESULTS = {"failure": FAILED, "error": ERROR, "skipped": SKIPPED}
 _IN_PYTEST = {FAILED: "failed", PROVED: "passed", SKIPPED: "skipped", ERROR: "errors"}  # in its order
 
 
 @dataclass(frozen=True)
 class Row:
-    """One test: the file it is in and what it proves, both in words of its name; seconds; why it did not."""
+    """One test: pytest's name of it; the file it is in and what it proves, both in words of that name; seconds; why it
+    did not, in a line and in full.
+    """
 
+    test: str
     group: str
     proves: str
     result: str
     seconds: float
-    why: str
+    why: str = ""
+    said: str = ""
 
+    @classmethod
+    def of(cls, test: str, result: str, seconds: float = 0, why: str = "", said: str = "") -> Row:
+        """Of pytest's name and result."""
+        path, _, name = test.partition("::")
+        group = path.rpartition("/")[2].removeprefix("test_").removesuffix(".py").replace("_", " ")
+        proves = name.removeprefix("test_").replace("_", " ")
+        return cls(test, group, proves, PROVED if result == "passed" else result, seconds, why, said)
 
-def read(path: Path) -> Iterator[Row]:
-    """The tests of one run of pytest, in their order; one that failed and could not clean up has one row."""
-    rows: dict[tuple[str, str], Row] = {}
-    for case in ElementTree.parse(path).iter("testcase"):  # noqa: S314  # written by our own machine
-        group = case.get("classname", "").rpartition(".")[2].removeprefix("test_").replace("_", " ")
-        proves = case.get("name", "").removeprefix("test_").replace("_", " ")
-        bad = [child for child in case if child.tag in _RESULTS]
-        result = _RESULTS[bad[0].tag] if bad else PROVED
-        why = "; ".join(child.get("message", "") for child in bad)
-        row = Row(group, proves, result, float(case.get("time", "0")), why)
-        before = rows.get((group, proves))
-        rows[group, proves] = row if before is None or before.result == PROVED else before
-    return iter(rows.values())
+    @property
+    def is_bad(self) -> bool:
+        return self.result in (FAILED, ERROR)
 
 
 def count(rows: Iterable[Row]) -> dict[str, int]:
