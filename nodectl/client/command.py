@@ -108,6 +108,14 @@ class Failed(Exception):
         self.job = job
 
 
+class Interrupted(KeyboardInterrupt):
+    """A signal ends the command, when all that is to be put away has been."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
 class BadOption(Exception):
     """The command line makes no sense; str() is one line, `status` srun's exit status."""
 

@@ -6,17 +6,18 @@ not where it usually is.
 
 import posix as os  # the half in C: the other one is a millisecond of each step
 
-from nodectl.client.command import Failed
+from nodectl.client.command import Failed, Interrupted
 from nodectl.wire import framing
 from nodectl.wire.names import NODE, STEP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from nodectl.client.command import GlobalOptions
     from nodectl.client.launched import Launched
+    from nodectl.client.signals import Signals
 
 REEXECUTED = "_NODECTL_REEXECUTED"  # in the environment of a command that was executed a second time, see reexec.py
 DEFAULT_SOCKET = "/run/nodectl/nodectl.sock"
@@ -26,6 +27,7 @@ _MOST_SUCCESSORS = 4
 _SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 _CHUNK = 65536
 ONCE = ("Signal", "Submit")  # what may have been done already is not asked for again
+WITHDRAWN = f"{NODE}.Withdrawn"
 
 
 def start_command(*, own: bool = False) -> str:
@@ -119,8 +121,10 @@ class Session:
         "_successors",
         "path",
         "private",
+        "signals",
         "socket_path",
         "streams",
+        "until",
     )
     tells = False  # whether somebody at a terminal is told what the command waits for
 
@@ -136,6 +140,8 @@ class Session:
         self.private = private
         self._launched = launched
         self.streams = (0, 1, 2)
+        self.signals: Signals | None = launched.signals if launched else None
+        self.until: float | None = None  # when an answer comes too late for who has to wait for a turn
         self._events: Events | None = None
         self._successors = _MOST_SUCCESSORS
         self._asked = ""
@@ -206,6 +212,21 @@ class Session:
                 raise
             return self.call(method, (), **parameters)
 
+    def hold_signals(self) -> "Signals":
+        """Before anything is asked for that starts: from now on signals are that one's. Raises Interrupted."""
+        if self.signals is None:
+            from nodectl.client.signals import Signals  # who starts nothing needs none
+
+            self.signals = Signals()
+            self.signals.end_if_any()
+        return self.signals
+
+    def let_signals_go(self) -> None:
+        """What was started goes on by itself: signals are the command's again. Raises Interrupted."""
+        if self.signals is not None:
+            signals, self.signals = self.signals, None
+            signals.let_go()
+
     def ask(self, method: str) -> None:
         """Sends a call without parameters; the next `call`, of the same method, takes its reply. What this process does
         between the two costs no time while the service works.
@@ -229,12 +250,19 @@ class Session:
                 from nodectl.client import patience  # for people; a step's launch pays nothing for it
 
                 patience.for_answer(self._sock.fileno(), method, self.path)
-            reply = framing.receive(self._sock, self._inbox)
+            reply = framing.receive(self._sock, self._inbox, self._heeding(method))
         except ConnectionError:
             reply, unread = None, True
         except (OSError, framing.BrokenWire) as error:
             raise Failed(f"{method}: the connection to the service broke: {error}") from None
         return self._answer(method, reply, unread=unread)
+
+    def _heeding(self, method: str) -> "Callable[[], None] | None":
+        if self.signals is None:
+            return None
+        from nodectl.client.signals import Answer
+
+        return Answer(self.signals, self._sock, method, self.until)
 
     def _answer(self, method: str, reply: "Mapping[str, object] | None", *, unread: bool) -> "Mapping[str, object]":
         """What a reply says, None where the connection ended before it. Raises Failed."""
@@ -274,14 +302,22 @@ class Session:
 
         A service that ends before it has taken the request is no reason to fail: the next one is asked. One that took
         it, or for whose job the plugins have done their part already, is.
+
+        From the moment on in which it asks, signals are the step's. Raises Failed; Interrupted where one came before,
+        or had the launch withdrawn.
         """
+        from nodectl.client.signals import ENDING
+
         launched, self._launched = self._launched, None
+        signals = self.hold_signals()
         if launched is not None:
             self._asked = "Launch"
         try:
             answer = self.call("Launch", self.streams, request=request)
-        except NotTaken:
-            if "job" in request or not self.follow():
+        except Failed as failed:
+            if (failed.name == WITHDRAWN or isinstance(failed, Gone)) and (number := signals.first(ENDING)):
+                raise Interrupted(number) from None
+            if not isinstance(failed, NotTaken) or "job" in request or not self.follow():
                 raise
             return self.launch(request)
         fds = self._inbox.take_descriptors()

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nodectl.cgroup import tree
-from nodectl.client.watch import FORWARDED
+from nodectl.client.signals import FORWARDED
 from nodectl.forkserver import spare
 from nodectl.stepd.orders import WAITING
 from nodectl.tracing.recorder import cgroup_of
