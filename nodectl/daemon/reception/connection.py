@@ -221,7 +221,7 @@ class Desk:
             return f"the reply has {size} bytes, and others of yours are not read"
         return ""
 
-    def send(self, number: int, word: bytes, text: bytes, fds: Sequence[int] = ()) -> None:
+    def send(self, number: int, word: bytes, text: bytes = b"", fds: Sequence[int] = ()) -> None:
         """Queues a frame. `fds` are closed when they have been sent."""
         if self._closed:
             framing.close(fds)
