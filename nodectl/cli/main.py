@@ -9,7 +9,7 @@ import gc
 import posix as os  # the half in C: the other one is a millisecond of each step
 import sys
 
-from nodectl.client.command import Failed, GlobalOptions, Interrupted, undo_coercion
+from nodectl.client.command import Failed, GlobalOptions, Interrupted, interrupted, undo_coercion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,9 +74,11 @@ def command(work: "Callable[[], int] | None" = None) -> "NoReturn":
     millisecond.
     """
     status = 1
-    sys.excepthook = _tell_failure
+    sys.excepthook, sys.unraisablehook = _tell_failure, _tell_unraisable
     undo_coercion()
     try:
+        if _signal.getsignal(_signal.SIGINT) == _signal.default_int_handler:
+            _signal.signal(_signal.SIGINT, interrupted)
         if _WAITS in sys._xoptions:
             _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {_signal.SIGINT})
         status = (work or main)()
@@ -98,6 +100,12 @@ def _tell_failure(kind: type[BaseException], error: BaseException, where: "Trace
     """A mistake of ours; a Ctrl-C that comes while the command ends already is none."""
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, where)
+
+
+def _tell_unraisable(what: "sys.UnraisableHookArgs") -> None:
+    """Likewise in a callback, which a Ctrl-C cannot leave: it is seen before anything is started."""
+    if not issubclass(what.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(what)
 
 
 def ended_by(interrupt: KeyboardInterrupt) -> int:

@@ -13,7 +13,7 @@ from nodectl.wire.names import NODE, STEP
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from nodectl.client.command import GlobalOptions
     from nodectl.client.launched import Launched
@@ -24,19 +24,9 @@ DEFAULT_SOCKET = "/run/nodectl/nodectl.sock"
 _LARGEST_REPLY = 64 << 20
 _PRIVATE_SECONDS = 60.0  # emulated CPUs, and others' work on them
 _MOST_SUCCESSORS = 4
-_SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 _CHUNK = 65536
 ONCE = ("Signal", "Submit")  # what may have been done already is not asked for again
 WITHDRAWN = f"{NODE}.Withdrawn"
-
-
-def start_command(*, own: bool = False) -> str:
-    """What root types to start the service here, or anybody to start their own."""
-    if own:
-        return "nodectl --user daemon"
-    from os import path  # where nothing is in a hurry any more
-
-    return "systemctl start nodectld" if path.exists(_SYSTEMD) else "nodectl daemon"
 
 
 class Gone(Failed):
@@ -178,6 +168,8 @@ class Session:
                 return
         is_own = _is_own(settings)
         if not start_private or (os.geteuid() != 0 and not is_own):
+            from nodectl.client.service_start import start_command  # where nothing is in a hurry any more
+
             else_ = ", or run this command as root, or as `nodectl --user`, for a private node" if start_private else ""
             raise Failed(f"no service at {config.socket}: start it with `{start_command(own=is_own)}`{else_}")
         from nodectl.client import private_node  # only without a service
@@ -250,19 +242,13 @@ class Session:
                 from nodectl.client import patience  # for people; a step's launch pays nothing for it
 
                 patience.for_answer(self._sock.fileno(), method, self.path)
-            reply = framing.receive(self._sock, self._inbox, self._heeding(method))
+            heed = None if self.signals is None else self.signals.answer(self._sock, method, self.until)
+            reply = framing.receive(self._sock, self._inbox, heed)
         except ConnectionError:
             reply, unread = None, True
         except (OSError, framing.BrokenWire) as error:
             raise Failed(f"{method}: the connection to the service broke: {error}") from None
         return self._answer(method, reply, unread=unread)
-
-    def _heeding(self, method: str) -> "Callable[[], None] | None":
-        if self.signals is None:
-            return None
-        from nodectl.client.signals import Answer
-
-        return Answer(self.signals, self._sock, method, self.until)
 
     def _answer(self, method: str, reply: "Mapping[str, object] | None", *, unread: bool) -> "Mapping[str, object]":
         """What a reply says, None where the connection ended before it. Raises Failed."""

@@ -69,7 +69,7 @@ class Signals:
 
     def end_if_any(self) -> None:
         """Raises Interrupted where one has come: nothing was asked for."""
-        if number := self.first():
+        if number := self.first() or (_signal.SIGINT if Interrupted.has_come else 0):
             raise Interrupted(number)
 
     def take(self) -> list[int]:
@@ -113,6 +113,10 @@ class Signals:
 
     # For who waits.
 
+    def answer(self, sock: "_socket.socket", method: str, until: float | None) -> "Answer":
+        """The wait for an answer to this method, until that time of the monotonic clock."""
+        return Answer(self, sock, method, until)
+
     def rest(self, seconds: float) -> None:
         """Sleeps. Raises Interrupted."""
         self.end_if_any()
@@ -123,7 +127,7 @@ class Signals:
 
 
 class Answer:
-    """The wait for an answer to `method`, until it is `until` o'clock: called before each read of it."""
+    """See `Signals.answer`: called before each read of it."""
 
     __slots__ = ("_is_to_end", "_method", "_signals", "_sock", "_until")
 

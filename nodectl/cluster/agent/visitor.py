@@ -18,8 +18,8 @@ Leave = Callable[["Visitor"], None]
 
 
 class Visitor:
-    """`take` gets a call and its descriptors, the next one when it has answered. `withdraw`: the launch that was taken is
-    not wanted any more. `on_leave`: the connection is over.
+    """`take` gets a call and its descriptors, the next one when it has answered. `withdraw`: the launch that was taken
+    is not wanted any more. `on_leave`: the connection is over.
     """
 
     def __init__(self, sock: socket.socket, take: Take, on_leave: Leave, withdraw: Leave) -> None:

@@ -226,8 +226,8 @@ class Core:
         self.calls.answered(rank, header)
 
     _HANDLERS = {  # noqa: RUF012  # never written
-        "call": _call, "hang_up": _hang_up, "withdraw": _withdraw, "begun": _begun, "told": _told, "ended": _ended, "order": _order,
-        "here": _here, "again": _again, "answer": _answer,
+        "call": _call, "hang_up": _hang_up, "withdraw": _withdraw, "begun": _begun, "told": _told, "ended": _ended,
+        "order": _order, "here": _here, "again": _again, "answer": _answer,
     }  # fmt: skip
 
     # Launches.

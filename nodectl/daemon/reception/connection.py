@@ -87,7 +87,7 @@ class Connection:
         if not done.cancelled():
             error = done.exception()
             answer = _refusal(error) if isinstance(error, Exception) else {"parameters": done.result()}
-        self.busy = None
+        self.busy = self._call = None
         self._desk.calls.end(self.peer.uid)
         self._finish(call, answer)  # in any case: its desk keeps descriptors until then
 

@@ -68,7 +68,9 @@ def must_be_fair(outcome: Outcome, records: list[Mapping[str, Any]]) -> None:
 @pytest.mark.parametrize("words", WAITS)
 def test_a_signal_ends_the_command_or_is_the_tasks(node: Node, programs: Programs, words: str) -> None:
     program = [f"exec {programs.awaits} #{{}}", ":::", "0"] if words == "bulk" else [str(programs.awaits)]
-    walk = Walk(programs, ["--socket", str(node.socket), *words.split(), *program], terminal="--pty" in words, **how(node))
+    walk = Walk(
+        programs, ["--socket", str(node.socket), *words.split(), *program], terminal="--pty" in words, **how(node)
+    )
     total = walk.moments()
     steps = Steps(node)
     for outcome in walk.outcomes(total):

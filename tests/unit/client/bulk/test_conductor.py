@@ -23,9 +23,9 @@ from nodectl.client.bulk.halt import halt
 from nodectl.client.bulk.progress import Progress
 from nodectl.client.bulk.rules import Rules
 from nodectl.client.bulk.template import Template
-from nodectl.client.signals import Signals
 from nodectl.client.command import Failed
 from nodectl.client.session import Events
+from nodectl.client.signals import Signals
 from nodectl.wire import framing
 
 PATIENCE = 20  # seconds
