@@ -14,10 +14,11 @@ from typing import Any
 from nodectl.cli.send_signal import signal_of
 from nodectl.client import waiting
 from nodectl.client.command import BadOption, GlobalOptions, Program
-from nodectl.client.foreground import FORWARDED, Foreground
+from nodectl.client.foreground import Foreground
 from nodectl.client.job_command import JobCommand, run_command
 from nodectl.client.job_environment import of_allocation
 from nodectl.client.session import Events
+from nodectl.client.signals import FORWARDED, Signals
 from nodectl.wire import framing
 
 _HOLD = ("sleep", "infinity")
@@ -53,12 +54,14 @@ def _allocate(command: JobCommand) -> int:
     if no_shell:
         session.call("Launch", request=request)
         waiting.say(f"Granted job allocation {job}")
+        session.let_signals_go()
         return 0
     _, _, events = session.launch(request)
     waiting.say(f"Granted job allocation {job}")
     record: Any = session.call("ShowJob", job=str(job))["record"]
     environment = of_allocation(job, record, request, os.path.abspath(session.path), counted=counted)
-    return Held(job, events, signal.SIGHUP if shell and kill is None else kill).run(argv, environment)
+    held = Held(job, events, session.hold_signals(), signal.SIGHUP if shell and kill is None else kill)
+    return held.run(argv, environment)
 
 
 def _shell() -> str:
@@ -80,32 +83,32 @@ def _kill_signal(text: object) -> signal.Signals | None:
 
 
 class Held:
-    """An allocation and the command in it. `kill`: what the command gets when the job ends before it."""
+    """An allocation and the command in it, which gets the signals that come since the job was asked for. `kill`: what
+    it gets when the job ends before it.
+    """
 
-    def __init__(self, job: int, events: Events, kill: signal.Signals | None) -> None:
+    def __init__(self, job: int, events: Events, signals: Signals, kill: signal.Signals | None) -> None:
         self._job = job
         self._events = events
         self._kill = kill
         self._over = False  # the job
         self._reason = ""
-        self._wakes, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        for number in (*FORWARDED, signal.SIGCHLD):
-            if number == signal.SIGCHLD or signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, lambda *_: None)
+        self._signals = signals
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # which wakes as the others do
 
     def run(self, argv: Sequence[str], environment: dict[str, str]) -> int:
         """Until the command has ended; its exit status."""
         command = Foreground(argv, environment)
         poll = select.poll()
         poll.register(self._events.fd, select.POLLIN)
-        poll.register(self._wakes, select.POLLIN)
+        poll.register(self._signals.fd, select.POLLIN)
         while not command.look():
-            ready = {fd for fd, _ in poll.poll()}
-            if self._wakes in ready:
-                for number in os.read(self._wakes, 512):
+            if came := self._signals.take():
+                for number in came:
                     if number in FORWARDED:
                         command.signal(number)
+                continue  # it may have been SIGCHLD
+            ready = {fd for fd, _ in poll.poll()}
             if self._events.fd in ready and not self._read():
                 poll.unregister(self._events.fd)
                 what = "Job allocation" if Program.is_slurms() else "job"

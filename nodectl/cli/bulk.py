@@ -221,7 +221,7 @@ class Bulk:
         step = self._start(self._nodes_left())
         programs = Programs(users_shell(os.environ), job_environment(parsed), str(parsed.values.get("cwd", ".")))
         conductor = Conductor(
-            step.events, self.commands, programs.argv, rules, shown, log, progress, self._total or 0, used
+            step.events, step.signals, self.commands, programs.argv, rules, shown, log, progress, self._total or 0, used
         )
         if self._local:
             conductor.warned = self._local.warned

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from nodectl import __version__
 from nodectl.client.command import Failed
 from nodectl.client.configuration import as_json, configured
-from nodectl.client.session import Session, start_command
+from nodectl.client.service_start import start_command
+from nodectl.client.session import Session
 from nodectl.config import Config, own_node
 from nodectl.config_file.reader import build
 from nodectl.devtools.plugin_list import node_plugins, spank_plugins, unusable

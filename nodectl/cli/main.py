@@ -4,17 +4,20 @@
 command is a module with `add_arguments(parser)` and `main(arguments) -> int`, and argparse in front.
 """
 
+import _signal
 import gc
 import posix as os  # the half in C: the other one is a millisecond of each step
 import sys
 
-from nodectl.client.command import Failed, GlobalOptions, undo_coercion
+from nodectl.client.command import Failed, GlobalOptions, Interrupted, interrupted, undo_coercion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import TracebackType
     from typing import NoReturn
 
+_WAITS = "nodectl-interrupt-waits"  # client/c/python.c keeps a Ctrl-C back until somebody here can take it
 COMMANDS = (
     ("run", "run a step: tasks of a program, bound, contained, with the plugins' hooks"),
     ("bulk", "run thousands of short commands as tasks of one step; as GNU parallel"),
@@ -71,11 +74,18 @@ def command(work: "Callable[[], int] | None" = None) -> "NoReturn":
     millisecond.
     """
     status = 1
+    sys.excepthook, sys.unraisablehook = _tell_failure, _tell_unraisable
     undo_coercion()
     try:
+        if _signal.getsignal(_signal.SIGINT) == _signal.default_int_handler:
+            _signal.signal(_signal.SIGINT, interrupted)
+        if _WAITS in sys._xoptions:
+            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {_signal.SIGINT})
         status = (work or main)()
         sys.stdout.flush()
         sys.stderr.flush()
+    except KeyboardInterrupt as end:
+        status = ended_by(end)
     except BrokenPipeError:
         status = 141
     except SystemExit as end:  # argparse's
@@ -86,8 +96,36 @@ def command(work: "Callable[[], int] | None" = None) -> "NoReturn":
     os._exit(status)
 
 
+def _tell_failure(kind: type[BaseException], error: BaseException, where: "TracebackType | None") -> None:
+    """A mistake of ours; a Ctrl-C that comes while the command ends already is none."""
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, where)
+
+
+def _tell_unraisable(what: "sys.UnraisableHookArgs") -> None:
+    """Likewise in a callback, which a Ctrl-C cannot leave: it is seen before anything is started."""
+    if not issubclass(what.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(what)
+
+
+def ended_by(interrupt: KeyboardInterrupt) -> int:
+    """The end of a command by a signal, where nothing is left to put away: as of any program, but for Ctrl-C."""
+    number = interrupt.number if isinstance(interrupt, Interrupted) else int(_signal.SIGINT)
+    if number != _signal.SIGINT:
+        _signal.signal(number, _signal.SIG_DFL)
+        _signal.raise_signal(number)
+    return 128 + number
+
+
 def main(argv: "Sequence[str] | None" = None) -> int:
     """The whole command. Returns the exit status."""
+    try:
+        return _main(argv)
+    except KeyboardInterrupt as end:
+        return ended_by(end)
+
+
+def _main(argv: "Sequence[str] | None") -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     settings = GlobalOptions()
     if (status := _take_global_options(settings, words)) is not None:
@@ -147,32 +185,22 @@ def _take_global_options(settings: GlobalOptions, words: list[str]) -> int | Non
 def run_step(settings: GlobalOptions, words: list[str]) -> int:
     """`nodectl run`."""
     gc.disable()  # what it does while it waits for its step makes no cycles
-    try:
-        from nodectl.cli import run
+    from nodectl.cli import run
 
-        return run.main(settings, words)
-    except KeyboardInterrupt:  # before the step had begun to take signals
-        return 130
+    return run.main(settings, words)
 
 
 def _with_runs_options(settings: GlobalOptions, command: str, words: list[str]) -> int:
     import importlib
 
-    module = importlib.import_module(f"nodectl.cli.{command}")
-    try:
-        return int(module.main(settings, words))
-    except KeyboardInterrupt:
-        return 130
+    return int(importlib.import_module(f"nodectl.cli.{command}").main(settings, words))
 
 
 def _serve(settings: GlobalOptions) -> int:
     """The service, which lives for too long to hold argparse all the while."""
     from nodectl.cli import daemon
 
-    try:
-        return daemon.serve(settings)
-    except KeyboardInterrupt:
-        return 130
+    return daemon.serve(settings)
 
 
 def _unlisted(settings: GlobalOptions, command: str, words: list[str]) -> int:
@@ -200,8 +228,6 @@ def _other(settings: GlobalOptions, command: str, words: list[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open("/dev/null", os.O_WRONLY), 1)  # the reader has seen enough; python's own flush at exit too
         return 141
-    except KeyboardInterrupt:
-        return 130
     except Failed as failed:
         from nodectl.client.advice import refuse
 

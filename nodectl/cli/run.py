@@ -167,7 +167,6 @@ def _run(session: Session, words: list[str], configuration: "str | None", launch
         step = start(session, local, parsed)
         watch = Watch(step, str(hello["node"]), verbose=parsed.verbose, manners=manners)
         watch.warned = local.warned if local else set()
-        _take_signals(launched)
         if stopped is not None:
             stopped(watch)
         record = (screen.until_end(watch) if screen else watch.until_end()) or step.ask_for_end()
@@ -198,12 +197,6 @@ def _greeted(session: Session, launched: "Launched | None") -> "Mapping[str, obj
     from nodectl.client import launch_request  # noqa: F401  # while the service answers
 
     return session.call("Hello") if launched is None else launched.hello
-
-
-def _take_signals(launched: "Launched | None") -> None:
-    """Those, too, that have come since the step was asked for."""
-    if launched is not None:
-        launched.let_signals_come()
 
 
 def _read(parser: "Parser", words: list[str]) -> "Parsed":
@@ -244,7 +237,7 @@ class Started:
     has ended.
     """
 
-    __slots__ = ("_numbers", "_of_cluster", "_session", "_trace", "events", "name", "ntasks")
+    __slots__ = ("_numbers", "_of_cluster", "_session", "_trace", "events", "name", "ntasks", "signals")
 
     def __init__(
         self, session: Session, numbers: tuple[int, int], events: "Events", trace: object, ntasks: int, *,
@@ -256,6 +249,7 @@ class Started:
         self._numbers = numbers
         self._trace = trace
         self.events = events
+        self.signals = session.hold_signals()
         self.name = f"{numbers[0]}.{numbers[1]}"
 
     def ask_for_end(self) -> "Mapping[str, object] | None":

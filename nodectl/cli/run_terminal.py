@@ -44,6 +44,7 @@ class Screen:
         watch.say = lambda line: self._say(line, say)
         self._listen()
         try:
+            watch.begin()
             while watch.record is None and self._turn(watch):
                 pass
             self._copying.finish()
@@ -64,7 +65,7 @@ class Screen:
     def _turn(self, watch: "Watch") -> bool:
         poll = select.poll()
         poll.register(watch.events.fd, select.POLLIN)
-        poll.register(watch.signals, select.POLLIN)
+        poll.register(watch.signals.fd, select.POLLIN)
         if self._has_begun:
             self._copying.register(poll)
         ready = dict(poll.poll(watch.patience()))

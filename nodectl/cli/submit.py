@@ -36,9 +36,11 @@ def _submit(command: JobCommand) -> int:
     request, options = command.request()
     if only_test:
         return _test(command, request, options)
+    command.session.hold_signals()
     job = int(str(_accepted(command, request, options, text)))
     if not Program.quiet:
         print(job if parsable else f"Submitted batch job {job}", flush=True)
+    command.session.let_signals_go()
     return waiting.until_over(command.session, job) if waits else 0
 
 

@@ -108,6 +108,22 @@ class Failed(Exception):
         self.job = job
 
 
+class Interrupted(KeyboardInterrupt):
+    """A signal ends the command, when all that is to be put away has been."""
+
+    has_come = False  # a Ctrl-C, in this process: what it raised may be lost in a callback
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def interrupted(_number: int, _frame: object) -> None:
+    """The handler of a Ctrl-C, until something was asked for. Raises KeyboardInterrupt."""
+    Interrupted.has_come = True
+    raise KeyboardInterrupt
+
+
 class BadOption(Exception):
     """The command line makes no sense; str() is one line, `status` srun's exit status."""
 

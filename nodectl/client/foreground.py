@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import NoReturn
 
 from nodectl.client.command import Program
+from nodectl.client.signals import FORWARDED
 from nodectl.kernel.signals import send_group_of_child
 
 _RESET = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE,
           signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD, signal.SIGCONT, signal.SIGXFSZ)  # fmt: skip
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Foreground:

@@ -6,7 +6,7 @@ not where it usually is.
 
 import posix as os  # the half in C: the other one is a millisecond of each step
 
-from nodectl.client.command import Failed
+from nodectl.client.command import Failed, Interrupted
 from nodectl.wire import framing
 from nodectl.wire.names import NODE, STEP
 
@@ -17,24 +17,16 @@ if TYPE_CHECKING:
 
     from nodectl.client.command import GlobalOptions
     from nodectl.client.launched import Launched
+    from nodectl.client.signals import Signals
 
 REEXECUTED = "_NODECTL_REEXECUTED"  # in the environment of a command that was executed a second time, see reexec.py
 DEFAULT_SOCKET = "/run/nodectl/nodectl.sock"
 _LARGEST_REPLY = 64 << 20
 _PRIVATE_SECONDS = 60.0  # emulated CPUs, and others' work on them
 _MOST_SUCCESSORS = 4
-_SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 _CHUNK = 65536
 ONCE = ("Signal", "Submit")  # what may have been done already is not asked for again
-
-
-def start_command(*, own: bool = False) -> str:
-    """What root types to start the service here, or anybody to start their own."""
-    if own:
-        return "nodectl --user daemon"
-    from os import path  # where nothing is in a hurry any more
-
-    return "systemctl start nodectld" if path.exists(_SYSTEMD) else "nodectl daemon"
+WITHDRAWN = f"{NODE}.Withdrawn"
 
 
 class Gone(Failed):
@@ -119,8 +111,10 @@ class Session:
         "_successors",
         "path",
         "private",
+        "signals",
         "socket_path",
         "streams",
+        "until",
     )
     tells = False  # whether somebody at a terminal is told what the command waits for
 
@@ -136,6 +130,8 @@ class Session:
         self.private = private
         self._launched = launched
         self.streams = (0, 1, 2)
+        self.signals: Signals | None = launched.signals if launched else None
+        self.until: float | None = None  # when an answer comes too late for who has to wait for a turn
         self._events: Events | None = None
         self._successors = _MOST_SUCCESSORS
         self._asked = ""
@@ -172,6 +168,8 @@ class Session:
                 return
         is_own = _is_own(settings)
         if not start_private or (os.geteuid() != 0 and not is_own):
+            from nodectl.client.service_start import start_command  # where nothing is in a hurry any more
+
             else_ = ", or run this command as root, or as `nodectl --user`, for a private node" if start_private else ""
             raise Failed(f"no service at {config.socket}: start it with `{start_command(own=is_own)}`{else_}")
         from nodectl.client import private_node  # only without a service
@@ -206,6 +204,21 @@ class Session:
                 raise
             return self.call(method, (), **parameters)
 
+    def hold_signals(self) -> "Signals":
+        """Before anything is asked for that starts: from now on signals are that one's. Raises Interrupted."""
+        if self.signals is None:
+            from nodectl.client.signals import Signals  # who starts nothing needs none
+
+            self.signals = Signals()
+            self.signals.end_if_any()
+        return self.signals
+
+    def let_signals_go(self) -> None:
+        """What was started goes on by itself: signals are the command's again. Raises Interrupted."""
+        if self.signals is not None:
+            signals, self.signals = self.signals, None
+            signals.let_go()
+
     def ask(self, method: str) -> None:
         """Sends a call without parameters; the next `call`, of the same method, takes its reply. What this process does
         between the two costs no time while the service works.
@@ -229,7 +242,8 @@ class Session:
                 from nodectl.client import patience  # for people; a step's launch pays nothing for it
 
                 patience.for_answer(self._sock.fileno(), method, self.path)
-            reply = framing.receive(self._sock, self._inbox)
+            heed = None if self.signals is None else self.signals.answer(self._sock, method, self.until)
+            reply = framing.receive(self._sock, self._inbox, heed)
         except ConnectionError:
             reply, unread = None, True
         except (OSError, framing.BrokenWire) as error:
@@ -274,14 +288,22 @@ class Session:
 
         A service that ends before it has taken the request is no reason to fail: the next one is asked. One that took
         it, or for whose job the plugins have done their part already, is.
+
+        From the moment on in which it asks, signals are the step's. Raises Failed; Interrupted where one came before,
+        or had the launch withdrawn.
         """
+        from nodectl.client.signals import ENDING
+
         launched, self._launched = self._launched, None
+        signals = self.hold_signals()
         if launched is not None:
             self._asked = "Launch"
         try:
             answer = self.call("Launch", self.streams, request=request)
-        except NotTaken:
-            if "job" in request or not self.follow():
+        except Failed as failed:
+            if (failed.name == WITHDRAWN or isinstance(failed, Gone)) and (number := signals.first(ENDING)):
+                raise Interrupted(number) from None
+            if not isinstance(failed, NotTaken) or "job" in request or not self.follow():
                 raise
             return self.launch(request)
         fds = self._inbox.take_descriptors()

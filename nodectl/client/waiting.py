@@ -5,27 +5,24 @@ Imported only then. A job that waits is its client's: who stops waiting for it, 
 outlives the service, whose successor is asked again.
 """
 
-import contextlib
 import os
-import signal
 import sys
 import time
 
-from nodectl.client.command import Failed, Program
+from nodectl.client.command import Failed, Interrupted, Program
 from nodectl.client.session import Gone
+from nodectl.client.signals import TooLate
 from nodectl.wire.names import NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from types import FrameType, TracebackType
     from typing import Any
 
     from nodectl.client.session import Events, Session
 
 BUSY = f"{NODE}.Busy"
 NOT_NOW = "Unable to allocate resources: Requested nodes are busy"  # srun's words
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _WITHOUT_SERVICE = 300.0  # seconds; a job that nobody awaits lives as long once a service runs again
 _ASKED_AGAIN = 0.2
 _GIVEN_UP = 5  # seconds in which the service takes a job back; later it does so by the job's lease
@@ -33,68 +30,27 @@ _BEGUN = ("RUNNING", "SUSPENDED")
 _GOING = ("PENDING", *_BEGUN, "COMPLETING")
 
 
-class _Interrupted(BaseException):
-    pass
-
-
-class Signals:
-    """What would end this command gives its job up first. The `with` block is left by _Interrupted, but not before
-    `armed`.
-    """
-
-    def __init__(self) -> None:
-        self.number = 0
-        self._armed = False
-        self._before: dict[int, object] = {}
-
-    def __enter__(self) -> "Signals":
-        for number in (*_ENDING, signal.SIGALRM):
-            if number == signal.SIGALRM or signal.getsignal(number) != signal.SIG_IGN:  # nohup's wish is ours
-                self._before[number] = signal.signal(number, self._caught)
-        return self
-
-    def __exit__(self, *_: "type[BaseException] | BaseException | TracebackType | None") -> None:
-        signal.alarm(0)
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]  # as signal() returned it
-
-    def _caught(self, number: int, _frame: "FrameType | None") -> None:
-        first, self.number = not self.number, self.number or number
-        if self._armed and (first or number == signal.SIGALRM):  # whoever is giving up is not hurried
-            raise _Interrupted
-
-    def arm(self, seconds: int) -> None:
-        """From here on signals interrupt; the alarm does after so many seconds, 0 for never."""
-        self._armed = True
-        if self.number:
-            raise _Interrupted
-        signal.alarm(seconds)
-
-    def disarm(self) -> None:
-        """Its turn has come."""
-        signal.alarm(0)
-
-
 def job(session: "Session", request: "Mapping[str, object]", options: "Mapping[str, object]", patience: int | None,
         held_by: str = "run") -> int:  # fmt: skip
     """A job of its own for this request, when its turn has come: its number. `patience`: --immediate's seconds, or
-    None. Raises Failed.
+    None. A signal gives the job up; from the moment on in which its turn has come, signals are for what is launched.
+    Raises Failed; Interrupted where one came before all that.
     """
-    with Signals() as signals:
-        number = 0
-        try:
-            number = int(str(session.call("Allocate", request=request, job=options, held_by=held_by)["job"]))
-            signals.arm(max(patience or 0, 1) if patience is not None else 0)
-            _wait(session, number, tell=patience is None)
-            signals.disarm()
-        except _Interrupted:
-            signal.alarm(_GIVEN_UP)
-            with contextlib.suppress(_Interrupted):
-                _give_up(session, number)
-            if signals.number == signal.SIGALRM:
-                raise Failed(NOT_NOW, name=BUSY) from None
-            gone = f"Job allocation {number} has been revoked" if Program.is_slurms() else f"job {number} was cancelled"
-            raise Failed(f"{gone} while it waited", 128 + signals.number) from None
+    session.hold_signals()
+    number = int(str(session.call("Allocate", request=request, job=options, held_by=held_by)["job"]))
+    if patience is not None:
+        session.until = time.monotonic() + max(patience, 1)
+    try:
+        _wait(session, number, tell=patience is None)
+    except TooLate:
+        _give_up(session, number)
+        raise Failed(NOT_NOW, name=BUSY) from None
+    except Interrupted as end:
+        _give_up(session, number)
+        gone = f"Job allocation {number} has been revoked" if Program.is_slurms() else f"job {number} was cancelled"
+        raise Failed(f"{gone} while it waited", 128 + end.number) from None
+    finally:
+        session.until = None
     return number
 
 
@@ -153,7 +109,9 @@ def _exit_codes(session: "Session", array: int) -> "Iterator[int]":
 
 
 def asked(session: "Session", **parameters: object) -> "Mapping[str, object]":
-    """What Await answers, this service's or that of one to come. Raises Failed."""
+    """What Await answers, this service's or that of one to come. Raises Failed; where signals are held, Interrupted and
+    TooLate.
+    """
     until = time.monotonic() + _WITHOUT_SERVICE
     while True:
         try:
@@ -164,15 +122,19 @@ def asked(session: "Session", **parameters: object) -> "Mapping[str, object]":
             while not session.reconnect():
                 if time.monotonic() > until:
                     raise
-                time.sleep(_ASKED_AGAIN)
+                if session.signals is None:
+                    time.sleep(_ASKED_AGAIN)
+                else:
+                    session.signals.rest(_ASKED_AGAIN)
 
 
 def _give_up(session: "Session", number: int) -> None:
-    if not number or not session.reconnect():  # the old connection waits for an answer
+    if not session.reconnect():  # the old connection waits for an answer
         return
+    session.until = time.monotonic() + _GIVEN_UP
     try:
         session.call("Cancel", jobs=[str(number)])
-    except Failed:
+    except (Failed, Interrupted, TooLate):
         return  # over already; else the service gives it up when nobody asks for it
 
 

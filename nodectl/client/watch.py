@@ -6,6 +6,7 @@ import select
 import time
 
 from nodectl.client.command import Program
+from nodectl.client.signals import FORWARDED
 from nodectl.wire import framing
 
 TYPE_CHECKING = False
@@ -14,17 +15,18 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from nodectl.client.session import Events
+    from nodectl.client.signals import Signals
     from nodectl.client.srun.manners import Manners
 
     class Started(Protocol):
         """A step that was launched."""
 
         events: Events
+        signals: Signals
         name: str
         ntasks: int
 
 
-FORWARDED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2)
 # What it says; where it was called by srun's name, in srun's words.
 _LINES = {
     "started": "step {step}: tasks running, pids {pids}",
@@ -40,8 +42,8 @@ _QUICK = 1.0  # seconds between SIGINTs that together mean: end it
 
 
 class Watch:
-    """The step's events, each for `tell`, and this process's signals, each for `take_signal`, until the end. `say`
-    prints a line.
+    """The step's events, each for `tell`, and this process's signals since it was asked for, each for `take_signal`,
+    until the end. `say` prints a line.
     """
 
     def __init__(self, step: "Started", node: str, *, verbose: int, manners: "Manners | None" = None) -> None:
@@ -61,11 +63,7 @@ class Watch:
         self._interrupted = -_QUICK
         self._interrupts = 0  # each within a second of the one before
         self.record: Mapping[str, object] | None = None
-        self.signals, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        for number in FORWARDED:
-            if _signal.getsignal(number) != _signal.SIG_IGN:  # nohup's wish is ours
-                _signal.signal(number, lambda *_: None)
+        self.signals = step.signals
         # While the step starts, and not when it says something: nodectl may have been replaced by then.
         from nodectl.messages import is_news
 
@@ -81,25 +79,34 @@ class Watch:
 
     def until_end(self) -> "Mapping[str, object] | None":
         """The step's record; None when the step runner went away without one."""
-        self._hear(self.events.take)
+        self.begin()
         poll = select.poll()
         poll.register(self.events.fd, select.POLLIN)
-        poll.register(self.signals, select.POLLIN)
+        poll.register(self.signals.fd, select.POLLIN)
         while self.record is None and self.serve({fd for fd, _ in poll.poll(self.patience())}):
             pass
         return self.record
 
+    def begin(self) -> None:
+        """What has come before anybody polls."""
+        self._hear(self.events.take)
+        if self.record is None:
+            self._take_signals()
+
     def serve(self, ready: set[int]) -> bool:
         """Serves what poll(2) reported, or that time is over. False when the step runner has gone."""
-        if self.signals in ready:
-            for number in os.read(self.signals, 512):
-                self.take_signal(number)
+        if self.signals.fd in ready:
+            self._take_signals()
         if self.events.fd in ready and not self._hear(self.events.read):
             return False
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._deadline = None
             self._end_the_last()
         return True
+
+    def _take_signals(self) -> None:
+        for number in self.signals.take():
+            self.take_signal(number)
 
     def patience(self) -> float | None:
         """Milliseconds until --wait is over."""

@@ -143,6 +143,7 @@ class Node:
             "Accounting": (accounting.ACCOUNTING, self._accounting.accounting),
             "Reserve": (launch.RESERVE, self._launch.reserve),
             "Launch": (launch.LAUNCH, self._launch.launch),
+            "Withdraw": ({}, self._launch.withdraw),
             "SlurmJob": ({}, self._launch.slurm_job),
             "List": (show.LIST, self._show.list_steps),
             "Usage": ({}, self._show.usage),
@@ -207,6 +208,8 @@ class Node:
         A service leaves its steps running; a private node, whose client has gone, waits for them and their epilogs.
         """
         await self.controller.settle()
+        if wait_for_steps:
+            await self._launch.settle()
         if wait_for_steps and self.registry.live:
             await asyncio.wait([live.ended for live in self.registry.live.values()])
         await self.jobs.settle(patiently=wait_for_steps)

@@ -28,6 +28,7 @@ class Client:
         "sock",
         "theirs",
         "way",
+        "withdraws",
     )  # fmt: skip
 
     def __init__(self, number: int, sock: "_socket.socket", limit: int) -> None:
@@ -39,7 +40,7 @@ class Client:
         self.calls: list[tuple[bytes, list[int]]] = []
         self.out = bytearray()
         self.busy = False
-        self.launching = False
+        self.launching = self.withdraws = False
         self.fds: list[int] = []
         self.theirs: list[int] = []
         self.way: _socket.socket | None = None  # to where the call's descriptors have gone

@@ -17,9 +17,9 @@ import select
 import prctl
 
 from nodectl.reception.connection import Client
-from nodectl.reception.message import LAUNCH, checked
+from nodectl.reception.message import LAUNCH, checked, withdraws
 from nodectl.wire import frames, framing
-from nodectl.wire.dispatch import STANDARD, Refused, error_reply
+from nodectl.wire.dispatch import STANDARD, Refused, error_reply, withdrawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,6 +128,9 @@ class Desk:
                 raise framing.BrokenWire(f"messages of more than {_MOST_UNREAD} bytes of yours are not whole yet")
             if sum(other.waiting for other in self._clients.values() if other.calls) > _MOST_WAITING:
                 raise framing.BrokenWire(f"calls of more than {_MOST_WAITING} bytes of yours wait for others of yours")
+            if client.launching and not client.withdraws and withdraws(client.calls):
+                client.withdraws = True
+                self._tell(client.number, frames.WITHDRAW)
         except BlockingIOError:
             return
         except framing.BrokenWire as error:
@@ -156,7 +159,10 @@ class Desk:
         except framing.BrokenWire as error:
             self._end_with(client, _broken(error))
             return
-        client.busy = True
+        if message.get("method") == LAUNCH and withdraws(client.calls):
+            self._end_with(client, withdrawn())
+            return
+        client.busy, client.withdraws = True, False
         client.launching = message.get("method") == LAUNCH
         self._tell(client.number, frames.CALL, b"%d %s" % (len(client.fds), text))
 
@@ -177,6 +183,8 @@ class Desk:
                 framing.close(fds)
             elif word == frames.HAND:
                 client.hand_over(fds, text)
+            elif word == frames.WITHDRAWN:
+                self._end_with(client, withdrawn())
             else:
                 self._reply(client, text)
         if not alive:

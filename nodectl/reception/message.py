@@ -5,12 +5,14 @@ from nodectl.wire.names import NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 LONGEST_OF_OTHERS = 256 << 10  # bytes of a call
 _MOST_VALUES = 400_000  # in a call: two full lists of a launch, and room
 LAUNCH = f"{NODE}.Launch"
 _LONG = (LAUNCH, f"{NODE}.Submit")  # with an environment, with a script
+_WITHDRAW = f"{NODE}.Withdraw"
+_LONGEST_WITHDRAWAL = 256  # bytes
 
 
 def checked(text: bytes) -> "Mapping[str, object]":
@@ -22,6 +24,12 @@ def checked(text: bytes) -> "Mapping[str, object]":
     if text.count(b",") + text.count(b"[") + text.count(b"{") > _MOST_VALUES and _values(message) > _MOST_VALUES:
         raise framing.BrokenWire(f"message of more than {_MOST_VALUES} values")
     return message
+
+
+def withdraws(calls: "Iterable[tuple[bytes, object]]") -> bool:
+    """Whether one of these calls takes back the launch that is under way. Raises BrokenWire."""
+    short = (text for text, _ in calls if len(text) <= _LONGEST_WITHDRAWAL)
+    return any(framing.decode(text).get("method") == _WITHDRAW for text in short)
 
 
 def _values(message: object) -> int:

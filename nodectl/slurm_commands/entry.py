@@ -30,6 +30,13 @@ def version() -> str:
 
 def main(name: str, settings: GlobalOptions, words: list[str]) -> int:
     """The command of this name. Returns the exit status."""
+    try:
+        return _main(name, settings, words)
+    except KeyboardInterrupt as end:
+        return own.ended_by(end)
+
+
+def _main(name: str, settings: GlobalOptions, words: list[str]) -> int:
     if words[:1] in (["-V"], ["--version"]):
         print(version())
         return 0
@@ -44,8 +51,6 @@ def main(name: str, settings: GlobalOptions, words: list[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open("/dev/null", os.O_WRONLY), 1)  # the reader has seen enough; python's own flush at exit too
         return 141
-    except KeyboardInterrupt:
-        return 130
     except BadUsage as wrong:
         print(f"{name}: {wrong}\n{Program.hint(name)}", file=sys.stderr)
         return wrong.status

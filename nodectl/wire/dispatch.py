@@ -40,12 +40,17 @@ def invalid(parameter: str, reason: str) -> Refused:
     return Refused("InvalidRequest", f"{parameter}: {reason}", parameter=parameter)
 
 
+def withdrawn() -> Refused:
+    """The answer to a launch that its client has taken back in time."""
+    return Refused("Withdrawn", "the launch was withdrawn before its step began")
+
+
 class Call:
     """One call: `more` asks for a stream of replies, `oneway` for none. `fds` descriptors came with it; they are not
     here, and `hand_over(answer, ours)` has them put into the first of `ours` (wire/frames.py).
     """
 
-    __slots__ = ("fds", "hand_over", "method", "more", "oneway", "parameters", "peer")
+    __slots__ = ("fds", "hand_over", "method", "more", "oneway", "parameters", "peer", "withdrawn")
 
     def __init__(
         self, message: "Mapping[str, object]", peer: "Peer", fds: int = 0, hand_over: "HandOver | None" = None
@@ -71,6 +76,7 @@ class Call:
         self.peer = peer
         self.fds = fds
         self.hand_over: HandOver = hand_over or _keep
+        self.withdrawn = False  # whoever made it wants it no more, and has been told that it has not begun
 
 
 def _keep(answer: "Reply", ours: "Sequence[int]") -> None:
@@ -130,4 +136,4 @@ def error_reply(refused: Refused) -> "Reply":
     return {"error": refused.error, "parameters": refused.parameters}
 
 
-__all__ = ["NODE", "STANDARD", "STEP", "Call", "Refused", "Service", "error_reply"]
+__all__ = ["NODE", "STANDARD", "STEP", "Call", "Refused", "Service", "error_reply", "withdrawn"]

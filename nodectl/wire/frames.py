@@ -4,6 +4,7 @@ From the desk, through a pipe, which can carry no descriptor:
 
     N call K TEXT    a call, with K descriptors that the desk keeps
     N gone           the client has closed; what is under way for it goes on
+    N withdraw       the client takes back the launch that is under way
 
 From the daemon, through a socket that it never reads:
 
@@ -11,10 +12,12 @@ From the daemon, through a socket that it never reads:
     N hand TEXT      comes with descriptors: the first is a socket into which the desk puts those of the call, the
                      others are the client's, and go with the reply. TEXT is the reply should the daemon end before it
                      gives one
+    N withdrawn      that launch had not begun, and the client is told so; `reply` comes some day all the same. Of one
+                     that has begun `reply` is on the way already
 """
 
-CALL, GONE = b"call", b"gone"
-REPLY, HAND = b"reply", b"hand"
+CALL, GONE, WITHDRAW = b"call", b"gone", b"withdraw"
+REPLY, HAND, WITHDRAWN = b"reply", b"hand", b"withdrawn"
 LONGEST_HEAD = 64
 
 # The step runner's answer: it has begun.

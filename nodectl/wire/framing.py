@@ -13,7 +13,7 @@ from nodectl.wire import lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 LONGEST_ORDER = 1 << 17  # bytes: one packet from the daemon to its forkserver
 MAX_DESCRIPTORS = 16  # a launch carries four; more in one message is a mistake or an attack
@@ -246,9 +246,15 @@ def send_some(sock: "_socket.socket", data: "bytes | bytearray", fds: "Sequence[
     return sock.sendmsg([data], _rights(fds), _socket.MSG_NOSIGNAL)
 
 
-def receive(sock: "_socket.socket", inbox: Inbox) -> "Mapping[str, object] | None":
-    """The next message from a blocking socket; None at a clean end of the stream. Raises BrokenWire, OSError."""
+def receive(
+    sock: "_socket.socket", inbox: Inbox, before_read: "Callable[[], None] | None" = None
+) -> "Mapping[str, object] | None":
+    """The next message from a blocking socket; None at a clean end of the stream. `before_read` may wait until there is
+    something to read. Raises BrokenWire, OSError.
+    """
     while (message := inbox.next()) is None:
+        if before_read is not None:
+            before_read()
         if not inbox.receive(sock):
             if inbox.partial:
                 raise BrokenWire("the connection ended inside a message")

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nodectl.cgroup import tree
-from nodectl.client.watch import FORWARDED
 from nodectl.forkserver import spare
 from nodectl.stepd.orders import WAITING
 from nodectl.tracing.recorder import cgroup_of
@@ -333,18 +332,33 @@ def wait_until(condition: object, what: str, patience: float = PATIENCE) -> None
 
 
 def wait_for_answer(client: subprocess.Popen[str]) -> None:
-    """Until the daemon has answered this `nodectl run`: a task may be quicker. The first thing that a client does with
-    its answer is to handle signals, one after the other; from the last one on it passes all of them on, and needs the
-    daemon no more.
+    """Until the daemon has answered this `nodectl run`: a task may be quicker. The client has the pipe of its step's
+    events then, and needs the daemon no more.
     """
 
-    def handles_the_last() -> bool:
+    def has_events() -> bool:
         assert client.poll() is None, client.communicate()
-        status = Path(f"/proc/{client.pid}/status").read_text(encoding="utf-8")
-        caught = int(status.partition("SigCgt:")[2].split()[0], 16)
-        return bool(caught >> (FORWARDED[-1] - 1) & 1)
+        return any(_is_read_only(client.pid, fd) for fd in _pipes_with_one_end(client.pid))
 
-    wait_until(handles_the_last, "the client has its answer")
+    wait_until(has_events, "the client has its answer")
+
+
+def _pipes_with_one_end(pid: int) -> list[str]:
+    """Descriptors of pipes of which the process has no other, but for its standard ones."""
+    held: dict[str, list[str]] = {}
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            if int(fd) > 2:
+                held.setdefault(os.readlink(f"/proc/{pid}/fd/{fd}"), []).append(fd)
+    return [fds[0] for name, fds in held.items() if name.startswith("pipe:") and len(fds) == 1]
+
+
+def _is_read_only(pid: int, fd: str) -> bool:
+    try:
+        flags = Path(f"/proc/{pid}/fdinfo/{fd}").read_text(encoding="ascii").partition("flags:")[2].split()[0]
+    except OSError:
+        return False
+    return int(flags, 8) & os.O_ACCMODE == os.O_RDONLY
 
 
 def end_again_and_again(process: subprocess.Popen[Any], number: int) -> int:

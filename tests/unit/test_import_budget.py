@@ -58,7 +58,7 @@ ENTRIES = {
         "from nodectl.client.launch_request import make_request, job_environment as variables;"
         "make_request(parsed); variables(parsed)",
         COMMAND,
-        16,
+        17,
         OS,
     ),
     # The same by Slurm's name.
@@ -195,7 +195,12 @@ def test_command_that_waits_for_its_step_imports_nothing_more() -> None:
 import os
 from nodectl.cli.run import Started, Watch
 from nodectl.client.session import Events
+from nodectl.client.signals import Signals
 from nodectl.wire import framing
+
+class Session:
+    def hold_signals(self):
+        return Signals()
 
 def event(**values):
     return framing.encode({"parameters": {"event": values}})
@@ -203,7 +208,7 @@ def event(**values):
 reader, writer = os.pipe()
 os.write(writer, event(event="message", text="nodectl: warning: something") + event(event="exit", tasks=[0], status=9))
 os.write(writer, event(event="end", record={"exit_status": 137, "reason": "killed", "state": "FAILED"}))
-watch = Watch(Started(None, (1, 0), Events(reader, writer), None, 1, of_cluster=False), "node1", verbose=1)
+watch = Watch(Started(Session(), (1, 0), Events(reader, writer), None, 1, of_cluster=False), "node1", verbose=1)
 before = set(sys.modules)
 record = watch.until_end()
 assert record["exit_status"] == 137

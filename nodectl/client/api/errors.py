@@ -3,7 +3,7 @@
 from contextlib import contextmanager
 
 from nodectl.client.command import BadOption, Failed
-from nodectl.client.session import start_command
+from nodectl.client.service_start import start_command
 from nodectl.wire.names import NODE
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ import _signal
 import _thread
 import time
 
-from nodectl.client.bulk.signals import ENDING, PASSED_ON
+from nodectl.client.signals import FORWARDED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Beside:
         self._runs = _thread.allocate_lock()
         self._runs.acquire()
         self.seconds = 0.0
-        before = _signal.pthread_sigmask(_signal.SIG_BLOCK, (*ENDING, *PASSED_ON))
+        before = _signal.pthread_sigmask(_signal.SIG_BLOCK, FORWARDED)
         try:
             _thread.start_new_thread(self._run, ())
         except RuntimeError:

@@ -11,8 +11,9 @@ import time
 
 from nodectl.client.bulk import usage, wire
 from nodectl.client.bulk.live import Live
-from nodectl.client.bulk.signals import ENDING, Signals
 from nodectl.client.bulk.tally import Ending, Tally
+from nodectl.client.command import Interrupted
+from nodectl.client.signals import ENDING
 from nodectl.messages import is_news, printable
 from nodectl.wire import framing
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from nodectl.client.bulk.progress import Progress
     from nodectl.client.bulk.rules import Rules
     from nodectl.client.session import Events
+    from nodectl.client.signals import Signals
 
 _MOST_HELD = 16_384  # commands that have ended, and whose output waits for that of one before them
 _SETTLED = 1.0  # seconds between two looks at disks
@@ -41,9 +43,9 @@ class Conductor:
     """From the step's start to its end. `tally` is what became of the commands, `record` the step's own word."""
 
     def __init__(
-        self, events: "Events", commands: "Commands | Again", argv_of: "Callable[[str], list[str]]", rules: "Rules",
-        outputs: "Outputs", log: "JobLog | None", progress: "Progress", total: int,
-        usage_log: "usage.UsageLog | None" = None,
+        self, events: "Events", signals: "Signals", commands: "Commands | Again",
+        argv_of: "Callable[[str], list[str]]", rules: "Rules", outputs: "Outputs", log: "JobLog | None",
+        progress: "Progress", total: int, usage_log: "usage.UsageLog | None" = None,
     ) -> None:  # fmt: skip
         self._events = events
         self._commands = commands
@@ -63,7 +65,7 @@ class Conductor:
         self.last = 0  # exit status of the command that was the last to fail before that
         self.signal = 0  # the first that ended it
         self.warned: set[str] = set()
-        self._signals = Signals(self._act)
+        self._signals = signals
         self._flying: dict[int, Command] = {}
         self._again: collections.deque[Command] = collections.deque()
         self._in_order: collections.deque[Command] = collections.deque()
@@ -158,6 +160,7 @@ class Conductor:
     def run(self) -> None:
         """Until the step has ended. Raises Failed, BrokenPipeError: then the step is told to end."""
         try:
+            self._signals.act_at_once(self._act)
             self._run()
         except BaseException:
             self._pass_on(0, "End")
@@ -179,7 +182,7 @@ class Conductor:
             if self._hungry:
                 poll.unregister(source)
             if self._signals.fd in ready:
-                self._signals.drain()
+                self._signals.release()
             if self._events.fd in ready and not self._read():
                 break
             if source in ready and self._hungry:
@@ -335,7 +338,7 @@ class Conductor:
             self._say("nodectl: ending the commands that run (once more to leave)")
             self._pass_on(0, "End")
         else:
-            raise KeyboardInterrupt
+            raise Interrupted(self.signal)
 
     def _pass_on(self, number: int, before: str = "") -> None:
         """Called by a signal's handler: the step may be told at once, as no message is half written."""

@@ -17,6 +17,7 @@ enum { MOST_HANDED_OVER = 2 << 20, FEW = 16 };
 
 static const char variable[] = "_NODECTL_LAUNCHED";
 static const char command[] = "/nodectl-python", interpreter[] = "/python3";
+static const char waits[] = "-Xnodectl-interrupt-waits"; /* until nodectl/cli/main.py lets a Ctrl-C come */
 
 /* Where this program is, by the kernel's word; PATH and argv[0] are the caller's. NULL where nobody knows. */
 static char *own_directory(void)
@@ -47,8 +48,9 @@ static char *joined(const char *directory, const char *name)
     return asprintf(&path, "%s%s", directory, name) < 0 ? NULL : path;
 }
 
-/* The interpreter that stands here, too, as in a virtual environment; else what the command's first line says. */
-static void execute(char **words, char **variables)
+/* The interpreter that stands here, too, as in a virtual environment; else what the command's first line says. `held`:
+ * signals that only an interpreter that is told so lets come. */
+static void execute(char **words, char **variables, const sigset_t *held)
 {
     size_t count = 0;
     while (words[count] != NULL)
@@ -56,25 +58,36 @@ static void execute(char **words, char **variables)
     char *directory = own_directory();
     char *script = directory == NULL ? NULL : joined(directory, command);
     char *python = directory == NULL ? NULL : joined(directory, interpreter);
-    char **argv = malloc((count + 4) * sizeof *argv);
+    char **argv = malloc((count + 5) * sizeof *argv);
     if (script == NULL || python == NULL || argv == NULL) {
         fprintf(stderr, "nodectl: error: find %s beside this program: %s\n", command + 1, strerror(errno));
         return;
     }
     char flags[] = "-IS"; /* as in the command's own first line */
-    argv[0] = python;
-    argv[1] = flags;
-    argv[2] = script;
-    memcpy(argv + 3, words, (count + 1) * sizeof *argv);
+    char **own = held == NULL ? argv + 1 : argv;
+    argv[1] = (char *)waits;
+    own[0] = python;
+    own[held == NULL ? 1 : 2] = flags;
+    argv[3] = script;
+    memcpy(argv + 4, words, (count + 1) * sizeof *argv);
     if (access(python, X_OK) == 0)
-        execve(python, argv, variables);
-    execve(script, argv + 2, variables);
+        execve(python, own, variables);
+    if (held != NULL)
+        sigprocmask(SIG_UNBLOCK, held, NULL);
+    execve(script, argv + 3, variables);
     fprintf(stderr, "nodectl: error: execute %s: %s\n", script, strerror(errno));
 }
 
+/* Python has a handler of its own for a Ctrl-C before it has come to the command, and a traceback. */
 void start_python(char **words)
 {
-    execute(words, environ);
+    struct sigaction action;
+    sigset_t interrupt, before;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    bool held = sigaction(SIGINT, NULL, &action) == 0 && action.sa_handler != SIG_IGN
+        && sigprocmask(SIG_BLOCK, &interrupt, &before) == 0 && !sigismember(&before, SIGINT);
+    execute(words, environ, held ? &interrupt : NULL);
 }
 
 bool prepare(struct launch *launch)
@@ -87,13 +100,14 @@ bool prepare(struct launch *launch)
     return launch->fd >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > (rlim_t)launch->fd + FEW;
 }
 
-/* "1 SOCKET EVENTS COMMANDS SIGNAL,SIGNAL HELLO REPLY EVENTS\n", the last three as numbers of bytes that follow. */
+/* "2 SOCKET EVENTS COMMANDS BLOCKED,BLOCKED CAME,CAME HELLO REPLY EVENTS\n", the last three as numbers of bytes that
+ * follow. A signal that has come is taken here: another one of its kind, while Python starts, waits beside it. */
 static void tell(struct launch *launch, struct buffer *text)
 {
     const struct wire *wire = &launch->wire;
     const struct buffer *parts[] = {&launch->hello, &wire->in, &launch->events};
     const int fds[] = {wire->sock, wire->came[0], wire->came[1]};
-    add_text(text, "1");
+    add_text(text, "2");
     for (size_t index = 0; index < 3; index++) {
         add_text(text, " ");
         add_number(text, fds[index]);
@@ -104,6 +118,12 @@ static void tell(struct launch *launch, struct buffer *text)
             add_text(text, ",");
             add_number(text, number);
         }
+    add_text(text, " 0");
+    for (int number; (number = next_signal(wire)) != 0;) {
+        add_text(text, ",");
+        add_number(text, number);
+        launch->took_signals = true;
+    }
     for (size_t index = 0; index < 3; index++) {
         add_text(text, " ");
         add_number(text, (long long)parts[index]->size);
@@ -131,7 +151,7 @@ void hand_over(struct launch *launch, char **words)
         memcpy(variables, environ, count * sizeof *variables);
         variables[count] = place;
         variables[count + 1] = NULL;
-        execute(words, variables);
+        execute(words, variables, NULL);
     } else {
         fprintf(stderr, "nodectl: error: hand the step over: %s\n", strerror(errno));
     }

@@ -66,6 +66,12 @@ enum outcome { DONE, SIGNALLED, BROKEN };
 bool block_signals(struct wire *wire);
 void unblock_signals(const struct wire *wire);
 
+/* Whether one of them waits, or that cannot be told. */
+bool has_signals(const struct wire *wire);
+
+/* Takes one that waits; 0 where none does. */
+int next_signal(const struct wire *wire);
+
 /* False where nobody listens, or somebody who is busy. */
 bool connect_to(struct wire *wire, const char *path);
 
@@ -113,14 +119,17 @@ bool speaks_no_mpi(const char *word, const char *cwd);
 /* Adds the call Launch. False where something of it, or of this process, is not for the quick way. */
 bool add_launch(struct buffer *buffer, const struct wanted *wanted);
 
-/* Executes Python with these words, from the beginning. Returns only where there is none. */
+/* Executes Python with these words, from the beginning; a Ctrl-C waits until it is there. Returns only where there is
+ * none. */
 void start_python(char **words);
 
-/* Where a launch has come to: the call is sent. `fd` is an empty file in memory for what Python is to know. */
+/* Where a launch has come to: the call is sent. `fd` is an empty file in memory for what Python is to know; `status` is
+ * the exit status of a step that has ended, else -1; `took_signals`: some that have come were taken for Python. */
 struct launch {
     struct wire wire;
     struct buffer hello, events;
-    int fd;
+    int fd, status;
+    bool took_signals;
 };
 
 /* Makes that file. False where it cannot be, or could not be filled. */

@@ -39,6 +39,18 @@ void unblock_signals(const struct wire *wire)
     sigprocmask(SIG_UNBLOCK, &wire->blocked, NULL);
 }
 
+bool has_signals(const struct wire *wire)
+{
+    struct pollfd ready = {.fd = wire->signals, .events = POLLIN};
+    return poll(&ready, 1, 0) != 0;
+}
+
+int next_signal(const struct wire *wire)
+{
+    struct signalfd_siginfo found;
+    return read(wire->signals, &found, sizeof found) == sizeof found ? (int)found.ssi_signo : 0;
+}
+
 bool connect_to(struct wire *wire, const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

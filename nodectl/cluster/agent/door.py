@@ -27,7 +27,7 @@ from nodectl.cluster.agent.watch import Watch
 from nodectl.cluster.tree import LEADER
 from nodectl.model.cpu_list import parse_cpulist
 from nodectl.wire import framing
-from nodectl.wire.dispatch import STANDARD, Call, Refused, Service, error_reply, invalid
+from nodectl.wire.dispatch import STANDARD, Call, Refused, Service, error_reply, invalid, withdrawn
 from nodectl.wire.names import NODE
 
 _BACKLOG = 512
@@ -106,7 +106,7 @@ class Door:
             sock.close()
             return
         peer.pidfd, peer.inode = framing.pidfd_of_peer(sock), os.fstat(sock.fileno()).st_ino
-        visitor = Visitor(sock, self._take, self._leave)
+        visitor = Visitor(sock, self._take, self._leave, self._withdraw)
         self._visitors[visitor] = peer
 
     def _leave(self, visitor: Visitor) -> None:
@@ -115,6 +115,12 @@ class Door:
         for number, pending in list(self._pending.items()):
             if pending.visitor is visitor:
                 self._post.send(LEADER, "hang_up", {"id": number})
+
+    def _withdraw(self, visitor: Visitor) -> None:
+        """A client's launch is not wanted any more: the leader knows whether it has begun."""
+        for number, pending in self._pending.items():
+            if pending.visitor is visitor:
+                self._post.send(LEADER, "withdraw", {"id": number})
 
     def _take(self, visitor: Visitor, message: Mapping[str, Any], fds: list[int]) -> None:
         """A client's call, one at a time of each. Whoever answers closes its descriptors."""
@@ -132,6 +138,10 @@ class Door:
             if method == "Hello":
                 framing.close(fds)
                 visitor.answer({"parameters": self._hello.answer()}, oneway=call.oneway)
+                return
+            if method == "Withdraw":  # the launch has been answered
+                framing.close(fds)
+                visitor.answer({"parameters": {}}, oneway=call.oneway)
                 return
             if why := why_not(method, self._node):
                 raise Refused("InvalidRequest", why, parameter="method")
@@ -158,6 +168,8 @@ class Door:
             if visitor not in self._visitors:
                 framing.close(fds)
                 return  # it has gone
+            if visitor.withdraws:
+                raise withdrawn()
             self._ask_leader(visitor, call, method, fds)
         except Failed as failed:
             framing.close(fds)
@@ -200,6 +212,8 @@ class Door:
         for number, pending in self._pending.items():
             if pending.visitor not in self._visitors:
                 self._post.send(LEADER, "hang_up", {"id": number})
+            elif pending.visitor.withdraws:
+                self._post.send(LEADER, "withdraw", {"id": number})
 
     def _reply(self, sender: int, header: Header, body: bytes) -> None:
         del sender, body

@@ -6,27 +6,32 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nodectl.reception.message import checked
+from nodectl.reception.message import LAUNCH, checked, withdraws
 from nodectl.wire import framing
-from nodectl.wire.dispatch import Refused, error_reply
+from nodectl.wire.dispatch import Refused, error_reply, withdrawn
 
 LONGEST = 3 << 20  # bytes of a call: one message of the mesh holds it
 _MOST_QUEUED = 64
 
 Take = Callable[["Visitor", Mapping[str, Any], list[int]], None]
+Leave = Callable[["Visitor"], None]
 
 
 class Visitor:
-    """`take` gets a call and its descriptors, the next one when it has answered. `on_leave`: the connection is over."""
+    """`take` gets a call and its descriptors, the next one when it has answered. `withdraw`: the launch that was taken
+    is not wanted any more. `on_leave`: the connection is over.
+    """
 
-    def __init__(self, sock: socket.socket, take: Take, on_leave: Callable[["Visitor"], None]) -> None:
+    def __init__(self, sock: socket.socket, take: Take, on_leave: Leave, withdraw: Leave) -> None:
         sock.setblocking(False)
         self._sock = sock
         self._take = take
         self._on_leave = on_leave
+        self._withdraw = withdraw
         self._inbox = framing.Inbox(LONGEST)
         self._calls: list[tuple[bytes, list[int]]] = []
-        self._busy = False
+        self.withdraws = False  # the launch that is under way
+        self._busy = self._launching = False
         self._out = bytearray()
         self._theirs: list[int] = []
         self._sent_all = False
@@ -42,10 +47,13 @@ class Visitor:
                 self._calls.append((text, self._inbox.take_descriptors()))
             if len(self._calls) > _MOST_QUEUED or sum(len(text) for text, _ in self._calls) > LONGEST:
                 raise framing.BrokenWire("more calls than can wait for a reply")
+            if self._launching and not self.withdraws and withdraws(self._calls):
+                self.withdraws = True
+                self._withdraw(self)
         except BlockingIOError:
             return
         except framing.BrokenWire as error:
-            self._refuse(str(error))
+            self._end_with(_broken(error))
             return
         except OSError:
             alive = False
@@ -75,22 +83,27 @@ class Visitor:
             message = checked(text)
         except framing.BrokenWire as error:
             framing.close(fds)
-            self._refuse(str(error))
+            self._end_with(_broken(error))
+            return
+        self._launching = message.get("method") == LAUNCH
+        if self._launching and withdraws(self._calls):
+            framing.close(fds)
+            self._end_with(withdrawn())
             return
         self._busy = True
         self._take(self, message, fds)
 
-    def _refuse(self, reason: str) -> None:
+    def _end_with(self, refused: Refused) -> None:
         """The last thing that it hears, if it reads at once."""
         try:
-            framing.send_some(self._sock, framing.encode(error_reply(Refused("InvalidRequest", reason, parameter=""))))
+            framing.send_some(self._sock, framing.encode(error_reply(refused)))
         except OSError:
             pass
         self.close()
 
     def answer(self, reply: Mapping[str, object], theirs: Sequence[int] = (), *, oneway: bool = False) -> None:
         """To the call that was taken; `theirs` go along, and are closed here."""
-        self._busy = False
+        self._busy = self._launching = self.withdraws = False
         if self._gone:
             framing.close(theirs)
             return
@@ -137,3 +150,7 @@ class Visitor:
         self._calls.clear()
         self._inbox.close()
         self._on_leave(self)
+
+
+def _broken(error: framing.BrokenWire) -> Refused:
+    return Refused("InvalidRequest", str(error), parameter="")

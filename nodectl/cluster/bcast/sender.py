@@ -11,6 +11,7 @@ from nodectl.client.command import Failed, GlobalOptions, complain
 from nodectl.client.launch_request import job_environment, make_request
 from nodectl.client.run_options import Parser
 from nodectl.client.session import Events, Session
+from nodectl.client.signals import Signals
 from nodectl.cluster.engine import program
 from nodectl.wire import framing
 
@@ -57,7 +58,8 @@ def send(session: Session, nodes: int, source: int, path: str, names: Mapping[st
     finally:
         os.close(writer)
     with open(reader, "rb", closefd=True) as told:
-        lines, record = _heard(events, told.fileno())
+        lines, record = _heard(events, told.fileno(), session.hold_signals())
+    session.let_signals_go()
     failed = [line.partition(" ")[::2] for line in lines]
     for node, why in failed[:_MOST_TOLD]:
         complain(f"bcast {path} on {node}: {why}")
@@ -68,15 +70,17 @@ def send(session: Session, nodes: int, source: int, path: str, names: Mapping[st
     return int(bool(failed))
 
 
-def _heard(events: Events, told: int) -> tuple[list[str], Mapping[str, Any] | None]:
-    """What the tasks have said, and how their step has ended, None where nobody says it."""
+def _heard(events: Events, told: int, signals: Signals) -> tuple[list[str], Mapping[str, Any] | None]:
+    """What the tasks have said, and how their step has ended, None where nobody says it. Raises Interrupted."""
     said, record = b"", None
     poll = select.poll()
-    for fd in (told, events.fd):
+    for fd in (told, events.fd, signals.fd):
         poll.register(fd, select.POLLIN)
     waits_for = {told, events.fd}
     while waits_for:
-        for fd in {fd for fd, _ in poll.poll()}:
+        ready = {fd for fd, _ in poll.poll()}
+        signals.end_if_any()
+        for fd in ready & waits_for:
             if fd == told:
                 data = os.read(told, _CHUNK)
                 said += data

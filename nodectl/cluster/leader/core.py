@@ -22,7 +22,7 @@ from nodectl.cluster.leader.restore import entries, restore
 from nodectl.cluster.leader.steps import Caller
 from nodectl.cluster.machine import Machines
 from nodectl.wire import lean_json
-from nodectl.wire.dispatch import Refused, error_reply, invalid
+from nodectl.wire.dispatch import Refused, error_reply, invalid, withdrawn
 
 Header = Mapping[str, Any]
 BUSY = "Requested nodes are busy"
@@ -173,6 +173,13 @@ class Core:
         else:
             self._life.order(step, HANG_UP, self.books.now)
 
+    def _withdraw(self, rank: int, header: Header) -> None:
+        """A launch is not wanted any more. Where a step has begun, or begins, the answer to the launch says so."""
+        call: Caller = (rank, header["id"])
+        if self._life.of_call(call) is None:
+            self._line.remove(call)
+            self.books.refuse(call, withdrawn())
+
     def _begun(self, rank: int, header: Header) -> None:
         self._life.begun(rank, int(header["step"]), header, self.books.now)
 
@@ -219,8 +226,8 @@ class Core:
         self.calls.answered(rank, header)
 
     _HANDLERS = {  # noqa: RUF012  # never written
-        "call": _call, "hang_up": _hang_up, "begun": _begun, "told": _told, "ended": _ended, "order": _order,
-        "here": _here, "again": _again, "answer": _answer,
+        "call": _call, "hang_up": _hang_up, "withdraw": _withdraw, "begun": _begun, "told": _told, "ended": _ended,
+        "order": _order, "here": _here, "again": _again, "answer": _answer,
     }  # fmt: skip
 
     # Launches.

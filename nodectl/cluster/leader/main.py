@@ -29,7 +29,7 @@ from nodectl.config import ConfigError, own_node
 from nodectl.config_file.reader import load
 from nodectl.wire import lean_json
 
-KINDS = ("call", "hang_up", "begun", "told", "ended", "order", "here", "again", "answer")
+KINDS = ("call", "hang_up", "withdraw", "begun", "told", "ended", "order", "here", "again", "answer")
 _LONGEST_LINE = 16 << 20
 
 

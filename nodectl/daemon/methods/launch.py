@@ -29,7 +29,7 @@ from nodectl.daemon.jobs.step_cgroups import CgroupRemovals
 from nodectl.daemon.methods.start import StepStart
 from nodectl.model.step import Step
 from nodectl.selection.records import RUN, JobRecord
-from nodectl.wire.dispatch import Call, Refused, invalid
+from nodectl.wire.dispatch import Call, Refused, invalid, withdrawn
 from nodectl.wire.shape import Optional
 
 Reply = Mapping[str, object]
@@ -59,6 +59,8 @@ class Launch:
         self._slurm_jobs = slurm_jobs
         self._cgroup_removals = cgroup_removals
         self._machine = Machine(maker.binder.allocation.bit_count(), config.partition_name)
+        self._under_way: set[asyncio.Future[Reply]] = set()
+        self._is_over = False
 
     def reserve(self, call: Call) -> Reply | Awaitable[Reply]:
         """A number. Where the call says what it is for, that is looked at as at the launch."""
@@ -75,7 +77,28 @@ class Launch:
         """Starts a step."""
         if call.fds not in (0, _STREAMS):
             raise invalid("request", f"comes with {call.fds} descriptors instead of none or three")
-        return self._consider(call, self._admit)
+        if self._is_over:
+            raise Refused("ServiceEnded", "the service ends")
+        begun = self._consider(call, self._admit)
+        if not isinstance(begun, Awaitable):
+            return begun
+        task = asyncio.ensure_future(begun)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+    def withdraw(self, call: Call) -> Reply:
+        """Of a launch that has been answered: the desk knows one that has not."""
+        del call
+        return {}
+
+    async def settle(self) -> None:
+        """Nothing is launched any more. Waits until each launch that somebody has asked for has become a step, or
+        none.
+        """
+        self._is_over = True
+        if self._under_way:
+            await asyncio.wait(self._under_way)
 
     def _consider(self, call: Call, answer: _Answer) -> Reply | Awaitable[Reply]:
         """Answers at once for a known user's own step, so that thousands of short steps do not wait in line."""
@@ -89,6 +112,7 @@ class Launch:
     async def _look_up(self, call: Call, request: Mapping[str, object], level: str, answer: _Answer) -> Reply:
         await self._maker.ready(level)
         user = await self._maker.user_of(request, call.peer.uid)
+        _must_be_wanted(call)
         answered = answer(call, request, user, level)
         return await answered if isinstance(answered, Awaitable) else answered
 
@@ -163,7 +187,12 @@ class Launch:
 
     async def _begin_soon(self, call: Call, request: Mapping[str, object], step: Step) -> Reply:
         """Likewise, where what it needs is about to be free."""
-        job = await self._controller.departures.attempt(lambda: self._started(request, step, call.peer.uid))
+
+        def start() -> JobRecord:
+            _must_be_wanted(call)
+            return self._started(request, step, call.peer.uid)
+
+        job = await self._controller.departures.attempt(start)
         begun = self._begin_first(call, step, job)
         return await begun if isinstance(begun, Awaitable) else begun
 
@@ -207,3 +236,9 @@ class Launch:
 
         start.add_done_callback(look)
         return start
+
+
+def _must_be_wanted(call: Call) -> None:
+    """After a wait. Raises Refused."""
+    if call.withdrawn:
+        raise withdrawn()

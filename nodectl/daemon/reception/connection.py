@@ -55,6 +55,7 @@ class Connection:
         self.busy: asyncio.Future[object] | None = None
         self._desk = desk
         self._number = number
+        self._call: Call | None = None  # that is under way
         self._only_asks = False
         self._gone = False
 
@@ -76,6 +77,7 @@ class Connection:
             asyncio.ensure_future(result).cancel()
             self._finish(call, error_reply(refused))
             return
+        self._call = call
         self._only_asks = call.method in _ONLY_ASK
         self.busy = asyncio.ensure_future(result)
         self.busy.add_done_callback(functools.partial(self._end, call))  # also of one cancelled before it began
@@ -85,7 +87,7 @@ class Connection:
         if not done.cancelled():
             error = done.exception()
             answer = _refusal(error) if isinstance(error, Exception) else {"parameters": done.result()}
-        self.busy = None
+        self.busy = self._call = None
         self._desk.calls.end(self.peer.uid)
         self._finish(call, answer)  # in any case: its desk keeps descriptors until then
 
@@ -100,6 +102,12 @@ class Connection:
         self._desk.send(self._number, frames.REPLY, text)
         if self._gone:
             self._desk.forget(self._number)
+
+    def withdraw(self) -> None:
+        """The client wants the launch that is under way no more. It is told at once, unless it has its answer."""
+        if self.busy is not None and self._call is not None and not self._call.withdrawn:
+            self._call.withdrawn = True
+            self._desk.send(self._number, frames.WITHDRAWN)
 
     def leave(self) -> None:
         """The client has closed. A call that is under way goes on, unless it only asks."""
@@ -192,6 +200,9 @@ class Desk:
         if word == frames.GONE:
             connection.leave()
             return
+        if word == frames.WITHDRAW:
+            connection.withdraw()
+            return
         fds, _, call = text.partition(b" ")
         if (
             word != frames.CALL
@@ -210,7 +221,7 @@ class Desk:
             return f"the reply has {size} bytes, and others of yours are not read"
         return ""
 
-    def send(self, number: int, word: bytes, text: bytes, fds: Sequence[int] = ()) -> None:
+    def send(self, number: int, word: bytes, text: bytes = b"", fds: Sequence[int] = ()) -> None:
         """Queues a frame. `fds` are closed when they have been sent."""
         if self._closed:
             framing.close(fds)

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from nodectl.client import waiting
 from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.session import Session
+from nodectl.client.signals import FORWARDED
 from nodectl.wire import framing
 from nodectl.wire.names import NODE
 
@@ -77,8 +78,12 @@ class Service:
 
 
 @pytest.fixture
-def at(tmp_path: Path) -> Path:
-    return tmp_path / "nodectl.sock"
+def at(tmp_path: Path) -> Iterator[Path]:
+    before = {number: signal.getsignal(number) for number in FORWARDED}
+    yield tmp_path / "nodectl.sock"
+    signal.set_wakeup_fd(-1)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def session(service: Service) -> Session:
@@ -123,12 +128,10 @@ def test_who_is_interrupted_gives_the_job_up(at: Path) -> None:
         ("Allocate", {"job": 7}), ("Await", {**WAITS, "seen": "1"}), ("Await", INTERRUPT),
         ("Cancel", {"cancelled": ["7"]}),
     ])  # fmt: skip
-    before = signal.getsignal(signal.SIGINT)
     with pytest.raises(Failed, match="job 7 was cancelled while it waited") as caught:
         waiting.job(session(service), {}, {}, None)
     assert caught.value.status == 130
     assert service.end()[-1] == ("Cancel", {"jobs": ["7"]})
-    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_who_is_interrupted_once_more_gives_the_job_up_all_the_same(at: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,6 +132,24 @@ def test_who_vanishes_while_a_step_waits_does_not_get_it(tmp_path: Path) -> None
     visiting(tmp_path, work)
 
 
+def test_who_withdraws_a_launch_hears_what_the_leader_says_of_it(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        sock = house.visit()
+        house.launch(sock, [0, 1, 2])
+        call = await house.asked()
+        framing.send(sock, {"method": f"{NODE}.Withdraw", "oneway": True})
+        await until(lambda: house.post.of("withdraw"))
+        assert house.post.of("withdraw") == [{"id": call["id"]}]
+        house.door.ask_again()  # of a leader that knows nothing of it
+        assert house.post.of("withdraw")[1:] == [{"id": call["id"]}]
+        house.hear("reply", LEADER, {"id": call["id"], "error": "Withdrawn", "parameters": {"reason": "in time"}})
+        assert await received(sock) == ({"error": f"{NODE}.Withdrawn", "parameters": {"reason": "in time"}}, [])
+        framing.send(sock, {"method": f"{NODE}.List"})
+        assert (await house.asked(3))["method"] == "List"
+
+    visiting(tmp_path, work)
+
+
 def test_a_step_is_told_of_as_by_a_node(tmp_path: Path) -> None:
     async def work(house: House) -> None:
         reader, stdout = os.pipe()

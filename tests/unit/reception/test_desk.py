@@ -16,6 +16,7 @@ from nodectl.wire import frames, framing
 PATIENCE = 20
 HELLO = framing.encode({"method": "org.nodectl.Hello"})
 LAUNCH = framing.encode({"method": "org.nodectl.Launch"})
+WITHDRAW = framing.encode({"method": "org.nodectl.Withdraw", "oneway": True})
 
 
 class Around:
@@ -138,6 +139,54 @@ def test_a_launch_that_waits_for_its_turn_when_the_daemon_ends_is_not_taken(
             assert around.heard()[:2] == (2, frames.GONE)
         around.down.close()
         assert "ServiceEnded" in str(framing.receive(client, framing.Inbox(1 << 16)))
+
+
+def test_a_launch_is_withdrawn_once_and_then_the_connection_ends(around: Around) -> None:
+    client = around.connect()
+    assert client is not None
+    with client:
+        client.sendall(LAUNCH)
+        assert around.heard()[1] == frames.CALL
+        client.sendall(WITHDRAW + WITHDRAW)
+        assert around.heard()[:2] == (1, frames.WITHDRAW)
+        framing.send_some(around.down, frames.frame(1, frames.WITHDRAWN))
+        inbox = framing.Inbox(1 << 16)
+        assert "Withdrawn" in str(framing.receive(client, inbox))
+        assert framing.receive(client, inbox) is None
+        assert around.heard()[:2] == (1, frames.GONE)
+        framing.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))  # the launch is over
+
+
+def test_what_comes_behind_a_launch_that_is_withdrawn_too_late_is_answered(around: Around) -> None:
+    client = around.connect()
+    assert client is not None
+    with client:
+        client.sendall(LAUNCH)
+        assert around.heard()[1] == frames.CALL
+        client.sendall(WITHDRAW)
+        assert around.heard()[:2] == (1, frames.WITHDRAW)
+        framing.send_some(around.down, frames.frame(1, frames.REPLY, b'{"parameters":{}}'))
+        inbox = framing.Inbox(1 << 16)
+        assert framing.receive(client, inbox) == {"parameters": {}}
+        assert around.heard()[:2] == (1, frames.CALL)
+        framing.send_some(around.down, frames.frame(1, frames.REPLY))
+        client.sendall(HELLO)
+        assert around.heard()[1] == frames.CALL
+        framing.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))
+        assert framing.receive(client, inbox) == {}
+
+
+def test_a_launch_that_is_withdrawn_before_the_daemon_has_it_never_comes_there(around: Around) -> None:
+    client = around.connect()
+    assert client is not None
+    with client:
+        client.sendall(HELLO + LAUNCH + WITHDRAW)
+        assert around.heard()[1] == frames.CALL
+        framing.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))
+        inbox = framing.Inbox(1 << 16)
+        assert framing.receive(client, inbox) == {}
+        assert "Withdrawn" in str(framing.receive(client, inbox))
+        assert around.heard()[:2] == (1, frames.GONE)
 
 
 def test_who_has_only_closed_its_own_way_gets_every_reply(around: Around) -> None:

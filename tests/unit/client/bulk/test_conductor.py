@@ -25,6 +25,7 @@ from nodectl.client.bulk.rules import Rules
 from nodectl.client.bulk.template import Template
 from nodectl.client.command import Failed
 from nodectl.client.session import Events
+from nodectl.client.signals import Signals
 from nodectl.wire import framing
 
 PATIENCE = 20  # seconds
@@ -128,7 +129,7 @@ def conducted(
     shown = outputs.Private(outputs.Style(), [str(tmp_path)])
     with playing(answer) as events:
         made = Conductor(
-            events, Commands(given, line, None), lambda line: line.split(), rules or Rules(), shown, log,
+            events, Signals(), Commands(given, line, None), lambda line: line.split(), rules or Rules(), shown, log,
             Progress(None, None), count,
         )  # fmt: skip
         try:

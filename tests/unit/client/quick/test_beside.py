@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from unit.client.quick.service import QUICK, START, Service, ended, exited, finish, start
+from unit.client.quick.service import QUICK, START, Connection, Service, Step, ended, exited, finish, start
 
 TELLS = '#!/bin/sh\nprintf "%s|" "{name}" "$@"\n'
 
@@ -55,7 +56,7 @@ def test_neither_path_nor_name_nor_working_directory_leads_elsewhere(place: Path
 
 def test_interpreter_of_the_same_place_is_taken_isolated(place: Path) -> None:
     make(place / "python3", "interpreter")
-    assert said(place / "nodectl", "ps") == f"interpreter|-IS|{place}/nodectl-python|ps|"
+    assert said(place / "nodectl", "ps") == f"interpreter|-Xnodectl-interrupt-waits|-IS|{place}/nodectl-python|ps|"
     (place / "python3").chmod(0o644)
     assert said(place / "nodectl", "ps") == "beside|ps|"
 
@@ -75,16 +76,47 @@ def test_step_goes_on_where_the_program_was_replaced_meanwhile(place: Path, serv
     (place / "nodectl").write_text("a later version")
     step = connection.begin()
     step.tell(START, exited(3 << 8), ended(3))
-    assert finish(process) == (b"beside|run|true|", b"", 0)
+    assert finish(process) == (b"beside|run|true|", b"", 3)
 
 
-def test_step_ends_where_nobody_can_go_on_with_it(place: Path, service: Service) -> None:
+def without_python(place: Path, service: Service) -> tuple[subprocess.Popen[bytes], Connection, Step]:
     process = start((str(place / "nodectl"),), ["run", "true"], service)
     connection = service.greet()
     connection.launch()
     (place / "nodectl-python").unlink()
-    step = connection.begin()
-    step.tell(START, exited(3 << 8), ended(3))
+    return process, connection, connection.begin()
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_status_is_the_steps_where_nobody_can_tell_of_it(place: Path, service: Service, *, at_once: bool) -> None:
+    process, connection, step = without_python(place, service)
+    if at_once:
+        step.tell(START, exited(3 << 8), ended(3))
+    else:
+        step.tell(START, exited(3 << 8))
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith(b"nodectl: error: execute ")
+        step.tell(exited(), ended(3))
+    output, errors, status = finish(process)
+    assert (output, status) == (b"", 3)
+    assert at_once == errors.startswith(b"nodectl: error: execute ")
+    assert step.call() is None
+    assert connection.receive() is None
+
+
+def test_status_is_the_steps_where_who_tells_of_it_dies(place: Path, service: Service) -> None:
+    (place / "nodectl-python").write_text("#!/bin/sh\nkill -SEGV $$\n")
+    process = start((str(place / "nodectl"),), ["run", "true"], service)
+    connection = service.greet()
+    connection.launch()
+    connection.begin().tell(START, exited(3 << 8), ended(3))
+    assert finish(process)[2] == 3
+
+
+def test_step_ends_where_nobody_can_take_a_signal(place: Path, service: Service) -> None:
+    process, connection, step = without_python(place, service)
+    step.tell(START)
+    process.send_signal(signal.SIGTERM)
     output, errors, status = finish(process)
     assert (output, status) == (b"", 1)
     assert errors.startswith(b"nodectl: error: execute ")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from nodectl.client.watch import FORWARDED
+from nodectl.client.signals import FORWARDED
 from rootful.node import wait_until
 from unit.client.quick.service import (
     PYTHON,
@@ -118,13 +118,56 @@ def signal_is_caught(pid: int, number: int) -> bool:
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
-def test_signals_that_come_before_the_reply_are_for_the_command(service: Service) -> None:
+def test_signal_that_comes_before_the_reply_withdraws_the_launch(way: tuple[str, ...], service: Service) -> None:
     for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)):
-        process, connection = launched(QUICK, service)
+        process, connection = launched(way, service)
         process.send_signal(number)
-        assert finish(process)[2] == status
+        assert connection.receive() == {"method": "org.nodectl.Withdraw", "parameters": {}, "oneway": True}
+        connection.send({"error": "org.nodectl.Withdrawn", "parameters": {"reason": "it had not begun"}})
+        assert finish(process) == (b"", b"", status)
         assert connection.receive() is None
         connection.close()
+
+
+def test_signal_that_comes_before_the_reply_is_for_the_step_that_has_begun(
+    way: tuple[str, ...], service: Service
+) -> None:
+    process, connection = launched(way, service)
+    process.send_signal(signal.SIGTERM)
+    assert connection.receive()["method"] == "org.nodectl.Withdraw"
+    step = connection.begin()
+    assert step.call()["parameters"] == {"signal": signal.SIGTERM, "forwarded": True}
+    step.tell(START, exited(15), ended(143))
+    assert finish(process)[2] == 143
+
+
+def test_signal_that_ends_nothing_waits_for_the_reply(way: tuple[str, ...], service: Service) -> None:
+    process, connection = launched(way, service)
+    process.send_signal(signal.SIGUSR1)
+    step = connection.begin()
+    assert step.call()["parameters"] == {"signal": signal.SIGUSR1, "forwarded": True}
+    step.tell(START, exited(10), ended(138))
+    assert finish(process)[2] == 138
+
+
+def test_service_that_says_nothing_is_left(service: Service) -> None:
+    process, connection = launched(QUICK, service)
+    process.send_signal(signal.SIGTERM)
+    assert connection.receive()["method"] == "org.nodectl.Withdraw"
+    assert finish(process) == (b"", b"", -signal.SIGTERM)
+    assert connection.receive() is None
+
+
+def test_two_signals_of_a_kind_are_two_while_python_starts(service: Service) -> None:
+    process, connection = launched(QUICK, service)
+    step = connection.begin()
+    step.tell(START)
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: not connection.is_quick(), "Python starts")
+    process.send_signal(signal.SIGINT)
+    assert step.call()["method"] == "org.nodectl.step.End"
+    step.tell(exited(15), ended(143))
+    assert finish(process)[2] == 143
 
 
 def test_signals_that_come_before_the_launch_are_for_the_command(service: Service) -> None:

@@ -51,6 +51,20 @@ def test_a_small_launch_passes_a_large_one_but_not_for_ever(cluster: Cluster) ->
     assert call in cluster.replies
 
 
+def test_a_launch_is_withdrawn_while_it_waits_and_not_when_it_has_begun(cluster: Cluster) -> None:
+    first = cluster.launch(nodes=3, ntasks=24)
+    cluster.settle()
+    waiting = cluster.launch(nodes=2, ntasks=2)
+    cluster.settle()
+    for rank, number in (first, waiting):
+        cluster.core.received("withdraw", rank, {"id": number}, cluster.now)
+    cluster.send()
+    assert cluster.replies[waiting]["error"] == "org.nodectl.Withdrawn"
+    assert not cluster.ask("Queue")["jobs"]
+    cluster.end(cluster.number(first))
+    assert cluster.is_idle()
+
+
 def test_immediate_waits_no_longer_than_it_may(cluster: Cluster) -> None:
     first = cluster.run(nodes=3, ntasks=24)
     at_once = cluster.launch(immediate=0)

@@ -1,0 +1,171 @@
+"""The signals of a command, from just before it asks for anything that starts on.
+
+Until then a signal ends the command as it ends any program. From then on none of them does so where the command stands:
+each is noted, in its order, and acted upon where somebody takes it. What was asked for owns it: it is passed on to the
+step, or the turn is given up, or a launch that is not answered is withdrawn. Lean: `nodectl run` imports it at every
+step that Python launches.
+"""
+
+import _signal
+import posix as os  # the half in C: the other one is a millisecond of each step
+import select
+import time
+
+from nodectl.client.command import Interrupted
+from nodectl.wire import framing
+from nodectl.wire.names import NODE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import _socket
+    from collections.abc import Callable, Collection, Iterable
+    from types import FrameType
+
+ENDING = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT)
+PASSED_ON = (_signal.SIGUSR1, _signal.SIGUSR2)
+FORWARDED = (*ENDING, *PASSED_ON)
+_CHUNK = 512
+_GRACE = 5.0  # seconds for an answer, once the command is to end: the service hangs
+
+
+class TooLate(Exception):
+    """The time for an answer is over."""
+
+
+class Signals:
+    """They stand from now on. `came`: those that came before, in their order; `blocked`: those that were kept from this
+    process until now. `fd` can be read when some have come.
+    """
+
+    __slots__ = ("_act", "_before", "_came", "_held", "_writer", "fd")
+
+    def __init__(self, came: "Iterable[int]" = (), blocked: "Iterable[int]" = ()) -> None:
+        self._act: Callable[[int], None] | None = None
+        self._held = False
+        self._came = list(came)
+        self.fd, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        # Before the handlers: what comes between is noted, or ends the command still.
+        _signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._before = {number: _signal.getsignal(number) for number in FORWARDED}
+        for number, handler in self._before.items():
+            if handler != _signal.SIG_IGN:  # nohup's wish is ours
+                _signal.signal(number, self._caught)
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, blocked)
+
+    def let_go(self) -> None:
+        """From now on they end the command again. Raises Interrupted where one has come."""
+        for number, handler in self._before.items():
+            if handler is not None:
+                _signal.signal(number, handler)
+        _signal.set_wakeup_fd(-1)
+        self.end_if_any()
+        os.close(self.fd)
+        os.close(self._writer)
+
+    def first(self, numbers: "Collection[int]" = FORWARDED) -> int:
+        """Of those that have come and were not taken, the first one of these; 0 for none."""
+        self._look()
+        return next((number for number in self._came if number in numbers), 0)
+
+    def end_if_any(self) -> None:
+        """Raises Interrupted where one has come: nothing was asked for."""
+        if number := self.first() or (_signal.SIGINT if Interrupted.has_come else 0):
+            raise Interrupted(number)
+
+    def take(self) -> list[int]:
+        """Those that have come since the last time; also signals that somebody else handles in this process."""
+        self._look()
+        came, self._came = self._came, []
+        return came
+
+    def _look(self) -> None:
+        try:
+            self._came += os.read(self.fd, _CHUNK)
+        except BlockingIOError:
+            return
+
+    # For who may stand in the middle of printing.
+
+    def act_at_once(self, act: "Callable[[int], None]") -> None:
+        """From now on a signal's handler calls `act(number)` there and then, unless they are held."""
+        self._act = act
+        self.release()
+
+    def hold(self) -> None:
+        """What comes now waits for `release`."""
+        self._held = True
+
+    def release(self) -> None:
+        """What has come is acted upon."""
+        while True:
+            self._held = True
+            while self.first():
+                number = self._came.pop(0)
+                if self._act is not None and number in FORWARDED:
+                    self._act(number)
+            self._held = False
+            if not self.first():  # a handler would have acted by itself
+                return
+
+    def _caught(self, _number: int, _frame: "FrameType | None") -> None:
+        if self._act is not None and not self._held:
+            self.release()
+
+    # For who waits.
+
+    def answer(self, sock: "_socket.socket", method: str, until: float | None) -> "Answer":
+        """The wait for an answer to this method, until that time of the monotonic clock."""
+        return Answer(self, sock, method, until)
+
+    def rest(self, seconds: float) -> None:
+        """Sleeps. Raises Interrupted."""
+        self.end_if_any()
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        poll.poll(seconds * 1000)
+        self.end_if_any()
+
+
+class Answer:
+    """See `Signals.answer`: called before each read of it."""
+
+    __slots__ = ("_is_to_end", "_method", "_signals", "_sock", "_until")
+
+    def __init__(self, signals: Signals, sock: "_socket.socket", method: str, until: float | None) -> None:
+        self._signals = signals
+        self._sock = sock
+        self._method = method
+        self._until = until
+        self._is_to_end = False
+
+    def __call__(self) -> None:
+        """Returns when there is something to read. Raises Interrupted, TooLate."""
+        poll = select.poll()
+        poll.register(self._sock.fileno(), select.POLLIN)
+        poll.register(self._signals.fd, select.POLLIN)
+        while True:
+            self._heed()
+            left = None if self._until is None else max(0.0, self._until - time.monotonic()) * 1000 + 1
+            ready = [fd for fd, _ in poll.poll(left)]
+            if self._sock.fileno() in ready:
+                return
+            if not ready and self._is_to_end:
+                raise Interrupted(self._signals.first(ENDING))
+            if not ready:
+                raise TooLate
+
+    def _heed(self) -> None:
+        """Whoever waits for a turn waits no more. A launch is withdrawn: where the step has begun the answer says so,
+        and the signal is for the step. Anything else is waited for, but not for ever.
+        """
+        if self._method == "Await":
+            self._signals.end_if_any()
+        if self._is_to_end or not self._signals.first(ENDING):
+            return
+        self._is_to_end = True
+        self._until = min(self._until or float("inf"), time.monotonic() + _GRACE)
+        if self._method == "Launch":
+            try:
+                framing.send(self._sock, {"method": f"{NODE}.Withdraw", "parameters": {}, "oneway": True})
+            except OSError:
+                return  # what has come before the end of the connection is read
