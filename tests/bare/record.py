@@ -16,8 +16,8 @@ DECIDING = (
     "tests/bare/machine.py", "tests/debian/making.py", "tests/rings/*.py", "tests/slurm/packages.py",
     "tests/vm/host/image.py",
 )  # fmt: skip
-_TABLE = re.compile(r"^ring +result +why\n((?:\S+ +\S+ .*\n)*)", re.MULTILINE)
-_ROW = re.compile(r"^(\S+) +passed +.* in ([\d.]+)s", re.MULTILINE)
+_TABLE = re.compile(r"^ring +result +seconds .*\n((?:\S+ +\S+ .*\n)*)", re.MULTILINE)
+_ROW = re.compile(r"^(\S+) +passed +([\d.]+) ", re.MULTILINE)
 _HEAD = "# Written by `sudo ./dev bare`, when all rings have passed in a bare Debian.\n"
 
 

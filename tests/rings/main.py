@@ -22,7 +22,8 @@ from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rings import report, table
+from rings import last_result, report, table
+from rings.pytests import TREE
 from rings.ring import Finding, Result, Ring
 from rings.run import PACKAGES, UNSTEADY, Runner
 
@@ -41,7 +42,10 @@ def main() -> int:
         free = shutil.disk_usage(scratch).free >> 20
     findings.sort(key=lambda finding: [ring.name for ring in table.RINGS].index(finding.ring))
     print(f"\n{free} MiB of the disk are free")  # a full one fails tests in many ways
-    print("\n".join(report.told(findings, time.monotonic() - began)), flush=True)
+    lines = list(report.told(findings, time.monotonic() - began))
+    print("\n".join(lines), flush=True)
+    if options.all and list(options.rings) == list(table.RINGS) and not arguments:
+        last_result.write(TREE, lines[-1])
     return 0 if passed(findings) else 1
 
 
@@ -83,7 +87,7 @@ def _run(runner: Runner, rings: Sequence[Ring]) -> Iterable[Finding]:
 def told(runner: Runner, finding: Finding) -> Finding:
     """Print what a ring printed. With CI=true a skipped ring has failed."""
     print(f"\n--- ring {finding.ring} ---", flush=True)
-    for name in (runner.output(finding.ring), runner.scratch / f"{finding.ring}.again"):
+    for name in (runner.output(finding.ring), runner.output(f"{finding.ring}.again")):
         if name.exists():
             sys.stdout.write(name.read_text(encoding="utf-8", errors="replace"))
     sys.stdout.flush()

@@ -9,14 +9,14 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rings import table
-from rings.pytests import NO_TEST, TREE, Children, Ran, Run, pytest
+from rings.pytests import NO_TEST, TREE, Children, Run, pytest
 from rings.ring import Case, Finding, Outcome, Result, Ring
 
 SLOTS = 3
@@ -24,6 +24,7 @@ AGAIN = 20  # more failures than this are no chance, and do not run again
 UNSTEADY = 2  # more unsteady tests than this fail the run
 PACKAGES = "NODECTL_TEST_PACKAGES"  # where ./dev test has unpacked Slurm's packages
 _MACHINE_FAILED = 3  # exit status of tests/vm/host/ring.py
+_VM = (sys.executable, "-P", str(TREE / "tests/vm/host/ring.py"))
 _IN_VM = {"proved": Outcome.PASSED}  # other words are pytest's
 
 
@@ -92,43 +93,50 @@ class Runner:
         if run.ran.status == NO_TEST:
             result = Result.UNUSED if self.arguments else Result.FAILED
             return Finding(ring.name, result, "no test was selected", (), (), run.ran.seconds, run.ran.cpu)
-        return self._judged(ring, run, environment)
+        return self._judged(
+            ring,
+            run,
+            lambda tests: pytest(self.children, tests, self._again(ring), self.scratch / f"{ring.name}.again.reports",
+                                 environment),
+        )  # fmt: skip
 
-    def _judged(self, ring: Ring, run: Run, environment: Mapping[str, str]) -> Finding:
+    def _vm(self, ring: Ring) -> Finding:
+        if self.children.run([*_VM, "--make-only"], self.output(ring), {}).status != 0:
+            return Finding(ring.name, Result.SKIPPED, self.output(ring).read_text(encoding="utf-8").strip()[-200:])
+        output = None if self.arguments else self.output(ring)
+        run = self._machine([*(["--all"] if self.everything else []), *self.arguments], output, self.scratch / "vm")
+        if run.ran.status == NO_TEST:
+            result = Result.UNUSED if self.arguments else Result.FAILED
+            return Finding(ring.name, result, "no test was selected", (), (), run.ran.seconds, run.ran.cpu)
+        if run.ran.status == _MACHINE_FAILED:
+            return Finding(ring.name, Result.MACHINE, run.why, run.cases, (), run.ran.seconds, run.ran.cpu)
+        return self._judged(ring, run, lambda tests: self._machine(tests, self._again(ring), self.scratch / "vm.again"))
+
+    def _machine(self, words: Sequence[str], output: Path | None, kept: Path) -> Run:
+        # The machine comes before other rings, whose tests know how to wait.
+        ran = self.children.run([*_VM, "--nice", "-10", "--keep", str(kept), *words], output, {})
+        cases, why = _in_vm(kept / "report.json")
+        if ran.status not in {0, 1, NO_TEST, _MACHINE_FAILED}:
+            why = why or f"tests/vm/host/ring.py ended with {ran.status}"
+        return Run(ran, cases, why)
+
+    def _again(self, ring: Ring) -> Path:
+        return self.output(f"{ring.name}.again")
+
+    def _judged(self, ring: Ring, run: Run, run_again: Callable[[list[str]], Run]) -> Finding:
         """The finding of a run, after its failed tests ran once more."""
-        cases, ran, why = run.cases, run.ran, run.why
+        cases, seconds, cpu = run.cases, run.ran.seconds, run.ran.cpu
         bad = [case for case in cases if case.outcome.is_bad]
         unsteady: list[Case] = []
-        if 0 < len(bad) <= AGAIN and not why:
-            again = pytest(self.children, [case.test for case in bad], self.scratch / f"{ring.name}.again",
-                           self.scratch / f"{ring.name}.again.reports", environment)  # fmt: skip
+        if 0 < len(bad) <= AGAIN and not run.why:
+            again = run_again([case.test for case in bad])
             passed = {case.test for case in again.cases if case.outcome is Outcome.PASSED}
             unsteady = [case for case in bad if case.test in passed]
             cases = [replace(case, outcome=Outcome.PASSED) if case in unsteady else case for case in cases]
-            ran = Ran(ran.status, ran.seconds + again.ran.seconds, ran.cpu + again.ran.cpu)
-        failed = why or any(case.outcome.is_bad for case in cases) or (ran.status != 0 and not bad)
-        return Finding(
-            ring.name, Result.FAILED if failed else Result.PASSED, why, cases, unsteady, ran.seconds, ran.cpu
-        )
-
-    def _vm(self, ring: Ring) -> Finding:
-        command = [sys.executable, "-P", str(TREE / "tests/vm/host/ring.py")]
-        if self.children.run([*command, "--make-only"], self.output(ring), {}).status != 0:
-            return Finding(ring.name, Result.SKIPPED, self.output(ring).read_text(encoding="utf-8").strip()[-200:])
-        kept = self.scratch / "vm"
-        # The machine comes before other rings, whose tests know how to wait.
-        options = ["--nice", "-10", "--keep", str(kept), *(["--all"] if self.everything else []), *self.arguments]
-        ran = self.children.run([*command, *options], None if self.arguments else self.output(ring), {})
-        if ran.status == NO_TEST:
-            result = Result.UNUSED if self.arguments else Result.FAILED
-            return Finding(ring.name, result, "no test was selected", (), (), ran.seconds, ran.cpu)
-        cases, why = _in_vm(kept / "report.json")
-        if ran.status not in {0, 1, _MACHINE_FAILED}:
-            why = why or f"tests/vm/host/ring.py ended with {ran.status}"
-        result = Result.PASSED if ran.status == 0 else Result.FAILED
-        if ran.status == _MACHINE_FAILED and not any(case.outcome.is_bad for case in cases):
-            result = Result.MACHINE
-        return Finding(ring.name, result, why, cases, (), ran.seconds, ran.cpu)
+            seconds, cpu = seconds + again.ran.seconds, cpu + again.ran.cpu
+        failed = run.why or any(case.outcome.is_bad for case in cases) or (run.ran.status != 0 and not bad)
+        result = Result.FAILED if failed else Result.PASSED
+        return Finding(ring.name, result, run.why, cases, unsteady, seconds, cpu)
 
 
 def _in_vm(report: Path) -> tuple[list[Case], str]:
@@ -137,10 +145,14 @@ def _in_vm(report: Path) -> tuple[list[Case], str]:
         return [], "the machine left no report"
     told: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
     cases = [
-        Case(f"{test['group']}: {test['proves']}", _IN_VM.get(test["result"]) or Outcome(test["result"]),
-             test["seconds"], test["why"])
+        Case(
+            test["test"],
+            _IN_VM.get(test["result"]) or Outcome(test["result"]),
+            test["seconds"],
+            test["said"] or test["why"],
+        )
         for test in told["tests"]
-    ]  # fmt: skip
+    ]
     return cases, told["error"]
 
 

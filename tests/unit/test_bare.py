@@ -12,15 +12,16 @@ from bare import bare, machine, record
 
 OUTPUT = """\
 --- ring lint ---
-ring      result   why
-nobody    passed   1 passed in 9.00s
+ring      result    seconds     CPU  tests
+nobody    passed          9       1  1 passed
 
-ring      result   why
-lint      passed   85 passed in 62.39s (0:01:02)
-unit      passed   8100 passed, 3 skipped in 201.60s (0:03:21)
-cluster   skipped  not root
+ring      result    seconds     CPU  tests
+lint      passed         62      49  85 passed
+unit      passed        202     301  8100 passed, 3 skipped
+cluster   skipped         0       0  not root
 
-at least 900 MiB of the disk were free after each ring
+the 20 slowest tests
+   12.0 s  unit      tests/unit/test_one.py::test_is_slow
 """
 
 
@@ -32,7 +33,7 @@ def test_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_rings_and_their_seconds_are_those_of_the_last_table() -> None:
-    assert record.rings_of(OUTPUT) == {"lint": 62.39, "unit": 201.6}
+    assert record.rings_of(OUTPUT) == {"lint": 62, "unit": 202}
     assert record.rings_of("dev: failed: apt-get update\n") == {}
 
 

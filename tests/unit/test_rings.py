@@ -78,7 +78,7 @@ def test_what_failed_in_many_places_is_no_chance_and_does_not_run_again(tmp_path
     finding = found(tmp_path, *[BROKEN] * (AGAIN + 1))
     assert finding.result is Result.FAILED
     assert len(finding.bad) == AGAIN + 1
-    assert not (tmp_path / "some.again").exists()
+    assert not (tmp_path / "some.again.output").exists()
 
 
 def test_a_test_that_fails_and_cannot_clean_up_is_one_case(tmp_path: Path) -> None:
