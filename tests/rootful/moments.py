@@ -27,7 +27,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 _HERE = Path(__file__).parent
 _NUMBERS = "3q"
 _LAST = 200  # system calls, behind most of the imports
-_FEW = 24
+_FEW, _ALL = 24, 100
 _STILL, _SELDOM = 0.5, 8  # seconds; system calls of who looks around meanwhile
 _INTERRUPTED = b"one more within 1 sec"
 
@@ -199,7 +199,9 @@ def is_still(notes: Path) -> bool:
 
 
 def _spread(total: int, few: int) -> list[int]:
-    """Most of them among the last ones."""
+    """Most of them among the last ones; all of the C client's, which are few."""
+    if total <= _ALL:
+        return list(range(1, total + 1))
     early = max(0, total - _LAST)
     many = few - (few // 4 if early else 0)
     late = total - early
