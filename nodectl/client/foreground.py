@@ -6,7 +6,7 @@ import errno
 import os
 import signal
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
@@ -28,9 +28,14 @@ class Foreground:
         ignored = {number for number in FORWARDED if signal.getsignal(number) == signal.SIG_IGN}
         if self._terminal is not None:
             signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # who gives the terminal away is in the background then
-        self.pid = os.fork()
-        if self.pid == 0:
-            _become(argv, environment, self._terminal, ignored)
+        # What is sent to it before it has let go of this process's handlers waits until it has.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+        try:
+            self.pid = os.fork()
+            if self.pid == 0:
+                _become(argv, environment, self._terminal, ignored, blocked)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         with suppress(OSError):  # it has done so itself, or is a program by now
             os.setpgid(self.pid, self.pid)
 
@@ -87,8 +92,9 @@ def _terminal() -> int | None:
 
 
 def _become(
-    argv: Sequence[str], environment: Mapping[str, str], terminal: int | None, ignored: set[signal.Signals]
-) -> NoReturn:
+    argv: Sequence[str], environment: Mapping[str, str], terminal: int | None, ignored: set[signal.Signals],
+    blocked: Iterable[int],
+) -> NoReturn:  # fmt: skip
     """In the child: the program, or the exit status of a shell that has not found it."""
     status = 126
     try:
@@ -98,6 +104,7 @@ def _become(
         signal.set_wakeup_fd(-1)
         for number in _RESET:
             signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         os.execvpe(argv[0], list(argv), dict(environment))
     except OSError as error:
         status = 127 if error.errno == errno.ENOENT else 126
