@@ -22,7 +22,6 @@ from nodectl.cluster.engine.hosts import PROGRAM
 from rootful.node import NOBODY, PATH, PATIENCE, wait_until
 
 _HOSTS = "n[1-3]"
-_STARTING = str(Path(__file__).with_name("starting.py"))
 
 
 class Shell:
@@ -124,7 +123,7 @@ def test_the_secret_is_in_no_argument_and_no_environment(user: SshUser) -> None:
     place = user.bed.home(NOBODY) / "seen"
     place.mkdir()
     os.chown(place, NOBODY.pw_uid, NOBODY.pw_gid)
-    words = [sys.executable, "-I", _STARTING, PATH[0], str(place), "30", _HOSTS, PROGRAM]
+    words = [sys.executable, "-I", user.bed.starting, PATH[0], str(place), "30", _HOSTS, PROGRAM]
     started = json.loads(user.shell.run(*words).stdout)
     assert started["missing"] == {}
     secret = (place / "told.n1").read_bytes().splitlines()[0]

@@ -16,7 +16,6 @@ from cluster.machine import THREE
 from cluster.user import who_tells
 from rootful.node import BOOT, NOBODY, PATH, wait_until
 
-_STARTING = str(Path(__file__).with_name("starting.py"))
 _SECRET_DIGITS = 64
 
 
@@ -29,7 +28,7 @@ class Stage:
         self.place = place
 
     def start(self, *hosts: str, seconds: int = 30, **how: Any) -> dict[str, Any]:
-        words = [sys.executable, "-I", _STARTING, PATH[0], str(self.place), str(seconds), *hosts]
+        words = [sys.executable, "-I", self.slurm.starting, PATH[0], str(self.place), str(seconds), *hosts]
         done = self.job.run(*words, **how)
         assert done.returncode == 0, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
@@ -114,7 +113,7 @@ def test_a_node_that_does_not_join_is_told(stage: Stage) -> None:
 
 def test_who_is_killed_while_it_starts_leaves_nothing(stage: Stage) -> None:
     stage.has("mute.n3")
-    words = [sys.executable, "-I", _STARTING, PATH[0], str(stage.place), "600"]
+    words = [sys.executable, "-I", stage.slurm.starting, PATH[0], str(stage.place), "600"]
     start = stage.job.popen(*words)
     wait_until(lambda: len(stage.seen("told")) == len(THREE), "agents are there")
     for pid in sorted(pid for pid, words in stage.slurm.processes(NOBODY).items() if "starting.py" in words)[:1]:

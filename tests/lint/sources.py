@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NOT_SOURCES = {".git", ".venv", "build", "dist", "__pycache__"}
+_CACHES = {"__pycache__", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
+NOT_SOURCES = {".git", ".venv", "build", "dist", *_CACHES}
 
 
 def walk() -> Iterator[Path]:
