@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 
+import pytest
+
 from vm import service
 
 HOG = "python3 -Sc 'len(bytearray(200 << 20))'"
@@ -28,6 +30,7 @@ def test_a_command_that_runs_out_of_memory_fails_alone_and_each_has_its_own_peak
     assert 90 << 20 < task["peak_memory"] <= 100 << 20
 
 
+@pytest.mark.all
 def test_commands_for_whose_processes_there_is_no_room_wait_for_others() -> None:
     lines = "sleep 0.1\n" * 20
     done = service.run("nodectl", "bulk", "-j4", "--pids-max=2", user="alice", stdin=None, input=lines)

@@ -71,6 +71,7 @@ def test_other_tasks_go_on_unless_all_are_to_end() -> None:
     assert record["tasks"][0]["status"] == 9
 
 
+@pytest.mark.all
 def test_kill_on_bad_exit_ends_the_others_and_the_state_is_the_first_ones() -> None:
     script = f"if [ $SLURM_PROCID = 1 ]; then {EATS}; exit 0; fi; {RESTS}; sleep 100; echo survived"
     eater = Eater("-K", "-n2", "--mem=80M", "sh", "-c", script, resting=(0,))
@@ -187,6 +188,7 @@ def test_fork_bomb_is_contained_told_and_cleaned_up() -> None:
     service.assert_clean()
 
 
+@pytest.mark.all
 def test_arguments_that_are_larger_than_the_memory_of_a_step_cost_its_runner_nothing() -> None:
     """A task gives them to the kernel while it still shares its step runner's memory."""
     done = service.run(

@@ -88,7 +88,7 @@ def test_constraints_that_are_insisted_upon_can_be_kept_here() -> None:
     assert "not enforced" not in service.logged(began)
 
 
-@pytest.mark.parametrize("verbs", [("restart",), ("stop", "start")])
+@pytest.mark.parametrize("verbs", [pytest.param(("restart",), marks=pytest.mark.all), ("stop", "start")])
 def test_limits_outlive_the_daemon_and_hold_for_the_next_one(verbs: tuple[str, ...]) -> None:
     step = Sleeper("alice", 3, "--mem=300M")
     for verb in verbs:

@@ -92,6 +92,7 @@ def test_restart_is_not_noticed_by_a_running_step(status: int) -> None:
     assert service.record(step.job)["exit_status"] == status
 
 
+@pytest.mark.all
 def test_suspended_step_stays_suspended_over_a_restart() -> None:
     step = Sleeper("alice", 2)
     service.nodectl("suspend", str(step.job), user="alice")
@@ -103,6 +104,7 @@ def test_suspended_step_stays_suspended_over_a_restart() -> None:
     assert step.let_go() == (2, "ran\n", "")
 
 
+@pytest.mark.all
 def test_restart_with_many_steps_loses_none() -> None:
     clients = [service.start("sh", "-c", f"sleep {1 + number % 3}; exit {number}", user="alice") for number in range(8)]
     for _ in range(2):

@@ -82,6 +82,7 @@ def test_limit_of_a_disk_comes_and_goes() -> None:
     assert step.let_go()[0] == 0
 
 
+@pytest.mark.all
 def test_new_limits_survive_the_daemon() -> None:
     step = Sleeper("alice", 0, "--mem=300M")
     assert update(step, "--mem=200M", user="alice") == ""
@@ -161,6 +162,7 @@ def huge_pages() -> Iterator[None]:
         pages.write_text("0")
 
 
+@pytest.mark.all
 @pytest.mark.usefixtures("huge_pages")
 def test_huge_pages_that_a_step_may_have_are_fewer_from_then_on() -> None:
     configure(hugetlb_max="2MB:8M")
