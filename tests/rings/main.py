@@ -27,11 +27,13 @@ from rings.pytests import TREE
 from rings.ring import Finding, Result, Ring
 from rings.run import PACKAGES, UNSTEADY, Runner
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def main() -> int:
     """The command."""
     options, arguments = _parse()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, _leave)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="nodectl-rings-") as scratch:
@@ -97,6 +99,8 @@ def told(runner: Runner, finding: Finding) -> Finding:
 
 
 def _leave(number: int, _frame: object) -> NoReturn:
+    for other in ENDING:  # a second one would interrupt the end of what was started
+        signal.signal(other, signal.SIG_IGN)
     sys.exit(128 + number)
 
 

@@ -28,6 +28,7 @@ MARKS = "not (lint or systemd or packages or vm)"
 WORKERS = 3
 TIMES = 5
 WHY_LINES = 40
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Each ends when the process that started it ends.
 _BUSY = ("setpriv", "--pdeathsig", "KILL", sys.executable, "-c", "while True: pass")
 
@@ -35,7 +36,7 @@ _BUSY = ("setpriv", "--pdeathsig", "KILL", sys.executable, "-c", "while True: pa
 def main() -> int:
     """The command."""
     options = _parse()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, _leave)
     failures: Counter[str] = Counter()
     first: dict[str, str] = {}
@@ -96,6 +97,8 @@ def _busy(loops: int) -> Iterator[None]:
 
 
 def _leave(number: int, _frame: object) -> NoReturn:
+    for other in ENDING:  # a second one would interrupt the end of what was started
+        signal.signal(other, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
