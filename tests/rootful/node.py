@@ -380,7 +380,7 @@ def interrupt(client: subprocess.Popen[str], until: str) -> list[str]:
         said.append(client.stderr.readline())
         if "one more within 1 sec to end" in said[-1] and "sent" not in said[-1]:
             said.append(client.stderr.readline())  # how its tasks are
-        assert said[-1], f"it ended: {said}"
+        assert said[-1], f"it ended with {client.wait(PATIENCE)}: {said}"
     return said
 
 
