@@ -156,7 +156,7 @@ def _test(root: Path, environment: dict[str, str], rings: list[str]) -> tuple[in
     """`./dev test` as the namespaces' work: its exit status and its output, which is shown as it comes."""
     words = [f"/{CHECKOUT}/dev", "test", *(["--rings", ",".join(rings)] if rings else [])]
     unshare = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--uts", "--ipc", "--fork",
-               "--kill-child", "sh", str(Path(__file__).with_name("inside")), str(root), str(_downloads())]  # fmt: skip
+               "--kill-child", str(Path(__file__).with_name("inside")), str(root), str(_downloads())]  # fmt: skip
     said = []
     with subprocess.Popen([*unshare, *words], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace") as running:  # fmt: skip
