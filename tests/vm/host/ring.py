@@ -224,7 +224,7 @@ class Bench:
                 archive.add(scratch / name, name)
             archive.add(scratch / "opt", "opt", filter=pack.of_root)
             archive.add(TREE / "tests/vm/nodes/run", "run", filter=pack.of_sources)
-            for name in ("pyproject.toml", "tests/vm", "tests/rootful", "README.md", "docs"):
+            for name in ("pyproject.toml", "tests/debian", "tests/vm", "tests/rootful", "README.md", "docs"):
                 archive.add(TREE / name, name, filter=pack.of_sources)
         pack.make_room(scratch / "nodes.out")
         with ExitStack() as stack:
@@ -258,7 +258,7 @@ class Bench:
                 archive.add(path, path.name)
             archive.add(self._compiled, "compiled", filter=pack.of_root)
             archive.add(TREE / "tests/vm/run", "run", filter=pack.of_sources)
-            for name in ("systemd", "pyproject.toml", "tests/vm", "tests/rootful", "README.md", "docs"):
+            for name in ("systemd", "pyproject.toml", "tests/debian", "tests/vm", "tests/rootful", "README.md", "docs"):
                 archive.add(TREE / name, name, filter=pack.of_sources)
         pack.make_room(self._scratch / "out")
 
