@@ -70,6 +70,11 @@ def _run(
     if pid == 0:
         _become_script(argv, environment, writer, identity, cwd, enter, confinement)
     os.close(writer)
+    try:
+        # By both processes: a script whose time is over before it has run must be in its group to be killed.
+        os.setpgid(pid, pid)
+    except OSError:
+        pass  # it has executed its program, or has ended
     pidfd = os.pidfd_open(pid)
     output, late = _gather(reader, pidfd, timeout, until)
     os.close(reader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from pathlib import Path
@@ -79,6 +80,16 @@ def test_a_script_ends_when_its_time_is_over_whatever_it_does(tmp_path: Path, te
     status, _ = scripts.run(script(tmp_path, text), PATH, timeout=0.3)
     assert status == 1
     assert time.monotonic() - started < 30
+
+
+def test_a_script_that_has_not_begun_when_its_time_is_over_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_group = os.setpgid
+    # The script's process stands still before it makes its group.
+    monkeypatch.setattr(os, "setpgid", lambda pid, group: set_group(pid, group) if pid else time.sleep(3600))
+    status, output = scripts.run(script(tmp_path, "sleep 1000"), {}, timeout=0.01)
+    assert (status, output) == (1, b"")
 
 
 def test_what_a_script_leaves_behind_is_ended_and_not_waited_for(tmp_path: Path) -> None:
