@@ -20,7 +20,7 @@ from rootful.mpi_programs import OPEN_MPI, compiled
 from rootful.node import OTHER, Node, running, wait_until
 
 pytestmark = [pytest.mark.rootful, pytest.mark.skipif(lacks_library("libpmix.so.2"), reason="no libpmix here")]
-ALONE = pwd.getpwnam("games")  # no tests of other files run as this user, beside these
+ALONE = pwd.getpwnam("mail")  # no tests of other files run as this user, beside these
 PLACES = (Path("/tmp"), Path("/dev/shm"))  # where MPI leaves files
 SERVER = "nodectl-pmix"
 
