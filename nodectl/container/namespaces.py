@@ -6,7 +6,9 @@ with one, a child makes the namespaces (`user_namespace.py`) and the stepd joins
 """
 
 import errno
+import fcntl
 import os
+import sys
 
 from nodectl.container import user_namespace
 from nodectl.kernel import _kernel, _namespace, operations
@@ -34,6 +36,7 @@ PID, CGROUP = "pid", "cgroup"
 _ALONE = {user_namespace.USER, "time"}  # the kernel lets nobody join these who shares memory
 _JOIN = "join the container: "
 _FOR_CHILDREN = {"time": "time_for_children"}  # unshare(2) moves only those
+_GET_MOUNT_NAMESPACE_ID = 0x8008B705  # NS_GET_MNTNS_ID, ioctl_nsfs(2)
 _READ = os.O_RDONLY | os.O_CLOEXEC
 _ROOT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -58,14 +61,11 @@ def make(
             own[kind] = os.open(kind, _READ, dir_fd=of_self)
         try:
             if identity is None:
-                _namespace.unshare(flags)
+                made = _make_newer(own, lambda: _unshare(flags, names, of_self))
             else:
-                made = user_namespace.make(identity, flags, names)
+                made = _make_newer(own, lambda: user_namespace.make(identity, flags, names))
                 _join(made)
             prepare(made)
-            if identity is None:
-                for kind, name in names.items():
-                    made[kind] = os.open(name, _READ, dir_fd=of_self)
         finally:
             for fd in own.values():
                 _namespace.setns(fd)
@@ -79,6 +79,49 @@ def make(
         close(own)
         for fd in (root, here, of_self):
             os.close(fd)
+    return made
+
+
+def _make_newer(own: "Mapping[str, int]", make: "Callable[[], dict[str, int]]") -> dict[str, int]:
+    """Calls `make` until its mount namespace is newer than the caller's, since the kernel binds no other (`hold`).
+
+    Since Linux 6.18 each CPU numbers new namespaces from a stock of its own, so that a new one may count as older than
+    the caller's. That of the machine's first processes is older than all. Raises OSError.
+    """
+    allowed = os.sched_getaffinity(0)
+    made = make()
+    try:
+        for cpu in sorted(allowed):
+            if _age(made["mnt"]) >= _age(own["mnt"]):
+                break
+            close(made)
+            os.sched_setaffinity(0, {cpu})
+            made = make()
+    finally:
+        os.sched_setaffinity(0, allowed)
+    return made
+
+
+def _age(mount_namespace: int) -> int:
+    """The number that the kernel compares; 0 where it does not tell: before Linux 6.11 a new one is always newer."""
+    number = bytearray(8)
+    try:
+        fcntl.ioctl(mount_namespace, _GET_MOUNT_NAMESPACE_ID, number)
+    except OSError:
+        return 0
+    return int.from_bytes(number, sys.byteorder)
+
+
+def _unshare(flags: int, names: "Mapping[str, str]", of_self: int) -> dict[str, int]:
+    """Moves the caller into new namespaces. Returns a descriptor for each, by kind; `names` are those in /proc."""
+    _namespace.unshare(flags)
+    made: dict[str, int] = {}
+    try:
+        for kind, name in names.items():
+            made[kind] = os.open(name, _READ, dir_fd=of_self)
+    except BaseException:
+        close(made)
+        raise
     return made
 
 

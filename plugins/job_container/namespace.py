@@ -148,12 +148,15 @@ def _release(job_dirs: list[JobDir]) -> str:
 
 
 def _stop_pid1(job_dir: JobDir) -> None:
+    opened = JobDir(job_dir.base, int(job_dir.name))  # the caller's may be open
     try:
-        job_dir.open()
-        pid1.stop(job_dir)
-        os.close(job_dir.fd)
+        opened.open()
     except OSError:
-        pass  # it was never made
+        return  # it was never made
+    try:
+        pid1.stop(opened)
+    finally:
+        os.close(opened.fd)
 
 
 def _job_dir(job_id: int) -> JobDir:

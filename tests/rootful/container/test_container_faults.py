@@ -138,6 +138,7 @@ def test_a_call_of_the_kernels_that_fails_refuses_the_job_and_leaves_nothing(
         done = sabotaged.node.run(words, "true", user=NOBODY)
         assert done.returncode == 1, (number, done.stderr)
         assert f"container_p_{call}" in done.stderr, number
+        assert "Input/output error" in done.stderr, number
         sabotaged.found.assert_gone()
     sabotaged.assert_nothing_left()
 
