@@ -20,8 +20,9 @@ from pathlib import Path
 
 from rootful.fuse import unanswered_file
 from rootful.node import OTHER, Node
-from torture import hostile, inside, storm
+from torture import foes, inside, storm
 from torture.faults import Faults
+from torture.foe import HOSTILE
 from torture.judge import LOST, RIGHT, judge
 from torture.probe import Probe
 from torture.processes import found, strangers
@@ -238,7 +239,7 @@ class Campaign:
             self.phases[name] = (begun, time.monotonic())
 
     def _foe(self, kind: str) -> None:
-        self._foes.append(hostile.begin(kind, self.node.socket, self.node.steps, self._file, self.rng.getrandbits(32)))
+        self._foes.append(foes.begin(kind, self.node.socket, self.node.steps, self._file, self.rng.getrandbits(32)))
 
     def _disperse(self) -> None:
         """Ends the hostile clients; one that waits for its file system ends when that does."""
@@ -289,7 +290,7 @@ class Campaign:
         """A step that a hostile user launched and suspended would never end."""
         steps: list[dict[str, object]] = self.node.call("List")["steps"]  # type: ignore[assignment]
         for step in steps:
-            if step["uid"] == hostile.HOSTILE.pw_uid:
+            if step["uid"] == HOSTILE.pw_uid:
                 self.node.call("Signal", job=step["job"], step=step["step"], signal=int(signal.SIGKILL))
 
     def _judge(self, work: Work, record: dict[str, object] | None) -> None:

@@ -1,43 +1,20 @@
-"""Clients of an ordinary user that want to keep others from being served. Each is a process, ended with SIGKILL."""
+"""Clients of an ordinary user that keep others from being served by what they do with connections."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pwd
-import random
-import signal
 import socket
 import time
 from collections.abc import Callable
-from pathlib import Path
-
-import prctl
 
 from nodectl.wire import framing
 from rootful.raw import REQUEST, call, launch
-from torture.odd import Odd
+from torture.foe import HELLO, Foe
 
-HOSTILE = pwd.getpwnam("bin")  # a third ordinary account that every Linux has
-HELLO = call("org.nodectl.Hello")
 _MANY = 110  # connections, of the 128 that a user may hold
-
-
-class Foe:
-    """What a hostile client needs: where the node is, and descriptors."""
-
-    def __init__(self, node_socket: Path, steps: Path, unanswered: str, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.socket = node_socket
-        self.steps = steps
-        self.odd = Odd(self.rng, unanswered)
-
-    def connect(self, path: Path | None = None) -> socket.socket:
-        """A connection that waits for nothing longer than a moment."""
-        sock = socket.socket(socket.AF_UNIX)
-        sock.settimeout(2)
-        sock.connect(str(path or self.socket))
-        return sock
+_SUBORDINATE = 100_000  # the first of the uids that newuidmap(1) gives to the users of this machine
+_STRANGERS = 50
 
 
 def silent(foe: Foe) -> None:
@@ -165,28 +142,31 @@ def runners(foe: Foe) -> None:
     time.sleep(0.1)
 
 
+def strangers(foe: Foe) -> None:
+    """Root, as newuidmap(1) would be: many users without an account come and stay, each with a number of its own."""
+    children = []
+    for _ in range(_STRANGERS):
+        pid = os.fork()
+        if pid == 0:
+            with contextlib.suppress(BaseException):
+                uid = _SUBORDINATE + foe.rng.randrange(65_536) + os.getpid() % 1000
+                os.setgroups([])
+                os.setgid(uid)
+                os.setuid(uid)
+                with foe.connect() as sock:
+                    sock.sendall(HELLO)
+                    sock.recv(65536)
+                    time.sleep(2)
+            os._exit(0)
+        children.append(pid)
+    for pid in children:
+        os.waitpid(pid, 0)
+
+
 KINDS: dict[str, Callable[[Foe], None]] = {
     kind.__name__: kind
     for kind in (silent, slow, flood, half, descriptors, lingering, unanswered, huge, long_texts, unread, steps,
-                 runners)
+                 runners, strangers)
 }  # fmt: skip
+AS_ROOT = {"strangers"}
 assert REQUEST["argv"] == ["true"]
-
-
-def begin(kind: str, node_socket: Path, steps_dir: Path, file: str, seed: int) -> int:
-    """Forks one; its pid."""
-    pid = os.fork()
-    if pid == 0:
-        with contextlib.suppress(BaseException):
-            prctl.set_pdeathsig(signal.SIGKILL)
-            os.setgroups([])
-            os.setgid(HOSTILE.pw_gid)
-            os.setuid(HOSTILE.pw_uid)
-            foe = Foe(node_socket, steps_dir, file, seed)
-            while True:
-                with contextlib.suppress(OSError):
-                    KINDS[kind](foe)
-                    continue
-                time.sleep(0.05)  # refused, or there is no service at the moment
-        os._exit(1)
-    return pid

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import prctl
 
-from torture.hostile import HOSTILE
+from torture.foe import HOSTILE
 from torture.messages import calls, mutated
 from torture.odd import Odd
 

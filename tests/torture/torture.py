@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from torture import inside
 from torture.campaign import Campaign, progress
-from torture.hostile import KINDS
+from torture.foes import KINDS
 from torture.probe import beside, latencies
 from torture.report import Report
 
