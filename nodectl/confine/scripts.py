@@ -35,31 +35,38 @@ def run(
 
     Reads until the output and the script have ended. What the script leaves in its group is killed.
     """
-    status, output, _ = _run([path, *words], environment, timeout, identity=None, cwd=None, confinement=confinement)
+    status, output = _run([path, *words], environment, timeout, confinement)
     code = os.waitstatus_to_exitcode(status)
     return (code if code >= 0 else 1), output
 
 
-def run_as(
-    identity: "Identity", path: str, environment: "Mapping[str, str]", cwd: str, *, timeout: float | None = None,
-    enter: "Callable[[], bool]", confinement: "Confinement", until: int = -1,
-) -> tuple[int, bool]:  # fmt: skip
-    """As `run`, called by root: `enter` puts the script into its job's container, then it becomes the user. Where
-    `enter` fails it does not run. It is killed when the descriptor `until` can be read. Returns its wait status, and
-    whether it took too long.
+def start_as(
+    identity: "Identity", path: str, environment: "Mapping[str, str]", cwd: str, *, enter: "Callable[[], bool]",
+    confinement: "Confinement",
+) -> int:  # fmt: skip
+    """Called by root: starts a script as the user, in a process group of its own, without any output. `enter` puts it
+    into its job's container first; where that fails the script does not run. Returns its pid, for a caller that waits
+    for its children anyway. Raises OSError where it cannot be forked.
     """
-    status, _, late = _run(
-        [path], environment, timeout, identity=identity, cwd=cwd, enter=enter, confinement=confinement, until=until
-    )
-    return status, late
+    pid = os.fork()
+    if pid == 0:
+        _become_script([path], environment, -1, confinement, enter=enter, identity=identity, cwd=cwd)
+    _lead_group(pid)
+    return pid
+
+
+def _lead_group(pid: int) -> None:
+    """By both processes: a script whose time is over before it has run must be in its group to be killed."""
+    try:
+        os.setpgid(pid, pid)
+    except OSError:
+        pass  # it has executed its program, or has ended
 
 
 def _run(
-    argv: list[str], environment: "Mapping[str, str]", timeout: float | None, *, identity: "Identity | None",
-    cwd: str | None, enter: "Callable[[], bool] | None" = None, confinement: "Confinement | None" = None,
-    until: int = -1,
-) -> tuple[int, bytes, bool]:  # fmt: skip
-    """Returns wait status, output, and whether it took too long."""
+    argv: list[str], environment: "Mapping[str, str]", timeout: float | None, confinement: "Confinement | None"
+) -> tuple[int, bytes]:
+    """Returns wait status and output."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     try:
         pid = os.fork()
@@ -68,26 +75,23 @@ def _run(
         os.close(writer)
         raise
     if pid == 0:
-        _become_script(argv, environment, writer, identity, cwd, enter, confinement)
+        _become_script(argv, environment, writer, confinement)
     os.close(writer)
-    try:
-        # By both processes: a script whose time is over before it has run must be in its group to be killed.
-        os.setpgid(pid, pid)
-    except OSError:
-        pass  # it has executed its program, or has ended
+    _lead_group(pid)
     pidfd = os.pidfd_open(pid)
-    output, late = _gather(reader, pidfd, timeout, until)
+    output = _gather(reader, pidfd, timeout)
     os.close(reader)
     os.close(pidfd)
     signals.send_group_of_child(pid, signals.KILL)
     _, status = os.waitpid(pid, 0)
-    return status, output, late
+    return status, output
 
 
 def _become_script(
-    argv: list[str], environment: "Mapping[str, str]", writer: int, identity: "Identity | None", cwd: str | None,
-    enter: "Callable[[], bool] | None", confinement: "Confinement | None",
+    argv: list[str], environment: "Mapping[str, str]", writer: int, confinement: "Confinement | None", *,
+    enter: "Callable[[], bool] | None" = None, identity: "Identity | None" = None, cwd: str | None = None,
 ) -> None:  # fmt: skip
+    """In the new process. `writer` takes its output, -1 for nothing."""
     try:
         os.setpgid(0, 0)
         for number in range(1, _signal.NSIG):
@@ -99,9 +103,10 @@ def _become_script(
             if confinement is not None:
                 confinement.limit_capabilities()
             become_user(identity)
-        os.dup2(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), 0, inheritable=True)  # not the task's own input
-        os.dup2(writer, 1, inheritable=True)
-        os.dup2(writer, 2, inheritable=True)
+        null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        os.dup2(null, 0, inheritable=True)  # not the task's own input
+        os.dup2(null if writer < 0 else writer, 1, inheritable=True)
+        os.dup2(null if writer < 0 else writer, 2, inheritable=True)
         close_all_but()  # a plugin's descriptors may lack close-on-exec
         if cwd is not None:
             _go_to(cwd)
@@ -119,28 +124,25 @@ def _go_to(directory: str) -> None:
         os.chdir("/tmp")  # as a task
 
 
-def _gather(reader: int, pidfd: int, timeout: float | None, until: int) -> tuple[bytes, bool]:
-    """Reads until the script has ended or its time is over, also by `until`. Returns what it wrote, up to a limit, and
-    whether its time was over. It reads on beyond the limit, so that the script never blocks.
+def _gather(reader: int, pidfd: int, timeout: float | None) -> bytes:
+    """Reads until the script has ended or its time is over. Returns what it wrote, up to a limit. It reads on beyond
+    the limit, so that the script never blocks.
     """
     poll = select.poll()
-    for fd in (reader, pidfd, until):
-        if fd >= 0:
-            poll.register(fd, select.POLLIN)
+    poll.register(reader, select.POLLIN)
+    poll.register(pidfd, select.POLLIN)
     output = b""
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         ready = poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000)
         if not ready or (deadline is not None and time.monotonic() >= deadline):
-            return output, True
+            return output
         fds = {fd for fd, _ in ready}
-        if until in fds:
-            return output, True
         data = os.read(reader, _CHUNK) if reader in fds else b""
         if len(output) < _MOST:
             output += data
         if not data and pidfd in fds:
-            return output, False
+            return output
         if not data and reader in fds:
             poll.unregister(reader)
 

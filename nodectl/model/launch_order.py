@@ -78,7 +78,7 @@ HOOKS = (
     Hook("slurm_spank_task_init", "spank", "task", "user", "task", 3, _TASK_ENDS),
     Hook("task_prolog", "step", "task", "user", "script", 0, "this task ends with the script's status"),
     Hook("exec", "step", "task", "user", "task", 0, "this task ends with the errno as its status"),
-    # The task has ended: the stepd waits for the script, which runs in a child of its own that has become the user.
+    # The task has ended: its scripts run, each in a child of the stepd that has become the user, beside other tasks'.
     Hook("task_epilog", "step", "stepd", "root", "script", 0, _LOGGED),
     Hook("slurm_spank_task_exit", "spank", "stepd", "root", "task", 3, _COUNTS),
     Hook("task_p_post_term", "task", "stepd", "effective user", "task", 2, _COUNTS),

@@ -1,6 +1,7 @@
 """One connection of a desk: what has come and is not answered, what is to go out."""
 
 import _socket
+import errno
 import select
 
 from nodectl.wire import frames, framing
@@ -22,6 +23,7 @@ class Client:
         "gone",
         "inbox",
         "launching",
+        "not_handed_over",
         "number",
         "out",
         "sent_all",
@@ -44,6 +46,7 @@ class Client:
         self.fds: list[int] = []
         self.theirs: list[int] = []
         self.way: _socket.socket | None = None  # to where the call's descriptors have gone
+        self.not_handed_over = 0  # the errno, where the kernel refused to send the call's descriptors
         self.answer = b""  # the reply, should the daemon end before it gives one
         self.ending = False  # closes when `out` has been written
         self.sent_all = False  # it sends nothing more, and may still read
@@ -57,6 +60,7 @@ class Client:
     def take_what_came(self) -> list[int]:
         """The descriptors of the call that is over; the caller closes them."""
         fds, self.fds = self.fds, []
+        self.not_handed_over = 0
         if self.way is not None:
             fds.append(self.way.detach())
             self.way = None
@@ -72,14 +76,18 @@ class Client:
             raise framing.BrokenWire(f"more than {framing.MAX_DESCRIPTORS} descriptors without waiting for a reply")
 
     def hand_over(self, fds: list[int], answer: bytes) -> None:
-        """The call's descriptors go where the first of `fds` leads; `answer` is for when the daemon gives none."""
+        """Send the call's descriptors where the first of `fds` leads. `answer` is for when the daemon gives none. Where
+        the kernel does not send them, `not_handed_over` says why.
+        """
         self.way = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fds[0])
         self.theirs += fds[1:]
         self.answer = answer
         try:
             framing.hand_over(self.way, self.fds)
-        except OSError:
-            pass  # who was to get them has gone, or finds that they never come
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the process that was to get them has ended
+        except OSError as error:
+            self.not_handed_over = error.errno or errno.EIO
 
     def has_begun(self) -> bool:
         """True when a step runner has the other end of the way; False when nobody has it, and no step will begin."""

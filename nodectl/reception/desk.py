@@ -192,6 +192,7 @@ class Desk:
 
     def _reply(self, client: Client, text: bytes) -> None:
         client.busy = client.launching = False
+        failed = client.not_handed_over
         done = client.take_what_came()
         if client.gone:
             done += client.theirs
@@ -201,7 +202,10 @@ class Desk:
                 done += client.theirs
                 client.theirs = []
             client.out += text + b"\0" if text else b""
-            self._flush(client)
+            if failed and text:  # whatever the daemon began has nothing to work with
+                self._withhold(client, failed)
+            else:
+                self._flush(client)
         framing.close(done)  # last of all: it may take as long as their maker likes
 
     def _bereave(self) -> None:
@@ -248,7 +252,7 @@ class Desk:
             return
         except OSError as error:
             if client.theirs and error.errno == errno.ETOOMANYREFS:
-                self._withhold(client)
+                self._withhold(client, error.errno)
                 return
             client.ending = True
         if client.ending:
@@ -257,12 +261,17 @@ class Desk:
             self._poll.modify(client.sock.fileno(), self._interest(client))
             self._next(client)
 
-    def _withhold(self, client: Client) -> None:
-        """A reply without the descriptors that go with it is none: what they lead to ends with them."""
+    def _withhold(self, client: Client, number: int) -> None:
+        """Refuse the call whose descriptors, or those of its reply, the kernel did not send, with this errno. What the
+        reply's lead to ends with them.
+        """
         framing.close(client.theirs)
         client.theirs = []
-        reason = "more descriptors of yours are on their way, unread in sockets, than you may have open"
-        client.out[:] = framing.encode(error_reply(Refused("NotPermitted", reason)))
+        name, reason = "InternalError", f"pass on the descriptors of the call: {os.strerror(number)}"
+        if number == errno.ETOOMANYREFS:
+            name = "NotPermitted"
+            reason = "more descriptors of yours are on their way, unread in sockets, than you may have open"
+        client.out[:] = framing.encode(error_reply(Refused(name, reason)))
         self._flush(client)
 
     def _interest(self, client: Client) -> int:

@@ -44,7 +44,8 @@ class PluginOutput:
             size = os.lseek(self._fd, 0, os.SEEK_END)
             if size <= self._taken:
                 return []
-            data = os.pread(self._fd, _MOST, self._taken)
+            # Up to `size` and no further: a line that came meanwhile would be passed on now and again.
+            data = os.pread(self._fd, min(_MOST, size - self._taken), self._taken)
             lines = _lines(data, size - self._taken)
             if size > _LONGEST:
                 os.ftruncate(self._fd, _HEAD)

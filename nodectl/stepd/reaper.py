@@ -14,13 +14,16 @@ from nodectl.kernel import children
 from nodectl.kernel.identity import effective_user
 from nodectl.model.launch_order import ROWS
 from nodectl.plugin_host.caller import OK
-from nodectl.stepd import accounting, task_epilogs
+from nodectl.stepd import accounting
+from nodectl.stepd.task_epilogs import TaskEpilogs
 from nodectl.stepd.termination import Termination
 from nodectl.task import environment
 from nodectl.task.reports import Reports
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import resource
+
     from nodectl.model.step import Task
     from nodectl.plugin_host.caller import Outcome
     from nodectl.stepd.run import Run
@@ -36,6 +39,7 @@ class Reaper:
     __slots__ = (
         "_children",
         "_ended",
+        "_epilogs",
         "_inbox",
         "_poll",
         "_run",
@@ -50,7 +54,8 @@ class Reaper:
     def __init__(self, run: "Run", poll: "select.poll") -> None:
         self._run = run
         self._poll = poll
-        self.termination = Termination(run, self.collect, self._give_up)
+        self._epilogs = TaskEpilogs(run, self._is_over)
+        self.termination = Termination(run, self.collect, self._give_up, self._epilogs.kill)
         reader, self.report = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(self.report, True)  # a task may wait for us to read; we never wait for a task
         self._inbox = Reports(reader)
@@ -80,15 +85,23 @@ class Reaper:
 
     def wait(self) -> None:
         """Returns when every task has ended and its last row is done."""
-        while self._children:
-            self._run.enter("exec")  # the progress shows that the stepd waits for them
-            self.turn(self.termination.patience())
+        while self._children or self._epilogs.any():
+            self._run.enter("exec" if self._children else "task_epilog")  # the progress shows what the stepd waits for
+            self.turn(self.patience())
+
+    def patience(self) -> float | None:
+        """The seconds until something is due; None for never."""
+        times = [self.termination.patience(), self._epilogs.patience()]
+        if self._epilogs.any() and self.termination.late is not None:
+            left = self.termination.late[1] - time.monotonic()
+            times.append(left if left > 0 else None)  # else they have been killed
+        return min((seconds for seconds in times if seconds is not None), default=None)
 
     def wait_for(self, fd: int) -> None:
         """One turn, which ends early when something can be read from `fd`."""
         self._poll.register(fd, select.POLLIN)
         try:
-            self.turn(self.termination.patience())
+            self.turn(self.patience())
         finally:
             self._poll.unregister(fd)
 
@@ -111,7 +124,7 @@ class Reaper:
         if self._ended and (patience is None or patience > _PAUSE):
             patience = _PAUSE
         ended = children.next_to_collect()
-        if ended or (ended == children.NO_CHILD and self._children):
+        if ended or (ended == children.NO_CHILD and (self._children or self._epilogs.any())):
             patience = 0  # a child ended while nobody listened
         for fd, mask in self._poll.poll(None if patience is None else patience * 1000):
             if fd == self._wakeup:
@@ -132,27 +145,35 @@ class Reaper:
         if self._run.mpi is not None:
             self._run.mpi.judge()
         self.termination.act()
+        self._act_on_epilogs()
+
+    def _act_on_epilogs(self) -> None:
+        """What is due of the tasks' epilogs. A step that is told to end while only they run ends as one does whose
+        output is not read.
+        """
+        if not self._epilogs.any():
+            return
+        late = self.termination.late
+        if late is not None and time.monotonic() >= late[1]:
+            self.termination.end_epilogs()
+        self._epilogs.act()
 
     def collect(self) -> None:
         """Collects every child that has ended: tasks, pumps, and orphans that the stepd has adopted."""
         ended: list[Task] = []
+        scripts: list[tuple[int, int]] = []  # epilogs: pid and status
         while pid := children.next_to_collect():
             task = self._children.pop(pid, None)
             if task is not None:
                 self.termination.has_begun(task)  # no later: its process must still be there
             transfer = accounting.transferred(pid)
+            is_script = self._epilogs.ends(pid)
             _, status, usage = os.wait4(pid, 0)
-            if task is None:
-                if pid in self._run.step.helpers:
-                    self.gone.add(pid)
-                else:
-                    self._run.orphans.add(usage, transfer)  # of which there may be any number
-                self._run.step.helpers.discard(pid)  # another process may get its pid
-                if self._run.mpi is not None:
-                    self._run.mpi.ended(pid, status)
-                if why := self._run.pumps.ended(pid, status):
-                    self._run.spoil(why)
-                    self.termination.end("FAILED", why)
+            if is_script:
+                self._run.step.helpers.discard(pid)
+                scripts.append((pid, status))
+            elif task is None:
+                self._no_task_ended(pid, status, usage, transfer)
             else:
                 task.status = status
                 task.ended = time.time()
@@ -161,19 +182,34 @@ class Reaper:
                 ended.append(task)
         if pid == children.NO_CHILD:
             ended += self._lost()
+            scripts += self._epilogs.lost(scripts)
         if ended:
             self._read_reports()  # what they reported before they ended
         for task in ended:
             self._end_of(task)
+        for pid, status in scripts:
+            self._epilogs.ended(pid, status)
         if self._run.bulk is None:
-            self._ended += ended
             self._tell_exits()
+
+    def _no_task_ended(self, pid: int, status: int, usage: "resource.struct_rusage", transfer: tuple[int, int]) -> None:
+        """A pump, another helper or an orphan was collected."""
+        if pid in self._run.step.helpers:
+            self.gone.add(pid)
+        else:
+            self._run.orphans.add(usage, transfer)  # of which there may be any number
+        self._run.step.helpers.discard(pid)  # another process may get its pid
+        if self._run.mpi is not None:
+            self._run.mpi.ended(pid, status)
+        if why := self._run.pumps.ended(pid, status):
+            self._run.spoil(why)
+            self.termination.end("FAILED", why)
 
     def _lost(self) -> "list[Task]":
         """Tasks whose exit status is lost: a plugin has collected it, or has had children's statuses thrown away."""
         tasks = list(self._children.values())
         self._children.clear()
-        self.gone.update(pid for pid, _ in self._run.pumps)
+        self.gone |= self._run.step.helpers
         for task in tasks:
             task.ended = time.time()
             task.status = 0
@@ -188,14 +224,20 @@ class Reaper:
         if hook is not None and not kept_waiting and task.number not in run.failures and not task.killed_by_command:
             self._explain(task, f"it ended inside {run.call_name(hook, place)}")
         (run.bulk or run.end_reasons).task_ended(task)
+        if not self._epilogs.begin(task):
+            self._is_over(task)
+
+    def _is_over(self, task: "Task") -> None:
+        """The rest of row 13, when the task's epilogs have ended."""
+        run = self._run
         run.step.environment.update(environment.of_rank(task))  # for the step's last hook: the task that ended last
-        task_epilogs.run_all(run, task)
         self._judge(task, run.spank.call("slurm_spank_task_exit", task))
         outcome = self._post_term(task)
         self._judge(task, outcome, outcome.errno & 0xFF or 1)
         if run.bulk is not None:
             run.bulk.ended(task)
             return
+        self._ended.append(task)
         if run.mpi is not None:
             run.mpi.task_ended(task)
         if not run.step.kill_on_bad_exit or run.state != "RUNNING":
@@ -245,7 +287,7 @@ class Reaper:
         a tenth of the task's own time.
         """
         now = time.monotonic()
-        if not self._ended or (self._children and now < self._told_at + _PAUSE):
+        if not self._ended or ((self._children or self._epilogs.any()) and now < self._told_at + _PAUSE):
             return
         self._told_at = now
         ended, self._ended = self._ended, []
@@ -269,6 +311,9 @@ class Reaper:
         for task in self._children.values():
             self._explain(task, f"process {task.pid} does not die")
         self._children.clear()
+        for task in self._epilogs.give_up():
+            if self._run.bulk is None:
+                self._is_over(task)
         self._tell_exits()
         if self._run.bulk is not None:
             self._run.bulk.give_up()

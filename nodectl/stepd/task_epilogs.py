@@ -1,59 +1,197 @@
-"""Runs the scripts after a task, as the user: first the user's --task-epilog, with a limit, then the site's TaskEpilog.
+"""The scripts after a task, as the user: first the user's --task-epilog, with a limit, then the site's TaskEpilog.
 
-Runs in the stepd, as root, which waits for each script. Their cgroup is `step_S/epilog`. There they have the job's
-limits and the task's device rules, but are not frozen when the step is suspended, because the stepd waits for them.
-Processes that they leave are killed. A step that is not to outlive who asked for it runs none when that has ended:
-what it holds is another's by then.
+Runs in the stepd, as root. Scripts of several tasks run side by side, up to a number; the reaper's loop collects them,
+so that the stepd answers meanwhile. They are in the cgroup `step_S/epilog`. There they have the job's limits and the
+task's device rules, but are not frozen when the step is suspended. Processes that they leave are killed. A step that
+is not to outlive the process that asked for it runs none when that has ended: what it holds is another's by then.
 """
 
 import os
 import select
+import time
 
 from nodectl import messages
 from nodectl.confine import scripts
 from nodectl.confine.confinement import Confinement
-from nodectl.kernel import _kernel, children, pseudo_file
+from nodectl.kernel import _kernel, children, pseudo_file, signals
 from nodectl.model.launch_order import ROWS
 from nodectl.task import rlimits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nodectl.cgroup.tree import Group
     from nodectl.model.step import Task
     from nodectl.stepd.run import Run
 
+_MOST = 32  # scripts at a time; each is a process of the job
 
-def run_all(run: "Run", task: "Task") -> None:
-    """Row 13's scripts. Where their cgroup cannot be made they do not run, which is logged."""
-    step = run.step
-    if not step.task_epilogs or _owner_has_ended(run):
-        return
-    try:
-        cgroup = _make_cgroup(run)
-    except OSError as error:
-        messages.error(f"step {step}: task epilogs: confine them: {error.strerror}")
-        return
-    for path, limit in step.task_epilogs:
-        started = run.enter("task_epilog")
-        environment = {**task.environment, "SLURM_SCRIPT_CONTEXT": "epilog_task"}
-        try:
-            status, late = scripts.run_as(
-                step.identity, path, environment, step.cwd, timeout=limit or None, enter=lambda: _prepare(run, cgroup),
-                confinement=Confinement(step, environment), until=run.fds.lifeline,
-            )  # fmt: skip
-            why = children.said(status) if status else ""
-            if late and why:
-                why = f"had not ended after {limit:g} s and was killed"
-            code = os.waitstatus_to_exitcode(status)
-        except OSError as error:  # the job may have all the processes that it may have
-            why, code = str(error.strerror), error.errno or 1
-        if _owner_has_ended(run):
-            break
+
+class _Scripts:
+    """The scripts of one task: those that are left, and the one that runs. Times are of the monotonic clock."""
+
+    __slots__ = ("cgroup", "due", "is_late", "killed", "left", "limit", "path", "pid", "started", "task")
+
+    def __init__(self, task: "Task", left: "list[tuple[str, float]]") -> None:
+        self.task = task
+        self.left = left
+        self.cgroup: Group | None = None
+        self.pid = 0
+        self.path = ""
+        self.limit = 0.0  # seconds, 0 for none
+        self.started = 0  # for the trace
+        self.due: float | None = None  # when it is killed or, once that was done, no longer waited for
+        self.killed = self.is_late = False
+
+
+class TaskEpilogs:
+    """The scripts of a step's tasks. `over(task)` is called when those of a task have ended."""
+
+    __slots__ = ("_end", "_over", "_run", "_running", "_waiting")
+
+    def __init__(self, run: "Run", over: "Callable[[Task], None]") -> None:
+        self._run = run
+        self._over = over
+        self._running: dict[int, _Scripts] = {}  # by pid
+        self._waiting: list[_Scripts] = []
+        self._end: float | None = None  # of those that begin after the step was killed
+
+    def any(self) -> bool:
+        """True while scripts run or wait for their turn."""
+        return bool(self._running or self._waiting)
+
+    def begin(self, task: "Task") -> bool:
+        """Starts the scripts of a task that has ended. False where there are none; then `over` is not called."""
+        if not self._run.step.task_epilogs or _owner_has_ended(self._run):
+            return False
+        self._waiting.append(_Scripts(task, list(self._run.step.task_epilogs)))
+        self._fill()
+        return True
+
+    def patience(self) -> float | None:
+        """The seconds until `act` has something to do; None for never."""
+        times = [work.due for work in self._running.values() if work.due is not None]
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def act(self) -> None:
+        """Kill scripts whose time is over. Stop waiting for those that SIGKILL does not end."""
+        now = time.monotonic()
+        for work in [work for work in self._running.values() if work.due is not None and work.due <= now]:
+            if not work.killed:
+                work.is_late = True
+                self._kill(work)
+                continue
+            del self._running[work.pid]  # it hangs in the kernel
+            self._tell(work, f"process {work.pid} does not die", 1)
+            self._next(work)
+        self._fill()
+
+    def kill(self) -> bool:
+        """The step is killed: so are the scripts that run, and those that wait do not run. The scripts of tasks that
+        have not ended yet have kill_wait seconds from now on. False where none ran or waited.
+        """
+        was_any = self.any()
+        self._end = time.monotonic() + self._run.step.kill_wait
+        waiting, self._waiting = self._waiting, []
+        for work in self._running.values():
+            work.left.clear()
+            self._kill(work)
+        for work in waiting:
+            self._over(work.task)
+        return was_any
+
+    def give_up(self) -> "list[Task]":
+        """Stops waiting for those that SIGKILL does not end. Returns their tasks, for which `over` is not called."""
+        for work in self._running.values():
+            self._kill(work)
+        tasks = [work.task for work in (*self._running.values(), *self._waiting)]
+        self._running.clear()
+        self._waiting.clear()
+        return tasks
+
+    def ends(self, pid: int) -> bool:
+        """True for a script that has ended. Called before its status is collected: until then its group is its own."""
+        if pid not in self._running:
+            return False
+        signals.send_group_of_child(pid, signals.KILL)
+        return True
+
+    def ended(self, pid: int, status: int) -> None:
+        """The script's status was collected; the next one begins."""
+        work = self._running.pop(pid)
+        why = children.said(status) if status else ""
+        if work.is_late and why:
+            why = f"had not ended after {work.limit:g} s and was killed"
+        code = os.waitstatus_to_exitcode(status)
+        if _owner_has_ended(self._run):
+            work.left.clear()
+        else:
+            self._tell(work, why, code)
+        self._next(work)
+        self._fill()
+
+    def lost(self, collected: "list[tuple[int, int]]") -> "list[tuple[int, int]]":
+        """The step runner has no child any more. Returns the pids, with a status, of scripts that are not among those
+        `collected` just now: a plugin has taken their statuses.
+        """
+        known = {pid for pid, _ in collected}
+        return [(pid, 0) for pid in self._running if pid not in known]
+
+    def _fill(self) -> None:
+        while self._waiting and len(self._running) < _MOST:
+            work = self._waiting.pop(0)
+            try:
+                work.cgroup = _make_cgroup(self._run, work.task)
+            except OSError as error:
+                messages.error(f"step {self._run.step}: task epilogs: confine them: {error.strerror}")
+                work.left.clear()
+            self._next(work)
+
+    def _next(self, work: _Scripts) -> None:
+        while work.left:
+            work.path, work.limit = work.left.pop(0)
+            work.started = self._run.enter("task_epilog")
+            try:
+                self._start(work)
+            except OSError as error:  # the job may have all the processes that it may have
+                self._tell(work, str(error.strerror), error.errno or 1)
+            else:
+                return
+        if work.cgroup is not None:
+            work.cgroup.kill_all()
+            work.cgroup.remove()  # or the daemon does, with the step's
+        self._over(work.task)
+
+    def _start(self, work: _Scripts) -> None:
+        """Raises OSError."""
+        run, step = self._run, self._run.step
+        environment = {**work.task.environment, "SLURM_SCRIPT_CONTEXT": "epilog_task"}
+        work.pid = scripts.start_as(
+            step.identity, work.path, environment, step.cwd, enter=lambda: _prepare(run, work.cgroup),
+            confinement=Confinement(step, environment),
+        )  # fmt: skip
+        step.helpers.add(work.pid)
+        self._running[work.pid] = work
+        work.killed = work.is_late = False
+        work.due = time.monotonic() + work.limit if work.limit else None
+        if self._end is not None:
+            work.due = self._end if work.due is None else min(self._end, work.due)
+
+    def _kill(self, work: _Scripts) -> None:
+        if work.killed:
+            return
+        work.killed = True
+        work.due = time.monotonic() + self._run.step.unkillable_timeout
+        signals.send_group_of_child(work.pid, signals.KILL)
+        if work.cgroup is not None:
+            work.cgroup.kill_all()
+
+    def _tell(self, work: _Scripts, why: str, code: int) -> None:
         if why:
-            messages.error(f"step {step}: task {task.number}: task epilog {path!r}: {why}")
-        run.recorder.write(ROWS["task_epilog"], started, task=task.number, rc=code if code >= 0 else 1, note=path)
-    if cgroup is not None:
-        cgroup.kill_all()
+            messages.error(f"step {self._run.step}: task {work.task.number}: task epilog {work.path!r}: {why}")
+        row, rc = ROWS["task_epilog"], code if code >= 0 else 1
+        self._run.recorder.write(row, work.started, task=work.task.number, rc=rc, note=work.path)
 
 
 def _owner_has_ended(run: "Run") -> bool:
@@ -64,8 +202,8 @@ def _owner_has_ended(run: "Run") -> bool:
     return bool(poll.poll(0))
 
 
-def _make_cgroup(run: "Run") -> "Group | None":
-    """None without cgroups. Raises OSError."""
+def _make_cgroup(run: "Run", task: "Task") -> "Group | None":
+    """The cgroup of a task's scripts, None without cgroups. Raises OSError."""
     if run.group is None:
         return None
     cgroup = run.group.child("epilog").make()
@@ -76,7 +214,7 @@ def _make_cgroup(run: "Run") -> "Group | None":
                 _kernel.constrain_devices(fd, run.step.device_rules)
         finally:
             os.close(fd)
-    return cgroup
+    return cgroup.child(f"task_{task.local_id}").make()
 
 
 def _prepare(run: "Run", cgroup: "Group | None") -> bool:

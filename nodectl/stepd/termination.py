@@ -25,14 +25,23 @@ OUTPUT_LIMIT = 300.0  # seconds that output may take to be read when nobody wait
 
 
 class Termination:
-    """What is due when. `collect` looks for tasks that have ended, `give_up` stops waiting for those that do not."""
+    """What is due when. `collect` looks for tasks that have ended, `give_up` stops waiting for those that do not,
+    `kill_epilogs` kills the scripts of tasks that have ended, and returns whether there were any.
+    """
 
-    __slots__ = ("_began", "_collect", "_deadlines", "_give_up", "_held", "_pid", "_run", "_stop", "late", "suspension")
+    __slots__ = (
+        "_began", "_collect", "_deadlines", "_give_up", "_held", "_kill_epilogs", "_pid", "_run", "_stop", "late",
+        "suspension",
+    )  # fmt: skip
 
-    def __init__(self, run: "Run", collect: "Callable[[], None]", give_up: "Callable[[], None]") -> None:
+    def __init__(
+        self, run: "Run", collect: "Callable[[], None]", give_up: "Callable[[], None]",
+        kill_epilogs: "Callable[[], bool]",
+    ) -> None:  # fmt: skip
         self._run = run
         self._collect = collect
         self._give_up = give_up
+        self._kill_epilogs = kill_epilogs
         self._pid = os.getpid()
         self._held: list[int] = []  # signals that came before the tasks' programs began
         self._deadlines: dict[str, float] = {}
@@ -101,7 +110,10 @@ class Termination:
                 self._run.announce_cancel("DUE TO TIME LIMIT")
                 self._end_survivors("TIMEOUT", f"time limit of {self._run.step.time_limit} s")
             else:
-                self.cut_short("its time limit was reached before its output was read", self._run.step.kill_wait)
+                self.cut_short(
+                    "its time limit was reached before its epilogs had ended and its output was read",
+                    self._run.step.kill_wait,
+                )
 
     def signal(self, number: int) -> None:
         """Sends a signal to every task that still runs, and SIGKILL also to everything that tasks have started.
@@ -124,7 +136,13 @@ class Termination:
             self._run.kill()
             if self._run.bulk is not None and self._run.state == "RUNNING":
                 return  # a signal that a client has passed on: other commands follow
+            self.end_epilogs()
             self._deadlines.setdefault(_UNKILLABLE, time.monotonic() + self._run.step.unkillable_timeout)
+
+    def end_epilogs(self) -> None:
+        """Kills the scripts of tasks that have ended. A step that has nothing else left is cancelled by that."""
+        if self._kill_epilogs() and self.late is not None:
+            self._run.end_as(CANCELLED, self.late[0])
 
     def holds_signals(self) -> bool:
         """True while signals wait for tasks to begin."""

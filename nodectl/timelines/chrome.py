@@ -22,7 +22,7 @@ def document(launch: Launch) -> str:
 
 def _events(launch: Launch) -> Iterator[dict[str, object]]:
     for place, process in enumerate(launch.processes):
-        own = {"pid": process.pid, "tid": process.pid}
+        own = {"pid": process.pid, "tid": process.pid if not process.lane else -process.lane}
         yield {"ph": "M", "name": "process_name", **own, "args": {"name": f"step {launch.name} {process.name}"}}
         yield {"ph": "M", "name": "thread_name", **own, "args": {"name": process.name}}
         yield {"ph": "M", "name": "process_sort_index", **own, "args": {"sort_index": place}}

@@ -1,7 +1,7 @@
 """The launch of one step: its processes and what each of them called, made of the lines of its trace. Pure.
 
-Begins are nanoseconds of CLOCK_MONOTONIC, as recorded. A process's calls follow one another; those of several
-processes overlap.
+Begins are nanoseconds of CLOCK_MONOTONIC, as recorded. Calls on one lane follow one another. A process has one lane,
+but for the step's runner, whose tasks' epilogs run side by side.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from nodectl.render.words import cpu_list, printable
 
 # What nodectl does itself while it waits for others.
 WAITS = ("gate", "proctrack_p_wait")
+_EPILOG = "task_epilog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +66,19 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process; `task` is its task's number, None for one that is no task."""
+    """One process, or a further lane of one; `task` is its task's number, None for one that is no task."""
 
     pid: int
     kind: str
     task: int | None
     calls: tuple[Call, ...]
+    lane: int = 0
 
     @property
     def name(self) -> str:
         """As the timeline has it: stepd, task 3."""
+        if self.lane:
+            return f"{self.kind}, beside it"
         return self.kind if self.task is None else f"{self.kind} {self.task}"
 
 
@@ -123,7 +127,11 @@ def launch_of(record: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], nam
     by_process: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for line in ordered:
         by_process.setdefault((line["process"], line["pid"]), []).append(line)
-    processes = tuple(_process(pid, kind, rows, names) for (kind, pid), rows in by_process.items())
+    processes = tuple(
+        _process(pid, kind, lane, rows, names)
+        for (kind, pid), lines_of_it in by_process.items()
+        for lane, rows in enumerate(_lanes(lines_of_it))
+    )
     tasks = record["ntasks"]
     title = f"{printable(record['name'])}, {tasks} task{'' if tasks == 1 else 's'} of {printable(record['user'])}"
     node = printable(record["node"])
@@ -146,10 +154,27 @@ def _forks(processes: Sequence[Process]) -> dict[int, Call]:
     return found
 
 
-def _process(pid: int, kind: str, lines: list[Mapping[str, Any]], names: Mapping[int, str]) -> Process:
+def _lanes(lines: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """A process's lines in order, on as few lanes as keep its epilogs from overlapping with anything."""
+    lanes: list[list[Mapping[str, Any]]] = [[]]
+    for line in lines:
+        free = (lane for lane in lanes if not lane or not _overlap(lane[-1], line))
+        lane = next(free, None)
+        if lane is None:
+            lanes.append(lane := [])
+        lane.append(line)
+    return lanes
+
+
+def _overlap(before: Mapping[str, Any], line: Mapping[str, Any]) -> bool:
+    epilogs = _EPILOG in (before["call"], line["call"])  # of others the clock's rounding is all that can be
+    return bool(epilogs and before["t"] + before["us"] * 1000 > line["t"])
+
+
+def _process(pid: int, kind: str, lane: int, lines: list[Mapping[str, Any]], names: Mapping[int, str]) -> Process:
     # Only of tasks: what the step's runner does for a task is no task's process.
     task = lines[0]["task"] if kind == "task" else None
-    return Process(pid, printable(kind), task, tuple(_call(line, names) for line in lines))
+    return Process(pid, printable(kind), task, tuple(_call(line, names) for line in lines), lane)
 
 
 def _call(line: Mapping[str, Any], names: Mapping[int, str]) -> Call:

@@ -71,6 +71,7 @@ class NodeJobs:
             live.reach(lambda: live.fail(self._death(live), "NODE_FAIL"))
             return
         if record is None:
+            live.log_plugin_output()
             record = live.death_record(live.failure or self._death(live))
         orderly = live.last_record is not None or live.files.has_record()
         live.close()

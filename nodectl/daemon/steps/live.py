@@ -253,9 +253,14 @@ class LiveStep:
             plugin = os.path.basename(self.step.stack[place].path).removesuffix(".py")
         return f" in {hook.call}" + (f" of plugin {plugin}" if plugin else "")
 
-    def death_record(self, why: str) -> dict[str, object]:
-        """The record of a step whose stepd wrote none. What its plugins printed goes into the log."""
+    def log_plugin_output(self) -> None:
+        """Log what plugins printed and the stepd did not pass on. Call it only when the stepd is dead: this empties the
+        file, which a living stepd goes on reading.
+        """
         plugin_output.log_rest(self.files.stem)
+
+    def death_record(self, why: str) -> dict[str, object]:
+        """The record of a step whose stepd wrote none. A running step gets one too, as a note: this changes nothing."""
         return {
             **self.step.facts(),
             "state": self._state,

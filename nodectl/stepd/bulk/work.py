@@ -365,7 +365,7 @@ def run_commands(run: "Run", reaper: "Reaper") -> None:
             reaper.termination.stop()
         bulk.tell()
         run.enter("exec")  # the progress shows that the stepd waits for tasks
-        reaper.turn(0 if bulk.may_begin() else _sooner(reaper.termination.patience(), bulk.patience()))
+        reaper.turn(0 if bulk.may_begin() else _sooner(reaper.patience(), bulk.patience()))
         bulk.act()
     bulk.withdraw()
     bulk.tell()

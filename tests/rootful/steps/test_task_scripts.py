@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
 import stat
@@ -14,6 +16,7 @@ import pytest
 from nodectl.cgroup import tree
 from nodectl.cgroup.constraints import cannot_decide_devices
 from nodectl.kernel import _kernel
+from nodectl.stepd import task_epilogs
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
 LOOP = 7
@@ -45,7 +48,11 @@ def said(node: Node, context: str) -> list[str]:
 def left(node: Node) -> list[str]:
     """Processes of epilogs."""
     (place,) = Path(node.base).glob("job_*/step_0/epilog")
-    return (place / "cgroup.procs").read_text(encoding="ascii").split()
+    pids: list[str] = []
+    for path in place.rglob("cgroup.procs"):
+        with contextlib.suppress(OSError):  # the cgroup of one task's scripts goes with them
+            pids += path.read_text(encoding="ascii").split()
+    return pids
 
 
 def test_nothing_that_a_plugin_has_open_reaches_them(node: Node) -> None:
@@ -79,7 +86,7 @@ def test_epilog_is_as_easy_to_kill_as_a_task_and_leaves_nothing(node: Node) -> N
     lowered = _kernel.capabilities()[0] & CAP_SYS_RESOURCE
     own = Path("/proc/self/oom_score_adj").read_text(encoding="utf-8").strip()
     assert said(node, "epilog_task")[0] == ("0" if lowered else own)
-    assert any(line.endswith("/step_0/epilog") for line in said(node, "epilog_task"))
+    assert any(line.endswith("/step_0/epilog/task_0") for line in said(node, "epilog_task"))
     wait_until(lambda: left(node) == [], "what it left is gone")
     node.nodectl("signal", "-s", "KILL", str(node.last_job()))
     client.communicate(timeout=PATIENCE)
@@ -145,3 +152,74 @@ def test_a_step_whose_epilog_cannot_be_forked_ends_as_its_task_did(node: Node, n
     assert client.returncode == 7
     assert "Resource temporarily unavailable" in errors
     assert node.record(node.last_job())["state"] == "FAILED"
+
+
+def test_the_epilogs_of_tasks_run_side_by_side(node: Node) -> None:
+    """Each ends when all have begun: one after the other they would wait for the limit of a user's epilog."""
+    node.start()
+    go = node.scratch / "begun"
+    go.mkdir()
+    go.chmod(0o777)
+    path = script(node, f": > {go}/$SLURM_PROCID; until [ $(ls {go} | wc -l) = 4 ]; do sleep 0.01; done")
+    done = node.run("-n4", f"--task-epilog={path}", "true", user=NOBODY)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_more_epilogs_than_may_run_at_a_time_run_all(node: Node) -> None:
+    node.start()
+    path = node.scratch / "script"
+    path.write_text(f"#!/bin/sh\n: > {node.scratch}/epilog.$SLURM_PROCID\n", encoding="utf-8")
+    path.chmod(0o755)
+    count = task_epilogs._MOST + 3
+    done = node.run(f"-n{count}", f"--task-epilog={path}", "true", user=NOBODY)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(list(node.scratch.glob("epilog.*"))) == count
+
+
+ENDLESS = "trap '' TERM; touch $SLURM_SUBMIT_DIR/runs; while :; do sleep 1; done"
+
+
+def begin_endless_epilog(node: Node, *words: str) -> subprocess.Popen[str]:
+    """A step of two tasks that have ended, and the site's epilog of both runs for ever."""
+    path = script(node, ENDLESS.replace("$SLURM_SUBMIT_DIR", f"{node.scratch}"))
+    node.configure(task_epilog=str(path), kill_wait=1)
+    node.start()
+    client = node.popen("-n2", *words, "true", user=NOBODY)
+    wait_until((node.scratch / "runs").exists, "an epilog runs")
+    return client
+
+
+def test_a_step_whose_epilog_runs_ends_by_sigkill(node: Node) -> None:
+    client = begin_endless_epilog(node)
+    job = node.last_job()
+    assert node.nodectl("signal", "-s", "KILL", str(job)).returncode == 0
+    _, said_by_client = client.communicate(timeout=PATIENCE)
+    assert "was ended by signal 9" in said_by_client
+    assert node.record(job)["state"] == "CANCELLED"
+
+
+def test_a_step_whose_epilog_runs_ends_at_its_time_limit(node: Node) -> None:
+    client = begin_endless_epilog(node, "--time=0:02")
+    client.communicate(timeout=PATIENCE)
+    record = node.record(node.last_job())
+    assert record["state"] == "CANCELLED"
+    assert "its time limit was reached before its epilogs had ended" in str(record["reason"])
+
+
+def test_epilogs_of_tasks_that_a_time_limit_ends_run_no_longer_than_kill_wait(node: Node) -> None:
+    path = script(node, ENDLESS.replace("$SLURM_SUBMIT_DIR", f"{node.scratch}"))
+    node.configure(task_epilog=str(path), kill_wait=1)
+    node.start()
+    client = node.popen("-n2", "--time=0:01", "sh", "-c", "trap '' TERM; while :; do sleep 1; done", user=NOBODY)
+    client.communicate(timeout=PATIENCE)
+    assert (node.scratch / "runs").exists()  # although its task died of the last signal
+    assert node.record(node.last_job())["state"] == "TIMEOUT"
+
+
+def test_the_step_runner_answers_while_epilogs_run(node: Node) -> None:
+    client = begin_endless_epilog(node)
+    job = node.last_job()
+    shown = node.nodectl("show", "--json", str(job))  # asks the step runner
+    assert json.loads(shown.stdout)["tasks"][0]["status"] == 0
+    node.nodectl("signal", "-s", "KILL", str(job))
+    client.communicate(timeout=PATIENCE)

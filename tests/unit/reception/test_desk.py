@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -122,6 +123,38 @@ def test_who_wanted_no_answer_gets_no_descriptors_with_the_next(around: Around) 
         assert inbox.take_descriptors() == []
         assert os.read(reader, 1) == b""  # the desk has closed its end, and the step learns that nobody is there
         os.close(reader)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(errno.ETOOMANYREFS, "more descriptors of yours are on their way"), (errno.ENOBUFS, "No buffer space available")],
+)
+def test_a_call_whose_descriptors_could_not_be_passed_on_is_refused_in_words(
+    around: Around, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
+    """The client was told that its step runs, and the step then failed with "the streams of its client never came"."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    client = around.connect()
+    assert client is not None
+    with client:
+        client.sendall(LAUNCH)
+        assert around.heard()[1] == frames.CALL
+        monkeypatch.setattr(framing, "hand_over", refuse)
+        way, streams = socket.socketpair()
+        reader, writer = os.pipe()
+        with way, streams:
+            around.reply(1, b"{}", [way.fileno(), writer])
+        os.close(writer)
+        inbox = framing.Inbox(1 << 16)
+        assert words in str(framing.receive(client, inbox))
+        assert inbox.take_descriptors() == []
+        assert os.read(reader, 1) == b""  # what the daemon has begun learns that nobody is there
+        os.close(reader)
+        client.sendall(HELLO)  # the connection goes on
+        assert around.heard()[1] == frames.CALL
 
 
 def test_a_launch_that_waits_for_its_turn_when_the_daemon_ends_is_not_taken(

@@ -105,3 +105,20 @@ def test_plugin_that_empties_its_stderr_loses_what_it_wrote_alone(tmp_path: Path
         assert read.take() == []
         os.write(STDERR, b"long enough to be seen again\n")
         assert read.take() != []
+
+
+def test_a_line_that_comes_between_the_look_at_the_size_and_the_read_is_taken_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with output(tmp_path) as read:
+        os.write(STDERR, b"one\n")
+        real = os.pread
+
+        def late(*arguments: int) -> bytes:
+            os.write(STDERR, b"two\n")
+            return real(*arguments)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pread", late)
+            assert read.take() == ["one"]
+        assert read.take() == ["two"]

@@ -104,3 +104,17 @@ def test_comparison_has_each_call_once_and_its_difference() -> None:
     calls = [row.split()[-1] for row in found if " stepd " in row]
     assert calls == ["new", "mark", "fork", "mark"], "in the order of the launch"
     assert all(len(row) <= 80 for row in comparison.compared(launch(), launch(slower), 80))
+
+
+def test_epilogs_that_run_side_by_side_have_lanes_of_their_own() -> None:
+    made = launch([
+        line(0, 1, "slurm_spank_init", "stepd", 20),
+        line(2, 9, "task_epilog", "stepd", 20, task=0),
+        line(3, 1, "task_epilog", "stepd", 20, task=1),
+        line(5, 1, "slurm_spank_task_exit", "stepd", 20, task=1),
+        line(12, 1, "slurm_spank_exit", "stepd", 20),
+    ])  # fmt: skip
+    assert [(process.name, process.lane) for process in made.processes] == [("stepd", 0), ("stepd, beside it", 1)]
+    first, second = ([call.name for call in process.calls] for process in made.processes)
+    assert first == ["slurm_spank_init", "task_epilog", "slurm_spank_exit"]
+    assert second == ["task_epilog", "slurm_spank_task_exit"]
