@@ -15,6 +15,7 @@ import gc
 import os
 import signal
 import socket
+import sqlite3
 import time
 from collections.abc import Callable
 
@@ -77,6 +78,7 @@ def run(config: Config, read: Callable[[], Config], begun: Companions, *, privat
         SlurmdRefused,
         ReceptionFailed,
         SelectionFailed,
+        sqlite3.Error,
     ) as error:
         messages.tell("cannot-start", str(error))
         return 1
@@ -86,8 +88,6 @@ def run(config: Config, read: Callable[[], Config], begun: Companions, *, privat
 async def _serve(
     config: Config, read: Callable[[], Config], begun: Companions, ending: contextlib.ExitStack, *, private: bool
 ) -> None:
-    os.umask(0o022)
-    os.chdir("/")
     lock = _prepare(config)
     slurmd = SlurmdContext(config)
     slurmd.begin()  # while the rest is prepared
@@ -108,6 +108,7 @@ async def _serve(
     stop = _listen_to_signals(node, read)
     await reception.ready()
     listener, inherited = _listen(config, private=private)  # a client that finds the socket may send signals
+    store.serve()
     reception.listen(listener, node.service())
     _collect_less(private=private)
     _notify("READY=1")
@@ -195,6 +196,8 @@ def _history(config: Config) -> Store:
 
 def _prepare(config: Config) -> Lock:
     """Makes the runtime directories, and takes the lock on them. Raises CannotStart."""
+    os.umask(0o022)
+    os.chdir("/")
     wrong = container_settings.check(config) or confine_keys.check(config)
     if wrong:
         raise CannotStart(wrong)

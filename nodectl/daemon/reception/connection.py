@@ -11,6 +11,7 @@ import functools
 import gc
 import os
 import socket
+import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from nodectl.wire import frames, framing
@@ -304,5 +305,7 @@ def _text(answer: Mapping[str, object]) -> bytes:
 def _refusal(error: Exception) -> Mapping[str, object]:
     if isinstance(error, Refused):
         return error_reply(error)
+    if isinstance(error, sqlite3.Error):  # which says what to do; the log has it already
+        return error_reply(Refused("InternalError", f"the history cannot be used: {error}"))
     asyncio.get_running_loop().call_exception_handler({"message": "a call failed", "exception": error})
     return error_reply(Refused("InternalError", f"{type(error).__name__}: {error}"))
