@@ -28,6 +28,7 @@ from nodectl.config import Config, ConfigError, own_node
 from nodectl.config_file.reader import with_section
 from nodectl.confine import keys as confine_keys
 from nodectl.container import settings as container_settings
+from nodectl.daemon import loop_errors
 from nodectl.daemon.admission.slurm_job import scope_of
 from nodectl.daemon.history import journal, retention
 from nodectl.daemon.history.store import Store, StoreError
@@ -70,6 +71,9 @@ def run(config: Config, read: Callable[[], Config], begun: Companions, *, privat
     try:
         with contextlib.ExitStack() as ending:
             asyncio.run(signals.until_end(_serve(config, read, begun, ending, private=private)))
+    except OSError as error:
+        messages.tell("cannot-start", loop_errors.in_one_line(error))
+        return 1
     except (
         CannotStart,
         StoreError,
@@ -88,6 +92,7 @@ def run(config: Config, read: Callable[[], Config], begun: Companions, *, privat
 async def _serve(
     config: Config, read: Callable[[], Config], begun: Companions, ending: contextlib.ExitStack, *, private: bool
 ) -> None:
+    asyncio.get_running_loop().set_exception_handler(loop_errors.tell)
     lock = _prepare(config)
     slurmd = SlurmdContext(config)
     slurmd.begin()  # while the rest is prepared
