@@ -15,6 +15,7 @@ import gc
 import os
 import signal
 import socket
+import sqlite3
 import time
 from collections.abc import Callable
 
@@ -27,6 +28,7 @@ from nodectl.config import Config, ConfigError, own_node
 from nodectl.config_file.reader import with_section
 from nodectl.confine import keys as confine_keys
 from nodectl.container import settings as container_settings
+from nodectl.daemon import loop_errors
 from nodectl.daemon.admission.slurm_job import scope_of
 from nodectl.daemon.history import journal, retention
 from nodectl.daemon.history.store import Store, StoreError
@@ -69,6 +71,9 @@ def run(config: Config, read: Callable[[], Config], begun: Companions, *, privat
     try:
         with contextlib.ExitStack() as ending:
             asyncio.run(signals.until_end(_serve(config, read, begun, ending, private=private)))
+    except OSError as error:
+        messages.tell("cannot-start", loop_errors.in_one_line(error))
+        return 1
     except (
         CannotStart,
         StoreError,
@@ -77,6 +82,7 @@ def run(config: Config, read: Callable[[], Config], begun: Companions, *, privat
         SlurmdRefused,
         ReceptionFailed,
         SelectionFailed,
+        sqlite3.Error,
     ) as error:
         messages.tell("cannot-start", str(error))
         return 1
@@ -86,8 +92,7 @@ def run(config: Config, read: Callable[[], Config], begun: Companions, *, privat
 async def _serve(
     config: Config, read: Callable[[], Config], begun: Companions, ending: contextlib.ExitStack, *, private: bool
 ) -> None:
-    os.umask(0o022)
-    os.chdir("/")
+    asyncio.get_running_loop().set_exception_handler(loop_errors.tell)
     lock = _prepare(config)
     slurmd = SlurmdContext(config)
     slurmd.begin()  # while the rest is prepared
@@ -108,6 +113,7 @@ async def _serve(
     stop = _listen_to_signals(node, read)
     await reception.ready()
     listener, inherited = _listen(config, private=private)  # a client that finds the socket may send signals
+    store.serve()
     reception.listen(listener, node.service())
     _collect_less(private=private)
     _notify("READY=1")
@@ -195,6 +201,8 @@ def _history(config: Config) -> Store:
 
 def _prepare(config: Config) -> Lock:
     """Makes the runtime directories, and takes the lock on them. Raises CannotStart."""
+    os.umask(0o022)
+    os.chdir("/")
     wrong = container_settings.check(config) or confine_keys.check(config)
     if wrong:
         raise CannotStart(wrong)

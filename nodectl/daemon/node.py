@@ -207,9 +207,9 @@ class Node:
 
         A service leaves its steps running; a private node, whose client has gone, waits for them and their epilogs.
         """
-        await self.controller.settle()
         if wait_for_steps:
-            await self._launch.settle()
+            await self._launch.settle()  # while there is a select plugin that can give it something
+        await self.controller.settle()
         if wait_for_steps and self.registry.live:
             await asyncio.wait([live.ended for live in self.registry.live.values()])
         await self.jobs.settle(patiently=wait_for_steps)

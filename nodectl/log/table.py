@@ -81,6 +81,39 @@ MESSAGES = (
         "Make room where `state_dir` lies, or mend its permissions.",
     ),
     (
+        "internal-error", "b48c0f6047704416bacb075857edca82", ERROR,
+        "Something in the service failed that should not: the lines that follow say where. The call or the connection "
+        "that it served has failed; all others go on.",
+        "Where descriptors or memory are short, the last line says so. Else report it with these lines.",
+    ),
+    (
+        "reception-unheard", "8384972653ab448d96c37c9efae7d2c7", ERROR,
+        "The service could not tell the process that accepts connections what to do: another one is started.",
+        "The reason is the system's: memory is short.",
+    ),
+    (
+        "desk-not-opened", "cd8aa1b1608b47fda5f2e50752edc0a5", ERROR,
+        "The service could not serve the process that reads a user's connections. Those connections end with an "
+        "error, and the user's next command gets a new process.",
+        "The reason is the system's, most often too few descriptors: LimitNOFILE of the unit, or `ulimit -n`.",
+    ),
+    (
+        "history-locked", "260603233c1c4e168d702641570e5741", ERROR,
+        "Another process has locked the history, the file `history.db`. Until it is free, steps and jobs go on, what "
+        "is known can be read, and new jobs are refused after a few seconds; what has ended is written later.",
+        "`fuser -v` on the file names the process. `sqlite3 FILE '.backup COPY'` copies the file and locks nothing.",
+    ),
+    (
+        "history-free", "1288aac11bfa48f7a4e5f6cb2bcba2e5", INFO,
+        "The process that had locked the history has let go of it.",
+        "",
+    ),
+    (
+        "history-damaged", "e3ef69d6f67e41e3a7c3ea1b5f4aaf71", ERROR,
+        "The history, the file `history.db`, is damaged: the disk, or a program that wrote into it.",
+        "The line says how to save what can be read, and how to begin a new history.",
+    ),
+    (
         "queue-not-written", "891a062fe3444b39a62a5e1c5a74a49a", ERROR,
         "Changes of jobs could not be written. They are tried again; what must be on the disk first waits.",
         "Make room where `state_dir` lies.",

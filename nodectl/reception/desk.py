@@ -54,6 +54,7 @@ class Desk:
         self._clients: dict[int, Client] = {}
         self._by_fd: dict[int, Client] = {}
         self._open = True  # more connections may come
+        self._failed: OSError | None = None  # of a call by which it hears of others, or tells them
         self._patience: int | None = None  # milliseconds
         self._poll = select.poll()
         self._poll.register(entrance, select.POLLIN)
@@ -77,14 +78,19 @@ class Desk:
                     self._go_on()
                 elif client := self._by_fd.get(fd):
                     self._attend(client, mask)
+            if self._failed is not None and self._patience is None:  # else the daemon has gone before
+                self._give_up(self._failed)
 
     def _welcome(self) -> None:
         try:
             text, ancillary, _, _ = self._entrance.recvmsg(64, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             return
-        except OSError:
+        except ConnectionError:
             text, ancillary = b"", []
+        except OSError as error:
+            self._failed = error
+            return
         if not text:
             self._close_entrance()
             return
@@ -173,8 +179,11 @@ class Desk:
             alive = self._orders.receive(self._down)
         except BlockingIOError:
             return
-        except OSError:
+        except ConnectionError:
             alive = False
+        except OSError as error:
+            self._failed = error
+            return
         while (data := self._orders.take()) is not None:
             fds = self._orders.take_descriptors()
             number, word, text = frames.split(data)
@@ -188,7 +197,20 @@ class Desk:
             else:
                 self._reply(client, text)
         if not alive:
-            self._bereave()
+            self._bereave(_not_begun())
+
+    def _give_up(self, error: OSError) -> None:
+        """A call of this process failed, and what it was for may be lost: all connections end, and say why. The daemon
+        hears nothing more from here.
+        """
+        words = f"the process that serves your connections failed: {error.strerror}"
+        os.write(2, f"nodectl desk of uid {os.getuid()}: its connections end: {error.strerror}\n".encode())
+        self._bereave(Refused("InternalError", words))
+        if self._out:
+            self._poll.unregister(self._up)
+            self._out.clear()
+        os.close(self._up)
+        self._up = -1
 
     def _reply(self, client: Client, text: bytes) -> None:
         client.busy = client.launching = False
@@ -208,9 +230,9 @@ class Desk:
                 self._flush(client)
         framing.close(done)  # last of all: it may take as long as their maker likes
 
-    def _bereave(self) -> None:
-        """The daemon has gone. A client whose launch it took is told so all the same, and one whose launch it did not
-        take, too: the next daemon is asked, once. All connections end.
+    def _bereave(self, refused: Refused) -> None:
+        """Nothing more is heard from the daemon. A client whose launch it took is told so all the same, and one whose
+        launch it did not take is refused: where the daemon has gone, the next one is asked, once. All connections end.
         """
         self._poll.unregister(self._down.fileno())
         self._close_entrance()
@@ -220,10 +242,10 @@ class Desk:
                 if not client.has_begun():
                     framing.close(client.theirs)
                     client.theirs = []
-                    client.answer = framing.encode(error_reply(_not_begun()))[:-1]
+                    client.answer = framing.encode(error_reply(refused))[:-1]
                 client.out += client.answer + b"\0"
-            elif client.calls and not client.busy:  # none of which was passed on
-                client.out += framing.encode(error_reply(_not_begun()))
+            elif (client.calls and not client.busy) or (client.busy and self._failed is not None):
+                client.out += framing.encode(error_reply(refused))  # to a call that was not passed on, or may not be
             client.busy = False
             client.ending = True
             if client.gone:
@@ -295,6 +317,8 @@ class Desk:
             framing.close([*client.take_what_came(), *client.theirs])
 
     def _tell(self, number: int, word: bytes, text: bytes = b"") -> None:
+        if self._up < 0:
+            return
         waiting = bool(self._out)
         self._out += frames.frame(number, word, text)
         if not waiting:
@@ -316,8 +340,10 @@ class Desk:
                 del self._out[: os.write(self._up, self._out)]
         except BlockingIOError:
             return
-        except OSError:
+        except BrokenPipeError:
             self._out.clear()  # the daemon has gone, as its socket will say
+        except OSError as error:
+            self._failed = error
 
 
 def main(  # what a desk is made of

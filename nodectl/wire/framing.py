@@ -121,6 +121,15 @@ def descriptors_in(ancillary: "Sequence[tuple[int, int, bytes]]") -> list[int]:
     return found
 
 
+def exactly(count: int, fds: "Sequence[int]") -> "Sequence[int]":
+    """The descriptors of a message that comes with so many. Raises OSError: the kernel drops those for which this
+    process has no room.
+    """
+    if len(fds) != count:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    return fds
+
+
 def hand_over(sock: "_socket.socket", fds: "Sequence[int]") -> None:
     """Puts descriptors, or none, into a new connection, for whoever gets its other end: before all else a single byte.
     Raises OSError.

@@ -5,6 +5,7 @@ room for more. So memory does not grow with the number of commands, and who writ
 """
 
 import collections
+import contextlib
 import os
 import select
 import time
@@ -12,7 +13,7 @@ import time
 from nodectl.client.bulk import usage, wire
 from nodectl.client.bulk.live import Live
 from nodectl.client.bulk.tally import Ending, Tally
-from nodectl.client.command import Interrupted
+from nodectl.client.command import Failed, Interrupted
 from nodectl.client.signals import ENDING
 from nodectl.messages import is_news, printable
 from nodectl.wire import framing
@@ -36,6 +37,7 @@ _REST = 10  # times what a look took: until the next one
 _PLENTY = 32  # commands in the step that have not begun: it does not wait for this process
 _NAP = 0.01
 _LONGEST_SHOWN = 200  # letters of a command in a message
+_NOT_RUN = 255  # exit status: what became of the commands nobody knows
 _FEW = 16  # as much room is waited for while enough are on their way
 
 
@@ -147,8 +149,10 @@ class Conductor:
         self._signals.hold()
         try:
             self._events.send(data)
-        except OSError:
+        except ConnectionError:
             pass  # it has ended: its last event is on the way
+        except OSError as error:  # the step would wait for ever for what it did not get
+            raise Failed(f"send commands to the step: {error.strerror}", _NOT_RUN) from error
         finally:
             self._signals.release()
 
@@ -163,7 +167,8 @@ class Conductor:
             self._signals.act_at_once(self._act)
             self._run()
         except BaseException:
-            self._pass_on(0, "End")
+            with contextlib.suppress(Failed):  # it ends with this process
+                self._pass_on(0, "End")
             raise
         finally:
             self._progress.hide()
@@ -347,8 +352,10 @@ class Conductor:
                 self._events.call(before)
             if number:
                 self._events.call("Signal", signal=number, forwarded=True)
-        except OSError:
+        except ConnectionError:
             return
+        except OSError as error:
+            raise Failed(f"send a signal to the step: {error.strerror}", _NOT_RUN) from error
 
     def _look(self) -> None:
         """What is done now and then."""

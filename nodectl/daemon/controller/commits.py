@@ -1,16 +1,18 @@
 """Group commit: all that the turn of the event loop has put into the store goes to the disk together.
 
-A job is accepted when it is on the disk. A hundred submissions in one turn wait for one fsync(2). Used only from the
-event loop.
+A job is accepted when it is on the disk. A hundred submissions in one turn wait for one fsync(2). While another process
+has locked the file, they wait for that, for a few seconds. Used only from the event loop.
 """
 
 import asyncio
 import sqlite3
 
 from nodectl import messages
+from nodectl.daemon.history.connection import is_worth_waiting
 from nodectl.daemon.history.job_store import JobStore
 
 _AGAIN = 5.0  # seconds
+_SOON = 0.1
 
 
 class NotWritten(Exception):
@@ -25,6 +27,7 @@ class Commits:
         self._waiting: list[asyncio.Future[None]] = []
         self._due = False
         self._complained = False
+        self._tries_again = False
 
     def durable(self) -> "asyncio.Future[None]":
         """Is done when everything that has been put is on the disk; fails with NotWritten where that cannot be."""
@@ -33,7 +36,7 @@ class Commits:
         self._waiting.append(waiter)
         if not self._due:
             self._due = True
-            loop.call_soon(self.now)
+            loop.call_soon(self._write_for_waiters)
         return waiter
 
     def soon(self) -> None:
@@ -42,30 +45,54 @@ class Commits:
 
     def now(self) -> str:
         """Writes. Returns why it cannot, one line, "" where it could. What was not written is tried again later."""
+        error = self._write()
+        if error is not None and is_worth_waiting(error):  # those who wait do so a little longer
+            self._write_soon()
+        else:
+            self._tell_waiters(error)
+        return "" if error is None else _words(error)
+
+    def _write_soon(self) -> None:
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_later(_SOON, self._write_for_waiters)
+
+    def _write_for_waiters(self) -> None:
         self._due = False
-        waiting, self._waiting = self._waiting, []
-        why = ""
+        self.now()
+
+    def _write(self) -> sqlite3.Error | None:
         try:
             self._store.commit()
         except sqlite3.Error as error:
-            why = f"jobs cannot be written to the disk: {error}"
-            self._complain(why)
-        else:
-            self._complained = False
+            if not is_worth_waiting(error):
+                self._complain(_words(error))
+            return error
+        self._complained = False
+        return None
+
+    def _tell_waiters(self, error: sqlite3.Error | None) -> None:
+        waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.done():
-                if why:
-                    waiter.set_exception(NotWritten(why))
+                if error is not None:
+                    waiter.set_exception(NotWritten(_words(error)))
                 else:
                     waiter.set_result(None)
-        return why
 
     def _complain(self, why: str) -> None:
-        asyncio.get_running_loop().call_later(_AGAIN, self._try_again)
+        if not self._tries_again:
+            self._tries_again = True
+            asyncio.get_running_loop().call_later(_AGAIN, self._try_again)
         if not self._complained:
             messages.tell("queue-not-written", why)
         self._complained = True
 
     def _try_again(self) -> None:
+        self._tries_again = False
         if self._store.is_behind and not self._due:
             self.now()
+
+
+def _words(error: sqlite3.Error) -> str:
+    return f"jobs cannot be written to the disk: {error}"

@@ -348,6 +348,7 @@ class Controller(Core, Watcher):
         self.signals.end()
         await self.tasks.finish(_STOP_SECONDS)  # for prolog and epilog others wait
         self.table.store.put_usage(self.scheduler.usage(time.time()))
-        self.table.commits.now()
+        with contextlib.suppress(NotWritten):  # the next daemon finds what is on the disk, and the files of steps
+            await self.table.commits.durable()
         self.selection.save(self.config.state_dir)
         self.selection.end()

@@ -5,6 +5,7 @@ queue again, or ends it where it never can begin. Runs in the daemon's event loo
 """
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
@@ -72,7 +73,10 @@ class Starts:
 
     async def begin(self, selection: Selection, job: JobRecord) -> None:
         """Begins the job's first step. Raises CannotBegin; then nothing of it runs, and nothing has."""
-        text = self._store.batch(text_of(job))
+        try:
+            text = self._store.batch(text_of(job))
+        except sqlite3.Error as error:
+            raise CannotBegin(f"its script cannot be read: {error}", for_good=False) from None
         if text is None:
             raise CannotBegin("its script is lost", for_good=True)
         try:

@@ -8,7 +8,7 @@ that are due. A step is due when it has run for a second: thousands of short one
 import asyncio
 import sqlite3
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 
 from nodectl import messages
 from nodectl.daemon.history.store import Store
@@ -34,6 +34,7 @@ class ResetNotes:
         self._boot = boot_id()
         self._noted: set[tuple[int, int]] = set()
         self._due = False
+        self._complained = False
 
     def record_lost(self, known: Container[tuple[int, int]]) -> None:
         """After a start: steps that were noted in an earlier boot have ended as NODE_FAIL, except those in `known`."""
@@ -56,11 +57,19 @@ class ResetNotes:
         latest = time.time() - _SECONDS
         new = {key: live for key, live in self._live.items() if key not in self._noted}
         due = {key: live for key, live in new.items() if live.step.submitted <= latest}
-        if due:
-            try:
-                self._store.note(self._boot, [live.death_record(_WHY) for live in due.values()])
-            except sqlite3.Error as error:
-                messages.tell("history-not-written", f"note running steps in the history: {error}")
+        if due and self._written(due.values()):
             self._noted |= due.keys()
-        if len(due) < len(new):
+        if not new.keys() <= self._noted:
             self.begun()
+
+    def _written(self, steps: Collection[LiveStep]) -> bool:
+        """False where it has to be tried again, which the log tells once."""
+        try:
+            self._store.note(self._boot, [live.death_record(_WHY) for live in steps])
+        except sqlite3.Error as error:
+            if not self._complained:
+                messages.tell("history-not-written", f"note running steps in the history: {error}")
+            self._complained = True
+            return False
+        self._complained = False
+        return True

@@ -18,6 +18,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import Any, NamedTuple, Protocol
 
 from nodectl.daemon.history import pruning, schema
+from nodectl.daemon.history.connection import Connection, locked_for, why_unusable
 from nodectl.daemon.history.counters import Counters
 from nodectl.model.step_number import BATCH
 from nodectl.wire.lean_json import dumps
@@ -88,20 +89,39 @@ class Store:
         self._drawn_at = -_SOON
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
+            self._db = Connection(path)
             os.chmod(path, 0o600)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
             self._db.execute("PRAGMA recursive_triggers=ON")  # a row that is replaced is one that is removed
             schema.prepare(self._db)
-        except (OSError, sqlite3.Error, schema.UnknownVersion) as error:
+            self._containers: list[tuple[str, str]] = self._db.execute("SELECT plugin, base FROM container").fetchall()
+        except sqlite3.Error as error:
+            raise StoreError(why_unusable(path, error)) from error
+        except (OSError, schema.UnknownVersion) as error:
             raise StoreError(f"{path}: {error}") from error
+
+    def serve(self) -> None:
+        """From now on users wait for the event loop: it does not wait for a process that has locked the file."""
+        self._db.be_quick()
+
+    def must_wait(self) -> bool:
+        """True where another process has locked the file, and the next job id is not drawn yet."""
+        try:
+            self.draw()
+        except sqlite3.Error as error:
+            return locked_for(error) is not None
+        return False
+
+    def draw(self) -> None:
+        """Draws the next job id, if it is not drawn yet. Raises sqlite3.Error."""
+        if not self._drawn:
+            self._draw()
 
     def next_job(self) -> int:
         """A job id that no other job of this history has or will have. Raises sqlite3.Error."""
-        if not self._drawn:
-            self._draw()
+        self.draw()
         return self._drawn.pop()
 
     @property
@@ -128,8 +148,7 @@ class Store:
     def draw_next_job(self) -> None:
         """Draws the next job id in advance, so that a launch does not wait for a transaction."""
         with contextlib.suppress(sqlite3.Error):  # the launch that needs it reports why there is none
-            if not self._drawn:
-                self._draw()
+            self.draw()
 
     def _draw(self) -> None:
         """After the last number they begin again, leaving out those of jobs that are known. Where others, too, give
@@ -209,8 +228,9 @@ class Store:
         return pruning.has_old(self._db, self._limits, now)
 
     def query(self, statement: str, values: Sequence[object] | Mapping[str, object] = ()) -> Iterator[Any]:
-        """The rows of a question."""
-        return self._db.execute(statement, values)
+        """The rows of a question. Raises sqlite3.Error."""
+        with self._db.explained():
+            yield from self._db.execute(statement, values)
 
     def record_lost(self, boot: str, known: Container[tuple[int, int]]) -> None:
         """Records steps that any node noted before this boot as ended, except those in `known`."""
@@ -221,16 +241,18 @@ class Store:
 
     def note_containers(self, plugin: str, base: str) -> None:
         """Writes to the disk that containers of this plugin's lie below `base`. Raises sqlite3.Error."""
-        if (plugin, base) not in self.containers():
+        if (plugin, base) not in self._containers:
             self._write_through("INSERT OR IGNORE INTO container VALUES (?, ?)", [(plugin, base)])
+            self._containers.append((plugin, base))
 
     def forget_containers(self, plugin: str, base: str) -> None:
-        """There are no such containers any more, and there will be none."""
+        """There are no such containers any more, and there will be none. Raises sqlite3.Error."""
         self._db.execute("DELETE FROM container WHERE plugin = ? AND base = ?", (plugin, base))
+        self._containers = [place for place in self._containers if place != (plugin, base)]
 
     def containers(self) -> list[tuple[str, str]]:
-        """Plugins and bases that were noted and not forgotten."""
-        return self._db.execute("SELECT plugin, base FROM container").fetchall()
+        """Plugins and bases that this daemon found noted or has noted, and has not forgotten."""
+        return list(self._containers)
 
     def record(self, job: int, step: int) -> Mapping[str, object] | None:
         """A step's record, the latest of a job that was started several times; None for a step the history does not
@@ -273,7 +295,8 @@ class Store:
         unused = next(count for count in itertools.count() if latest - count not in self._drawn)
         if unused:
             statement = "UPDATE counter SET value = value - ? WHERE name = 'job' AND value = ?"
-            self._db.execute(statement, (unused, latest))
+            with contextlib.suppress(sqlite3.Error):  # the numbers are left out
+                self._db.execute(statement, (unused, latest))
         self._db.close()
 
 

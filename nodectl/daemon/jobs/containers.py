@@ -8,6 +8,7 @@ waits. When one dies without an answer, the daemon asks again.
 """
 
 import asyncio
+import contextlib
 import os
 import socket
 import sqlite3
@@ -109,7 +110,8 @@ class Containers:
             if live.step.container and not live.container_deleted
         }
         if place != self._place() and place not in used and not _any_in(place[1]):
-            self._store.forget_containers(*place)
+            with contextlib.suppress(sqlite3.Error):  # the next daemon finds nothing there, and forgets it
+                self._store.forget_containers(*place)
 
     def reconfigure(self, config: Config) -> None:
         """After SIGHUP: tells the plugin in the forkserver, from which later steps have it."""

@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Callable, Container, Mapping
 
 from nodectl.cgroup import shares
+from nodectl.daemon.history.connection import patiently
 from nodectl.daemon.history.store import Store
 from nodectl.daemon.jobs.registry import Registry
 from nodectl.daemon.jobs.reserved_numbers import NEW_JOB, ReservedNumbers
@@ -115,6 +116,18 @@ class FurtherSteps:
         else:
             self._store.give_back(job)
 
+    def must_wait(self, request: Mapping[str, object]) -> bool:
+        """True where the request needs the number of a new job, and another process has locked the history."""
+        return not any(name in request for name in ("job", "jobid", "part")) and self._store.must_wait()
+
+    async def ready(self, request: Mapping[str, object]) -> None:
+        """Waits a few seconds for that process. Raises Refused."""
+        try:
+            while self.must_wait(request):
+                await patiently(self._store.draw)
+        except sqlite3.Error as error:
+            raise _no_number(error) from None
+
     def new_job(self) -> int:
         """A number that no job has or had. Raises Refused."""
         try:
@@ -122,8 +135,7 @@ class FurtherSteps:
                 """Nothing of that one may be in the history yet."""
             return job
         except sqlite3.Error as error:
-            why = f"no job id can be drawn from the history: {error}"
-            raise Refused("LaunchRefused", why, exit_status=1) from None
+            raise _no_number(error) from None
 
     def _joined(self, job: int, uid: int | None, caller: int) -> Step:
         """The first step of a job that takes further ones. Raises Refused. One whose script or allocation has ended
@@ -210,6 +222,10 @@ class FurtherSteps:
             self._given.pop(step.job_id, None)
             self._wakes.pop(step.job_id, None)
         self._job_over(step.job_id)
+
+
+def _no_number(error: sqlite3.Error) -> Refused:
+    return Refused("LaunchRefused", f"no job id can be drawn from the history: {error}", exit_status=1)
 
 
 def fit(step: Step, first: Step, request: Mapping[str, object]) -> None:

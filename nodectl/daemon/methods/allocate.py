@@ -35,6 +35,7 @@ class Allocate:
         if held_by not in (RUN, ALLOC):
             raise invalid("held_by", "run or alloc")
         wanted = await self._calls.wanted(call, held_by)
+        await self._numbers.ready(wanted.numbered)
         wanted.job.job_id, _ = self._numbers.take(wanted.numbered, call.peer.uid, None)
         try:
             await self._calls.controller.submit(wanted.job)

@@ -46,6 +46,7 @@ class Submit:
         job.array_tasks = str(checked_options(call.parameters["job"]).get("array", ""))
         kept = {name: value for name, value in wanted.request.items() if name not in ("job", "step", "jobid")}
         batch = BatchText(job.user_id, {"request": kept, "caller": call.peer.uid, "level": wanted.level}, script)
+        await self._numbers.ready(wanted.numbered)
         self._check_room(job, len(lean_json.dumps(kept)) + len(script))
         job.job_id, _ = self._numbers.take(wanted.numbered, call.peer.uid, None)
         if job.array_tasks:
@@ -79,6 +80,7 @@ class Submit:
     async def test_only(self, call: Call) -> Mapping[str, object]:
         """Says when and where a job would start."""
         wanted = await self._calls.wanted(call, BATCH)
+        await self._numbers.ready({})
         scheduler, selection, now = self._calls.controller.scheduler, self._calls.controller.selection, time.time()
         job = wanted.job
         job.job_id = self._numbers.new_job()

@@ -11,6 +11,7 @@ import functools
 import gc
 import os
 import socket
+import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from nodectl.wire import frames, framing
@@ -120,7 +121,7 @@ class Connection:
 
 class Desk:
     """One desk. `catch_up()` reads the reception's news, which tells of a connection before its desk uses it.
-    `on_end(desk)` is called once.
+    `on_end(desk)` is called once. Raises OSError; then both descriptors are still its maker's.
     """
 
     def __init__(  # both ends, and what is behind
@@ -128,12 +129,19 @@ class Desk:
         catch_up: Callable[[], None], on_end: Callable[["Desk"], None],
     ) -> None:  # fmt: skip
         os.set_blocking(up, False)
+        os.set_blocking(down, False)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(up, self._readable)
+        self._reads = True  # and not before all that it has read is served
+        try:
+            self._down = socket.socket(fileno=down)
+        except OSError:
+            self._loop.remove_reader(up)
+            raise
         self.uid = uid
         self.service = service
         self.calls = calls
         self._up = up
-        self._down = socket.socket(fileno=down)
-        self._down.setblocking(False)
         self._catch_up = catch_up
         self._on_end = on_end
         self._inbox = framing.Inbox(longest + frames.LONGEST_HEAD)
@@ -142,9 +150,6 @@ class Desk:
         self._size = 0
         self._connections: dict[int, Connection] = {}
         self._closed = False
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(up, self._readable)
-        self._reads = True  # and not before all that it has read is served
 
     def add(self, number: int, peer: framing.Peer) -> None:
         """Adds a connection, whose calls will come."""
@@ -304,5 +309,7 @@ def _text(answer: Mapping[str, object]) -> bytes:
 def _refusal(error: Exception) -> Mapping[str, object]:
     if isinstance(error, Refused):
         return error_reply(error)
+    if isinstance(error, sqlite3.Error):  # which says what to do; the log has it already
+        return error_reply(Refused("InternalError", f"the history cannot be used: {error}"))
     asyncio.get_running_loop().call_exception_handler({"message": "a call failed", "exception": error})
     return error_reply(Refused("InternalError", f"{type(error).__name__}: {error}"))

@@ -89,8 +89,17 @@ class ReceptionSupervisor:
             return
         try:
             socket.send_fds(self._channel, [lean_json.dumps(order).encode("ascii")], fds or [])
-        except OSError:
-            pass  # it does not read, or has gone; both will be noticed
+        except ConnectionError:
+            pass  # it has gone, which is noticed
+        except OSError as error:
+            if "ping" not in order:  # one that is not answered is noticed
+                words = f"the reception does not get the order {lean_json.dumps(order)}: {error.strerror}"
+                messages.tell("reception-unheard", words)
+                self._loop.call_soon(self._replace, self._channel)
+
+    def _replace(self, channel: socket.socket) -> None:
+        if self._channel is channel:
+            self._lose()
 
     def _ping(self, silent: float) -> None:
         """Once a second: the reception has answered the last ping, or must do so soon."""
@@ -129,8 +138,7 @@ class ReceptionSupervisor:
             if not self._answered.done():
                 self._answered.set_result(None)
         elif "uid" in news:
-            self._numbered[news["desk"]] = desk = self._open(news["desk"], news["uid"], *fds)
-            self._desks.add(desk)
+            self._open(news["desk"], news["uid"], fds)
         elif place := self._numbered.get(news["desk"]):
             pidfd = fds[0] if fds else -1
             peer = framing.Peer(news["pid"], place.uid, news["gid"], news["groups"], pidfd, news["inode"])
@@ -138,11 +146,20 @@ class ReceptionSupervisor:
         else:
             framing.close(fds)  # the desk has ended, which the reception did not know yet
 
-    def _open(self, number: int, uid: int, up: int, down: int) -> Desk:
+    def _open(self, number: int, uid: int, fds: list[int]) -> None:
+        """Serves a desk. Where that fails, its descriptors are closed: it tells its clients, and ends."""
         assert self._service is not None  # noqa: S101  # no user comes before it listens
-        longest = self._config.max_message_bytes
-        on_end = functools.partial(self._forget, number)
-        return Desk(uid, up, down, self._service, self._calls, longest, self._hear, on_end)
+        try:
+            up, down = framing.exactly(_FDS, fds)
+            longest = self._config.max_message_bytes
+            on_end = functools.partial(self._forget, number)
+            desk = Desk(uid, up, down, self._service, self._calls, longest, self._hear, on_end)
+        except OSError as error:
+            framing.close(fds)
+            messages.tell("desk-not-opened", f"serve the connections of uid {uid}: {error.strerror}", uid=uid)
+        else:
+            self._numbered[number] = desk
+            self._desks.add(desk)
 
     def _forget(self, number: int, desk: Desk) -> None:
         self._desks.discard(desk)

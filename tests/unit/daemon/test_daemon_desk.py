@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import warnings
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 
 import pytest
 
 import descriptors
 from nodectl.config_file.reader import load
 from nodectl.daemon.processes.forkserver_channel import ForkserverChannel
+from nodectl.daemon.reception import connection, supervisor
 from nodectl.daemon.reception.connection import Calls, Desk
 from nodectl.daemon.reception.supervisor import ReceptionSupervisor
 from nodectl.wire import frames, framing
@@ -22,6 +25,7 @@ from nodectl.wire.dispatch import Call, Refused, Service
 MOST = 2
 CROWD = 100
 NO_FD = 999_999
+PATIENCE = 60  # seconds
 Method = Callable[[Call], object]
 
 
@@ -219,3 +223,78 @@ def test_a_reply_that_is_too_large_is_an_error_and_ends_nothing() -> None:
         ends.close()
 
     run(act)
+
+
+async def reception_with(act: Callable[[ReceptionSupervisor], Coroutine[object, object, None]]) -> None:
+    reception = ReceptionSupervisor(load("/nowhere", must_exist=False))
+    try:
+        reception._service = Service("0", {})
+        await reception.ready()
+        await act(reception)
+    finally:
+        await reception.close()
+
+
+@pytest.mark.parametrize("fails", ["watching it", "its socket", "its descriptors"])
+def test_a_desk_that_cannot_be_served_is_let_go_and_the_log_says_so(
+    fails: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its process finds both ends closed, tells its clients, and the user's next connection gets another one."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    async def act(reception: ReceptionSupervisor) -> None:
+        with descriptors.none_left():
+            up, writer = os.pipe()
+            down, reader = socket.socketpair()
+            fds = [up, down.detach()]
+            if fails == "its descriptors":  # the kernel drops those for which there is no room
+                os.close(fds.pop())
+            with monkeypatch.context() as patch:
+                if fails == "watching it":
+                    patch.setattr(asyncio.get_running_loop(), "add_reader", fail)
+                if fails == "its socket":
+                    patch.setattr(connection.socket, "socket", fail)
+                reception._note({"desk": 1, "uid": 1000}, fds)
+            with pytest.raises(BrokenPipeError):
+                os.write(writer, b"x")
+            assert reader.recv(1) == b""
+            os.close(writer)
+            reader.close()
+            late = {"connection": 1, "desk": 1, "pid": 1, "gid": 1000, "groups": [], "inode": 1}
+            reception._note(late, [os.pidfd_open(os.getpid())])
+        assert not reception._numbered
+        assert not reception._desks
+
+    run(lambda: reception_with(act))
+    assert "serve the connections of uid 1000: " in capfd.readouterr().err
+
+
+def test_a_reception_that_does_not_get_the_listening_socket_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Else the daemon lives, and nobody listens."""
+    send = socket.send_fds
+    failed: list[bytes] = []
+
+    def fail_once(sock: socket.socket, texts: list[bytes], fds: list[int]) -> int:
+        if b"listen" in texts[0] and not failed:
+            failed.append(texts[0])
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return send(sock, texts, fds)
+
+    async def act(reception: ReceptionSupervisor) -> None:
+        monkeypatch.setattr(supervisor.socket, "send_fds", fail_once)
+        with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
+            listener.bind(str(tmp_path / "sock"))
+            listener.listen()
+            reception.listen(listener, Service("0", {}))
+            client.connect(str(tmp_path / "sock"))
+            async with asyncio.timeout(PATIENCE):
+                while not reception._desks:
+                    await asyncio.sleep(0.01)
+
+    run(lambda: reception_with(act))
+    assert failed
+    assert "does not get the order" in capfd.readouterr().err

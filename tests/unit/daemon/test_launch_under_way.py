@@ -40,14 +40,22 @@ class Maker:
         return "somebody"
 
 
+class Numbers:
+    """There are enough."""
+
+    def must_wait(self, _: object) -> bool:
+        return False
+
+    async def ready(self, _: object) -> None:
+        return
+
+
 class Looking(Launch):
     """Nothing of a node but the look-up."""
 
     def __init__(self, maker: Maker) -> None:
-        parts: Any = dict.fromkeys(
-            ("budget", "numbers", "job_cpus", "controller", "start", "slurm_jobs", "cgroup_removals")
-        )
-        super().__init__(SimpleNamespace(partition_name=""), "", None, maker=maker, **parts)  # type: ignore[arg-type]
+        parts: Any = dict.fromkeys(("budget", "job_cpus", "controller", "start", "slurm_jobs", "cgroup_removals"))
+        super().__init__(SimpleNamespace(partition_name=""), "", None, maker=maker, numbers=Numbers(), **parts)  # type: ignore[arg-type]
         self.admitted = 0
 
     def _admit(self, *_: object) -> Mapping[str, object]:

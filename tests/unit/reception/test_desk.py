@@ -255,3 +255,58 @@ def test_who_closed_its_own_way_first_and_the_other_then_has_gone(around: Around
         assert around.heard()[:2] == (2, frames.GONE)
     assert around.heard()[:2] == (1, frames.GONE)
     framing.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))
+
+
+@pytest.mark.parametrize("number", [errno.ENOMEM, errno.EIO])
+def test_a_call_that_cannot_be_passed_on_is_answered_with_an_error_and_all_connections_end(
+    around: Around, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Only a broken pipe means that the daemon has gone. Nobody waits for the answer to a call that nobody got."""
+    others = around.connect()
+    client = around.connect()
+    assert others is not None
+    assert client is not None
+    others.sendall(HELLO)
+    assert around.heard()[1] == frames.CALL
+    write = os.write
+
+    def fail(fd: int, data: bytes) -> int:
+        if fd == around._end:
+            raise OSError(number, os.strerror(number))
+        return write(fd, data)
+
+    monkeypatch.setattr(desk.os, "write", fail)
+    client.sendall(LAUNCH)
+    for sock in (client, others):
+        answer = framing.receive(sock, framing.Inbox(1 << 16))
+        assert answer is not None
+        assert answer["error"] == "org.nodectl.InternalError"
+        assert os.strerror(number) in str(answer["parameters"])
+        assert sock.recv(1) == b""
+        sock.close()
+    assert around.ended()
+    assert os.read(around.up, 1) == b""  # so the daemon knows
+    around._end = os.dup(0)
+
+
+def test_what_the_daemon_says_and_cannot_be_read_ends_all_connections_in_words(
+    around: Around, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = around.connect()
+    assert client is not None
+    client.sendall(HELLO)
+    number, _, _ = around.heard()
+
+    def fail(*_: object) -> bool:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    receive = framing.Inbox.receive
+    monkeypatch.setattr(framing.Inbox, "receive", fail)
+    around.reply(number, b"{}", [])
+    assert around.ended()
+    monkeypatch.setattr(framing.Inbox, "receive", receive)
+    answer = framing.receive(client, framing.Inbox(1 << 16))
+    assert answer is not None
+    assert answer["error"] == "org.nodectl.InternalError"
+    client.close()
+    around._end = os.dup(0)

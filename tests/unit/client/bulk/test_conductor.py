@@ -5,6 +5,7 @@ The step is another process that speaks as the stepd does.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -163,6 +164,22 @@ def test_long_commands_wait_until_the_step_has_room(tmp_path: Path) -> None:
 def test_what_no_step_takes_is_refused_before_it_is_sent(tmp_path: Path, script: str, said: str) -> None:
     with pytest.raises(Failed, match=said):
         conducted(3, well, tmp_path, script=script)
+
+
+def test_a_step_that_cannot_be_told_that_no_more_come_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = Events.send
+
+    def fail_last(self: Events, data: bytes) -> None:
+        if b"NoMore" in data:
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        send(self, data)
+
+    monkeypatch.setattr(Events, "send", fail_last)
+    with pytest.raises(Failed, match="send commands to the step: Cannot allocate memory") as failed:
+        conducted(3, well, tmp_path)
+    assert failed.value.status == 255
 
 
 def test_outputs_come_in_the_order_of_the_commands(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

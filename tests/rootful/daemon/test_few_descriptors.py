@@ -1,0 +1,45 @@
+"""A daemon that has used up its descriptors: whom it cannot serve is told, and it lives."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from collections.abc import Iterator
+
+import pytest
+
+from rootful.node import NOBODY, OTHER, Node, running, wait_until
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    with running() as started:
+        yield started
+
+
+@contextlib.contextmanager
+def no_descriptor_left(pid: int) -> Iterator[None]:
+    """Of this process, which keeps those that it has."""
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    free = next(number for number in range(soft) if number not in used)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_daemon_without_a_descriptor_refuses_in_words_and_serves_again_when_it_has_some(node: Node) -> None:
+    assert node.run("true", user=NOBODY).returncode == 0
+    assert node.daemon is not None
+    with no_descriptor_left(node.daemon.pid):
+        for user in (OTHER, NOBODY):  # the first has no session process yet
+            refused = node.run("true", user=user)
+            assert refused.returncode == 1
+            assert "error: " in refused.stderr
+        wait_until(lambda: "Too many open files" in node.logged(), "the log says why")
+        assert node.daemon.poll() is None
+    for user in (OTHER, NOBODY):
+        assert node.run("true", user=user).returncode == 0
