@@ -183,14 +183,15 @@ def own_environment() -> dict[str, str]:
 
 def _here() -> str:
     """The directory by the name the user knows it by, where PWD still names it."""
+    named = environ().get("PWD", "")
     try:
         actual = os.getcwd()
-        named = environ().get("PWD", "")
-        if named.startswith("/") and is_same_file(named, actual):
-            return named
     except OSError:
-        return environ().get("PWD") or "/"  # gone, or not readable: the task will say so
-    return actual
+        return named or "/"  # gone, or not readable: the task will say so
+    try:
+        return named if named.startswith("/") and is_same_file(named, actual) else actual
+    except OSError:
+        return actual  # PWD is another user's, as after su(1)
 
 
 def _propagated(text: str) -> "Sequence[str]":

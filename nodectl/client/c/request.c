@@ -115,8 +115,8 @@ static void add_environment(struct buffer *buffer, const struct wanted *wanted, 
     free(cpus.data);
 }
 
-/* The working directory by the name that the user knows it by, where PWD still names it; else `actual`. NULL where
- * there is more to be said about it. */
+/* The working directory by the name that the user knows it by, where PWD still names it; else `actual`, also where PWD is
+ * another user's, as after su(1). NULL where there is more to be said about it. */
 static const char *named(const char *actual)
 {
     const char *name = getenv("PWD");
@@ -126,7 +126,7 @@ static const char *named(const char *actual)
     if (name == NULL || name[0] != '/')
         return actual;
     if (stat(name, &one) != 0 || stat(actual, &other) != 0)
-        return NULL;
+        return actual;
     return one.st_dev == other.st_dev && one.st_ino == other.st_ino ? name : actual;
 }
 

@@ -17,6 +17,7 @@ from rootful.node import NOBODY, OTHER, Node, running, wait_until
 
 # Those that a node of these tests can have: systemd does not hand all of the machine's down.
 _CONTROLLERS = tree.Group(tree.find_mount() + cgroup_of()).core.controllers
+_FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO
 without_memory = pytest.mark.skipif("memory" in _CONTROLLERS, reason="this machine's cgroup2 has the memory controller")
 
 
@@ -236,6 +237,8 @@ def v1_limit() -> Iterator[Path]:
     mount = next((words[1] for words in mounts if words[2] == "cgroup" and "memory" in words[3].split(",")), "")
     if not mount or not os.access("/dev/kmsg", os.R_OK):
         pytest.skip("memory does not belong to cgroup v1 here, or the kernel's log cannot be read")
+    if os.stat("/proc/self/ns/pid").st_ino != _FIRST_PID_NAMESPACE:
+        pytest.skip("the kernel's log names processes by numbers of another PID namespace")
     group = Path(mount, f"nodectl-test-{os.getpid()}")
     group.mkdir()
     try:

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from rootful.cluster.agents import Agents, agents
@@ -129,9 +128,8 @@ def test_a_program_without_mpi_may_end_when_it_likes(cluster: Agents) -> None:
 def test_a_node_that_dies_ends_the_step_whatever_no_kill_says() -> None:
     with agents() as cluster:
         client = _hanging(cluster, 0)
-        theirs = cluster.children(2, "")
-        for process in [*theirs, psutil.Process(cluster.agents[2].pid)]:
-            process.kill()
+        theirs = cluster.kill_children(2)
+        cluster.agents[2].kill()
         assert "n2" in _ends(client)
         wait_until(lambda: not cluster.children(0, "cmd=barrier_in"), "the others have ended")
         wait_until(lambda: not any(one.is_running() for one in theirs), "none of its processes is left")

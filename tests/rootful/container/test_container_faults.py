@@ -115,6 +115,13 @@ class Sabotaged:
         self.assert_nothing_left()
         return int((self.orders / "count").read_text(encoding="ascii"))
 
+    def made_fewer(self, number: int) -> bool:
+        """Whether the call ended before that one of the kernel's: which are made can depend on the CPU."""
+        try:
+            return int((self.orders / "count").read_text(encoding="ascii")) < number
+        except FileNotFoundError:
+            return False  # it was killed
+
     def assert_nothing_left(self) -> None:
         self.found.assert_gone()
         self.node.assert_clean()
@@ -136,6 +143,8 @@ def test_a_call_of_the_kernels_that_fails_refuses_the_job_and_leaves_nothing(
     for number in range(1, sabotaged.calls(call, words) + 1):
         sabotaged.order(call, f"{number} raise")
         done = sabotaged.node.run(words, "true", user=NOBODY)
+        if sabotaged.made_fewer(number):
+            continue
         assert done.returncode == 1, (number, done.stderr)
         assert f"container_p_{call}" in done.stderr, number
         assert "Input/output error" in done.stderr, number
@@ -150,7 +159,8 @@ def test_a_process_that_is_killed_at_a_call_of_the_kernels_leaves_nothing(
 ) -> None:
     for number in range(1, sabotaged.calls(call, words) + 1):
         sabotaged.order(call, f"{number} kill")
-        assert sabotaged.node.run(words, "true", user=NOBODY).returncode != 0, number
+        done = sabotaged.node.run(words, "true", user=NOBODY)
+        assert done.returncode != 0 or sabotaged.made_fewer(number), number
         sabotaged.found.assert_gone()
     sabotaged.assert_nothing_left()
 

@@ -19,6 +19,7 @@ from rootful.node import NOBODY, OTHER, wait_until
 
 EVERYTHING = "--container-ns=user,pid,net,ipc,uts,cgroup,time"
 WAIT = "echo ready; read x"
+_MOUNT_POINT = 4  # of a line of mountinfo
 
 
 @pytest.fixture(scope="module")
@@ -247,9 +248,8 @@ def test_what_a_user_mounts_in_a_namespace_of_their_own_is_not_outside_and_goes(
             {WAIT}'
     """
     job = waiting(clean, kinds, "sh", "-c", script)
-    assert name not in "".join(
-        line for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines() if "/tmp/" in line
-    )
+    mounts = (line.split()[_MOUNT_POINT] for line in Path("/proc/self/mountinfo").read_text("utf-8").splitlines())
+    assert not [mount for mount in mounts if name in mount and "/tmp/" in mount]
     told(job)
     clean.assert_gone()
 

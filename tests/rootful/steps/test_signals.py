@@ -315,6 +315,16 @@ def test_the_directory_is_the_clients_by_the_users_name_for_it(shared_node: Node
     assert done.stdout == f"{real}\n"  # the kernel's way up, as cd -P
 
 
+@pytest.mark.parametrize("words", [(), ("-v",)])  # the quick way, and Python's
+def test_the_directory_is_the_clients_where_pwd_is_another_users(shared_node: Node, words: tuple[str, ...]) -> None:
+    private = shared_node.scratch / f"private{len(words)}"
+    private.mkdir(mode=0o700)
+    inner = private / "inner"
+    inner.mkdir()
+    done = shared_node.run(*words, "pwd", cwd="/usr", env={"PWD": str(inner)}, user=NOBODY)
+    assert done.stdout == "/usr\n", done.stderr
+
+
 def test_niceness_identity_and_session_are_the_nodes(shared_node: Node) -> None:
     client = shared_node.popen(
         "sh", "-c", "nice; id -u; id -G; cat /proc/self/oom_score_adj", user=NOBODY, preexec_fn=lambda: os.nice(5)

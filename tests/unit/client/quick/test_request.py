@@ -186,9 +186,8 @@ def test_name_of_the_working_directory_is_the_user_s(service: Service, tmp_path:
     place, link = tmp_path / "place", tmp_path / "link"
     place.mkdir()
     link.symlink_to(place)
-    for named in (link, place, tmp_path, "/", ".", ""):
+    for named in (link, place, tmp_path, "/", ".", "", "/nowhere"):
         assert both(["run", "true"], service, cwd=place, env=ENVIRONMENT | {"PWD": str(named)})
-    assert not both(["run", "true"], service, cwd=place, env=ENVIRONMENT | {"PWD": "/nowhere"})
 
 
 def test_directory_that_was_removed_is_python_s(service: Service, tmp_path: Path) -> None:
