@@ -121,6 +121,8 @@ class Reaper:
         """One round: sleeps at most `patience` seconds, then serves whatever has happened."""
         self._listen()
         self._run.pass_on_plugin_output()
+        if self._run.script is not None:
+            self._run.script.write()
         if self._ended and (patience is None or patience > _PAUSE):
             patience = _PAUSE
         ended = children.next_to_collect()

@@ -7,7 +7,6 @@ import time
 from nodectl import messages
 from nodectl.cgroup import tree
 from nodectl.kernel import pseudo_file
-from nodectl.kernel.identity import become_user, effective_user
 from nodectl.model.launch_order import ROWS
 from nodectl.model.step import Step, Task
 from nodectl.model.step_number import BATCH
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.node_plugins import NodePlugins
     from nodectl.stepd.connections import Links
     from nodectl.stepd.plugin_output import PluginOutput
+    from nodectl.stepd.script_messages import ScriptMessages
     from nodectl.task.child import Child
 
     class Commands(Protocol):
@@ -152,6 +152,7 @@ class Run(StepContext):
         "pumps",
         "reason",
         "recorder",
+        "script",
         "seen_at",
         "spoiled",
         "started",
@@ -201,6 +202,7 @@ class Run(StepContext):
         self.state = "RUNNING"
         self.reason = ""
         self.plugin_output: PluginOutput | None = None  # only where there are SPANK plugins
+        self.script: ScriptMessages | None = None  # only of a batch job's script
         self.bulk: Commands | None = None  # of a bulk step, when commands can come
         self.spoiled = ""  # why a step has failed although its tasks ended well
 
@@ -305,22 +307,6 @@ class Run(StepContext):
             pseudo_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
         except OSError:
             pass  # a plugin has given the stepd another root, without a /proc
-
-    def as_user(self, act: "Callable[[], None]") -> None:
-        """Runs `act` as the step's user where its tasks will run: with a container, in a child that joins it."""
-        if "container_p_add_pid" not in self.node.container.hooks:
-            with effective_user(self.step.identity):
-                act()
-            return
-        pid = self.spawn()
-        if pid == 0:
-            try:
-                if self.enter_container():
-                    become_user(self.step.identity)
-                    act()
-            finally:
-                os._exit(0)
-        os.waitpid(pid, 0)
 
     def status(self) -> "dict[str, object]":
         """What a running step shows of itself."""
