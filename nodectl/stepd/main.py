@@ -108,7 +108,11 @@ def _obey(
         run.on_begun = ahead.tasks_begin
         run.private.append(ahead.fd())
     run.may_be_spared = _may_be_spared(f"{order.stem}.json")
-    _serve(run, order.stem, store)
+    try:
+        _serve(run, order.stem, store)
+    except Exception as error:
+        run.say(run.unforeseen(error))  # the last words of this process, where it still has somebody to say them to
+        raise
     if orders is not None:
         orders.step_over(run)
 
@@ -143,10 +147,7 @@ def _serve(run: Run, stem: str, store: "PluginStore") -> None:
     reaper.turn(0)
     for line in run.step.told:
         run.links.broadcast_line(line)
-    try:
-        run_step(run, reaper, store)
-    except StepFailed:
-        pass  # reported where it happened
+    _launch(run, reaper, store)
     finish(run, reaper)
     result = record.compose(run)
     try:
@@ -165,6 +166,17 @@ def _serve(run: Run, stem: str, store: "PluginStore") -> None:
     messages.listen(lambda line: messages.to_log(f"{line} (step {run.step})"), level=messages.INFO)
     run.spank.end()  # last: whatever happens there, the step's end is known
     run.pass_on_plugin_output()
+
+
+def _launch(run: Run, reaper: Reaper, store: "PluginStore") -> None:
+    try:
+        run_step(run, reaper, store)
+    except StepFailed:
+        pass  # reported where it happened
+    except Exception as error:  # whoever waits for the step is told, and `finish` ends what has begun
+        run.failed(run.unforeseen(error))
+        if run.gate_writer >= 0 and not run.gate_is_open:
+            run.close_gate()
 
 
 def _listen(run: Run, reaper: Reaper) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # The wait status of a task that the gate did not let through: why there is no launch is reported elsewhere.
 _NOT_LET_IN = 1 << 8
+_BLIND = 0.1  # seconds until poll(2) is tried again
 _PAUSE = 0.01  # seconds between two events that tell of tasks' ends
 
 
@@ -41,6 +42,7 @@ class Reaper:
         "_ended",
         "_epilogs",
         "_inbox",
+        "_is_blind",
         "_poll",
         "_run",
         "_told_at",
@@ -69,6 +71,7 @@ class Reaper:
         self._children: dict[int, Task] = {}
         self._ended: list[Task] = []  # of which nobody has been told
         self._told_at = 0.0
+        self._is_blind = False
         self.gone: set[int] = set()  # children that are no tasks and have been collected
 
     def _listen(self) -> None:
@@ -128,7 +131,7 @@ class Reaper:
         ended = children.next_to_collect()
         if ended or (ended == children.NO_CHILD and (self._children or self._epilogs.any())):
             patience = 0  # a child ended while nobody listened
-        for fd, mask in self._poll.poll(None if patience is None else patience * 1000):
+        for fd, mask in self._ready(patience):
             if fd == self._wakeup:
                 os.read(self._wakeup, 4096)
             elif fd == self._inbox.fd:
@@ -148,6 +151,19 @@ class Reaper:
             self._run.mpi.judge()
         self.termination.act()
         self._act_on_epilogs()
+
+    def _ready(self, patience: float | None) -> "list[tuple[int, int]]":
+        """What poll(2) reports. Where the kernel refuses it (no memory), a pause takes its place: the ends of tasks and
+        what is due in time are served without it, and no step ends for that.
+        """
+        try:
+            return self._poll.poll(None if patience is None else patience * 1000)
+        except OSError as error:
+            if not self._is_blind:
+                self._is_blind = True
+                messages.to_log(f"nodectl stepd: step {self._run.step}: poll: {error.strerror}; trying again")
+            time.sleep(_BLIND if patience is None else min(patience, _BLIND))
+            return []
 
     def _act_on_epilogs(self) -> None:
         """What is due of the tasks' epilogs. A step that is told to end while only they run ends as one does whose

@@ -233,6 +233,21 @@ class Run(StepContext):
         self.end_as("FAILED", why)
         return StepFailed(why)
 
+    def unforeseen(self, error: Exception) -> str:
+        """What the step runner was doing when it met an error that nobody foresaw, and the error with its errno and its
+        object, in one line. Where it was raised goes into the log.
+        """
+        trail, frames = error.__traceback__, []
+        while trail is not None:
+            code = trail.tb_frame.f_code
+            frames.append(f"{os.path.basename(code.co_filename)}:{trail.tb_lineno} {code.co_name}")
+            trail = trail.tb_next
+        hook, place = self.progress.place(STEPD_SLOT)
+        doing = f"in {self.call_name(hook, place)}: " if hook is not None else ""
+        why = f"{doing}unforeseen error of the step runner: {type(error).__name__}: {error}"
+        messages.to_log(f"nodectl stepd: step {self.step}: {why} ({' > '.join(frames)})")
+        return f"{why} ({frames[-1]})" if frames else why
+
     def log(self, outcome: "Outcome") -> None:
         """For calls whose failure is only logged."""
         if not outcome:
