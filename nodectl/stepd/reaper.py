@@ -149,6 +149,7 @@ class Reaper:
         self.collect()
         if self._run.mpi is not None:
             self._run.mpi.judge()
+        self._end_if_fatal()
         self.termination.act()
         self._act_on_epilogs()
 
@@ -240,7 +241,10 @@ class Reaper:
         hook, place = run.progress.place(task.local_id + 1)
         kept_waiting = hook is ROWS["gate"] and task.status == _NOT_LET_IN
         if hook is not None and not kept_waiting and task.number not in run.failures and not task.killed_by_command:
-            self._explain(task, f"it ended inside {run.call_name(hook, place)}")
+            why = f"it ended inside {run.call_name(hook, place)}"
+            if hook.kind == "spank" and run.spank.requires(place):
+                self._is_fatal(task.number, why)
+            self._explain(task, why)
         (run.bulk or run.end_reasons).task_ended(task)
         if not self._epilogs.begin(task):
             self._is_over(task)
@@ -323,6 +327,26 @@ class Reaper:
                 messages.plugin_to_log(str(report["log"]))
             elif "failed" in report:
                 self._fail(int(str(report["task"])), str(report["failed"]))
+            elif "fatal" in report:
+                self._is_fatal(int(str(report["task"])), str(report["fatal"]))
+
+    def _is_fatal(self, number: int, why: str) -> None:
+        """A required plugin has failed in a task: the step ends. A command of a bulk step ends alone."""
+        run = self._run
+        self._fail(number, why)
+        if run.bulk is None and not run.fatal:
+            run.fatal = f"task {number}: {why}"
+            if not run.gate_is_open:
+                run.end_as("FAILED", run.fatal)  # and it stays closed
+
+    def _end_if_fatal(self) -> None:
+        """When each task has become its program, or has ended: until then it is in hooks, which are not interrupted."""
+        run = self._run
+        if not run.fatal or run.state != "RUNNING" or not (run.gate_is_open and run.gate_writer < 0):
+            return
+        if run.step.nnodes > 1:  # on its other nodes, too
+            run.links.tell_launcher({"event": "fatal", "state": "FAILED", "reason": run.fatal})
+        self.termination.end("FAILED", run.fatal)
 
     def _give_up(self) -> None:
         """Stops waiting for processes that SIGKILL does not end: they hang in the kernel."""

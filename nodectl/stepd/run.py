@@ -136,6 +136,7 @@ class Run(StepContext):
         "children",
         "end_reasons",
         "failures",
+        "fatal",
         "fds",
         "gate_is_open",
         "gate_writer",
@@ -193,6 +194,7 @@ class Run(StepContext):
         self.pumps = Pumps()
         self.mpi: Mpi | None = None  # where its MPI plugin has a server
         self.orphans = accounting.Orphans()
+        self.fatal = ""  # why the step has to end: what a required plugin did in a task
         self.failures: dict[int, str] = {}  # why a task never became its program
         around = cgroup_mount + cgroup_of() if cgroup_mount and self.group is None else ""
         self.end_reasons = EndReasons(step, self.tasks, self.group, self.say, around)
