@@ -1,8 +1,8 @@
 """Who a process is, and the two ways of becoming somebody else.
 
 `become_user` is the irreversible one: a task calls it once, between its root hooks and anything the user can influence.
-`effective_user` is the one reversible drop (SPANK user_init, task_p_post_term, files that the stepd opens on the user's
-behalf). Both run in single-threaded processes only: set*id(2) of one thread would leave the others behind.
+`effective_user` is the one reversible drop (SPANK user_init, task_p_post_term). Both run in single-threaded processes
+only: set*id(2) of one thread would leave the others behind.
 """
 
 import os

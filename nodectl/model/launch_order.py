@@ -34,6 +34,7 @@ class Hook:
 
 _STEP_ENDS = "the step fails, exit status 1"
 _TASK_ENDS = "this task ends with status 1, the others go on"
+_ENDS_ALL = "the step is ended, exit status 1; of a bulk step this command alone"
 _LOGGED = "logged, nothing else"
 _COUNTS = "becomes the task's status where that was 0"
 _REFUSED = "the job is refused, exit status 1; its epilog runs"
@@ -66,7 +67,7 @@ HOOKS = (
     Hook("task_p_pre_launch_priv", "task", "task", "root", "task", 1, _TASK_ENDS),
     # A task is one thread, as setns(2) wants it, and what is done to it from here on is done inside.
     Hook("container_p_add_pid", "job_container", "task", "root", "task", 3, _TASK_ENDS),
-    Hook("slurm_spank_task_init_privileged", "spank", "task", "root", "task", 3, _TASK_ENDS),
+    Hook("slurm_spank_task_init_privileged", "spank", "task", "root", "task", 3, _ENDS_ALL),
     Hook("become_user", "step", "task", "user", "task", 0, _TASK_ENDS),
     Hook("gate", "step", "task", "user", "task", 0, _TASK_ENDS),
     # After *all* forks: no user code has run yet.
@@ -75,7 +76,7 @@ HOOKS = (
     # Where a step has a level of confinement: before whatever may execute a program as the user, hooks among them.
     Hook("confine", "step", "task", "user", "task", 0, _TASK_ENDS),
     Hook("task_p_pre_launch", "task", "task", "user", "task", 1, _TASK_ENDS),
-    Hook("slurm_spank_task_init", "spank", "task", "user", "task", 3, _TASK_ENDS),
+    Hook("slurm_spank_task_init", "spank", "task", "user", "task", 3, _ENDS_ALL),
     Hook("task_prolog", "step", "task", "user", "script", 0, "this task ends with the script's status"),
     Hook("exec", "step", "task", "user", "task", 0, "this task ends with the errno as its status"),
     # The task has ended: its scripts run, each in a child of the stepd that has become the user, beside other tasks'.

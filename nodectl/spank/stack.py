@@ -156,6 +156,10 @@ class Stack:
         """Which plugin stands at this place of the stack."""
         return next((stacked.plugin.name for stacked in self.plugins if stacked.place == place), "")
 
+    def requires(self, place: int) -> bool:
+        """True for a required plugin at this place of the stack."""
+        return any(stacked.entry.required for stacked in self.plugins if stacked.place == place)
+
     def has(self, call: str) -> bool:
         """True when any plugin of the stack defines the hook."""
         if self._ready is not None:

@@ -13,6 +13,7 @@ The way of a step:
     suspension.py       suspend and resume
     plugin_output.py    what plugins write to stderr
     script_messages.py  lines for the user of a script
+    user_helpers.py     processes that open a user's paths
     task_epilogs.py     the scripts after a task
     accounting.py       figures of the cgroups, and the kernel's out-of-memory log
     end_reasons.py      out of memory, out of processes

@@ -8,6 +8,7 @@ reach the step's socket: so nothing that a user made is received or closed here.
 import _socket
 import os
 import select
+import time
 
 from nodectl import __version__
 from nodectl.wire import framing
@@ -21,7 +22,7 @@ MAX_MESSAGE = 65536
 _MAX_BACKLOG = 4 << 20
 _BACKLOG = 16
 _CHUNK = 65536
-_DRAIN_MS = 2000
+_DRAIN_SECONDS = 2.0  # for each of those that read; however slowly, they have no longer
 
 
 class Link:
@@ -237,8 +238,9 @@ class Links:
         for link in set(self._by_fd.values()):
             poll = select.poll()
             poll.register(link.writer, select.POLLOUT)
+            end = time.monotonic() + _DRAIN_SECONDS
             try:
-                while link.out and poll.poll(_DRAIN_MS):
+                while link.out and poll.poll(max(0.0, end - time.monotonic()) * 1000):
                     del link.out[: os.write(link.writer, link.out)]
             except OSError:
                 pass

@@ -37,6 +37,8 @@ def of_step(run: "Run") -> int:
         run.reason = _reason(run, status)
         if run.state == COMPLETED and run.spoiled:
             run.state, run.reason, status = "FAILED", run.spoiled, _FAILED
+    elif run.fatal and run.state == "FAILED":
+        status = _FAILED  # whatever the others' statuses are, which it ended
     elif run.state == COMPLETED:
         return 0  # an allocation that its client gave back
     elif status == 0 and (run.state == "FAILED" or not ended):

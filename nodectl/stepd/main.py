@@ -108,7 +108,11 @@ def _obey(
         run.on_begun = ahead.tasks_begin
         run.private.append(ahead.fd())
     run.may_be_spared = _may_be_spared(f"{order.stem}.json")
-    _serve(run, order.stem, store)
+    try:
+        _serve(run, order.stem, store)
+    except Exception as error:
+        run.say(run.unforeseen(error))  # the last words of this process, where it still has somebody to say them to
+        raise
     if orders is not None:
         orders.step_over(run)
 
@@ -137,18 +141,14 @@ def _serve(run: Run, stem: str, store: "PluginStore") -> None:
         run.links.adopt_launcher(run.fds.orders, run.fds.news, run.fds.client, longest)
         client_streams.greet(run.client_streams)
     daemon = run.links.adopt(run.fds.link)
-    script = _listen(run, reaper)
+    _listen(run, reaper)
     if run.step.stack:
         _redirect_stderr(run, directory, stem)
     reaper.turn(0)
     for line in run.step.told:
         run.links.broadcast_line(line)
-    try:
-        run_step(run, reaper, store)
-    except StepFailed:
-        pass  # reported where it happened
+    _launch(run, reaper, store)
     finish(run, reaper)
-    script.write()
     result = record.compose(run)
     try:
         record.save(directory, f"{name}.record", result)
@@ -168,13 +168,23 @@ def _serve(run: Run, stem: str, store: "PluginStore") -> None:
     run.pass_on_plugin_output()
 
 
-def _listen(run: Run, reaper: Reaper) -> ScriptMessages:
+def _launch(run: Run, reaper: Reaper, store: "PluginStore") -> None:
+    try:
+        run_step(run, reaper, store)
+    except StepFailed:
+        pass  # reported where it happened
+    except Exception as error:  # whoever waits for the step is told, and `finish` ends what has begun
+        run.failed(run.unforeseen(error))
+        if run.gate_writer >= 0 and not run.gate_is_open:
+            run.close_gate()
+
+
+def _listen(run: Run, reaper: Reaper) -> None:
     """From here on what is said goes to the step's user: to clients, for a script into its file."""
-    script = ScriptMessages(run, lambda: reaper.termination.has_begun(run.tasks[0]))
     if run.step.step_id == BATCH:
-        run.links.on_line = script.add
+        run.script = ScriptMessages(run, lambda: reaper.termination.has_begun(run.tasks[0]))
+        run.links.on_line = run.script.add
     messages.listen(run.links.broadcast_line, level=run.step.verbose + messages.ERROR)
-    return script
 
 
 def _redirect_stderr(run: Run, directory: int, stem: str) -> None:
@@ -298,6 +308,8 @@ def finish(run: Run, reaper: Reaper) -> None:
         remove_groups(run.group, run.tasks)
         if run.aside is not None:
             leave(run.group, run.aside)
+    if run.script is not None:
+        run.script.finish(reaper)
 
 
 def leave(group: tree.Group, aside: tree.Group) -> None:
@@ -323,6 +335,7 @@ def wait_for_pump(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None:
     if not awaited:
         run.pumps.end(pid)
     limit = None
+    killed = float("inf") if awaited else time.monotonic()
     if run.state != "RUNNING":
         limit = time.monotonic() + run.step.kill_wait
     elif not run.links.has_launcher():
@@ -335,6 +348,10 @@ def wait_for_pump(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None:
             limit = now
         if limit is not None and now >= limit:
             run.pumps.end(pid)
+            killed = min(killed, now)
+        if now >= killed + run.step.unkillable_timeout:
+            run.unkillable = run.unkillable or f"process {pid}, which copies its streams, does not die"
+            return
         reaper.turn(1.0)
 
 

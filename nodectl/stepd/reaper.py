@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # The wait status of a task that the gate did not let through: why there is no launch is reported elsewhere.
 _NOT_LET_IN = 1 << 8
+_BLIND = 0.1  # seconds until poll(2) is tried again
 _PAUSE = 0.01  # seconds between two events that tell of tasks' ends
 
 
@@ -41,6 +42,7 @@ class Reaper:
         "_ended",
         "_epilogs",
         "_inbox",
+        "_is_blind",
         "_poll",
         "_run",
         "_told_at",
@@ -69,6 +71,7 @@ class Reaper:
         self._children: dict[int, Task] = {}
         self._ended: list[Task] = []  # of which nobody has been told
         self._told_at = 0.0
+        self._is_blind = False
         self.gone: set[int] = set()  # children that are no tasks and have been collected
 
     def _listen(self) -> None:
@@ -121,12 +124,14 @@ class Reaper:
         """One round: sleeps at most `patience` seconds, then serves whatever has happened."""
         self._listen()
         self._run.pass_on_plugin_output()
+        if self._run.script is not None:
+            self._run.script.write()
         if self._ended and (patience is None or patience > _PAUSE):
             patience = _PAUSE
         ended = children.next_to_collect()
         if ended or (ended == children.NO_CHILD and (self._children or self._epilogs.any())):
             patience = 0  # a child ended while nobody listened
-        for fd, mask in self._poll.poll(None if patience is None else patience * 1000):
+        for fd, mask in self._ready(patience):
             if fd == self._wakeup:
                 os.read(self._wakeup, 4096)
             elif fd == self._inbox.fd:
@@ -144,8 +149,22 @@ class Reaper:
         self.collect()
         if self._run.mpi is not None:
             self._run.mpi.judge()
+        self._end_if_fatal()
         self.termination.act()
         self._act_on_epilogs()
+
+    def _ready(self, patience: float | None) -> "list[tuple[int, int]]":
+        """What poll(2) reports. Where the kernel refuses it (no memory), a pause takes its place: the ends of tasks and
+        what is due in time are served without it, and no step ends for that.
+        """
+        try:
+            return self._poll.poll(None if patience is None else patience * 1000)
+        except OSError as error:
+            if not self._is_blind:
+                self._is_blind = True
+                messages.to_log(f"nodectl stepd: step {self._run.step}: poll: {error.strerror}; trying again")
+            time.sleep(_BLIND if patience is None else min(patience, _BLIND))
+            return []
 
     def _act_on_epilogs(self) -> None:
         """What is due of the tasks' epilogs. A step that is told to end while only they run ends as one does whose
@@ -222,7 +241,10 @@ class Reaper:
         hook, place = run.progress.place(task.local_id + 1)
         kept_waiting = hook is ROWS["gate"] and task.status == _NOT_LET_IN
         if hook is not None and not kept_waiting and task.number not in run.failures and not task.killed_by_command:
-            self._explain(task, f"it ended inside {run.call_name(hook, place)}")
+            why = f"it ended inside {run.call_name(hook, place)}"
+            if hook.kind == "spank" and run.spank.requires(place):
+                self._is_fatal(task.number, why)
+            self._explain(task, why)
         (run.bulk or run.end_reasons).task_ended(task)
         if not self._epilogs.begin(task):
             self._is_over(task)
@@ -305,6 +327,26 @@ class Reaper:
                 messages.plugin_to_log(str(report["log"]))
             elif "failed" in report:
                 self._fail(int(str(report["task"])), str(report["failed"]))
+            elif "fatal" in report:
+                self._is_fatal(int(str(report["task"])), str(report["fatal"]))
+
+    def _is_fatal(self, number: int, why: str) -> None:
+        """A required plugin has failed in a task: the step ends. A command of a bulk step ends alone."""
+        run = self._run
+        self._fail(number, why)
+        if run.bulk is None and not run.fatal:
+            run.fatal = f"task {number}: {why}"
+            if not run.gate_is_open:
+                run.end_as("FAILED", run.fatal)  # and it stays closed
+
+    def _end_if_fatal(self) -> None:
+        """When each task has become its program, or has ended: until then it is in hooks, which are not interrupted."""
+        run = self._run
+        if not run.fatal or run.state != "RUNNING" or not (run.gate_is_open and run.gate_writer < 0):
+            return
+        if run.step.nnodes > 1:  # on its other nodes, too
+            run.links.tell_launcher({"event": "fatal", "state": "FAILED", "reason": run.fatal})
+        self.termination.end("FAILED", run.fatal)
 
     def _give_up(self) -> None:
         """Stops waiting for processes that SIGKILL does not end: they hang in the kernel."""

@@ -7,7 +7,6 @@ import time
 from nodectl import messages
 from nodectl.cgroup import tree
 from nodectl.kernel import pseudo_file
-from nodectl.kernel.identity import become_user, effective_user
 from nodectl.model.launch_order import ROWS
 from nodectl.model.step import Step, Task
 from nodectl.model.step_number import BATCH
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.node_plugins import NodePlugins
     from nodectl.stepd.connections import Links
     from nodectl.stepd.plugin_output import PluginOutput
+    from nodectl.stepd.script_messages import ScriptMessages
     from nodectl.task.child import Child
 
     class Commands(Protocol):
@@ -136,6 +136,7 @@ class Run(StepContext):
         "children",
         "end_reasons",
         "failures",
+        "fatal",
         "fds",
         "gate_is_open",
         "gate_writer",
@@ -152,6 +153,7 @@ class Run(StepContext):
         "pumps",
         "reason",
         "recorder",
+        "script",
         "seen_at",
         "spoiled",
         "started",
@@ -192,6 +194,7 @@ class Run(StepContext):
         self.pumps = Pumps()
         self.mpi: Mpi | None = None  # where its MPI plugin has a server
         self.orphans = accounting.Orphans()
+        self.fatal = ""  # why the step has to end: what a required plugin did in a task
         self.failures: dict[int, str] = {}  # why a task never became its program
         around = cgroup_mount + cgroup_of() if cgroup_mount and self.group is None else ""
         self.end_reasons = EndReasons(step, self.tasks, self.group, self.say, around)
@@ -201,6 +204,7 @@ class Run(StepContext):
         self.state = "RUNNING"
         self.reason = ""
         self.plugin_output: PluginOutput | None = None  # only where there are SPANK plugins
+        self.script: ScriptMessages | None = None  # only of a batch job's script
         self.bulk: Commands | None = None  # of a bulk step, when commands can come
         self.spoiled = ""  # why a step has failed although its tasks ended well
 
@@ -230,6 +234,21 @@ class Run(StepContext):
         self.say(why)
         self.end_as("FAILED", why)
         return StepFailed(why)
+
+    def unforeseen(self, error: Exception) -> str:
+        """What the step runner was doing when it met an error that nobody foresaw, and the error with its errno and its
+        object, in one line. Where it was raised goes into the log.
+        """
+        trail, frames = error.__traceback__, []
+        while trail is not None:
+            code = trail.tb_frame.f_code
+            frames.append(f"{os.path.basename(code.co_filename)}:{trail.tb_lineno} {code.co_name}")
+            trail = trail.tb_next
+        hook, place = self.progress.place(STEPD_SLOT)
+        doing = f"in {self.call_name(hook, place)}: " if hook is not None else ""
+        why = f"{doing}unforeseen error of the step runner: {type(error).__name__}: {error}"
+        messages.to_log(f"nodectl stepd: step {self.step}: {why} ({' > '.join(frames)})")
+        return f"{why} ({frames[-1]})" if frames else why
 
     def log(self, outcome: "Outcome") -> None:
         """For calls whose failure is only logged."""
@@ -305,22 +324,6 @@ class Run(StepContext):
             pseudo_file.write("/proc/self/oom_score_adj", _OOM_ADJUSTMENT)
         except OSError:
             pass  # a plugin has given the stepd another root, without a /proc
-
-    def as_user(self, act: "Callable[[], None]") -> None:
-        """Runs `act` as the step's user where its tasks will run: with a container, in a child that joins it."""
-        if "container_p_add_pid" not in self.node.container.hooks:
-            with effective_user(self.step.identity):
-                act()
-            return
-        pid = self.spawn()
-        if pid == 0:
-            try:
-                if self.enter_container():
-                    become_user(self.step.identity)
-                    act()
-            finally:
-                os._exit(0)
-        os.waitpid(pid, 0)
 
     def status(self) -> "dict[str, object]":
         """What a running step shows of itself."""

@@ -1,55 +1,99 @@
 """What a stepd says to the user of a batch job, of whom no client waits: lines in the script's file for errors.
 
-Runs in the stepd, which becomes the user to open the file. A line waits until the script's program has begun: until
-then the task may still empty the file. Nothing waits for the file: where it cannot take a line, the log alone has it.
+A line waits until the script's program has begun: until then the task may still empty the file. Lines go through a
+pipe to a process of the user's, which opens the file. Nothing waits for the file: what the pipe has no room for, and
+what the process cannot write, the log alone has. Runs in the stepd, as root.
 """
 
 import os
 
 from nodectl.kernel import user_path
+from nodectl.stepd import user_helpers
 from nodectl.task import filename
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nodectl.stepd.reaper import Reaper
     from nodectl.stepd.run import Run
 
 _MOST_LINES = 1000
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
+_CHUNK = 65536
+_PATIENCE = 10.0  # seconds that the last lines may take, when the step is over
 
 
 class ScriptMessages:
     """The lines of one step. `has_begun()` says whether its program runs or has run."""
 
-    __slots__ = ("_has_begun", "_lines", "_run")
+    __slots__ = ("_has_begun", "_lines", "_pid", "_pipe", "_run")
 
     def __init__(self, run: "Run", has_begun: "Callable[[], bool]") -> None:
         self._run = run
         self._has_begun = has_begun
         self._lines: list[str] = []
+        self._pipe = -1
+        self._pid = 0  # of the process that writes
 
     def add(self, line: str) -> None:
-        """Writes a line, or keeps it for later."""
+        """Keeps a line for `write`."""
         if len(self._lines) < _MOST_LINES:
             self._lines.append(line)
-        if self._has_begun():
-            self.write()
 
     def write(self) -> None:
-        """Writes what was kept."""
+        """Writes what was kept, once the program has begun. Called when nothing is half done: it may fork."""
+        if self._lines and self._has_begun():
+            self._write()
+
+    def finish(self, reaper: "Reaper") -> None:
+        """The step is over: writes what was kept, also of a program that never began, and waits for that a while."""
+        if self._lines:
+            self._write()
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._run.private.remove(self._pipe)
+            in_time = self._run.state == "RUNNING"
+            patience = _PATIENCE if in_time else max(1.0, min(_PATIENCE, self._run.step.kill_wait))
+            user_helpers.wait_a_while(reaper, self._pid, patience)
+
+    def _write(self) -> None:
         step = self._run.step
         pattern = step.stderr or step.stdout
-        if not self._lines or pattern in ("", "none", "all", "-"):
-            return
         text = "".join(f"{line}\n" for line in self._lines).encode("utf-8", "surrogateescape")
         self._lines.clear()
-        path = filename.expand(pattern, step, 0)
-        self._run.as_user(lambda: _append(path, text, step.umask))
+        if pattern in ("", "none", "all", "-"):
+            return
+        try:
+            if self._pipe < 0:
+                self._begin(filename.expand(pattern, step, 0))
+            os.write(self._pipe, text)
+        except OSError:
+            pass  # no process, no room, or its user has killed it: the record has the reason of an end
+
+    def _begin(self, path: str) -> None:
+        """Starts the process that writes. Raises OSError."""
+        umask = self._run.step.umask
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(writer, False)
+        try:
+            self._pid = user_helpers.start(self._run, lambda: _append_all(reader, path, umask), (reader,))
+        except OSError:
+            os.close(writer)
+            raise
+        finally:
+            os.close(reader)
+        self._pipe = writer
+        self._run.private.append(writer)
 
 
-def _append(path: str, text: bytes, umask: int) -> None:
-    previous = os.umask(umask)
+def _append_all(reader: int, path: str, umask: int) -> None:
+    os.umask(umask)
+    while data := os.read(reader, _CHUNK):
+        _append(path, data)
+
+
+def _append(path: str, text: bytes) -> None:
     try:
         fd = user_path.open_file(path, _FLAGS)
         try:
@@ -57,6 +101,4 @@ def _append(path: str, text: bytes, umask: int) -> None:
         finally:
             os.close(fd)
     except OSError:
-        pass  # the user's file, the user's disk: the record has the reason of an end
-    finally:
-        os.umask(previous)
+        pass  # the user's file, the user's disk

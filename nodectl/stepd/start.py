@@ -11,6 +11,7 @@ from nodectl.confine.confinement import Confinement
 from nodectl.kernel import _kernel, pseudo_file
 from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.stepd.run import StepFailed
+from nodectl.stepd.user_helpers import act_as_user
 from nodectl.task import environment, rlimits
 from nodectl.task.child import Child
 from nodectl.task.common_words import CommonWords
@@ -51,7 +52,9 @@ def start_tasks(run: "Run", reaper: "Reaper") -> None:
     """
     try:
         gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
-        run.streams = Streams(run.step, run.as_user, has_client=run.fds.client is not None)
+        run.streams = Streams(
+            run.step, lambda act: act_as_user(run, reaper, act), has_client=run.fds.client is not None
+        )
         run.progress.expect_takers(run.streams.takers)
     except OSError as error:
         raise run.failed(f"open the streams of {run.step.ntasks} tasks: {error.strerror}") from error

@@ -38,11 +38,14 @@ _LONGEST_REPORT = 3000  # below PIPE_BUF: reports of several tasks never mix
 
 
 class TaskEnds(Exception):
-    """The task ends before its program has begun, with this exit status. str() is the reason, "" for none."""
+    """The task ends before its program has begun, with this exit status. str() is the reason, "" for none.
+    `ends_step`: so does its step.
+    """
 
-    def __init__(self, reason: str, status: int = 1) -> None:
+    def __init__(self, reason: str, status: int = 1, *, ends_step: bool = False) -> None:
         super().__init__(reason)
         self.status = status
+        self.ends_step = ends_step
 
 
 class Child:
@@ -163,8 +166,10 @@ class Child:
         self.require(self.context.node.call(self.caller, _JOIN, (step.job_id, os.getpid(), step.uid)))
 
     def spank(self, call: str) -> None:
-        """In a fork: calls the SPANK plugins."""
-        self.require(self.context.spank.call(call, self.task))
+        """In a fork: calls the SPANK plugins. The failure of a required one ends the step."""
+        outcome = self.context.spank.call(call, self.task)
+        if not outcome:
+            raise TaskEnds(outcome.why, ends_step=True)
 
     def begin_row(self, call: str) -> int:
         """The task begins a row of the launch order that is nodectl's own. Returns the time, for `end_row`."""
@@ -189,7 +194,7 @@ class Child:
         self.tell("log", line)
 
     def tell(self, key: str, text: str) -> None:
-        """A report to the stepd: `key` is "say", "log" or "failed"."""
+        """A report to the stepd: `key` is "say", "log", "failed" or, where the step ends too, "fatal"."""
         data = framing.encode({"task": self.task.number, key: text[: _LONGEST_REPORT // 6]})
         try:
             os.write(self.report, data)

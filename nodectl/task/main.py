@@ -109,7 +109,7 @@ def run_task(child: Child, cgroup: "str | None") -> "NoReturn":
     except TaskEnds as end:
         status = end.status
         if str(end):
-            child.tell("failed", str(end))
+            child.tell("fatal" if end.ends_step else "failed", str(end))
     except OSError as error:
         where = f" {error.filename!r}" if error.filename else ""
         child.tell("failed", f"{error.strerror}{where} (as {child.step.user_name})")

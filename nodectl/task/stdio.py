@@ -101,7 +101,7 @@ class Streams:
     __slots__ = ("_as_user", "_client", "_step", "inputs", "outputs", "takers", "taking", "tasks", "terminal")
 
     def __init__(self, step: "Step", as_user: "Callable[[Callable[[], None]], None]", *, has_client: bool) -> None:
-        """`as_user(act)` runs `act` where the tasks will open their files, and as the user that they will be.
+        """`as_user(act)` runs `act` where the tasks will open their files, in a process of the user that they will be.
         `has_client`: a client waits for the step, and its streams come.
         """
         self._step = step

@@ -125,7 +125,7 @@ def slurm_spank_job_prolog(sp, ac, argv):
 
 NO_TASK_RUNS = {"task_init_privileged", "task_post_fork", "task_init", "task_exit"}
 STEP_FAILS = (1, "FAILED", "the step fails, exit status 1")
-TASK_ENDS = (1, "FAILED", "this task ends with status 1, the others go on")
+TASK_ENDS = (1, "FAILED", "the step is ended, exit status 1; of a bulk step this command alone")
 COMMAND_FAILS = (1, None, "the command fails, exit status 1")
 UNHARMED = (0, "COMPLETED", "logged, nothing else")
 # --fail: exit status of `nodectl run` and state of the step (None where there is none), the words of the table of
@@ -355,7 +355,7 @@ def test_the_text_names_every_context_and_the_consequence(spank_try: SpankTry) -
     lines = result.out.splitlines()
     for context in ("slurmd", "allocator", "local", "job_script_prolog", "remote", "job_script_epilog"):
         assert any(line.startswith(f"{context}: ") for line in lines)
-    assert "  said of a required plugin: this task ends with status 1, the others go on" in lines
+    assert "  said of a required plugin: the step is ended, exit status 1; of a bulk step this command alone" in lines
     assert any(line.startswith("  what came: nodectl run: exit status 1, step FAILED") for line in lines)
     assert max(map(len, lines)) <= 100
     assert "\x1b" not in result.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,14 @@ EVERYBODY = ["ran 0", "ran 1"]
 COSTS = {
     "the step fails, exit status 1": (1, "FAILED", []),
     "this task ends with status 1, the others go on": (1, "FAILED", ["ran 0"]),
+    "the step is ended, exit status 1; of a bulk step this command alone": (1, "FAILED", None),
     "becomes the task's status where that was 0": (1, "FAILED", EVERYBODY),
     "the step counts as failed, exit status 1": (1, "FAILED", EVERYBODY),
     "logged, nothing else": (0, "COMPLETED", EVERYBODY),
 }
+
+
+ENDS = re.compile("Exited with exit code|: task 0: Terminated")
 
 
 def in_task_one(call: str, code: str) -> str:
@@ -43,9 +48,10 @@ def check(stage: Stage, call: str, plugin: str, words: str, status: int | None =
     exit_status = exit_status if status is None else status
     done = stage.node.run("-n2", *PROGRAM, user=NOBODY)
     record = stage.last()
-    assert sorted(done.stdout.split("\n"))[1:] == ran, done.stderr
+    came = sorted(done.stdout.split("\n"))[1:]
+    assert came == ran if ran is not None else came in ([], ["ran 0"]), done.stderr
     assert (done.returncode, record["exit_status"], record["state"]) == (exit_status, exit_status, state), done.stderr
-    (line,) = [line for line in done.stderr.splitlines() if "Exited with exit code" not in line]
+    (line,) = [line for line in done.stderr.splitlines() if not ENDS.search(line)]
     assert all(word in line for word in (plugin, call, words)), line
     if state == "FAILED":
         assert all(word in str(record["reason"]) for word in (plugin, call, words)), record["reason"]
@@ -361,3 +367,23 @@ def test_failing_fini_costs_nothing_where_a_plugin_is_refused_too(stage: Stage) 
     done = stage.node.run(*PROGRAM, user=NOBODY)
     assert done.returncode == 1
     assert "plugin bad: fini(): " in done.stderr
+
+
+@pytest.mark.parametrize("code", ["rc = -1", "os.kill(os.getpid(), signal.SIGKILL)"])
+@pytest.mark.parametrize("call", ["slurm_spank_task_init", "slurm_spank_task_init_privileged"])
+def test_a_required_plugin_that_fails_in_one_task_ends_the_others(stage: Stage, call: str, code: str) -> None:
+    stage.order(f"first.{call}", in_task_one(call, code))
+    done = stage.node.run("-n3", "sleep", "1000", user=NOBODY)
+    assert done.returncode == 1
+    record = stage.last()
+    assert (record["state"], record["exit_status"]) == ("FAILED", 1)
+    assert str(record["reason"]).startswith("task 1: ")
+    assert call in str(record["reason"])
+    stage.node.assert_clean()
+
+
+def test_an_optional_plugin_that_fails_in_one_task_ends_none(stage: Stage) -> None:
+    stage.stack("optional", "optional")
+    stage.order("first.slurm_spank_task_init", in_task_one("slurm_spank_task_init", "rc = -1"))
+    done = stage.node.run("-n2", *PROGRAM, user=NOBODY)
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (0, EVERYBODY)

@@ -1,0 +1,65 @@
+"""Processes in which a step's user opens a path, in the place of the stepd. Whoever made the path decides how long an
+open, a write or a close takes, for ever on a file system of the user's own: so the stepd does none of it, and waits for
+such a process only while it serves everything else.
+
+Forked by the stepd, as root; they enter the job's container and become the user first of all.
+"""
+
+import _signal
+import os
+import time
+
+from nodectl.kernel import signals
+from nodectl.kernel.closing import close_all_but
+from nodectl.kernel.identity import become_user
+from nodectl.stepd.run import StepFailed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from nodectl.stepd.reaper import Reaper
+    from nodectl.stepd.run import Run
+
+
+def start(run: "Run", act: "Callable[[], None]", keep: "Iterable[int]" = ()) -> int:
+    """Forks a process that runs `act` as the step's user, where the tasks run, with no descriptors but these. Returns
+    its pid, which the reaper collects. Raises OSError.
+    """
+    pid = run.spawn()
+    if pid == 0:
+        try:
+            _signal.set_wakeup_fd(-1)  # its descriptor is closed here, and may be another file's then
+            if run.enter_container():
+                become_user(run.step.identity)
+                close_all_but(keep)
+                act()
+        finally:
+            os._exit(0)
+    run.step.helpers.add(pid)
+    return pid
+
+
+def act_as_user(run: "Run", reaper: "Reaper", act: "Callable[[], None]") -> None:
+    """Returns when `act` has been run as the step's user; its failure tells nobody. Serves the step meanwhile, and
+    raises StepFailed when that has to end. Raises OSError where no process can be forked.
+    """
+    pid = start(run, act)
+    reaper.gone.discard(pid)  # of an earlier process with this number
+    while pid not in reaper.gone and run.state == "RUNNING":
+        reaper.turn(reaper.patience())
+    if pid not in reaper.gone:
+        signals.send_child(pid, signals.KILL)
+        raise StepFailed(run.reason)
+
+
+def wait_a_while(reaper: "Reaper", pid: int, seconds: float) -> None:
+    """Waits for a helper, unless the step is killed; then kills it and waits no more."""
+    end = time.monotonic() + seconds
+    while pid not in reaper.gone and (now := time.monotonic()) < end:
+        late = reaper.termination.late
+        if late is not None and late[1] <= now:
+            break
+        reaper.turn(end - now if late is None else min(end, late[1]) - now)
+    if pid not in reaper.gone:
+        signals.send_child(pid, signals.KILL)
