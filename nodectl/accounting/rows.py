@@ -45,7 +45,9 @@ class Used:
 
 @dataclass(slots=True)
 class Row:
-    """A job (`step` is None) or a step. Times in seconds since the epoch, 0 for none; `memory` is MiB asked for."""
+    """A job (`step` is None) or a step. Times in seconds since the epoch, 0 for none; `clock_set` are the seconds by
+    which the clock was set forward between start and end; `memory` is MiB asked for.
+    """
 
     job: int
     step: int | None
@@ -62,6 +64,7 @@ class Row:
     started: float = 0.0
     ended: float = 0.0
     suspended: float = 0.0
+    clock_set: float = 0.0
     time_limit: int = 0
     cpus: int = 0
     asked_cpus: int = 0
@@ -102,10 +105,12 @@ class Row:
         return str(self.job) if self.step is None else f"{self.job}.{step_word(self.step)}"
 
     def elapsed(self, now: float) -> float:
-        """Seconds from its start to its end, or to now, without those in which it was suspended."""
+        """Seconds from its start to its end, or to now, without those in which it was suspended. Where the clock was
+        set meanwhile, that is taken back.
+        """
         if not self.started:
             return 0.0
-        return max(0.0, (self.ended or now) - self.started - self.suspended)
+        return max(0.0, (self.ended or now) - self.started - self.suspended - self.clock_set)
 
     def waited(self, now: float) -> float:
         """Seconds from when it could have started until it did, or until now."""
@@ -172,6 +177,7 @@ def step_row(step: Mapping[str, Any]) -> Row:
         started=step.get("started") or (0.0 if step.get("ended") else step["submitted"]),
         ended=step.get("ended") or 0.0,
         suspended=step.get("suspended_seconds") or 0.0,
+        clock_set=step.get("clock_set", 0.0),
         cpus=step["cpus"],
         asked_cpus=step["cpus"],
         ntasks=step["ntasks"],
@@ -271,6 +277,7 @@ def _job_of_steps(steps: Sequence[Row]) -> Row:
         started=min((step.started for step in steps if step.started), default=0.0),
         ended=0.0 if running else max(step.ended for step in steps),
         suspended=first.suspended,
+        clock_set=first.clock_set,
         cpus=first.cpus,
         asked_cpus=first.asked_cpus,
         ntasks=first.ntasks,
@@ -290,6 +297,7 @@ def _complete(job: Row, steps: Sequence[Row]) -> None:
     holding = [step for step in steps if step.step in _FIRST and step.ended]
     if holding and job.ended:
         job.exit = holding[0].exit
+        job.clock_set = holding[0].clock_set
     job.derived = max((step.exit[0] for step in steps), default=0)
     for step in steps:
         step.array_job, step.array_task = job.array_job, job.array_task

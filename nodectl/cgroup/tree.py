@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MOUNTS = "/proc/self/mounts"
 MPI = "mpi"  # below a step's `user`: the server of its MPI plugin
 RUNNERS = "runners"  # below the base, beside the jobs: step runners that are kept between steps, or wait for one
+_WITHOUT_CHILDREN = 2  # links of a directory of the kernel's: its name, and its own .
 
 
 class Files(Controller):  # type: ignore[misc]  # cgroupspy has no types
@@ -151,6 +152,14 @@ class Group:
         except OSError:
             return False
         return True
+
+    def has_children(self) -> bool:
+        """True while there are groups below. False when the directory is gone."""
+        name, directory = pseudo_file.at(self.full_path)
+        try:
+            return os.stat(name, dir_fd=directory).st_nlink > _WITHOUT_CHILDREN
+        except FileNotFoundError:
+            return False
 
     def add(self, pid: int) -> None:
         """Moves a process here; 0 is the caller. Resets its affinity to the cpuset's. Raises OSError."""

@@ -5,17 +5,21 @@ command is a module with `add_arguments(parser)` and `main(arguments) -> int`, a
 """
 
 import _signal
+import errno
 import gc
+import io
 import posix as os  # the half in C: the other one is a millisecond of each step
 import sys
 
-from nodectl.client.command import Failed, GlobalOptions, Interrupted, interrupted, undo_coercion
+from nodectl.client.command import Failed, GlobalOptions, Interrupted, complain, interrupted, undo_coercion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import NoReturn
+
+    from _typeshed import ReadableBuffer
 
 _WAITS = "nodectl-interrupt-waits"  # client/c/python.c keeps a Ctrl-C back until somebody here can take it
 COMMANDS = (
@@ -71,29 +75,74 @@ RUNS_MANNERS = ("run", "bulk", "bind", "submit", "alloc")  # whose options argpa
 
 def command(work: "Callable[[], int] | None" = None) -> "NoReturn":
     """The process of the command: `main`, or `work`, and an end that does not take the interpreter apart first, a
-    millisecond.
+    millisecond. The exit status is known when the last byte is written.
     """
     status = 1
     sys.excepthook, sys.unraisablehook = _tell_failure, _tell_unraisable
     undo_coercion()
+    output = _Output()
     try:
         if _signal.getsignal(_signal.SIGINT) == _signal.default_int_handler:
             _signal.signal(_signal.SIGINT, interrupted)
         if _WAITS in sys._xoptions:
             _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {_signal.SIGINT})
-        status = (work or main)()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        try:
+            status = (work or main)()
+        except SystemExit as end:  # argparse's
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except BrokenPipeError:
+            status = 141
+        except OSError:
+            if not output.failed:
+                raise
+        status = output.end(status)
     except KeyboardInterrupt as end:
         status = ended_by(end)
-    except BrokenPipeError:
-        status = 141
-    except SystemExit as end:  # argparse's
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
-        sys.stdout.flush()
     except BaseException:
+        status = 1
         sys.excepthook(*sys.exc_info())
     os._exit(status)
+
+
+class _Output:
+    """Standard output, and why it could not be written: None while all of it could."""
+
+    failed: OSError | None = None
+
+    def __init__(self) -> None:
+        was = sys.stdout
+        if was is not None:
+            raw = io.BufferedWriter(_Raw(self))
+            sys.stdout = io.TextIOWrapper(raw, was.encoding, was.errors, line_buffering=bool(was.line_buffering))
+
+    def end(self, status: int) -> int:
+        """Writes what is left. Returns the exit status: that of the command, unless its output is lost."""
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except OSError as error:
+            self.failed = self.failed or error
+        if self.failed is None:
+            return status
+        if self.failed.errno == errno.EPIPE:
+            return 141
+        complain(f"write to standard output: {self.failed.strerror}")
+        return status or 1
+
+
+class _Raw(io.FileIO):
+    """Its descriptor."""
+
+    def __init__(self, output: _Output) -> None:
+        super().__init__(1, "w", closefd=False)
+        self._output = output
+
+    def write(self, data: "ReadableBuffer") -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            self._output.failed = error
+            raise
 
 
 def _tell_failure(kind: type[BaseException], error: BaseException, where: "TracebackType | None") -> None:

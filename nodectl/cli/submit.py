@@ -39,9 +39,17 @@ def _submit(command: JobCommand) -> int:
     command.session.hold_signals()
     job = int(str(_accepted(command, request, options, text)))
     if not Program.quiet:
-        print(job if parsable else f"Submitted batch job {job}", flush=True)
+        _tell_number(job, f"{job}" if parsable else f"Submitted batch job {job}")
     command.session.let_signals_go()
     return waiting.until_over(command.session, job) if waits else 0
+
+
+def _tell_number(job: int, line: str) -> None:
+    """Raises Failed with the number: a script that only learned of a failure would submit the job again."""
+    try:
+        print(line, flush=True)
+    except OSError:  # the command's end says why
+        raise Failed(f"job {job} is queued, but its number could not be written to standard output", job=job) from None
 
 
 def _script(command: JobCommand) -> tuple[str, list[str]]:

@@ -47,7 +47,7 @@ def spent_words(microseconds: int) -> str:
 def elapsed(step: Mapping[str, Any], now: float) -> float:
     """Seconds from the step's beginning to its end, or to now; one that was refused has none."""
     began = step.get("started") or (step["submitted"] if step.get("ended") is None else step["ended"])
-    return float((step.get("ended") or now) - began)
+    return float((step.get("ended") or now) - began - step.get("clock_set", 0.0))
 
 
 def cpu_list(mask: str) -> str:

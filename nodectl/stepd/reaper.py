@@ -195,7 +195,7 @@ class Reaper:
                 self._no_task_ended(pid, status, usage, transfer)
             else:
                 task.status = status
-                task.ended = time.time()
+                task.ended = self._run.clock.now()
                 task.usage = (usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
                 task.transferred = transfer
                 ended.append(task)
@@ -230,7 +230,7 @@ class Reaper:
         self._children.clear()
         self.gone |= self._run.step.helpers
         for task in tasks:
-            task.ended = time.time()
+            task.ended = self._run.clock.now()
             task.status = 0
             self._explain(task, "a plugin in the step runner has taken its exit status")
         return tasks

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _MOST_VICTIMS = 32
 _LONGEST_TEXT = 600  # characters of a reason, each up to twelve bytes
 _SMALL = 16 << 10  # bytes of a step: not worth looking for what its record will tell of it
+_SET = 1.0  # seconds: less is what keeps a clock right
 _ROOM = 24 << 10  # for all but the facts and the tasks
 _ROOM_OF_TASK = 800  # for its figures
 
@@ -40,8 +41,9 @@ def compose(run: "Run") -> "dict[str, object]":
         "state": run.state,
         "reason": _beginning(run.reason),
         "exit_status": status,
-        "started": run.started,
+        "started": run.clock.started,
         "ended": time.time(),
+        **({"clock_set": round(was_set, 3)} if abs(was_set := run.clock.set_forward()) >= _SET else {}),
         "suspended_seconds": round(run.suspended_seconds, 3),
         "unkillable": _beginning(run.unkillable),
         "victims": run.end_reasons.victims[:_MOST_VICTIMS],

@@ -69,7 +69,9 @@ def end_what_is_left(group: tree.Group) -> None:
 
 
 def try_to_remove(group: tree.Group, *, patient: bool = True) -> bool:
-    """Tries once. True when the step's cgroup is gone, or was never made. `patient`: see `slurms.remove`."""
+    """Tries once. True when the step's cgroup is gone, or was never made, and its job's with the last one. `patient`:
+    see `slurms.remove`.
+    """
     # What an orderly step runner leaves: nobody has to look what there is.
     if not (group.remove() or (tree.Group(slurms.stepd_path(group.full_path)).remove() and group.remove())):
         for directory, _, _ in os.walk(group.full_path, topdown=False):
@@ -79,8 +81,8 @@ def try_to_remove(group: tree.Group, *, patient: bool = True) -> bool:
             return False  # it could not be read: there are no descriptors left
     if slurms.is_within(group.full_path):
         return slurms.remove(group, patient=patient)
-    tree.Group(os.path.dirname(group.full_path)).remove()  # the job's, if this was its last step
-    return True
+    job = tree.Group(os.path.dirname(group.full_path))
+    return job.remove() or job.has_children()  # whose removal removes the job's
 
 
 def remove_base(path: str, *, steps_run: bool) -> None:

@@ -108,7 +108,7 @@ class Bulk:
             run.recorder.fd = -1  # the trace of a million commands is no larger
         if self.tally.begun % _BETWEEN_COLLECTIONS == _BETWEEN_COLLECTIONS - 1:
             gc.collect()
-        task.started = time.time()
+        task.started = run.clock.now()
         if command.timeout is not None:
             task.deadline = self._now() + command.timeout
         run.tasks[slot] = task
@@ -133,7 +133,7 @@ class Bulk:
             return
         self.tally.begun += 1
         task.failure = f"fork: {error.strerror}"
-        task.status, task.ended = _FAILED, time.time()
+        task.status, task.ended = _FAILED, self._run.clock.now()
         self.ended(task)
 
     def task_ended(self, task: "Task") -> None:

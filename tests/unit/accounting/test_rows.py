@@ -121,3 +121,14 @@ def test_what_goes_over_the_wire_does_not_grow_with_the_tasks() -> None:
     )
     assert many < one + 100
     assert len(json.dumps(usage.of_step(record(command=["x" * 4000])))) < one + 300
+
+
+def test_a_clock_that_was_set_meanwhile_makes_no_job_longer_or_shorter() -> None:
+    day = 86_400.0
+    for jump in (day, -day):
+        [(found, steps)] = rows([record(ended=1110.0 + jump, clock_set=jump)])
+        assert (found.elapsed(9e9), steps[0].elapsed(9e9)) == (100, 100)
+        held = rows(
+            [record(step=BATCH, ended=1110.0 + jump, clock_set=jump)], [job(start_time=1010, end_time=1110 + jump)]
+        )
+        assert held[0][0].elapsed(9e9) == 100

@@ -10,6 +10,7 @@ import socket
 import warnings
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -286,14 +287,14 @@ def test_a_reception_that_does_not_get_the_listening_socket_is_replaced(
 
     async def act(reception: ReceptionSupervisor) -> None:
         monkeypatch.setattr(supervisor.socket, "send_fds", fail_once)
+        opened = asyncio.Event()
+        monkeypatch.setattr(supervisor, "Desk", lambda *_: opened.set() or SimpleNamespace(abandon=list))
         with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
             listener.bind(str(tmp_path / "sock"))
             listener.listen()
             reception.listen(listener, Service("0", {}))
             client.connect(str(tmp_path / "sock"))
-            async with asyncio.timeout(PATIENCE):
-                while not reception._desks:
-                    await asyncio.sleep(0.01)
+            await asyncio.wait_for(opened.wait(), PATIENCE)
 
     run(lambda: reception_with(act))
     assert failed

@@ -50,6 +50,11 @@ def ended(job: int, size: int = 10) -> Ended:
     return Ended(record, os.urandom(size))
 
 
+def read_all(store: Store) -> None:
+    for job in range(1, 500):
+        store.trace(job, 0)
+
+
 def table_of(store: Store) -> JobStore:
     return JobStore(store, "/run/one", "boot", lambda job: {})
 
@@ -101,15 +106,18 @@ def test_a_file_that_stays_locked_is_told_once_and_refuses_at_once(
     assert said.count("is not locked any more") == 1
 
 
-def test_what_a_round_could_not_write_is_written_when_the_file_is_free(store: Store, path: str) -> None:
+def test_what_a_round_could_not_write_is_written_when_the_file_is_free(
+    store: Store, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def act() -> None:
         table = table_of(store)
         commits = Commits(table)
+        written = asyncio.Event()
+        monkeypatch.setattr(table, "written", written.set)
         with locked(path):
             table.put(JobRecord(7))
             assert "locked by another process" in commits.now()
-        while table.is_behind:
-            await asyncio.sleep(0)
+        await written.wait()
         assert table.find(7) is not None
 
     asyncio.run(act())
@@ -137,8 +145,7 @@ def test_a_damaged_file_is_named_while_the_daemon_runs_with_what_to_do(
         file.write(b"\xff" * (size - 4096))
     for _ in range(2):
         with pytest.raises(sqlite3.Error, match=f"{path} is damaged: .*move {path}"):
-            for job in range(1, 500):
-                store.trace(job, 0)
+            read_all(store)
     assert capfd.readouterr().err.count("is damaged") == 1
 
 
