@@ -141,6 +141,37 @@ def test_a_cancelled_script_is_told_in_its_own_file(served: Node) -> None:
     assert "CANCELLED AT" in complained
 
 
+def test_a_script_whose_output_cannot_be_opened_fails_and_everything_says_why(served: Node) -> None:
+    job = submit(served, "echo ran > ran", "-o", "no/such/directory/out")
+    assert ended(served, job) == "FAILED"
+    record: dict[str, object] = served.call("ShowJob", job=str(job))["record"]  # type: ignore[assignment]
+    assert (record["reason"], record["exit_code"]) == ("JobLaunchFailure", 128 + 53)
+    why = f"task 0: open output file '{served.scratch}/no/such/directory/out': No such file or directory (as nobody)"
+    assert record["words"] == why
+    rows = served.nodectl("acct", "-n", "-P", "-j", str(job), "-o", "JobID,State,ExitCode,Reason").stdout.splitlines()
+    assert rows == [f"{job}|FAILED|0:53|JobLaunchFailure", f"{job}.batch|FAILED|0:53|{why}"]
+    assert why in served.nodectl("show", f"{job}.batch").stdout
+    assert not (served.scratch / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "wanted"),
+    [
+        ("exit 3", (), ("FAILED", "NonZeroExitCode", 3)),
+        ("kill -KILL $$", (), ("FAILED", "JobLaunchFailure", 128 + 9)),
+        ("exec sleep 1000", ("--time=0:01",), ("TIMEOUT", "TimeLimit", 128 + 15)),
+        ("true", (), ("COMPLETED", "", 0)),
+    ],
+)
+def test_the_reason_of_a_job_says_how_it_ended_in_slurms_word(
+    served: Node, script: str, words: tuple[str, ...], wanted: tuple[str, str, int]
+) -> None:
+    job = submit(served, script, *words)
+    ended(served, job)
+    record: dict[str, object] = served.call("ShowJob", job=str(job))["record"]  # type: ignore[assignment]
+    assert (record["state"], record["reason"], record["exit_code"]) == wanted
+
+
 def test_a_scripts_files_are_emptied_or_kept(served: Node) -> None:
     for mode, wanted in (("append", "before\nnow\n"), ("truncate", "now\n")):
         path = served.scratch / "kept"
