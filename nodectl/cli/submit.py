@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from nodectl.client import script, waiting
 from nodectl.client.command import BadOption, Failed, GlobalOptions, Program
 from nodectl.client.job_command import JobCommand, run_command
+from nodectl.client.launch_request import takes_all
 from nodectl.client.srun import wording
 from nodectl.client.start_test import would_start
 
@@ -33,7 +34,10 @@ def _submit(command: JobCommand) -> int:
     values.pop("wrap", None)
     values.setdefault("name", os.path.basename(argv[0]))
     command.parsed.argv = argv
+    login = values.pop("get_user_env", None)
+    choice = None if command.parsed.environment is not None else values.get("export")
     request, options = command.request()
+    request["environment"] = _completed(request["environment"], choice, login)  # type: ignore[arg-type]  # its own
     if only_test:
         return _test(command, request, options)
     command.session.hold_signals()
@@ -50,6 +54,20 @@ def _tell_number(job: int, line: str) -> None:
         print(line, flush=True)
     except OSError:  # the command's end says why
         raise Failed(f"job {job} is queued, but its number could not be written to standard output", job=job) from None
+
+
+def _completed(environment: dict[str, str], choice: "str | None", login: "float | None") -> dict[str, str]:
+    """The script's environment by --export, of which its steps are told, and by --get-user-env. A script that gets
+    little of this shell's environment gets that of the user's login.
+    """
+    if choice is not None and choice.upper() != "ALL":
+        environment["SLURM_EXPORT_ENV"] = choice
+    if login is None and (choice is None or takes_all(choice)):
+        return environment
+    from nodectl.client import login_environment  # few scripts need one
+
+    environment["SLURM_GET_USER_ENV"] = "1"
+    return login_environment.with_login(environment, login_environment.DEADLINE if login is None else login)
 
 
 def _script(command: JobCommand) -> tuple[str, list[str]]:

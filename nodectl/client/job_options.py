@@ -77,6 +77,14 @@ def exclusive(text: str) -> bool:
     return True
 
 
+def user_env(text: str) -> float:
+    """For how many seconds to wait for the login's environment; sbatch's letter for the kind of login is dropped."""
+    from nodectl.client.login_environment import DEADLINE  # for those who ask for it
+
+    digits = text.upper().rstrip("LS")
+    return count(digits) if digits else DEADLINE
+
+
 def _row(  # the columns of the table
     long: str,
     short: str,
@@ -160,6 +168,8 @@ SUBMIT = (
     _row("array", "a", "LIST", "a job for each index: 0-15, 1,3,5, 0-100:10; %N behind it: N at a time", array),
     _row("error", "e", "FILE", "stderr; default: where stdout goes", str, dest="stderr"),
     _EXCLUSIVE,
+    _row("get-user-env", "", "SECONDS", "adds the environment of your login, which may take so many seconds (8); so do "
+           "--export=NONE and a list without ALL", user_env, has_arg=MAYBE_ARGUMENT),
     _row("input", "i", "FILE", "stdin; default: /dev/null", str, dest="stdin"),
     _row("kill-on-invalid-dep", "", "yes|no", "ends when what it depends on cannot happen any more", yes_or_no),
     _row("no-requeue", "", "", "is not started a second time", no, dest="requeue", has_arg=NO_ARGUMENT),

@@ -36,7 +36,7 @@ _TABLE = tuple(option for option in OPTIONS if option.long not in _OF_STEPS)
 # Taken since many scripts have them, and without effect on one machine, beside those of srun.
 _IGNORED = (
     (ARGUMENT, "batch context tmp wait-all-nodes"),
-    (MAYBE_ARGUMENT, "get-user-env"),
+    (MAYBE_ARGUMENT, "get-user-env"),  # of alloc; submit has a meaning for it
     (NO_ARGUMENT, "bell ignore-pbs no-bell"),
 )
 # Variables whose names are not those of their options.

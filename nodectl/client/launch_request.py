@@ -142,7 +142,7 @@ def exported(choice: str, environment: "Mapping[str, str]") -> dict[str, str]:
     """What of `environment` the tasks get by --export: ALL, NONE, or a list; SLURM_* and SPANK_* always go along."""
     words = _words(choice)
     always = {name: value for name, value in environment.items() if name.startswith(("SLURM_", "SPANK_"))}
-    if any(word.upper() == "ALL" for word in words):
+    if takes_all(choice):
         chosen = dict(environment)
     else:
         named = [] if choice.upper() in ("NONE", "NIL") else words
@@ -152,6 +152,11 @@ def exported(choice: str, environment: "Mapping[str, str]") -> dict[str, str]:
         if equals and name:
             chosen[name] = value
     return chosen
+
+
+def takes_all(choice: str) -> bool:
+    """True where --export takes the whole environment, and perhaps more."""
+    return any(word.upper() == "ALL" for word in _words(choice))
 
 
 def _words(choice: str) -> list[str]:

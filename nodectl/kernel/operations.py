@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 INHERITED = b""  # the program of who was born with one
 _LONGEST = 700  # characters: of what is told
 _SILENT = b"\0"
-_NO_MAGIC, _SHARED = 8, 4  # of OP_STREAM
+_OF_SCRIPT, _NO_MAGIC, _SHARED = 16, 8, 4  # of OP_STREAM
 _STREAMS = {f"/dev/{name}": number for number, name in enumerate(("stdin", "stdout", "stderr"))}
 
 
@@ -183,12 +183,16 @@ def take_streams(socket: int, how: int) -> "Operation":
     return _kernel.OP_TAKE_STREAMS, socket, how, b"", _told("take the streams of the client: ")
 
 
-def stream(number: int, fd: int, path: str, *, shared: bool, what: str, behind: str) -> "Operation":
+def stream(
+    number: int, fd: int, path: str, *, shared: bool, of_script: bool = False, what: str, behind: str
+) -> "Operation":
     """Makes 0, 1 or 2 of a descriptor (-2, -3 and -4: of the client's, -1: none), or of a file that is opened now. A
     file is emptied unless it is `shared`. Nothing leads by way of /proc to what the task has open, but for those of 0,
-    1 and 2 that are the user's already.
+    1 and 2 that are the user's already. `of_script`: of a batch script, whose output may wait two seconds for its
+    directory, and which ends as by signal 53 where it has no stream, as in Slurm.
     """
-    how = number | (_SHARED if shared else 0) | (_NO_MAGIC if path and _STREAMS.get(path, number) < number else 0)
+    how = number | (_SHARED if shared else 0) | (_OF_SCRIPT if of_script else 0)
+    how |= _NO_MAGIC if path and _STREAMS.get(path, number) < number else 0
     return _kernel.OP_STREAM, how, fd, _path(path), _told(what, behind)
 
 

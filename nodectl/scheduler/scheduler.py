@@ -14,6 +14,7 @@ from nodectl.scheduler.arrays import is_waiting_array
 from nodectl.scheduler.backfill import Backfill, unplace
 from nodectl.scheduler.book import Book
 from nodectl.scheduler.decisions import Decision, NotAdmitted
+from nodectl.scheduler.end_reason import end_reason
 from nodectl.scheduler.explain import Explainer
 from nodectl.scheduler.explanation import Explanation
 from nodectl.scheduler.limits import Block
@@ -127,7 +128,7 @@ class Scheduler:
             return
         self._end_active(job, now)
         job.job_state, job.exit_code, job.end_time = state, exit_code, now
-        job.state_reason = job.state_desc = ""
+        job.state_reason, job.state_desc = end_reason(state, exit_code), ""
         self._room.forget(job)
         self._book.over(job, state, exit_code, now)
 

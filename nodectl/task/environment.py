@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 # NAME=VALUE and its NUL must not be longer to be passed to a program: MAX_ARG_STRLEN, execve(2).
 LONGEST = 128 * 1024
-_OF_ONE_MACHINE = {
-    "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
+_OF_LAUNCHER = {
     "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",  # of the command that started the step
     "SLURM_SRUN_COMM_HOST": "127.0.0.1",
     "SLURM_SRUN_COMM_PORT": "0",  # it listens on none; a number, as programs read it as one
@@ -25,6 +24,7 @@ _OF_JOB = (
     "SLURM_JOB_NODELIST", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST", "SLURM_SRUN_COMM_PORT",
 )  # fmt: skip
 """What a step over several nodes is told of its job, which is no job of this node's: what it came with is right."""
+_STEP = ("SLURM_STEP_ID", "SLURM_STEPID")
 _LAUNCHERS = {"HYDRA_LAUNCHER": "fork", "OMPI_MCA_plm": "^slurm", "PRTE_MCA_plm": "^slurm"}
 _LAUNCHERS_ALONE = {**_LAUNCHERS, "OMPI_MCA_ras": "^slurm", "PRTE_MCA_ras": "^slurm"}
 _SHORT = LONGEST // 4  # characters, of at most four bytes each
@@ -38,9 +38,10 @@ def announced(step: "Step") -> dict[str, str]:
         "SLURM_JOB_PARTITION": step.partition,
         "SLURM_JOB_CPUS_PER_NODE": str(step.cpus),
         "SLURM_TOPOLOGY_ADDR": step.node_name,
-        **_OF_ONE_MACHINE,
-        "SLURM_UMASK": f"0{step.umask:03o}",
+        "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
     }
+    if step.step_id != BATCH:
+        variables |= {**_OF_LAUNCHER, "SLURM_UMASK": f"0{step.umask:03o}"}
     if step.is_first:
         variables["SLURM_JOB_NAME"] = step.name  # of a further step it is in the environment that it came with
     for name in ("NNODES", "JOB_NUM_NODES"):
@@ -81,13 +82,15 @@ def _of_tasks(step: "Step") -> dict[str, str]:
 
 
 def _identity(step: "Step") -> dict[str, str]:
-    """Variables that name the step and its user."""
+    """Variables that name the step and its user. A script has no step's number: programs that find one take
+    themselves for tasks of srun's, and Open MPI then aborts.
+    """
+    number = {} if step.step_id == BATCH else dict.fromkeys(_STEP, environment_number(step.step_id))
     return {
+        **number,
         "SLURM_JOB_ID": str(step.job_id),
         "SLURM_JOBID": str(step.job_id),
         "NODECTL_JOB_ID": str(step.job_id),  # so that a job of a real Slurm is no job of ours
-        "SLURM_STEP_ID": environment_number(step.step_id),
-        "SLURM_STEPID": environment_number(step.step_id),
         "SLURM_JOB_UID": str(step.uid),
         "SLURM_JOB_GID": str(step.gid),
         "SLURM_JOB_USER": step.user_name,

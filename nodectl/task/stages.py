@@ -12,6 +12,7 @@ import prctl
 from nodectl import messages
 from nodectl.confine import scripts
 from nodectl.kernel import identity, operations, pseudo_file
+from nodectl.model.step_number import BATCH
 from nodectl.task import rlimits
 from nodectl.task.child import Child, TaskEnds
 from nodectl.task.stdio import CLIENT
@@ -103,7 +104,7 @@ def connect_streams(child: Child) -> "Iterator[Piece]":
             yield operations.take_streams(socket, streams.taking)
         yield operations.close((socket,))
     for stream in own:
-        yield stream.connection(child.as_user)
+        yield stream.connection(child.as_user, of_script=child.step.step_id == BATCH)
     if child.has_terminal:
         yield operations.controlling_terminal(0)
 

@@ -42,15 +42,21 @@ class Stream:
         self.shared = shared
         self._connection: Operation | None = None
 
-    def connection(self, behind: str) -> "Operation":
+    def connection(self, behind: str, *, of_script: bool) -> "Operation":
         """What makes this descriptor 0, 1 or 2 of a task, as the user; `behind`, the same for all tasks that have this
-        stream, is told behind a failure.
+        stream, is told behind a failure. `of_script`: the task is a batch script.
         """
         if self._connection is None:
             name = ("input", "output", "error")[self.number]
             what = f"open {name} file {self.path!r}: "
             self._connection = operations.stream(
-                self.number, self.fd, self.path, shared=self.shared, what=what, behind=behind
+                self.number,
+                self.fd,
+                self.path,
+                shared=self.shared,
+                of_script=of_script,
+                what=what,
+                behind=behind,
             )
         return self._connection
 

@@ -203,7 +203,7 @@ class Ends:
         self._core.leases.end(job.job_id)
         words = job.state_desc
         self._core.scheduler.ended(job, state, exit_code, time.time())
-        job.state_reason, job.state_desc = "", words
+        job.state_desc = words
         self._table.ended(job)
         if job.given_to:
             self.given_is_free(job)

@@ -18,6 +18,7 @@ from nodectl.daemon.jobs.further_steps import FurtherSteps
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
 from nodectl.scheduler.decisions import NotAdmitted
+from nodectl.scheduler.end_reason import end_reason
 from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.scheduler import Scheduler
 from nodectl.scheduler.waits import Outcome
@@ -70,6 +71,7 @@ def restore(controller: Controller, selection: Selection, boot: str) -> None:
     controller.table.restore(scheduler.jobs)
     for job, state, reason in found.ended:
         job.job_state, job.state_desc, job.end_time = state, reason, now
+        job.state_reason = end_reason(state, job.exit_code)
         controller.table.ended(job)
     controller.parts.spool.sweep({job.job_id for job in active})
     for job in found.jobs:
@@ -167,6 +169,7 @@ def _is_gone(controller: Controller, kept: Kept, nodes: NodeTable, boot: str, fo
         controller.table.store.put(job)
         found.jobs.append(job)
     elif record is not None and not lost:
+        job.exit_code = int(record.get("exit_status", 1))
         found.ended.append((job, str(record["state"]), str(record.get("reason") or "")))
     elif kept.boot == boot and record is None and job.held_by != BATCH:
         job.job_state = RUNNING  # its client has not launched its step yet

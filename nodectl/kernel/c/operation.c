@@ -21,6 +21,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Exit statuses as a shell has them. A script without its streams ends as by a signal, by which Slurm's clients know it. */
+enum { SIGNALLED = 128, NO_STREAM = SIGNALLED + 53 };
+
 static void begin_row(struct launch *launch, const struct operation *row)
 {
     launch->row = row;
@@ -46,6 +49,8 @@ static int fail(struct launch *launch, const struct operation *operation, long e
         write_row(launch, row, -1, note);
     const char *const parts[] = {of_row, before, why, suffix, NULL};
     tell(launch, "failed", parts);
+    if (status > SIGNALLED)
+        raw(SYS_kill, launch->pid, status - SIGNALLED);
     raw(SYS_exit_group, status);
     __builtin_unreachable();
 }
@@ -258,6 +263,8 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
         break;
     case OP_STREAM:
         error = connect_stream(launch, operation);
+        if (error)
+            return fail(launch, operation, error, reason(operation, error), operation->a & OF_SCRIPT ? NO_STREAM : 1);
         break;
     case OP_TAKE_STREAMS:
         error = take_streams(launch, operation);

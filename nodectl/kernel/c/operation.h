@@ -53,6 +53,7 @@ struct operation {
     enum code code;
 };
 
+enum { OF_SCRIPT = 16 }; /* in `a` of OP_STREAM */
 enum { STREAMS = 3, LONGEST_WHAT = 1500, PID_ROOM = 40 };
 enum { MOST_MASK = 1024 }; /* bytes: 8192 CPUs, the most that a kernel can have */
 

@@ -13,8 +13,10 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 
 enum { MOST_DESCRIPTORS = 253 /* SCM_MAX_FD */, IN = 0, OUT = 1, FIRST_OF_CLIENT = -2 };
+enum { TRIES = 100, PAUSE = 20 * 1000 * 1000 }; /* for a directory that is missing: two seconds, in ns */
 enum { TAKES_ALL = 0, LAST_TAKES_ALL = 2 }; /* `b` of OP_TAKE_STREAMS; else all stays */
 
 /* `named`: by a user, so that nothing leads by way of what a process has open. A descriptor, or -errno. */
@@ -78,16 +80,30 @@ static long make_empty(long fd)
     return -raw(SYS_ftruncate, fd, 0);
 }
 
+/* A descriptor, or -errno. A client may make the directory of a script's output only once it knows the job's number. So
+ * the script's task waits for it, as the user; the step runner goes on meanwhile, and can kill the task.
+ */
+static long open_output(const char *path, bool named, bool of_script)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE};
+    for (int left = of_script ? TRIES : 0;; left--) {
+        long opened = open_path(path, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY, 0666, named);
+        if (opened != -ENOENT || left == 0)
+            return opened;
+        raw(SYS_nanosleep, &pause, NULL);
+    }
+}
+
 /* An errno. `a`: the number of the stream, and what to do with a path; `b`: an open descriptor, or one of the client's. */
 long connect_stream(struct launch *launch, const struct operation *operation)
 {
     long number = operation->a & 3, source = operation->b;
-    bool shared = operation->a & 4, named = !(operation->a & 8);
+    bool shared = operation->a & 4, named = !(operation->a & 8), of_script = operation->a & OF_SCRIPT;
     if (source <= FIRST_OF_CLIENT)
         source = launch->taken[FIRST_OF_CLIENT - source];
     if (operation->size > 0) {
-        uint64_t flags = number == IN ? O_RDONLY : O_WRONLY | O_CREAT | O_APPEND;
-        long opened = open_path(operation->data, flags | O_NOCTTY, number == IN ? 0 : 0666, named);
+        long opened = number == IN ? open_path(operation->data, O_RDONLY | O_NOCTTY, 0, named)
+                                   : open_output(operation->data, named, of_script);
         if (opened < 0)
             return -opened;
         long error = number == IN || shared ? 0 : make_empty(opened);

@@ -22,7 +22,8 @@ from nodectl.client.srun.options import FURTHER
 
 # What belongs to a terminal, to the command, or has another name here.
 OF_THE_COMMAND = {"error", "export", "help", "input", "output", "pty", "trace", "verbose"}
-OF_SUBMIT = {"help", "parsable", "quiet", "test_only", "verbose", "wait", "wrap", "export", "export_file", "nodefile"}
+OF_SUBMIT = {"help", "parsable", "quiet", "test_only", "verbose", "wait", "wrap", "export", "export_file",
+             "get_user_env", "nodefile"}  # fmt: skip
 
 
 def test_importing_it_imports_nothing() -> None:
