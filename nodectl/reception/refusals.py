@@ -43,7 +43,7 @@ class Refusals:
         return bool(self._held or self._children)
 
     def add(self, sock: "_socket.socket", peer: "framing.Peer", share: int) -> None:
-        """Refuses the connection. `share`: whose children may close it, its uid's or those of all without an account."""
+        """Refuses the connection. `share`: whose children may close it, its uid's or those of all without account."""
         try:
             sock.shutdown(_socket.SHUT_RDWR)  # under the kernel's lock of the socket: from now on nothing arrives
         except OSError:
