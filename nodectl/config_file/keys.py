@@ -101,7 +101,7 @@ LIMITS = section(
     Key(
         "max_step_bytes_per_user", number(1 << 20, 1 << 40, "bytes"), 64 << 20,
         "Most bytes that the files of one user's steps, root excepted, may have together in runtime_dir: programs, "
-        "arguments, environments, and room for each record.",
+        "arguments, environments, and room for each record and trace.",
     ),
     Key(
         "task_hard_limits", HARD_LIMITS, (),

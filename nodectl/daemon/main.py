@@ -114,7 +114,7 @@ async def _serve(
     await reception.ready()
     listener, inherited = _listen(config, private=private)  # a client that finds the socket may send signals
     store.serve()
-    reception.listen(listener, node.service())
+    reception.listen(listener, node.service(), node.has_account)
     _collect_less(private=private)
     _notify("READY=1")
     _tell_client_ready()

@@ -181,6 +181,10 @@ class Node:
         }
         return Service(__version__, {f"{NODE}.{name}": row for name, row in methods.items()})
 
+    async def has_account(self, uid: int) -> bool:
+        """Looks for the account of a uid. All these look-ups together keep one thread busy."""
+        return await self._users.exist(uid)
+
     def _earlier_plugins(self) -> list[str]:
         """The forkserver loads them beside the configured one."""
         return self.jobs.containers.earlier_plugins()

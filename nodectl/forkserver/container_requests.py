@@ -10,8 +10,9 @@
                                                           `bcast.py`)
 
 The forkserver forks a process for each request but "reconfigure": root, one thread. When it blocks nobody else does.
-The first descriptor is a connection: it brings the step's trace, if there is one, and takes the answer, {"why": ""} or
-one line. The second, for "enter" and "bcast", brings the descriptors that the user sent with the call.
+The descriptor is a connection: it brings the step's trace, if there is one, and takes the answer, {"why": ""} or one
+line. For "enter" and "bcast" {"ready": true} may come before, with a socket: the descriptors that the user sent with
+the call go there, and never into a process of root's.
 """
 
 import _signal
@@ -83,8 +84,7 @@ def _main(request: "Mapping[str, object]", given: "list[int]", node: "NodePlugin
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, answer)
         fds = [answer, *framing.take_over(connection)]
         if name in _IN_CONTAINER:
-            streams = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, given[1])
-            _enter(_IN_CONTAINER[name], request, [answer, *framing.take_over(streams)], node)
+            _enter(_IN_CONTAINER[name], request, answer, node)
         else:
             _answer(answer, _PLUGIN_CALLS[name](request, fds, node))
         status = 0
@@ -105,16 +105,15 @@ def _read_step(request: "Mapping[str, object]") -> Step:
 def _enter(
     act: "Callable[[Mapping[str, object], Step, list[int]], None]",
     request: "Mapping[str, object]",
-    fds: "list[int]",
+    answer: int,
     node: "NodePlugins",
 ) -> None:
-    answer, *theirs = fds
     status = 1
     try:
         step = _read_step(request)
         confinement.load(confinement.PROGRAMS, step.secure)
         caller = _caller(Recorder(-1, "container"), step.hook_timeout, answer)
-        why, status = enter.enter(act, request, step, theirs, node.for_job(step).container, caller)
+        why, status = enter.enter(act, request, step, answer, node.for_job(step).container, caller)
     except (OSError, PluginError, PluginRefused) as error:
         why = str(error)
     _answer(answer, why, status)

@@ -1,7 +1,13 @@
 """Enters a running job's container from outside of its steps, for `nodectl enter` and `nodectl bcast`.
 
-Part of a container request (`container_requests.py`), root: a child is put among the step's processes, so that it ends
-with them, joins the job's container, becomes the job's user, and only then opens or executes anything.
+    request (root)        calls the plugin, forks the guard, and waits for it; it holds nothing that the user has sent
+      guard (the user)    is put among the step's processes, so that it ends with them, joins the job's container,
+                          becomes the job's user, and only then receives what the user has sent
+        visitor           executes the program, or writes the file
+
+Closing what a user has sent may take for ever, and no signal ends it. So only the guard and the visitor ever hold it:
+they count among the user's processes, and the request, which the daemon counts as a call of the user's, lasts as long.
+Part of a container request (`container_requests.py`).
 """
 
 import _signal
@@ -11,6 +17,8 @@ import fcntl
 import os
 import select
 import termios
+
+import prctl
 
 from nodectl import messages
 from nodectl.cgroup import tree
@@ -28,12 +36,16 @@ from nodectl.wire.names import STEP
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import NoReturn
 
     from nodectl.model.step import Step
     from nodectl.plugin_host.caller import PluginCaller
     from nodectl.plugin_host.loader import Plugin
 
+    Act = Callable[[Mapping[str, object], Step, list[int]], None]
+
 _STREAMS = 3
+READY = b'{"ready":true}'
 _LONGEST = 4096
 _LONGEST_STATUS = 8 << 20
 _PATIENCE = 60  # seconds for a stepd whose hooks may take any time
@@ -58,21 +70,18 @@ def execute(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> 
 
 
 def enter(
-    act: "Callable[[Mapping[str, object], Step, list[int]], None]",
+    act: "Act",
     request: "Mapping[str, object]",
     step: "Step",
-    fds: "list[int]",
+    answer: int,
     plugin: "Plugin",
     plugin_caller: "PluginCaller",
 ) -> tuple[str, int]:
-    """Runs `act` in the job's container. Returns what went wrong, "" for nothing, and the child's exit status.
+    """Runs `act` in the job's container. Returns what went wrong, "" for nothing, and the visitor's exit status.
 
-    The last descriptor is a pipe of the caller's: when its other end is closed nobody waits for the child, and it is
-    killed. Where the plugin fails the child ends: nothing runs outside of the container. Raises OSError, PluginError.
+    The guard sends READY through `answer`, with the socket by which it receives the descriptors of the call. Where the
+    plugin fails the guard ends: nothing runs outside of the container. Raises OSError, PluginError.
     """
-    if not fds:
-        return "the descriptors of the call never came", 1
-    caller = fds.pop()
     mount = tree.find_mount()
     if "container_p_add_cont" in plugin.hooks:
         # The built-in plugin does not use the number: so it need not wait for a stepd that is in a hook.
@@ -83,13 +92,17 @@ def enter(
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _run_child(act, request, step, fds, plugin, plugin_caller, mount, writer)
+        _guard(act, request, step, answer, plugin, plugin_caller, mount, writer)
     os.close(writer)
-    framing.close(fds)  # a terminal ends when its last holder has gone
-    why = _wait_for(pid, reader, caller)
+    why = _wait_for(pid, reader)
     _, status = os.waitpid(pid, 0)
+    return why.decode(errors="replace"), _exit_status(status)
+
+
+def _exit_status(status: int) -> int:
+    """A shell's, of a status of wait(2)."""
     code = os.waitstatus_to_exitcode(status)
-    return why.decode(errors="replace"), code if code >= 0 else 128 - code
+    return code if code >= 0 else 128 - code
 
 
 def _require(plugin_caller: "PluginCaller", plugin: "Plugin", call: str, arguments: "Sequence[object]") -> None:
@@ -121,25 +134,22 @@ def _container_id(spec: str, step: "Step") -> int:
         sock.close()
 
 
-def _wait_for(pid: int, errors: int, caller: int) -> bytes:
-    """Waits until the child has ended, and kills it when the caller has gone. Returns the error that it wrote."""
+def _wait_for(pid: int, errors: int) -> bytes:
+    """Waits until the child has ended. Returns the beginning of the error that was written."""
     child = os.pidfd_open(pid)
     poll = select.poll()
-    for fd, events in ((child, select.POLLIN), (errors, select.POLLIN), (caller, 0)):
-        poll.register(fd, events)
+    poll.register(child, select.POLLIN)
+    poll.register(errors, select.POLLIN)
     text = b""
     while True:
         ready = [fd for fd, _ in poll.poll()]
         if errors in ready:
             data = os.read(errors, _LONGEST)
-            text += data
+            text = (text + data)[:_LONGEST]
             if not data:
                 poll.unregister(errors)
         elif child in ready:
             return text
-        if caller in ready:
-            signals.send(child, signals.KILL)
-            poll.unregister(caller)
 
 
 def _join_processes(user: tree.Group, step: "Step") -> None:
@@ -160,19 +170,19 @@ def _go_to(directory: str) -> None:
         os.chdir("/tmp")  # as a task
 
 
-def _run_child(  # everything that the child needs
-    act: "Callable[[Mapping[str, object], Step, list[int]], None]",
+def _guard(  # all that the guard needs
+    act: "Act",
     request: "Mapping[str, object]",
     step: "Step",
-    fds: "list[int]",
+    answer: int,
     plugin: "Plugin",
     plugin_caller: "PluginCaller",
     mount: str,
     errors: int,
-) -> None:
+) -> "NoReturn":
+    """In the guard: root at first."""
     status = 1
     try:
-        os.setsid()
         sign_in(step.uid)
         if not step.cgroup:
             raise OSError(errno.EOPNOTSUPP, "the node tracks no cgroups, so nothing would end it with the job")
@@ -182,15 +192,85 @@ def _run_child(  # everything that the child needs
         confinement = Confinement(step, step.environment)
         confinement.limit_capabilities()
         become_user(step.identity)
-        close_all_but((*fds, errors))
+        prctl.set_dumpable(0)  # until the visitor executes a program nobody looks into either
+        fds = _receive(answer, errors)
+        status = _be_guard(_begin_visitor(act, request, step, fds, confinement, errors), fds)
+    except OSError as error:
+        _tell(errors, step, error)
+    except BaseException as error:  # the top of a process
+        os.write(errors, str(error)[:_LONGEST].encode())
+    finally:
+        os._exit(status)
+
+
+def _tell(errors: int, step: "Step", error: OSError) -> None:
+    where = f"{error.filename}: " if error.filename else ""
+    os.write(errors, f"{where}{error.strerror} (as {step.user_name})".encode())
+
+
+def _receive(answer: int, errors: int) -> "list[int]":
+    """As the user: lets the daemon have the descriptors of the call sent here, and nowhere else. Raises OSError."""
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    theirs.shutdown(_socket.SHUT_RD)
+    close_all_but((answer, errors, ours.fileno(), theirs.fileno()))
+    channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, answer)
+    framing.send_some(channel, READY, [theirs.fileno()])
+    channel.close()
+    theirs.close()
+    fds = framing.take_over(ours)
+    ours.close()
+    if not fds:
+        raise OSError(errno.EBADF, "the descriptors of the call never came")
+    try:
+        fcntl.fcntl(fds[-1], fcntl.F_GETPIPE_SZ)
+    except OSError:
+        raise OSError(errno.EINVAL, "the last descriptor of the call is no pipe") from None
+    return fds
+
+
+def _begin_visitor(
+    act: "Act",
+    request: "Mapping[str, object]",
+    step: "Step",
+    fds: "list[int]",
+    confinement: Confinement,
+    errors: int,
+) -> int:
+    """Forks the visitor, which ends with the guard. Returns its pid. Raises OSError."""
+    guard = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        prctl.set_pdeathsig(_signal.SIGKILL)
+        if os.getppid() != guard:
+            return os._exit(status)
+        os.setsid()
+        os.close(fds.pop())
         _go_to(step.cwd)
         confinement.confine()
         act(request, step, fds)
         status = 0
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        os.write(errors, f"{where}{error.strerror} (as {step.user_name})".encode())
+        _tell(errors, step, error)
     except BaseException as error:  # the top of a process
         os.write(errors, str(error)[:_LONGEST].encode())
     finally:
         os._exit(status)
+
+
+def _be_guard(visitor: int, fds: "list[int]") -> int:
+    """Waits for the visitor, and kills it when the other end of the last descriptor is closed: its caller has gone.
+    Returns its exit status. Raises OSError.
+    """
+    child, caller = os.pidfd_open(visitor), fds.pop()
+    framing.close(fds)  # a terminal ends when its last holder has gone
+    poll = select.poll()
+    poll.register(child, select.POLLIN)
+    poll.register(caller, 0)
+    while child not in (ready := [fd for fd, _ in poll.poll()]):
+        if caller in ready:
+            poll.unregister(caller)
+            signals.send(child, signals.KILL)
+    return _exit_status(os.waitpid(visitor, 0)[1])

@@ -357,7 +357,7 @@ def main(  # what a desk is made of
         os.closerange(keep[0] + 1, keep[1])
         os.closerange(keep[1] + 1, keep[2])
         os.closerange(keep[2] + 1, os.sysconf("SC_OPEN_MAX"))
-        _become(uid, gid)
+        become(uid, gid)
         Desk(entrance, up, down, most=most, longest=longest).serve()
         status = 0
     except MemoryError:
@@ -366,10 +366,10 @@ def main(  # what a desk is made of
         os._exit(status)
 
 
-def _become(uid: int, gid: int) -> None:
+def become(uid: int, gid: int, name: str = "nodectl-desk") -> None:
     """The user, for good, and with less: no groups, no capabilities, no children, no files, bounded memory."""
     os.setsid()
-    prctl.set_name("nodectl-desk")
+    prctl.set_name(name)
     _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
     if os.geteuid() != 0:  # a node of a user's own: all desks are that user's, and the daemon refuses others
         uid, gid = os.geteuid(), os.getegid()

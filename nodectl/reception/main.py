@@ -2,15 +2,20 @@
 
     channel, from the daemon:   first {"most": n, "longest": n}, a user's connections and the bytes of a message
                                 {"listen": true} with the listening socket; {"pause": true}; {"ping": n}
+                                {"account": u, "exists": true or false}, the answer to "whose"
     channel, to the daemon:     {"pong": n}
+                                {"whose": u}: has this uid an account?
                                 {"desk": d, "uid": u} with the desk's two ends: what it says, what it is told
                                 {"connection": n, "desk": d, "pid": ..., "gid": ..., "groups": [...], "inode": ...},
                                 with a pidfd where the kernel can prove whose the connection is
 
 It reads nothing from a connection: it asks the kernel who made it, tells the daemon, hands it to the user's desk and
-forgets it. Descriptors may lie unread in a connection, and the last to close it closes these as well, which may take
-as long as their maker likes: what no desk takes is therefore closed by children, and where the desk died in the
-meantime a timer interrupts us. The daemon ends a reception that does not answer, and begins another.
+forgets it. What no desk takes is refused (`refusals.py`). The daemon ends a reception that does not answer, and begins
+another.
+
+One process can have 65,536 uids: those that /etc/subuid gives its user. So all uids for which the daemon has found no
+account share a few desks. While these have room a desk is opened at once, and the daemon is asked meanwhile. When they
+have none, a connection of a uid that is not known waits for the daemon's answer.
 """
 
 import _signal
@@ -27,21 +32,25 @@ import prctl
 
 from nodectl.kernel import signals
 from nodectl.reception import desk
+from nodectl.reception.refusals import Refusals, close_in_time, most_held
 from nodectl.wire import framing, lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import NoReturn
 
 CHANNEL = 3
 _LONGEST_ORDER = 256
 _MOST_GROUPS_TOLD = 8192
 _AT_ONCE = 64  # connections between two looks at everything else
 _MOST_DESKS = 4  # of one user: all but the last are ending, or hang
+MOST_SHARED_DESKS = 16  # of all uids without an account together
+_MOST_AWAITING = 1024  # connections that wait until their account is known
+_MOST_AWAITING_OF_ONE = 32
+_MOST_ACCOUNTS = 1 << 17  # that are remembered
+_NO_ACCOUNT = -1
 _STUCK_SECONDS = 5.0
 _PAUSE_SECONDS = 0.2
-_INTERRUPT_SECONDS = 0.05
 _NO_END = 1 << 30
 _SO_SNDBUFFORCE = 32  # not named by Python
 _ROOM = 4 << 20  # bytes, for thousands of connections that come at one moment
@@ -128,8 +137,10 @@ class Reception:
         self._desks: dict[int, list[Desk]] = {}
         self._by_pidfd: dict[int, tuple[int, Desk]] = {}
         self._numbers = 0
-        self._refused: list[_socket.socket] = []
-        self._closers: set[int] = set()
+        self._refusals = Refusals(most_held())
+        self._accounts: set[int] = set()  # uids of which the daemon knows
+        self._asked: set[int] = set()
+        self._awaiting: dict[int, list[tuple[_socket.socket, framing.Peer]]] = {}
         self._poll = select.poll()
         self._poll.register(channel.fileno(), select.POLLIN)
 
@@ -149,7 +160,18 @@ class Reception:
             self._look_after()
 
     def _obey(self) -> bool:
-        text, ancillary, _, _ = self._channel.recvmsg(_LONGEST_ORDER, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+        """Takes what the daemon has said. False when it has gone."""
+        for _ in range(_AT_ONCE):
+            try:
+                if not self._take_order():
+                    return False
+            except BlockingIOError:
+                break
+        return True
+
+    def _take_order(self) -> bool:
+        room, flags = _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC | _socket.MSG_DONTWAIT
+        text, ancillary, _, _ = self._channel.recvmsg(_LONGEST_ORDER, room, flags)
         if not text:
             return False
         order = lean_json.load_object(text)
@@ -160,6 +182,8 @@ class Reception:
             self._poll.register(fd, select.POLLIN)
         elif "pause" in order:
             self._pause()
+        elif "account" in order:
+            self._learn(int(str(order["account"])), exists=bool(order["exists"]))
         else:
             self._tell({"pong": order["ping"]})
         return True
@@ -177,7 +201,7 @@ class Reception:
     def _patience(self) -> "float | None":
         if self._resumes:
             return _PAUSE_SECONDS * 1000
-        if self._refused or self._closers or any(place.waiting for desks in self._desks.values() for place in desks):
+        if self._refusals.is_busy or any(place.waiting for desks in self._desks.values() for place in desks):
             return 1000
         return None
 
@@ -201,6 +225,18 @@ class Reception:
 
     def _welcome(self, sock: "_socket.socket") -> None:
         peer = framing.peer_of(sock)
+        if not self._must_wait(peer.uid):
+            self._seat(sock, peer)
+            return
+        self._ask(peer.uid)
+        awaiting = self._awaiting.setdefault(peer.uid, [])
+        if len(awaiting) < _MOST_AWAITING_OF_ONE and sum(map(len, self._awaiting.values())) < _MOST_AWAITING:
+            awaiting.append((sock, peer))
+        else:
+            self._refusals.add(sock, peer, _NO_ACCOUNT)
+
+    def _seat(self, sock: "_socket.socket", peer: framing.Peer) -> None:
+        """Gives the connection to a desk of its user's, or refuses it."""
         self._numbers += 1
         for _ in range(2):  # a desk that does not take it is followed by another
             place = self._desk_of(peer)
@@ -208,9 +244,11 @@ class Reception:
                 break
             self._introduce(self._numbers, place, peer, sock)
             if place.give(self._numbers, sock):
-                _close_in_time(sock)
-                return
-        self._refused.append(sock)
+                if framing.runs(place.pidfd):
+                    close_in_time(sock)
+                    return
+                break
+        self._refusals.add(sock, peer, peer.uid if self._has_own(peer.uid) else _NO_ACCOUNT)
 
     def _introduce(self, number: int, place: Desk, peer: framing.Peer, sock: "_socket.socket") -> None:
         pidfd = framing.pidfd_of_peer(sock)
@@ -220,24 +258,36 @@ class Reception:
         if pidfd >= 0:
             os.close(pidfd)
 
-    def _dispose(self) -> None:
-        """Closes what nobody takes: in a child, which lets go after us and may take its time."""
-        if not self._refused:
-            return
-        reader, writer = os.pipe2(os.O_CLOEXEC)
-        try:
-            pid = os.fork()
-            if pid == 0:
-                _be_last(reader, [sock.fileno() for sock in self._refused])
-            self._closers.add(pid)
-            for sock in self._refused:
-                sock.close()
-            self._refused.clear()
-        except OSError:
-            pass  # no process: the next time
-        finally:
-            os.close(reader)
-            os.close(writer)
+    # Accounts.
+
+    def _has_own(self, uid: int) -> bool:
+        """True for a uid whose desks are its own: root's, those with an account, and all on a user's own node."""
+        return uid == 0 or uid in self._accounts or os.geteuid() != 0
+
+    def _must_wait(self, uid: int) -> bool:
+        """True where a desk would have to be opened, and the desks that uids without an account share are all taken."""
+        if self._has_own(uid) or any(place.entrance is not None for place in self._desks.get(uid, ())):
+            return False
+        shared = sum(len(desks) for owner, desks in self._desks.items() if not self._has_own(owner))
+        return shared >= MOST_SHARED_DESKS
+
+    def _ask(self, uid: int) -> None:
+        if uid not in self._asked and not self._has_own(uid):
+            self._asked.add(uid)
+            self._tell({"whose": uid})
+
+    def _learn(self, uid: int, *, exists: bool) -> None:
+        """The daemon has looked for the account."""
+        self._asked.discard(uid)
+        if exists:
+            if len(self._accounts) >= _MOST_ACCOUNTS:
+                self._accounts.clear()  # they are asked for again
+            self._accounts.add(uid)
+        for sock, peer in self._awaiting.pop(uid, ()):
+            if exists:
+                self._seat(sock, peer)
+            else:
+                self._refusals.add(sock, peer, _NO_ACCOUNT)
 
     # Desks.
 
@@ -275,6 +325,7 @@ class Reception:
             self._by_pidfd[place.pidfd] = peer.uid, place
             self._poll.register(place.pidfd, select.POLLIN)
             self._tell({"desk": place.number, "uid": peer.uid}, [up, down.fileno()])
+            self._ask(peer.uid)
         finally:
             os.close(up)
             os.close(theirs_up)
@@ -309,37 +360,15 @@ class Reception:
             for place in desks:
                 if place.is_stuck(now):
                     place.kill()
-        self._dispose()
+        self._refusals.go_on()
 
     def _reap(self) -> None:
         """Children are waited for here only: until then a pid is theirs, also while its pidfd is opened."""
         try:
             while pid := os.waitpid(-1, os.WNOHANG)[0]:
-                self._closers.discard(pid)
+                self._refusals.reaped(pid)
         except ChildProcessError:
             pass  # there is none
-
-
-def _close_in_time(sock: "_socket.socket") -> None:
-    """Closes our copy of what a desk has. Should the desk have died meanwhile, this is the last close, and waits for
-    what lies in the connection: a signal ends that.
-    """
-    _signal.setitimer(_signal.ITIMER_REAL, _INTERRUPT_SECONDS, _INTERRUPT_SECONDS)
-    sock.close()
-    _signal.setitimer(_signal.ITIMER_REAL, 0)
-
-
-def _be_last(reader: int, kept: "list[int]") -> "NoReturn":
-    """In a child: holds nothing but these, until the reception has let go of them."""
-    try:
-        low = 3
-        for fd in sorted({reader, *kept}):
-            os.closerange(low, fd)
-            low = fd + 1
-        os.closerange(low, os.sysconf("SC_OPEN_MAX"))
-        os.read(reader, 1)
-    finally:
-        os._exit(0)
 
 
 def main() -> None:

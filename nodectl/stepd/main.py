@@ -30,6 +30,7 @@ from nodectl.stepd.script_messages import ScriptMessages
 from nodectl.stepd.start import confine_runner, start_tasks
 from nodectl.stepd.termination import OUTPUT_LIMIT
 from nodectl.task import client_streams, environment, rlimits
+from nodectl.tracing import room as trace_room
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def _obey(
         _kernel.new_session_keyring()  # else all users' tasks shared the keyring of whatever started the service
     except OSError:
         pass  # the kernel has no keys, or a container denies them
+    _kernel.limit_trace(trace_room.of(step))
     prctl.set_name(f"stepd {step}")
     container.introduce(step, f"{order.stem}.json")
     run = Run(step, order.fds, node, cgroup_mount, kept=orders is not None)

@@ -14,6 +14,7 @@ from nodectl.daemon.admission.turns import Turns
 from nodectl.model.number import whole
 
 _NO_ID = 2**32 - 1  # what setresgid(2) takes for "leave it"
+_NO_USER = -1  # whose turn it is to have a uid looked up that may have no account
 
 
 class UnknownUser(Exception):
@@ -50,6 +51,17 @@ class Users:
             self._known.clear()
         self._known[who] = (time.monotonic() + self._seconds, user)
         return user
+
+    async def exist(self, uid: int) -> bool:
+        """True for a uid that has an account. One uid is looked up after the other."""
+        if self.known(uid) is not None:
+            return True
+        async with self.turns.of(_NO_USER):
+            try:
+                await self.get(uid)
+            except (UnknownUser, OSError):
+                return False
+        return True
 
     def known(self, who: int | str) -> User | None:
         """The account if it is in the cache; does not wait."""

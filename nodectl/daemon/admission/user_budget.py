@@ -1,4 +1,4 @@
-"""What one user may have of the node at a time: steps, tasks, and bytes of steps' files.
+"""What one user may have of the node at a time: steps, tasks, and bytes of steps' files, traces included.
 
 Those files lie in memory as a rule, and the daemon and each stepd hold their content too; so they count until the step
 is in the history. Root has no limits. Used only from the event loop.

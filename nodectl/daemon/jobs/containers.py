@@ -12,7 +12,7 @@ import contextlib
 import os
 import socket
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from nodectl import messages
 from nodectl.config import Config
@@ -21,7 +21,6 @@ from nodectl.daemon.history.store import Store
 from nodectl.daemon.processes import copied_descriptors
 from nodectl.daemon.processes.forkserver_channel import ForkserverChannel, ForkserverDied
 from nodectl.daemon.steps.live import LiveStep
-from nodectl.kernel.closing import close_in_time
 from nodectl.model.step import Step
 from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.wire import framing, lean_json
@@ -133,27 +132,29 @@ class Containers:
 
     async def enter(self, request: Mapping[str, object], call: Call) -> Mapping[str, object]:
         """Has a program or a file brought into a container (`nodectl/forkserver/enter.py`); the descriptors of the call
-        go there. Returns what came of it: why, status.
+        go to its process as soon as that is the user's. Returns what came of it: why, status.
         """
-        streams, way = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            call.hand_over({}, [way.detach()])
-            answer = await self._request_once(request, [], [streams.fileno()])
-        finally:
-            close_in_time([streams.detach()])  # its process may have died before it took anything
+        answer = await self._request_once(request, [], lambda way: call.hand_over({}, [way]))
         return lean_json.load_object(answer) if answer else {"why": "its process died", "status": 1}
 
-    async def _request_once(self, request: Mapping[str, object], more: list[int], streams: Sequence[int] = ()) -> bytes:
-        """The answer of the process that does it, b"" where it died. Raises OSError, ForkserverDied."""
+    async def _request_once(
+        self, request: Mapping[str, object], more: list[int], on_ready: Callable[[int], None] = os.close
+    ) -> bytes:
+        """The answer of the process that does it, b"" where it died. `on_ready` gets the socket to which the
+        descriptors of a call are sent. Raises OSError, ForkserverDied.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         with ours:
             with theirs:
                 framing.hand_over(ours, more)
-                fds = copied_descriptors.copies([theirs.fileno(), *streams])
+                fds = copied_descriptors.copies([theirs.fileno()])
             self._forkserver.request_container(request, fds)
             try:
-                return await asyncio.get_running_loop().sock_recv(ours, _LONGEST_ANSWER)
+                answer, fds = await _receive(ours)
+                for fd in fds:
+                    on_ready(fd)
+                return (await _receive(ours))[0] if fds else answer
             except ConnectionResetError:  # it died before it took what was handed over
                 return b""
 
@@ -168,6 +169,23 @@ class Containers:
             if answer:
                 return str(lean_json.load_object(answer)["why"])
         return f"{request['container']} the container: its process died, {_TRIES} times"
+
+
+async def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
+    """The next packet, with at most one descriptor. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            data, ancillary, _, _ = sock.recvmsg(_LONGEST_ANSWER, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            readable = asyncio.Event()
+            loop.add_reader(sock, readable.set)
+            try:
+                await readable.wait()
+            finally:
+                loop.remove_reader(sock)
+        else:
+            return data, framing.descriptors_in(ancillary)
 
 
 def _any_in(directory: str) -> bool:

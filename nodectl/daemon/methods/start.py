@@ -29,6 +29,7 @@ from nodectl.model.step import Step
 from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.stepd import record
 from nodectl.tracing import progress
+from nodectl.tracing import room as trace_room
 from nodectl.wire import framing
 from nodectl.wire.dispatch import Call, Refused
 
@@ -136,12 +137,12 @@ class StepStart:
         return why
 
     def _write_spec(self, live: LiveStep) -> None:
-        """Writes the step's file and reserves room for its record, within its user's budget. Raises OSError,
-        Refused.
+        """Writes the step's file and reserves room for its record, within its user's budget, which the trace counts
+        against as well. Raises OSError, Refused.
         """
         spec = encoded(live.step.as_json())
         most = record.room(live.step, len(spec))
-        self._budget.take(live, len(spec) + most)
+        self._budget.take(live, len(spec) + most + trace_room.of(live.step))
         live.files.write_spec(spec, most)
 
     def _start(self, live: LiveStep, trace: int, call: Call | None) -> None:

@@ -15,7 +15,7 @@ from nodectl.model.step_number import BATCH, EXTERN
 from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.plugin_host.node_plugins import NodePlugins
 
-_LARGEST = 1 << 18  # bytes of the step's files
+_LARGEST = 1 << 19  # bytes of the step's files
 _MOST_TASKS = 32  # each leaves 10 KiB in the runner, which no job is charged for
 _COPIED = ("", "all", "-")  # a stdin of several tasks: by a pump
 _BY_CGROUP, _BY_PARENT = "proctrack/cgroup", "proctrack/linuxproc"

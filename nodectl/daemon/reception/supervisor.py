@@ -8,7 +8,7 @@ import asyncio
 import functools
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from nodectl import messages
@@ -40,6 +40,8 @@ class ReceptionSupervisor:
         self._loop = asyncio.get_running_loop()
         self._calls = Calls(config.max_connections_per_user)
         self._service: Service | None = None
+        self._has_account: Callable[[int], Awaitable[bool]] | None = None
+        self._answers: set[asyncio.Task[None]] = set()
         self._listener: socket.socket | None = None
         self._desks: set[Desk] = set()
         self._numbered: dict[int, Desk] = {}  # those of the present reception, by its numbers
@@ -58,9 +60,9 @@ class ReceptionSupervisor:
         except TimeoutError:
             raise ReceptionFailed("start the reception: it does not answer (its own message is above)") from None
 
-    def listen(self, listener: socket.socket, service: Service) -> None:
-        """Begins to serve users."""
-        self._listener, self._service = listener, service
+    def listen(self, listener: socket.socket, service: Service, has_account: Callable[[int], Awaitable[bool]]) -> None:
+        """Begins to serve users. `has_account` looks for the account of a uid."""
+        self._listener, self._service, self._has_account = listener, service, has_account
         self._hand_listener()
 
     def _start(self, begun: Companion) -> None:
@@ -137,6 +139,10 @@ class ReceptionSupervisor:
             self._pong = news["pong"]
             if not self._answered.done():
                 self._answered.set_result(None)
+        elif "whose" in news:
+            answer = self._loop.create_task(self._tell_account(news["whose"]))
+            self._answers.add(answer)
+            answer.add_done_callback(self._answers.discard)
         elif "uid" in news:
             self._open(news["desk"], news["uid"], fds)
         elif place := self._numbered.get(news["desk"]):
@@ -145,6 +151,10 @@ class ReceptionSupervisor:
             place.add(news["connection"], peer)
         else:
             framing.close(fds)  # the desk has ended, which the reception did not know yet
+
+    async def _tell_account(self, uid: int) -> None:
+        assert self._has_account is not None  # noqa: S101  # no user comes before it listens
+        self._send({"account": uid, "exists": await self._has_account(uid)})
 
     def _open(self, number: int, uid: int, fds: list[int]) -> None:
         """Serves a desk. Where that fails, its descriptors are closed: it tells its clients, and ends."""
@@ -194,6 +204,8 @@ class ReceptionSupervisor:
         """Serves no more calls. A call that comes too late gets no answer, rather than one of a half-closed node."""
         self._ended = True
         self._timer.cancel()
+        for answer in list(self._answers):
+            answer.cancel()
         busy = [task for desk in list(self._desks) for task in desk.abandon()]
         # After the sleep the last calls' callbacks have run, too.
         await asyncio.gather(*busy, asyncio.sleep(0), return_exceptions=True)

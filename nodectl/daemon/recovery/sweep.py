@@ -23,6 +23,7 @@ from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
 from nodectl.model.step_number import FIRST_STEPS, step_number
 from nodectl.stepd.record import room
+from nodectl.tracing import room as trace_room
 from nodectl.wire import lean_json
 
 _PAUSE = 0.01
@@ -74,7 +75,7 @@ def _take_over(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles)
         return
     live = LiveStep(step, files, jobs.step_ended)
     size = len(data or b"")
-    live.size = size + room(step, size)
+    live.size = size + room(step, size) + trace_room.of(step)
     live.needs_epilog = files.needs_epilog()
     registry.live[live.key] = live
     if not step.is_first:

@@ -29,7 +29,7 @@ SUFFIXES = (
     ".view",
 )
 _PLAIN = (".json", ".trace", ".record")  # all that there is of a plain step whose stepd has left its record
-_MOST_TRACED = 17 << 20  # bytes: a trace ends at 16 MiB (kernel/c/trace.c), and a line
+_MOST_TRACED = 17 << 20  # bytes: no trace has more than 16 MiB (tracing/room.py)
 _BACKLOG = 16
 
 

@@ -151,12 +151,13 @@ PyDoc_STRVAR(write_row_doc,
 "Writes one line of a step's trace with one write(2): {\"t\": started, facts, ruid, euid, rgid, egid, groups,\n"
 "caps (CapEff, hex), affinity (hex), \"rc\": rc, \"us\": microseconds since started, note}. `facts` and `note` are\n"
 "members of a JSON object in ASCII; started is CLOCK_MONOTONIC in nanoseconds. Identity and time are the kernel's\n"
-"word at this moment. In C, because a step writes dozens. False when the line could not be written whole, and behind\n"
-"16 MiB.");
+"word at this moment. In C, because a step writes dozens. False when the line could not be written whole, and when\n"
+"the trace has no room for it.");
 
-/* Bytes of a trace, which lies in memory: hundreds of tasks of dozens of plugins write no more. All of a step's processes
- * write through one open file, whose offset is behind the line that any of them wrote last. */
+/* Bytes of a trace, which lies in memory. The stepd sets it for its step, and the children that it forks have it. All of a
+ * step's processes write through one open file, whose offset is behind the line that any of them wrote last. */
 enum { LONGEST_TRACE = 16 << 20 };
+static long long trace_room = LONGEST_TRACE;
 
 long long monotonic(void)
 {
@@ -170,7 +171,8 @@ long long monotonic(void)
 int trace_line_in(char *room, size_t size, int fd, long long started, const char *const facts[], const char *rc,
                   const char *note)
 {
-    if (raw(SYS_lseek, fd, 0, SEEK_CUR) >= LONGEST_TRACE)
+    long long place = raw(SYS_lseek, fd, 0, SEEK_CUR); /* negative where it is no file, which has no end */
+    if (place >= trace_room)
         return 0;
     /* Unsigned: `started` may be anything. */
     long long us = (long long)((uint64_t)monotonic() - (uint64_t)started) / 1000;
@@ -195,6 +197,8 @@ int trace_line_in(char *room, size_t size, int fd, long long started, const char
     if (note[0] != '\0')
         out = stpcpy(stpcpy(out, ","), note);
     out = stpcpy(out, "}\n");
+    if (place + (out - line) > trace_room)
+        return 0;
     return raw(SYS_write, fd, line, out - line) == out - line;
 }
 
@@ -221,7 +225,21 @@ static PyObject *write_row(PyObject *self, PyObject *args)
     return PyBool_FromLong(trace_line(fd, started, facts, rc, note));
 }
 
+PyDoc_STRVAR(limit_trace_doc,
+"limit_trace(room: int) -> None\n\n"
+"From now on a line that would end behind so many bytes of a trace is not written, by this process and by those that it\n"
+"forks.");
+
+static PyObject *limit_trace(PyObject *self, PyObject *args)
+{
+    (void)self;
+    if (!PyArg_ParseTuple(args, "L", &trace_room))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 PyMethodDef trace_methods[] = {
+    {"limit_trace", limit_trace, METH_VARARGS, limit_trace_doc},
     {"identity", identity, METH_NOARGS, identity_doc},
     {"write_row", write_row, METH_VARARGS, write_row_doc},
     {NULL, NULL, 0, NULL},

@@ -224,3 +224,17 @@ def test_who_may_not_become_another_has_no_name_looked_up(node: Node) -> None:
         assert f"--uid={name}: only root may run steps as another user" in refused.stderr
     for name in (NOBODY.pw_name, str(NOBODY.pw_uid)):
         assert node.run(f"--uid={name}", "true", user=NOBODY).returncode == 0
+
+
+def test_traces_of_one_users_steps_count_against_the_bytes_of_their_files() -> None:
+    with running(max_step_bytes_per_user=1 << 20) as node, contextlib.ExitStack() as steps:
+        for _ in range((1 << 20) // (64 << 10)):  # each step's trace alone may have 64 KiB
+            client = steps.enter_context(node.popen("sh", "-c", ON, user=NOBODY))
+            assert client.stdout is not None
+            if client.stdout.readline() != "on\n":
+                break
+            steps.callback(client.terminate)
+        assert client.wait(PATIENCE) == 1
+        assert client.stderr is not None
+        assert "max_step_bytes_per_user = 1048576" in client.stderr.read()
+        assert node.run("true", user=OTHER).returncode == 0

@@ -1,0 +1,125 @@
+"""Uids that no account has, as newuidmap gives them to a user by the thousands, share a few session processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodectl.kernel.closing import close_in_time
+from nodectl.reception.main import MOST_SHARED_DESKS
+from nodectl.reception.refusals import MOST_CHILDREN
+from rootful.hostile import lingering
+from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_until
+from rootful.raw import call, connect
+
+UIDS = 4 * MOST_SHARED_DESKS
+LEAST = 1_879_048_192  # far above what accounts and systemd use
+
+
+@pytest.fixture
+def uids() -> list[int]:
+    found = range(LEAST, LEAST + UIDS)
+    taken = {entry.pw_uid for entry in pwd.getpwall()}
+    assert not taken.intersection(found)
+    return list(found)
+
+
+def connected(node: Node, uid: int) -> socket.socket:
+    """A connection of the uid's."""
+    os.seteuid(uid)
+    try:
+        return connect(node)
+    finally:
+        os.seteuid(0)
+
+
+def desks(node: Node, uids: list[int]) -> list[int]:
+    """The pids of the session processes of these uids."""
+    found = []
+    for pid in node.service("nodectl-desk"):
+        with contextlib.suppress(FileNotFoundError):
+            text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+            if int(text.partition("\nUid:\t")[2].split()[0]) in uids:
+                found.append(pid)
+    return found
+
+
+def ended(sock: socket.socket) -> bool:
+    """True when the service has closed the connection."""
+    sock.settimeout(PATIENCE)
+    with contextlib.suppress(ConnectionResetError):
+        return sock.recv(1) == b""
+    return True
+
+
+def test_uids_without_account_share_few_session_processes_and_users_are_served(node: Node, uids: list[int]) -> None:
+    kept = [connected(node, uid) for uid in uids]
+    try:
+        assert all(ended(sock) for sock in kept[MOST_SHARED_DESKS:])
+        wait_until(lambda: len(desks(node, uids)) == MOST_SHARED_DESKS, "as many as may be have become their user")
+        for user in (NOBODY, OTHER, None):  # NOBODY and OTHER for the first time
+            assert node.run("true", user=user).returncode == 0
+    finally:
+        for sock in kept:
+            sock.close()
+    for pid in desks(node, uids):  # else they wait for a minute for more connections
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not desks(node, uids), "the shared session processes have ended")
+    with connected(node, uids[-1]) as sock:
+        sock.settimeout(PATIENCE)
+        sock.sendall(call("org.nodectl.Hello"))
+        assert b"parameters" in sock.recv(1 << 16)
+
+
+def test_refused_connections_with_descriptors_that_never_close_cost_few_processes(node: Node, uids: list[int]) -> None:
+    listener = node.reception()
+
+    def act() -> None:
+        kept = [connected(node, uid) for uid in uids[:MOST_SHARED_DESKS]]
+        with lingering() as make:
+            for uid in uids:
+                for _ in range(4):
+                    sock = connected(node, uid)
+                    mine = [make()]
+                    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                        socket.send_fds(sock, [b'{"half'], mine)
+                    close_in_time(mine)
+                    kept.append(sock)
+            for sock in kept:
+                sock.detach()
+            os.write(told, b"+")
+            signal.pause()
+
+    reader, told = os.pipe()
+    with hostile_process(act):
+        os.close(told)
+        assert os.read(reader, 1) == b"+", "the connections were not made"
+        os.close(reader)
+        for _ in range(5):
+            assert len(node.service("nodectl-refuse")) <= MOST_CHILDREN
+            assert node.run("true", user=NOBODY).returncode == 0
+        assert node.reception() == listener
+    wait_until(lambda: not node.service("nodectl-refuse"), "the children have ended")
+
+
+@contextlib.contextmanager
+def hostile_process(act: Callable[[], None]) -> Iterator[None]:
+    """A process of root's that does this until it is killed."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            act()
+        finally:
+            os._exit(1)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
