@@ -1,21 +1,27 @@
 """The tasks of a job array that still wait, as one text: "0-9:2,15". A million of them are a few bytes.
 
-Values only, in the daemon, and in commands.
+Each function costs as much as there are ranges, however many indices these have. Only the text of ranges that overlap and
+have steps is expanded into its indices, a few thousand at the most. Values only, in the daemon, and in commands.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
-from itertools import islice, pairwise
+from collections.abc import Callable, Iterator
+from itertools import islice
+from math import gcd
 
 _RANGE = r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?\Z"  # compiled when it is wanted
 _MOST_RANGES = 10_000
-_MOST_LOOKED_AT = 100_000
+_MOST_EXPANDED = 10_000
 
 Tasks = list[range]
-"""Ascending ranges that have no index in common, none empty."""
+"""Ascending ranges, none empty, each of which ends before the next one begins."""
+
+
+def _freely(units: int) -> None:
+    """For a caller without a budget."""
 
 
 def parse(text: str) -> tuple[Tasks, int]:
@@ -26,12 +32,15 @@ def parse(text: str) -> tuple[Tasks, int]:
     return tasks_of(indices), int(limit[:10]) if percent else 0
 
 
-def tasks_of(text: str) -> Tasks:
-    """Indices as "0-9:2,15" or "[0-3]". Raises ValueError."""
+def tasks_of(text: str, spend: Callable[[int], None] = _freely) -> Tasks:
+    """Indices as "0-9:2,15" or "[0-3]". `spend` is told how many ranges and indices are gone through, before they are.
+    Raises ValueError, and what `spend` raises.
+    """
     ranges = []
     parts = text.strip().removeprefix("[").removesuffix("]").split(",")
     if len(parts) > _MOST_RANGES:
         raise ValueError(f"{len(parts)} ranges, {_MOST_RANGES} are the most")
+    spend(len(parts))
     for part in parts:
         match = re.match(_RANGE, part.strip(), re.ASCII)
         if match is None:
@@ -41,7 +50,7 @@ def tasks_of(text: str) -> Tasks:
         if not one or step == "0":
             raise ValueError(f"{part[:100]!r} is no range of indices")
         ranges.append(one)
-    return _merged(ranges)
+    return _united(ranges, spend)
 
 
 def text_of(tasks: Tasks) -> str:
@@ -57,13 +66,19 @@ def size(tasks: Tasks) -> int:
 def span(tasks: Tasks) -> tuple[int, int, int, int]:
     """How many, the least and the greatest index, and the step between them; 1 where they are not evenly spaced."""
     step = tasks[0].step if len(tasks) == 1 and len(tasks[0]) > 1 else 1
-    return size(tasks), tasks[0][0], max(one[-1] for one in tasks), step
+    return size(tasks), tasks[0][0], tasks[-1][-1], step
 
 
 def indices(tasks: Tasks) -> Iterator[int]:
     """Each, in order."""
-    for one in _ordered(tasks):
+    for one in tasks:
         yield from one
+
+
+def indices_from(tasks: Tasks, first: int) -> Iterator[int]:
+    """Those that are not below `first`, in order."""
+    for one in islice(tasks, max(0, bisect_right(tasks, first, key=_start) - 1), None):
+        yield from one[max(0, -(-(first - one.start) // one.step)) :]
 
 
 def has(tasks: Tasks, index: int) -> bool:
@@ -74,60 +89,130 @@ def has(tasks: Tasks, index: int) -> bool:
 
 def without(tasks: Tasks, index: int) -> Tasks:
     """All but this one."""
-    left = []
-    for one in tasks:
-        if index not in one:
-            left.append(one)
-            continue
-        at = one.index(index)
-        left += [part for part in (one[:at], one[at + 1 :]) if part]
-    return left
+    place = bisect_right(tasks, index, key=_start) - 1
+    if place < 0 or index not in tasks[place]:
+        return tasks
+    one = tasks[place]
+    at = one.index(index)
+    return [*tasks[:place], *(part for part in (one[:at], one[at + 1 :]) if part), *tasks[place + 1 :]]
 
 
 def without_all(tasks: Tasks, others: Tasks) -> Tasks:
-    """All but the others. Raises ValueError for what would leave more pieces than are kept."""
-    left = _without_all(tasks, others)
-    if len(left) > _MOST_RANGES:
-        raise ValueError(f"{len(left)} ranges would be left, {_MOST_RANGES} are the most")
-    return left
+    """All but the others. Raises ValueError for what would leave more ranges than are kept."""
+    left: Tasks = []
+    done = 0
+    for place in sorted({place for other in others for place in _places_beside(other, tasks)}):
+        left += tasks[done:place]
+        for part in _cut(tasks[place], _beside(tasks[place], others)):
+            left.append(part)
+            if len(left) > _MOST_RANGES:
+                raise ValueError(f"more than {_MOST_RANGES} ranges would be left")
+        done = place + 1
+    return left + tasks[done:]
 
 
-def _without_all(tasks: Tasks, others: Tasks) -> Tasks:
-    if all(one.step == 1 for one in others):
-        stops = [one.stop for one in others]
-        return [part for one in tasks for part in _cut(one, others, bisect_right(stops, one.start))]
-    if size(others) > _MOST_LOOKED_AT or size(tasks) > _MOST_LOOKED_AT:
-        raise ValueError("large ranges with steps")
-    gone = {index for one in others for index in one if has(tasks, index)}
-    return _compact(sorted(index for one in tasks for index in one if index not in gone))
+def common(tasks: Tasks, others: Tasks) -> Tasks:
+    """Those that are in both."""
+    return list(_common(tasks, others))
 
 
-def _cut(one: range, others: Tasks, first: int) -> Iterator[range]:
-    """What is left of a range without ranges of step 1, which ascend; `first` of them is the first that reaches it."""
+def meet(tasks: Tasks, others: Tasks) -> bool:
+    """True where one is in both."""
+    return next(_common(tasks, others), None) is not None
+
+
+def _common(tasks: Tasks, others: Tasks) -> Iterator[range]:
+    few, many = sorted((tasks, others), key=len)
+    return (both for one in few for other in _beside(one, many) if (both := _both(one, other)))
+
+
+def _beside(one: range, others: Tasks) -> Iterator[range]:
+    """The ranges that reach between the first and the last index of one."""
+    return (others[place] for place in _places_beside(one, others))
+
+
+def _places_beside(one: range, others: Tasks) -> range:
+    return range(max(0, bisect_right(others, one.start, key=_start) - 1), bisect_right(others, one[-1], key=_start))
+
+
+def _both(one: range, other: range) -> range:
+    """The indices that two ranges have in common: a range, too."""
+    divisor = gcd(one.step, other.step)
+    apart = other.start - one.start
+    if apart % divisor:
+        return range(0)
+    period = other.step // divisor  # in steps of `one`
+    first = one.start + one.step * (apart // divisor * pow(one.step // divisor, -1, period) % period)
+    step = one.step * period
+    least = max(one.start, other.start)
+    if first < least:
+        first += -(-(least - first) // step) * step
+    return range(first, min(one.stop, other.stop), step)
+
+
+def _cut(one: range, others: Iterator[range]) -> Iterator[range]:
+    """What is left of a range without others, which ascend."""
     rest = one
-    for other in islice(others, first, None):
-        if not rest or other.start >= rest.stop:
-            break
-        before = range(rest.start, max(other.start, rest.start), rest.step)
-        if before:
-            yield before
-        rest = rest[-(-(max(other.stop, rest.start) - rest.start) // rest.step) :]
+    for other in others:
+        gone = _both(rest, other) if rest else range(0)
+        if not gone:
+            continue
+        first = rest.index(gone[0])
+        yield from filter(None, (rest[:first], *_between(gone, rest.step)))
+        rest = rest[rest.index(gone[-1]) + 1 :]
     if rest:
         yield rest
+
+
+def _between(gone: range, step: int) -> Iterator[range]:
+    """What a range of this step has between those of its indices that go."""
+    if len(gone) < 2 or gone.step == step:
+        return
+    if gone.step == 2 * step:
+        yield range(gone.start + step, gone[-1], gone.step)
+        return
+    for index in gone[:-1]:
+        yield range(index + step, index + gone.step, step)
 
 
 def _start(one: range) -> int:
     return one.start
 
 
-def _merged(ranges: Tasks) -> Tasks:
-    """Each index once, where ranges overlap; a few ranges that do not stay as they were written."""
-    ordered = sorted(ranges, key=_start)
-    if all(one[-1] < after.start for one, after in pairwise(ordered)):
-        return ordered
-    if sum(map(len, ranges)) > _MOST_LOOKED_AT:
-        raise ValueError("large ranges that overlap")
-    return _compact(sorted({index for one in ranges for index in one}))
+def _united(ranges: Tasks, spend: Callable[[int], None]) -> Tasks:
+    """Each index once. Ranges that overlap no other stay as they were written."""
+    found: Tasks = []
+    left = _MOST_EXPANDED
+    for together in _overlapping(sorted(ranges, key=_start)):
+        if len(together) == 1:
+            found += together
+            continue
+        widest = max(together, key=len)
+        if all(len(_both(widest, one)) == len(one) for one in together):
+            found.append(widest)
+        elif all(one.step == 1 or len(one) == 1 for one in together):
+            found.append(range(together[0].start, max(one[-1] for one in together) + 1))
+        else:
+            left -= size(together)
+            if left < 0:
+                raise ValueError(f"ranges with steps overlap, with more than {_MOST_EXPANDED} indices: separate them")
+            spend(size(together))
+            found += _compact(sorted({index for one in together for index in one}))
+    return found
+
+
+def _overlapping(ordered: Tasks) -> Iterator[Tasks]:
+    """Ranges, in their order, together with those that begin before they end."""
+    together: Tasks = []
+    last = -1
+    for one in ordered:
+        if together and one.start > last:
+            yield together
+            together = []
+        together.append(one)
+        last = max(last, one[-1])
+    if together:
+        yield together
 
 
 def _compact(ordered: list[int]) -> Tasks:
@@ -138,10 +223,6 @@ def _compact(ordered: list[int]) -> Tasks:
         else:
             found.append(range(index, index + 1))
     return found
-
-
-def _ordered(tasks: Tasks) -> Tasks:
-    return sorted(tasks, key=_start)
 
 
 def _text(one: range) -> str:

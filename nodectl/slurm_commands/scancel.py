@@ -145,7 +145,7 @@ def _queued(session: Session, names: list[str], choice: dict[str, list[str]]) ->
 def _in_both(waiting: str, named: str) -> str:
     every = job_array.tasks_of(waiting)
     try:
-        return job_array.text_of(job_array.without_all(every, job_array.without_all(every, job_array.tasks_of(named))))
+        return job_array.text_of(job_array.common(every, job_array.tasks_of(named)))
     except ValueError as error:
         raise Failed(f"Invalid job id: {named[:40]}: {error}") from None
 

@@ -1,0 +1,119 @@
+"""Jobs of one user and name, for those that run one after the other (singleton). Values only."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping
+
+from nodectl.scheduler.happened import base
+from nodectl.selection.records import JobRecord
+
+_Name = tuple[int, str]
+_Place = tuple[int, int]
+"""A job's place among its namesakes: the number by which others name it, then its own."""
+
+
+class Namesakes:
+    """However many jobs have one name, who goes before a job, and who is next, are found without going through them."""
+
+    def __init__(self, jobs: Mapping[int, JobRecord]) -> None:
+        self._jobs = jobs
+        self._all: dict[_Name, list[_Place]] = {}
+        self._alone: dict[_Name, list[_Place]] = {}  # those that wait until they are the only one
+        self._started: dict[_Name, set[int]] = {}  # some may wait again: they are struck off when that is noticed
+
+    def add(self, job: JobRecord) -> None:
+        """The job is among the jobs from now on."""
+        _add(self._all, job)
+        if job.is_active:
+            self.started(job)
+
+    def gone(self, job: JobRecord) -> None:
+        """And no longer."""
+        _remove(self._all, job)
+        self.waits_no_more(job)
+        self._strike_off(_name(job), job.job_id)
+
+    def renamed(self, job: JobRecord, name: str) -> None:
+        """It has another name from now on, which `job` is then given."""
+        waits = _has(self._alone, job)
+        runs = job.job_id in self._started.get(_name(job), ())
+        self.gone(job)
+        after = (job.user_id, name)
+        for index in (self._all, self._alone) if waits else (self._all,):
+            insort(index.setdefault(after, []), _place(job))
+        if runs:
+            self._started.setdefault(after, set()).add(job.job_id)
+
+    def started(self, job: JobRecord) -> None:
+        """It runs."""
+        self._started.setdefault(_name(job), set()).add(job.job_id)
+
+    def waits(self, job: JobRecord) -> None:
+        """It waits until it is the only one."""
+        _add(self._alone, job)
+
+    def waits_no_more(self, job: JobRecord) -> None:
+        """It does not wait for that."""
+        _remove(self._alone, job)
+
+    def next_alone(self, job: JobRecord) -> JobRecord | None:
+        """Which of those that wait goes first: all others of this name wait for it at least."""
+        for _, number in self._alone.get(_name(job), ()):
+            if number in self._jobs:
+                return self._jobs[number]
+        return None
+
+    def goes_first(self, job: JobRecord) -> bool:
+        """True where none of its name goes before it."""
+        return next(self.before(job), None) is None
+
+    def before(self, job: JobRecord) -> Iterator[JobRecord]:
+        """Those that go before it: all that run, and those that were submitted earlier."""
+        name = _name(job)
+        for number in list(self._started.get(name, ())):
+            other = self._jobs.get(number)
+            if other is None or not other.is_active:
+                self._strike_off(name, number)
+            elif other is not job:
+                yield other
+        for earliest, number in self._all.get(name, ()):
+            if earliest >= base(job):
+                return
+            other = self._jobs.get(number)
+            if other is not None and not other.is_active:
+                yield other
+
+    def _strike_off(self, name: _Name, number: int) -> None:
+        running = self._started.get(name)
+        if running is not None:
+            running.discard(number)
+            if not running:
+                del self._started[name]
+
+
+def _name(job: JobRecord) -> _Name:
+    return job.user_id, job.name
+
+
+def _place(job: JobRecord) -> _Place:
+    return base(job), job.job_id
+
+
+def _has(index: Mapping[_Name, list[_Place]], job: JobRecord) -> bool:
+    places, place = index.get(_name(job), []), _place(job)
+    at = bisect_left(places, place)
+    return at < len(places) and places[at] == place
+
+
+def _add(index: dict[_Name, list[_Place]], job: JobRecord) -> None:
+    if not _has(index, job):
+        insort(index.setdefault(_name(job), []), _place(job))
+
+
+def _remove(index: dict[_Name, list[_Place]], job: JobRecord) -> None:
+    if _has(index, job):
+        places = index[_name(job)]
+        del places[bisect_left(places, _place(job))]
+        if not places:
+            del index[_name(job)]
