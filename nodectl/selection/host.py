@@ -18,7 +18,7 @@ from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.loader import Plugin
 from nodectl.selection import checks, resources
 from nodectl.selection.answers import BUSY, NODES_BUSY, PLUGIN, Choice, Refusal, Reserved, SelectionFailed
-from nodectl.selection.calls import Calls, OnCall
+from nodectl.selection.calls import PREFIX, Calls, OnCall
 from nodectl.selection.judge import Judge
 from nodectl.selection.ledger import Ledger
 from nodectl.selection.modes import (
@@ -107,7 +107,7 @@ class Selection:
     def _must(self, name: str, *arguments: object) -> None:
         answer = self._calls.code(name, *arguments)
         if not answer.ok:
-            raise SelectionFailed(f"plugin {self.type}: select_p_{name}: {answer.why}")
+            raise SelectionFailed(f"plugin {self.type}: {PREFIX}{name}: {answer.why}")
 
     def _rank(self) -> None:
         answer = self._calls.value("node_ranking", self.nodes, len(self.nodes))
@@ -375,8 +375,9 @@ class Selection:
         return self._tell("update_node_state", node)
 
     def _tell(self, name: str, *arguments: object) -> str:
-        """Calls a function that answers with a number; why it failed, "" where it did not."""
+        """Calls a function that answers with a number; why it failed, with plugin and function, "" where it did not."""
         answer = self._calls.code(name, *arguments)
-        if self._calls.failed(name, answer) and name in _CHANGES:
-            self._failed = True
-        return answer.why
+        if not self._calls.failed(name, answer):
+            return ""
+        self._failed = self._failed or name in _CHANGES
+        return f"plugin {self.type}: {PREFIX}{name}: {answer.why}"

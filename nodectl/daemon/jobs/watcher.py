@@ -25,8 +25,12 @@ class Watcher:
     def step_over(self, job: int, step: int) -> None:
         """Nothing of the step runs, or it was not started."""
 
-    def job_suspended(self, job: int) -> None:
-        """All steps of the job stand still; task plugins have been told."""
+    def job_suspended(self, job: int) -> str:
+        """All steps of the job stand still; task plugins have been told. Returns why the job keeps its CPUs, which is
+        logged too, "" where others may have them.
+        """
+        del job
+        return ""
 
     def job_resuming(self, job: int) -> str:
         """A step of a job that stands still, or soon will, is to run again. Returns why it cannot, "" where it may."""
