@@ -59,6 +59,8 @@ class Controller(Core, Watcher):
         self.scheduler, self.selection = scheduler, selection
         self.rounds = Rounds(scheduler, self._carry_out, self.table.tell_all)
         self._begun = True
+        for live in self.parts.registry.live.values():
+            self._steps.go_on(live.step)
         early, self._early = self._early, {}
         for job_id, record in early.items():
             self.job_over(job_id, record)
@@ -279,10 +281,9 @@ class Controller(Core, Watcher):
         if found is not None and self._begun:
             self.ends.begins(found)
 
-    def step_begins(self, job: int, step: int, ntasks: int) -> None:
+    def step_begins(self, job: int, step: int, ntasks: int) -> str:
         """See Watcher."""
-        if self._begun:
-            self._steps.begins(job, step, ntasks)
+        return self._steps.begins(job, step, ntasks) if self._begun else ""
 
     def step_over(self, job: int, step: int) -> None:
         """See Watcher."""

@@ -105,8 +105,8 @@ class Suspension:
         return await self._stands_still(live)
 
     async def _stands_still(self, live: LiveStep) -> Sequence[int]:
-        """A step that was told to stop. When all steps of its job stand still, the job is suspended. Returns processes of
-        the step that still run. Raises Refused where a plugin does not suspend the job; then the step goes on.
+        """A step that was told to stop. When all steps of its job stand still, the job is suspended. Returns processes
+        of the step that still run. Raises Refused where a plugin does not suspend the job; then the step goes on.
         """
         live.suspended = True
         await asyncio.sleep(live.step.suspend_grace_time)

@@ -20,7 +20,9 @@ class Step:
     """A step that does as it is told, unless `broken`. `state`: what its stepd says."""
 
     def __init__(self, number: int, state: str = "RUNNING", *, broken: bool = False) -> None:
-        self.step = SimpleNamespace(job_id=7, step_id=number, cgroup="", suspend_grace_time=0.05, hook_timeout=0.0, uid=0)
+        self.step = SimpleNamespace(
+            job_id=7, step_id=number, cgroup="", suspend_grace_time=0.05, hook_timeout=0.0, uid=0
+        )
         self.suspended = self.in_prolog = False
         self.broken = broken
         self.told = asyncio.Event()
@@ -184,7 +186,7 @@ def test_all_steps_go_on_where_the_queue_does_not_suspend_the_job(whole: bool) -
         suspension, queue = suspension_of(steps, refusal="plugin select/no: no", plugins=plugins)
         if not whole:
             await suspension.suspend(steps[0])  # type: ignore[arg-type]
-        with pytest.raises(Refused, match="step .* goes on: plugin select/no: no") :
+        with pytest.raises(Refused, match="step .* goes on: plugin select/no: no"):
             await (suspension.suspend_job(7) if whole else suspension.suspend(steps[1]))  # type: ignore[arg-type]
         assert [one.state for one in steps.values()] == ["RUNNING" if whole else "SUSPENDED", "RUNNING"]
         assert [one.suspended for one in steps.values()] == [not whole, False]
