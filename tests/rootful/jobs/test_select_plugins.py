@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rootful.node import NOBODY, Node, wait_until
+from rootful.node import NOBODY, Node, wait_for_answer, wait_until
 from rootful.queued import emptied, queue_node, show, submit, wait_for
 
 PLUGIN = """
@@ -102,11 +102,19 @@ def test_network_of_a_job_reaches_the_select_plugin(node: Node) -> None:
     job = runs(node, "--network=sn_all")
     assert show(node, job)["select"]["network"] == "sn_all"
     end(node, job)
-    line = "scontrol() { nodectl show --json $NODECTL_JOB_ID; }; scontrol"
-    for words, variables in ((["--network=ib"], {}), ([], {"SLURM_NETWORK": "ib"})):
-        done = node.run(*words, "sh", "-c", line, user=NOBODY, env=variables)
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["job"]["select"]["network"] == "ib"
+
+
+@pytest.mark.parametrize(("words", "variables"), [(["--network=ib"], {}), ([], {"SLURM_NETWORK": "ib"})])
+def test_network_of_a_run_reaches_the_select_plugin(node: Node, words: list[str], variables: dict[str, str]) -> None:
+    client = node.popen(*words, "sh", "-c", f"echo ready; {WAITS}", user=NOBODY, env=variables)
+    assert client.stdout is not None
+    assert client.stdout.readline() == "ready\n"
+    wait_for_answer(client)
+    found = show(node, node.last_job())
+    (node.scratch / "end").touch()
+    client.communicate()
+    assert client.returncode == 0
+    assert found["select"]["network"] == "ib"
 
 
 def test_what_job_begin_decides_of_a_job_holds_for_the_job(node: Node) -> None:
@@ -127,7 +135,7 @@ def test_errno_of_job_begin_is_why_a_job_waits(node: Node) -> None:
     (node.scratch / "fail.begin").write_text("yes")
     job = submit(node, "true")
     words = "plugin select/actor: select_p_job_begin: No space left on device"
-    wait_until(lambda: words in node.nodectl("explain", str(job)).stdout, "the job waits for that")
+    wait_until(lambda: words in str(show(node, job).get("words")), "the job waits for that")
 
 
 def test_what_the_select_plugin_keeps_of_a_step_is_there_after_a_restart(node: Node) -> None:
