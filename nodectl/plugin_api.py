@@ -22,9 +22,9 @@ functions that carry the names of the plugin documents:
 
 It is found as task/nice.py in a directory of the key `plugin_dir`; its body may import what lies beside it
 (`from . import helper`). plugin_version is three numbers, or one as in slurm.h (0x160508), for job_container plugins
-also 101, the version of their interface; task plugins may leave it out. A function that is left out does nothing. A
-hook of the future is told in the log and never called; a name that is nearly a known hook is refused when the file is
-loaded.
+also 101, the version of their interface; task and select plugins may leave it out. A function that is left out does
+nothing. A hook of the future is told in the log and never called; a name that is nearly a known hook is refused when
+the file is loaded.
 
 `init()` and `fini()` may be given and take no parameters. Two processes call them when they have loaded the plugin and
 before they end: the daemon, and the one from which step runners are forked. Both count as hooks: they have

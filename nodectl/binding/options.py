@@ -44,6 +44,7 @@ ROWS = (
     ("exclude", "x", "NODES", "not on these nodes", TEXT),
     ("relative", "r", "N", "begin at the job's Nth node, from 0", COUNT),
     ("use-min-nodes", "", "", "of a range of nodes, the fewest", FLAG),
+    ("network", "", "TYPE", "words about the job's network, for the select plugin", TEXT),
     # Read by binding/devices.py.
     ("gpus", "G", "[TYPE:]N", "GPUs of the job", TEXT),
     ("gpus-per-node", "", "[TYPE:]N", "GPUs of the job on each node", TEXT),
@@ -64,7 +65,7 @@ VARIABLES = {
     "SLURM_THREAD_SPEC": "thread_spec", "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NNODES": "nodes",
     "SLURM_USE_MIN_NODES": "use_min_nodes", "SLURM_GPUS": "gpus", "SLURM_GPUS_PER_NODE": "gpus_per_node",
     "SLURM_GPUS_PER_TASK": "gpus_per_task", "SLURM_GPU_BIND": "gpu_bind", "SLURM_GRES": "gres",
-    "SLURM_STEP_GRES": "gres", "SLURM_GRES_FLAGS": "gres_flags",
+    "SLURM_STEP_GRES": "gres", "SLURM_GRES_FLAGS": "gres_flags", "SLURM_NETWORK": "network",
 }  # fmt: skip
 
 # What travels under the name of no option: the text of SLURM_HOSTFILE.

@@ -12,9 +12,9 @@ from dataclasses import asdict
 from nodectl.client.command import Failed
 from nodectl.client.configuration import configured
 from nodectl.devtools.plugin_list import Listed, node_plugins, spank_plugins, unusable
-from nodectl.model.launch_order import BATCH_HOOKS, HOOKS, LOCAL_HOOKS, SLURMD_HOOKS, SUSPENSION_HOOKS
+from nodectl.model.launch_order import BATCH_HOOKS, HOOKS, LOCAL_HOOKS, OCCASIONS, SLURMD_HOOKS, SUSPENSION_HOOKS
 from nodectl.plugin_host import BUILTIN_DIR, INCLUDE_DIR
-from nodectl.plugin_host.kinds import KINDS, STEP
+from nodectl.plugin_host.kinds import DAEMON, KINDS, STEP
 from nodectl.render.table import table
 from nodectl.render.terminal import put
 from nodectl.render.words import printable
@@ -109,7 +109,7 @@ def _described(one: Listed) -> Iterator[str]:
 
 
 def hooks_table() -> list[str]:
-    """The order of a launch, and what plugins may define that no launch calls."""
+    """The order of a launch, and what else plugins may define: when that is called, and what never is."""
     rows = [
         (place, hook.call, hook.kind, hook.process, hook.identity, hook.per, hook.costs)
         for place, hook in enumerate(HOOKS, 1)
@@ -123,10 +123,20 @@ def hooks_table() -> list[str]:
     lines += [f"  {hook.call:25}  a failure: {hook.costs}" for hook in SUSPENSION_HOOKS]
     lines += ["", "The same, of the step that runs a job's script, instead of task_p_slurmd_launch_request:"]
     lines += [f"  {hook.call:25}  a failure: {hook.costs}" for hook in BATCH_HOOKS]
-    lines += ["", "Accepted in plugins and not called by a launch:"]
-    for kind in KINDS.values():
-        lines += [f"  {kind.name:9}  {call}" for call in kind.uncalled if call not in LOCAL_HOOKS + SLURMD_HOOKS]
+    lines += ["", "Not rows of a launch, but called:"]
+    lines += [f"  {call:27}  {when}" for call, when in OCCASIONS.items()]
+    lines += ["", "Select plugins, in the service as root, when the queue decides, and as jobs begin and end:"]
+    lines += [f"  {call}" for kind in KINDS.values() if kind.hosted == DAEMON for call in kind.uncalled]
+    lines += ["", "Accepted in plugins, and never called:"]
+    lines += [f"  {call}" for call in _never_called()]
     return lines
+
+
+def _never_called() -> Iterator[str]:
+    called = {*OCCASIONS, *LOCAL_HOOKS, *SLURMD_HOOKS}
+    for kind in KINDS.values():
+        if kind.hosted != DAEMON:
+            yield from (call for call in kind.uncalled if call not in called)
 
 
 def hooks_as_json() -> dict[str, object]:
@@ -141,4 +151,6 @@ def hooks_as_json() -> dict[str, object]:
         "batch": [hook.call for hook in BATCH_HOOKS],
         "slurmd": list(SLURMD_HOOKS),
         "elsewhere": {kind.name: kind.uncalled for kind in KINDS.values() if kind.uncalled},
+        "occasions": dict(OCCASIONS),
+        "never": list(_never_called()),
     }

@@ -50,9 +50,9 @@ MESSAGES = (
         "`nodectl resume` tries again, `nodectl cancel` ends it.",
     ),
     (
-        "job-stands-still", "5eca5778eb844f2c969d11d7f80131d5", WARNING,
-        "A job is suspended, and the select plugin could not be told, so it keeps its CPUs.",
-        "`nodectl resume`, or `nodectl cancel`. The plugin's author wants to know.",
+        "job-keeps-cpus", "5eca5778eb844f2c969d11d7f80131d5", WARNING,
+        "A job that was to be suspended keeps its CPUs, since the select plugin refused, and goes on.",
+        "Where it stands still all the same, `nodectl resume` or `nodectl cancel`. The plugin's author wants to know.",
     ),
     (
         "job-does-not-grow", "49e1250ccef54203ba5678da88af3acc", WARNING,

@@ -100,13 +100,24 @@ HOOKS = (
 )
 
 # Of the step that runs a job's script, in the place of task_p_slurmd_launch_request.
-BATCH_HOOKS = (Hook("task_p_slurmd_batch_request", "task", "daemon", "root", "job", 1, "the job ends without a start"),)
+BATCH_HOOKS = (
+    Hook("task_p_slurmd_batch_request", "task", "daemon", "root", "job", 1, "the job waits, and is tried again"),
+)
 
 # Of a job all of whose steps have been suspended, and of one before the first of them is resumed.
 SUSPENSION_HOOKS = (
-    Hook("task_p_slurmd_suspend_job", "task", "daemon", "root", "job", 1, _LOGGED),
+    Hook("task_p_slurmd_suspend_job", "task", "daemon", "root", "job", 1, "the steps go on, the command fails"),
     Hook("task_p_slurmd_resume_job", "task", "daemon", "root", "job", 1, "the step stays suspended"),
 )
+
+# What the documents, or nodectl beyond them, have, and is called on other occasions than a row of the launch.
+OCCASIONS: "Mapping[str, str]" = {
+    "task_p_pre_launch_priv_plan": "in the stepd as root, for each task, instead of task_p_pre_launch_priv",
+    "task_p_pre_launch_plan": "in the stepd as root, for each task, instead of task_p_pre_launch",
+    "container_p_add_pid_plan": "in the stepd as root, for each task, instead of container_p_add_pid",
+    "container_p_reconfig": "in the forkserver as root, at each reload of the configuration",
+    "container_p_restore": "in a process of its own as root, after each start of the service",
+}
 
 # What comes before a plugin's hooks, for who tells where a process died: its body, constructors or init().
 LOADING = Hook("loading", "spank", "any", "as its hooks", "process", 0, "as slurm_spank_init")

@@ -49,8 +49,8 @@ class Step:
         "first_step", "gid", "gids", "hard_limits", "hook_timeout", "job_began", "job_control", "job_ends", "job_id",
         "kept", "kill_on_bad_exit", "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems", "mpi",
         "name", "node_name", "ntasks", "oom_kill_step", "open_append", "options", "part", "partition",
-        "programs", "pty", "restart", "rlimits", "secure", "shares", "stack", "stderr", "stdin", "stdout",
-        "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables",
+        "programs", "pty", "restart", "rlimits", "secure", "select_packed", "shares", "stack", "stderr",
+        "stdin", "stdout", "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables",
         "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose", "within",
     )  # fmt: skip
     __slots__ = (
@@ -125,6 +125,7 @@ class Step:
     submitted: float
     memory: int  # MiB asked for, 0 for none
     oom_kill_step: bool  # one process too many ends all
+    select_packed: str  # what the select plugin keeps of it, as it packed that, in hexadecimal
     shares: dict[str, int]  # of CPU time, input and output (cgroup/shares.py)
     # What comes of these where it can be enforced:
     limits: dict[str, str]  # files of the step's `user` cgroup and what is written there, a line at a time

@@ -84,7 +84,7 @@ KINDS = {
             uncalled={"local_user_init": 3, "slurmd_init": 3, "slurmd_exit": 3},
         ),
         Kind(
-            "select", "select_p_", "node selection", "select_type", hosted=DAEMON, required="job_test",
+            "select", "select_p_", "node selection", "select_type", hosted=DAEMON, required="job_test", versioned=False,
             uncalled={
                 "state_save": 1, "state_restore": 1, "node_init": 2, "job_init": 1, "reconfigure": 0,
                 "select_nodeinfo_alloc": 0, "select_nodeinfo_pack": 3, "select_nodeinfo_unpack": 3,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from nodectl import messages
-from nodectl.plugin_api import take_errno
+from nodectl.plugin_api import PluginError, take_errno
 from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.plugin_host.caller import OK, Outcome, PluginCaller, judged
 from nodectl.plugin_host.loader import Plugin
@@ -95,8 +95,9 @@ class Calls:
         else:
             kept = self.keeper.before(arguments)
             answer = _answer(*self._caller.value(function, arguments))
-            if kept and (changed := self.keeper.after(name, kept)):
-                self.fault(name, "a job's record", changed)
+            wrong = self.keeper.after(name, kept, succeeded=answer.ok and not answer.value) if kept else {}
+            for field, words in wrong.items():
+                self.fault(name, f"a job's {field}", words)
         if self.on_call is not None:
             self.on_call(PREFIX + name, arguments, answer.why or answer.value)
         if answer.fault:
@@ -115,8 +116,19 @@ class Calls:
             return self.nonsense(name, value, "not a number")
         if not value:
             return answer
+        return self._failure(int(value), f"returned {int(value)}")
+
+    def null(self, name: str, answer: Answer) -> Answer:
+        """The same for a function that returns an object, whose failure is NULL: None."""
+        if not answer.ok or not answer.there or answer.value is not None:
+            return answer
+        return self._failure(None, "returned NULL")
+
+    def _failure(self, value: int | None, plainly: str) -> Answer:
+        """What the function that has just failed said of the reason by set_errno; without that, what it returned."""
         code, words = take_errno()
-        return Answer(int(value), words if code and words else f"returned {int(value)}", own=bool(code and words))
+        reason = str(PluginError(code, words)) if code else ""
+        return Answer(value, " ".join(reason.split()) or plainly, own=bool(reason))
 
     def nonsense(self, name: str, value: object, wanted: str) -> Answer:
         """What it returned is of no use."""

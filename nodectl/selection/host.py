@@ -18,7 +18,7 @@ from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.loader import Plugin
 from nodectl.selection import checks, resources
 from nodectl.selection.answers import BUSY, NODES_BUSY, PLUGIN, Choice, Refusal, Reserved, SelectionFailed
-from nodectl.selection.calls import Calls, OnCall
+from nodectl.selection.calls import PREFIX, Answer, Calls, OnCall
 from nodectl.selection.judge import Judge
 from nodectl.selection.ledger import Ledger
 from nodectl.selection.modes import (
@@ -107,7 +107,7 @@ class Selection:
     def _must(self, name: str, *arguments: object) -> None:
         answer = self._calls.code(name, *arguments)
         if not answer.ok:
-            raise SelectionFailed(f"plugin {self.type}: select_p_{name}: {answer.why}")
+            raise SelectionFailed(self._named(name, answer))
 
     def _rank(self) -> None:
         answer = self._calls.value("node_ranking", self.nodes, len(self.nodes))
@@ -184,7 +184,7 @@ class Selection:
             self._failed = True
             self._judge.look_again()  # what it does not take now it may choose otherwise when it is asked
             self._calls.keeper.forget(job)
-            return answer.why
+            return self._named("job_begin", answer)
         taken = "" if self._judge.is_free(job.job_resrcs) else self.ledger.conflicts(job)
         if taken:
             self._tell("job_fini", job)
@@ -341,7 +341,8 @@ class Selection:
         offered, cores = avail.copy(), Output(None if taken_cores is None else taken_cores.copy())
         answer = self._calls.value("resv_test", request, request.node_cnt, offered, cores)
         if answer.fault:
-            return Refusal(PLUGIN, f"plugin {self.type}: select_p_resv_test: {answer.why}")
+            return Refusal(PLUGIN, self._named("resv_test", answer))
+        answer = self._calls.null("resv_test", answer)
         if not answer.ok or answer.value is None:
             return Refusal(BUSY, answer.why if answer.own else NODES_BUSY)
         wrong = checks.picked(answer.value, avail, request.node_cnt, self.nodes)
@@ -375,8 +376,13 @@ class Selection:
         return self._tell("update_node_state", node)
 
     def _tell(self, name: str, *arguments: object) -> str:
-        """Calls a function that answers with a number; why it failed, "" where it did not."""
+        """Calls a function that answers with a number; why it failed, with plugin and function, "" where it did not."""
         answer = self._calls.code(name, *arguments)
-        if self._calls.failed(name, answer) and name in _CHANGES:
-            self._failed = True
-        return answer.why
+        if not self._calls.failed(name, answer):
+            return ""
+        self._failed = self._failed or name in _CHANGES
+        return self._named(name, answer)
+
+    def _named(self, name: str, answer: Answer) -> str:
+        """Why a call failed, in one line that names plugin and function."""
+        return f"plugin {self.type}: {PREFIX}{name}: {answer.why}"

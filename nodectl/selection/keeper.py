@@ -1,7 +1,7 @@
 """Jobs' records as they were before a plugin was called with them: what is not the plugin's to change is put back.
 
-The document lets several functions write into a job's record. What the service goes by (states, times, what the job
-holds) stays as it is; the plugin's words about a job, `comment` and `state_desc`, it may change.
+The document lets some functions write into a job's record. What a site may decide there (`_WRITABLE`) takes effect when
+the function succeeds. What the service goes by (states, times, what the job holds) stays as it is, and the log says so.
 """
 
 from __future__ import annotations
@@ -15,9 +15,35 @@ from nodectl.selection.resources import copied
 
 _NAMES = names(JobRecord)
 _values: Callable[[JobRecord], tuple[object, ...]] = attrgetter(*_NAMES)
-_WORDS = {"comment", "state_desc"}
+_LONGEST_WORD, _LONGEST_TEXT = 256, 65_536
+_MOST_PRIORITY, _MOST_SECONDS = 2**32 - 1, 2**31 - 1
 _ANSWER = {"job_resrcs", "start_time"}  # of job_test
+_PLACES = {"node_bitmap", "nodes"}  # which job_test fills in Slurm; here they follow from its answer
 Kept = list[tuple[JobRecord, tuple[object, ...]]]
+
+
+def _is_text(value: object) -> bool:
+    return type(value) is str and len(value) <= _LONGEST_TEXT
+
+
+def _is_word(value: object) -> bool:
+    return type(value) is str and len(value) <= _LONGEST_WORD and value.isprintable()
+
+
+def _up_to(most: int) -> Callable[[object], bool]:
+    return lambda value: type(value) is int and 0 <= value <= most
+
+
+_WORDS: dict[str, Callable[[object], bool]] = {"comment": _is_text, "state_desc": _is_text}
+"""What any function may write, with what the value has to be."""
+_DECISIONS = {**_WORDS, "name": _is_word, "account": _is_word, "priority": _up_to(_MOST_PRIORITY)}
+_WRITABLE = {
+    "job_begin": {**_DECISIONS, "time_limit": _up_to(_MOST_SECONDS)},  # its runner learns it afterwards
+    "job_fini": _DECISIONS,
+    "job_suspend": _DECISIONS,
+    "job_resume": _DECISIONS,
+}
+"""What the functions may write to which the document gives a record "that may safely be read or written"."""
 
 
 class Keeper:
@@ -44,25 +70,46 @@ class Keeper:
             return []
         return [(one, _values(one)) for one in arguments if type(one) is JobRecord]
 
-    def after(self, name: str, kept: Kept) -> str:
-        """Puts the records back; which of them says no more what its job holds, "" for none."""
-        wrong = ""
+    def after(self, name: str, kept: Kept, *, succeeded: bool) -> dict[str, str]:
+        """Puts back what this function may not write, and all of it where it failed. Returns, by the name of a field,
+        what was wrong with writing it.
+        """
+        wrong: dict[str, str] = {}
         for job, values in kept:
             if any(map(is_not, values, _values(job))):
-                _put_back(job, values, _ANSWER if name == "job_test" else ())
+                for field in _put_back(job, values, name, succeeded=succeeded):
+                    wrong[field] = f"changed {field} of job {job.job_id}, which is as it was"
             held = self._holds.get(job)
             if held is not None and not _same(job, held):
                 job.job_resrcs, job.node_bitmap = copied(held), held.node_bitmap.copy()
-                wrong = f"changed what job {job.job_id} holds"
+                wrong["job_resrcs"] = f"changed what job {job.job_id} holds"
         return wrong
 
 
-def _put_back(job: JobRecord, values: tuple[object, ...], answer: set[str] | tuple[()]) -> None:
-    for name, value in zip(_NAMES, values, strict=True):
-        now = getattr(job, name)
-        if now is value or name in answer or (name in _WORDS and type(now) is str):
+def _put_back(job: JobRecord, values: tuple[object, ...], name: str, *, succeeded: bool) -> list[str]:
+    """The fields that were written and are not this function's to write."""
+    may_write = _WRITABLE.get(name, _WORDS)
+    quiet = _ANSWER | _PLACES if name == "job_test" else ()
+    wrong = []
+    for field, before in zip(_NAMES, values, strict=True):
+        now = getattr(job, field)
+        if now is before or (field in _ANSWER and name == "job_test"):
             continue
-        setattr(job, name, value)
+        is_allowed = field in may_write and may_write[field](now)
+        if is_allowed and (succeeded or field in _WORDS):
+            continue
+        setattr(job, field, before)
+        if not is_allowed and field not in quiet and not _equal(now, before):
+            wrong.append(field)
+    return wrong
+
+
+def _equal(now: object, before: object) -> bool:
+    """A plugin's own class may compare as it likes, or not at all."""
+    try:
+        return type(now) is type(before) and bool(now == before)
+    except Exception:
+        return False
 
 
 def _same(job: JobRecord, held: JobResources) -> bool:

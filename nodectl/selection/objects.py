@@ -111,6 +111,17 @@ class PluginObjects:
             self._done("select_jobinfo_free", job.select_jobinfo)
             job.select_jobinfo = None
 
+    def pack_step(self, step: StepRecord) -> str:
+        """The step's object as hexadecimal digits; "" where there is none, or the plugin does not pack it."""
+        return "" if step.select_jobinfo is None else self._packed("select_jobinfo_pack", step.select_jobinfo).hex()
+
+    def unpack_step(self, step: StepRecord, packed: str) -> None:
+        """The step of an earlier daemon gets what `pack_step` made; an empty object of what cannot be read."""
+        if packed:
+            step.select_jobinfo = self._unpacked("select_jobinfo_unpack", bytes.fromhex(packed))
+        if step.select_jobinfo is None and self._calls.has("step_finish"):
+            step.select_jobinfo = self.new_jobinfo()
+
     def free_step(self, step: StepRecord) -> None:
         """The step's record goes."""
         if step.select_jobinfo is not None:
@@ -197,9 +208,8 @@ class PluginObjects:
 
     def _made(self, name: str, *arguments: object) -> object:
         """A function that returns an object; NULL is its failure."""
-        answer = self._calls.value(name, *arguments)
-        if answer.ok and answer.there and answer.value is None:
-            self._calls.fault(name, "NULL", "returned NULL")
+        answer = self._calls.null(name, self._calls.value(name, *arguments))
+        self._calls.failed(name, answer)
         return answer.value
 
     def _done(self, name: str, *arguments: object) -> bool:

@@ -294,11 +294,13 @@ class Run(StepContext):
 
     def enter_container(self) -> bool:
         """In a new child that is no task: joins the job's container. False where that fails, which is logged."""
-        function = self.node.container.hooks.get("container_p_add_pid")
+        plugin, call = self.node.container, "container_p_add_pid"
+        function = plugin.hooks.get(call)
         if function is None:
             return True
         outcome = self.caller.silent(function, (self.step.job_id, os.getpid(), self.step.uid))
-        self.log(outcome)
+        if not outcome:
+            messages.error(f"step {self.step}: plugin {plugin.type}: {call}: {outcome.why}")
         return bool(outcome)
 
     def descriptors(self) -> list[int]:

@@ -59,6 +59,7 @@ class CommonOptions(TypedDict, total=False):
     mem_bind: str
     mem_per_cpu: Amount
     mincpus: int
+    network: str
     nice: Text
     nodelist: Listed
     nodes: Text

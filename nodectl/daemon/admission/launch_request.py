@@ -115,6 +115,7 @@ def make_step(  # everything a step is made from
         job_control=_job_control(request.get("job_control", {})),  # type: ignore[arg-type]  # REQUEST says so
         container=_container(request, config),
         cgroup="",
+        select_packed="",
         secure=secure,
         submitted=time.time(),
         **_memory(request, layout, config, constraints),

@@ -54,6 +54,8 @@ def make_first(step: Step, job: JobRecord, share: Share, binder: Binder, base: s
     if job.array_task_id is not None:
         step.array_job, step.array_task = job.array_job_id, job.array_task_id
     step.time_limit = job.time_limit
+    if job.held_by == records.RUN:
+        step.name = job.name or step.name  # a select plugin may have changed it
     step.open_append |= job.details.open_append
     binder.give(step, share.mask)
     step.memory = share.memory or step.memory

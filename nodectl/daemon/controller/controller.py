@@ -59,6 +59,8 @@ class Controller(Core, Watcher):
         self.scheduler, self.selection = scheduler, selection
         self.rounds = Rounds(scheduler, self._carry_out, self.table.tell_all)
         self._begun = True
+        for live in self.parts.registry.live.values():
+            self._steps.go_on(live.step)
         early, self._early = self._early, {}
         for job_id, record in early.items():
             self.job_over(job_id, record)
@@ -240,8 +242,6 @@ class Controller(Core, Watcher):
         """Suspends a job that makes room. Where it runs all the same in the end, others are asked."""
         try:
             await self.parts.suspension.suspend_job(job.job_id)
-            if job.job_state == RUNNING and job.preempted_by:  # it stands still, and the queue did not take its CPUs
-                await self.go_on(job)
         except Refused as error:
             if job.job_state == RUNNING:  # else it has ended, or stands still already
                 words = f"suspend job {job.job_id}: {error}"
@@ -281,10 +281,9 @@ class Controller(Core, Watcher):
         if found is not None and self._begun:
             self.ends.begins(found)
 
-    def step_begins(self, job: int, step: int, ntasks: int) -> None:
+    def step_begins(self, job: int, step: int, ntasks: int) -> str:
         """See Watcher."""
-        if self._begun:
-            self._steps.begins(job, step, ntasks)
+        return self._steps.begins(job, step, ntasks) if self._begun else ""
 
     def step_over(self, job: int, step: int) -> None:
         """See Watcher."""
@@ -302,18 +301,18 @@ class Controller(Core, Watcher):
             self.ends.has_ended(found, record)
             self.departures.over()
 
-    def job_suspended(self, job: int) -> None:
+    def job_suspended(self, job: int) -> str:
         """See Watcher."""
         found = self.table.jobs.get(job)
         if found is None or found.job_state != RUNNING:
-            return
-        if why := self.scheduler.suspend(found, time.time()):
-            messages.tell(
-                "job-stands-still", f"job {job} stands still and keeps its CPUs: {why}", job=job, uid=found.user_id
-            )
+            return ""
+        why = self.scheduler.suspend(found, time.time())
+        if why:
+            messages.tell("job-keeps-cpus", f"job {job} keeps its CPUs: {why}", job=job, uid=found.user_id)
         self.table.changed(found)
         self.table.commits.soon()
         self.rounds.kick()
+        return why
 
     def job_resuming(self, job: int) -> str:
         """See Watcher."""

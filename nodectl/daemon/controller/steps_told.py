@@ -3,6 +3,7 @@
 import time
 
 from nodectl.daemon.controller.core import Core
+from nodectl.model.step import Step
 from nodectl.selection.records import StepRecord
 
 
@@ -13,14 +14,25 @@ class StepsTold:
         self._core = core
         self._steps: dict[int, dict[int, StepRecord]] = {}
 
-    def begins(self, job_id: int, number: int, ntasks: int) -> None:
-        """A step is about to be started."""
+    def begins(self, job_id: int, number: int, ntasks: int) -> str:
+        """A step is about to be started. Returns what the plugin keeps of it, packed, for `go_on`."""
         job = self._core.table.jobs.get(job_id)
         if job is None:
-            return
+            return ""
         step = StepRecord(job, number, num_tasks=ntasks, start_time=time.time())
         self._core.selection.step_pick_nodes(job, step, 1)
         self._steps.setdefault(job_id, {})[number] = step
+        return self._core.selection.info.pack_step(step)
+
+    def go_on(self, found: Step) -> None:
+        """A step that an earlier daemon has started runs."""
+        job = self._core.table.jobs.get(found.job_id)
+        if job is None:
+            return
+        step = StepRecord(job, found.step_id, num_tasks=found.ntasks, start_time=found.submitted)
+        step.step_node_bitmap = None if job.node_bitmap is None else job.node_bitmap.copy()
+        self._core.selection.info.unpack_step(step, found.select_packed)
+        self._steps.setdefault(found.job_id, {})[found.step_id] = step
 
     def killed(self, job_id: int) -> None:
         """The processes of all steps of the job are about to be killed."""

@@ -51,14 +51,16 @@ class Resources:
         """Whether the job stands still, and plugins know."""
         return job in self._given_up
 
-    def suspend(self, live: LiveStep) -> bool:
-        """The step is suspended. When all steps of the job are, its resources are given up. True when they are now."""
-        job = live.step.job_id
-        if job in self._given_up or not self._stands_still(live):
-            return False
-        self._given_up.add(job)
-        self._call(live, SUSPEND)
-        return True
+    def is_to_be_given_up(self, live: LiveStep) -> bool:
+        """True when all steps of the job stand still, and plugins do not know yet."""
+        return live.step.job_id not in self._given_up and self._stands_still(live)
+
+    def suspend(self, live: LiveStep) -> str:
+        """The job stands still: its resources are given up. Returns why a plugin does not, "" where all do. Until
+        `resume` the job counts as one that has given up, since other plugins of the stack may have.
+        """
+        self._given_up.add(live.step.job_id)
+        return self._call(live, SUSPEND).why
 
     def resume(self, live: LiveStep) -> str:
         """The step is about to run again. Returns why it cannot, "" where it may."""

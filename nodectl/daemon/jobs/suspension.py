@@ -2,12 +2,14 @@
 
 It does not wait for long: a process that hangs in the kernel cannot be frozen. When all steps of a job stand still,
 task plugins give its resources up and the queue may give its CPUs to others. Before one goes on they are taken back.
+A job is suspended for all or for none: where a plugin refuses, what was stopped goes on, and the caller is told.
 """
 
 import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 from weakref import WeakValueDictionary
 
 from nodectl.cgroup import tree
@@ -47,7 +49,8 @@ class Suspension:
 
     async def suspend_job(self, job: int) -> Sequence[int]:
         """Stops all steps of a job that runs, and has its memory reclaimed. Returns processes that still run. Raises
-        Refused where a step cannot be stopped, or runs all the same; then those that were stopped are let go.
+        Refused where a step cannot be stopped, or runs all the same, and where a plugin refuses; then those that were
+        stopped are let go.
         """
         async with self._turn(job):
             steps = [live for live in self._further_steps.running(job) if not live.suspended]
@@ -58,13 +61,21 @@ class Suspension:
             if failed is None and not self._resources.has_given_up(job) and self._goes_on(job):
                 failed = Refused("WrongState", f"a step of job {job} was resumed, or has begun, meanwhile")
             if failed is not None:
-                await asyncio.gather(*(self._go_on(live) for live in steps if live.suspended), return_exceptions=True)
+                # Else a task plugin gave something up and does not get it again: all of the job stays suspended.
+                stopped = [] if self._resources.has_given_up(job) else [live for live in steps if live.suspended]
+                await asyncio.gather(*map(self._go_on, stopped), return_exceptions=True)
                 raise failed
             self._tasks.begin(self._reclaim(steps[0]))
             return [pid for one in results if not isinstance(one, BaseException) for pid in one]
 
+    def has_stopped(self, job: int) -> bool:
+        """True when steps of the job stand still, whatever the queue says of the job."""
+        return any(live.suspended for live in self._further_steps.running(job))
+
     async def resume_job(self, job: int) -> None:
-        """Lets all steps of a job go on, whose CPUs the queue has given back already. Raises Refused."""
+        """Lets all steps of a job go on that stand still. The queue has given its CPUs back, or it never had them.
+        Raises Refused.
+        """
         async with self._turn(job):
             steps = [live for live in self._further_steps.running(job) if live.suspended]
             if not steps:
@@ -80,24 +91,43 @@ class Suspension:
         async with self._turn(job):
             steps = [live for live in self._further_steps.running(job) if not live.suspended]
             found = await asyncio.gather(*(status(live, _PATIENCE) for live in steps))
-            told = (live for live, one in zip(steps, found, strict=True) if one.get("state") == "SUSPENDED")
-            await asyncio.gather(*map(self._stands_still, told))
-            if self._resources.has_given_up(job):
-                self._watcher().job_suspended(job)
+            told = [live for live, one in zip(steps, found, strict=True) if one.get("state") == "SUSPENDED"]
+            results = await asyncio.gather(*map(self._stands_still, told), return_exceptions=True)
+            failed = [one for one in results if isinstance(one, BaseException)]
+            if not failed and self._resources.has_given_up(job) and (why := self._watcher().job_suspended(job)):
+                for live in [live for live in self._further_steps.running(job) if live.suspended]:
+                    with contextlib.suppress(Refused):  # the queue has told the log why, the task plugin will
+                        await self._let_go(live, why)
 
     async def suspend(self, live: LiveStep) -> Sequence[int]:
-        """Stops a step. Returns processes of it that still run. Raises Refused."""
+        """Stops a step. Returns processes of it that still run. Raises Refused; then it goes on."""
         await _order(live, "Suspend")
         return await self._stands_still(live)
 
     async def _stands_still(self, live: LiveStep) -> Sequence[int]:
-        """A step that was told to stop. Returns processes of it that still run."""
+        """A step that was told to stop. When all steps of its job stand still, the job is suspended. Returns processes
+        of the step that still run. Raises Refused where a plugin does not suspend the job; then the step goes on.
+        """
         live.suspended = True
         await asyncio.sleep(live.step.suspend_grace_time)
         running = await self._frozen(live) if live.step.cgroup else []
-        if live.suspended and not live.ended.done() and self._resources.suspend(live):
-            self._watcher().job_suspended(live.step.job_id)
+        if live.suspended and not live.ended.done() and self._resources.is_to_be_given_up(live):
+            why = self._resources.suspend(live) or self._watcher().job_suspended(live.step.job_id)
+            if why:
+                await self._let_go(live, why)
         return running
+
+    async def _let_go(self, live: LiveStep, why: str) -> NoReturn:
+        """A step goes on whose job a plugin does not suspend. Raises Refused with the reason."""
+        if kept := self._resources.resume(live):
+            raise Refused("WrongState", f"step {live.step} stands still without being suspended: {why}; {kept}")
+        live.suspended = False  # before anything else happens: plugins are not asked a second time
+        try:
+            await self._go_on(live)
+        except BaseException:
+            live.suspended = True
+            raise
+        raise Refused("WrongState", f"step {live.step} goes on: {why}")
 
     async def resume(self, live: LiveStep) -> None:
         """Lets a step go on. Raises Refused."""
@@ -108,7 +138,7 @@ class Suspension:
             try:
                 self._take_back(live)
             except Refused:
-                self._watcher().job_suspended(job)
+                self._watcher().job_suspended(job)  # the queue tells the log where it cannot be
                 raise
         await self._go_on(live)
         self._further_steps.wake(job)

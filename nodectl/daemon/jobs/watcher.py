@@ -19,14 +19,20 @@ class Watcher:
         A job that is started again after this has a higher `restart` in its steps.
         """
 
-    def step_begins(self, job: int, step: int, ntasks: int) -> None:
-        """A step of the job is about to be started."""
+    def step_begins(self, job: int, step: int, ntasks: int) -> str:
+        """A step of the job is about to be started. Returns what the step's file is to keep (`Step.select_packed`)."""
+        del job, step, ntasks
+        return ""
 
     def step_over(self, job: int, step: int) -> None:
         """Nothing of the step runs, or it was not started."""
 
-    def job_suspended(self, job: int) -> None:
-        """All steps of the job stand still; task plugins have been told."""
+    def job_suspended(self, job: int) -> str:
+        """All steps of the job stand still; task plugins have been told. Returns why the job keeps its CPUs, which is
+        logged too, "" where others may have them.
+        """
+        del job
+        return ""
 
     def job_resuming(self, job: int) -> str:
         """A step of a job that stands still, or soon will, is to run again. Returns why it cannot, "" where it may."""

@@ -242,7 +242,8 @@ class Control:
     async def resume(self, call: Call) -> Mapping[str, object]:
         """Lets a suspended job go on."""
         job = self._calls.one(call, str(call.parameters["job"]))
-        if job.job_state != SUSPENDED:
+        stopped = job.job_state == RUNNING and self._controller.parts.suspension.has_stopped(job.job_id)
+        if job.job_state != SUSPENDED and not stopped:
             raise Refused("WrongState", f"job {name_of(job)} is not suspended: it is {job.job_state}")
         if why := self._controller.job_resuming(job.job_id):
             raise Refused("WrongState", f"job {name_of(job)} stays suspended: {why}")

@@ -153,11 +153,28 @@ def test_a_step_stays_suspended_where_its_resources_cannot_be_had_again(held: He
     held.end()
 
 
-def test_a_plugin_that_fails_when_a_job_is_suspended_is_logged_only(held: Held) -> None:
+def test_a_job_goes_on_whose_resources_a_plugin_does_not_give_up(held: Held) -> None:
+    """It was a line in the log, and `suspend` ended with 0."""
     job = held.begin()
     held.fail("suspend")
-    assert held.do("suspend", job).returncode == 0
-    assert f"nodectl daemon: job {job}: plugin task/held: task_p_slurmd_suspend_job: " in held.node.logged()
+    done = held.do("suspend", job)
+    assert done.returncode == 1
+    why = f"job {job}: plugin task/held: task_p_slurmd_suspend_job: returned -1: No space left on device"
+    assert done.stderr.rstrip().endswith(f"step {job}.0 goes on: {why}"), done.stderr
+    assert f"nodectl daemon: {why}\n" in held.node.logged()
+    assert held.said()[1:] == [f"suspend {job} 0", f"resume {job} 0"]
+    assert held.node.call("Show", job=job, step=0)["record"]["state"] == "RUNNING"  # type: ignore[index]
+    held.end()
+
+
+def test_a_job_that_stands_still_and_was_not_suspended_can_be_resumed(held: Held) -> None:
+    job = held.begin()
+    held.fail("suspend")
+    held.fail("resume")
+    done = held.do("suspend", job)
+    assert f"step {job}.0 stands still without being suspended: job {job}: plugin task/held: " in done.stderr
+    for word in ("suspend", "resume"):
+        (held.node.scratch / f"fail.{word}").unlink()
     assert held.do("resume", job).returncode == 0
     held.end()
 

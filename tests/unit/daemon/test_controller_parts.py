@@ -273,18 +273,14 @@ class Stopped:
         self.asked = 0
         self.grace = asyncio.Event()
         self._outcome = outcome
-        self.controller.parts.suspension = SimpleNamespace(suspend_job=self._suspend, resume_job=self._resume)
+        self.controller.parts.suspension = SimpleNamespace(suspend_job=self._suspend)
         self.controller.scheduler.stays = self._stays
         self.controller.rounds = SimpleNamespace(kick=lambda: None)
-        self.resumed: list[int] = []
 
     async def _suspend(self, number: int) -> None:
         self.asked += 1
         await self.grace.wait()
         self._outcome(self.victim)
-
-    async def _resume(self, number: int) -> None:
-        self.resumed.append(number)
 
     def _stays(self, job: JobRecord, _: float) -> None:
         self.stay.append(job.job_id)
@@ -322,12 +318,6 @@ def stands_still(job: JobRecord) -> None:
 @pytest.mark.parametrize("outcome", [refuses, breaks])
 def test_job_that_cannot_be_suspended_keeps_nobody_waiting_for_it(outcome: Callable[[JobRecord], object]) -> None:
     assert Stopped(outcome).play() == [7]
-
-
-def test_job_whose_cpus_the_queue_does_not_take_goes_on() -> None:
-    stopped = Stopped(lambda _: None)
-    assert stopped.play() == [7]
-    assert stopped.resumed == [7]
 
 
 def test_job_is_suspended_once_whoever_claims_its_room_meanwhile() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from nodectl.daemon.jobs.resources import Resources
 from nodectl.daemon.jobs.suspension import Suspension
 from nodectl.daemon.jobs.watcher import Watcher
+from nodectl.plugin_host.caller import OK, Outcome
 from nodectl.wire.dispatch import Refused
 
 
@@ -19,7 +20,9 @@ class Step:
     """A step that does as it is told, unless `broken`. `state`: what its stepd says."""
 
     def __init__(self, number: int, state: str = "RUNNING", *, broken: bool = False) -> None:
-        self.step = SimpleNamespace(job_id=7, step_id=number, cgroup="", suspend_grace_time=0.05)
+        self.step = SimpleNamespace(
+            job_id=7, step_id=number, cgroup="", suspend_grace_time=0.05, hook_timeout=0.0, uid=0
+        )
         self.suspended = self.in_prolog = False
         self.broken = broken
         self.told = asyncio.Event()
@@ -31,9 +34,10 @@ class Step:
         await asyncio.sleep(0)  # the answer comes later
         if self.broken:
             raise OSError("broken")
-        if (method == "Suspend") == self.suspended:
+        if (method == "Suspend") == (self.state == "SUSPENDED"):
             raise Refused("WrongState", method)
         self.told.set()
+        self.state = "SUSPENDED" if method == "Suspend" else "RUNNING"
 
     async def ask(self, method: str, _: Mapping[str, object]) -> Mapping[str, object]:
         assert method == "Status"
@@ -41,23 +45,46 @@ class Step:
 
 
 class Queue(Watcher):
-    def __init__(self, why: str) -> None:
+    """`refusal`: why it does not suspend a job; `why`: why it does not let one go on."""
+
+    def __init__(self, why: str, refusal: str = "") -> None:
         self.suspended: list[int] = []
         self.why = why
+        self.refusal = refusal
 
-    def job_suspended(self, job: int) -> None:
+    def job_suspended(self, job: int) -> str:
         self.suspended.append(job)
+        return self.refusal
 
     def job_resuming(self, job: int) -> str:
         del job
         return self.why
 
 
-def suspension_of(steps: dict[int, Step], why: str = "") -> tuple[Suspension, Queue]:
-    queue = Queue(why)
+class Plugins:
+    """Task plugins that have the functions `failing`, which fail, and note each call."""
+
+    def __init__(self, *failing: str) -> None:
+        self.failing = set(failing)
+        self.called: list[str] = []
+
+    def has(self, call: str) -> bool:
+        return call in {"task_p_slurmd_suspend_job", "task_p_slurmd_resume_job"}
+
+    def call(self, caller: object, call: str, arguments: Sequence[object]) -> Outcome:
+        del caller
+        assert arguments == (7,)
+        self.called.append(call)
+        return Outcome(-1, f"plugin task/held: {call}: no") if call in self.failing else OK
+
+
+def suspension_of(
+    steps: dict[int, Step], why: str = "", refusal: str = "", plugins: Plugins | None = None
+) -> tuple[Suspension, Queue]:
+    queue = Queue(why, refusal)
     live: Any = steps
     further: Any = SimpleNamespace(running=lambda _: list(steps.values()), wake=lambda _: None)
-    resources = Resources(SimpleNamespace(), SimpleNamespace(has=lambda _: False), live)  # type: ignore[arg-type]
+    resources = Resources(SimpleNamespace(trace=False), plugins or Plugins(), live)  # type: ignore[arg-type]
     return Suspension("", further, resources, SimpleNamespace(begin=lambda work: work.close()), lambda: queue), queue  # type: ignore[arg-type]
 
 
@@ -145,5 +172,71 @@ def test_what_an_earlier_daemon_told_to_stop_stands_still_in_the_end(
         await suspension.take_over(7)
         assert [one.suspended for one in steps.values()] == [state == "SUSPENDED" for state in states]
         assert list(dict.fromkeys(queue.suspended)) == told
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_all_steps_go_on_where_the_queue_does_not_suspend_the_job(whole: bool) -> None:
+    """They stood still, and for the queue the job ran: it could not be resumed."""
+
+    async def play() -> None:
+        steps = {0: Step(0), 1: Step(1)}
+        plugins = Plugins()
+        suspension, queue = suspension_of(steps, refusal="plugin select/no: no", plugins=plugins)
+        if not whole:
+            await suspension.suspend(steps[0])  # type: ignore[arg-type]
+        with pytest.raises(Refused, match="step .* goes on: plugin select/no: no"):
+            await (suspension.suspend_job(7) if whole else suspension.suspend(steps[1]))  # type: ignore[arg-type]
+        assert [one.state for one in steps.values()] == ["RUNNING" if whole else "SUSPENDED", "RUNNING"]
+        assert [one.suspended for one in steps.values()] == [not whole, False]
+        assert queue.suspended == [7]
+        assert plugins.called == ["task_p_slurmd_suspend_job", "task_p_slurmd_resume_job"]
+
+    asyncio.run(play())
+
+
+def test_all_steps_go_on_where_a_task_plugin_does_not_give_the_jobs_resources_up() -> None:
+    """It was a line in the log, and the queue gave the job's CPUs to others."""
+
+    async def play() -> None:
+        steps = {0: Step(0), 1: Step(1)}
+        plugins = Plugins("task_p_slurmd_suspend_job")
+        suspension, queue = suspension_of(steps, plugins=plugins)
+        with pytest.raises(Refused, match="goes on: job 7: plugin task/held: task_p_slurmd_suspend_job: no"):
+            await suspension.suspend_job(7)
+        assert not any(one.suspended for one in steps.values())
+        assert not queue.suspended
+        assert plugins.called == ["task_p_slurmd_suspend_job", "task_p_slurmd_resume_job"]
+
+    asyncio.run(play())
+
+
+def test_job_that_no_plugin_suspends_nor_lets_go_on_can_be_resumed_later() -> None:
+    async def play() -> None:
+        steps = {0: Step(0), 1: Step(1)}
+        plugins = Plugins("task_p_slurmd_suspend_job", "task_p_slurmd_resume_job")
+        suspension, _ = suspension_of(steps, plugins=plugins)
+        with pytest.raises(Refused, match="stands still without being suspended"):
+            await suspension.suspend_job(7)
+        assert all(one.suspended for one in steps.values())
+        assert suspension.has_stopped(7)
+        plugins.failing.clear()
+        await suspension.resume_job(7)
+        assert [one.state for one in steps.values()] == ["RUNNING", "RUNNING"]
+        assert not suspension.has_stopped(7)
+
+    asyncio.run(play())
+
+
+def test_job_of_an_earlier_daemon_goes_on_where_the_queue_does_not_suspend_it() -> None:
+    async def play() -> None:
+        steps = {0: Step(0, "SUSPENDED"), 1: Step(1, "SUSPENDED")}
+        steps[1].suspended = True
+        suspension, queue = suspension_of(steps, refusal="plugin select/no: no")
+        suspension._resources.found_suspended()
+        await suspension.take_over(7)
+        assert queue.suspended == [7]
+        assert "RUNNING" in [one.state for one in steps.values()]
 
     asyncio.run(play())

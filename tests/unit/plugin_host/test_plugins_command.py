@@ -39,6 +39,19 @@ def test_hooks_are_listed_in_the_order_of_the_table(capsys: pytest.CaptureFixtur
     assert found["suspension"] == ["task_p_slurmd_suspend_job", "task_p_slurmd_resume_job"]
 
 
+def test_only_what_is_never_called_is_listed_as_that(capsys: pytest.CaptureFixture[str]) -> None:
+    """Plans, which task/affinity is made of, stood there; and so did all of a select plugin's functions."""
+    assert main.main(["plugins", "--hooks"]) == 0
+    called, never = capsys.readouterr().out.split("\nAccepted in plugins, and never called:\n")
+    assert [line.strip() for line in never.splitlines()] == [
+        "task_p_add_pid", "task_p_update_mem_limit", "proctrack_p_find", "proctrack_p_has_pid", "proctrack_p_get_pids",
+    ]  # fmt: skip
+    for kind in KINDS.values():
+        assert all(call in called or call in never for call in kind.functions), kind.name
+    assert "task_p_pre_launch_plan       in the stepd" in called
+    assert "task_p_slurmd_batch_request  a failure: the job waits, and is tried again" in called
+
+
 def test_plugins_are_described_without_being_executed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trap = tmp_path / "executed"
     body = f"open({str(trap)!r}, 'w')\ndef slurm_spank_init(sp, ac, av): pass\nspank_options = [SpankOption('mark')]\n"

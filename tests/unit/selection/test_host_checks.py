@@ -234,7 +234,7 @@ def test_error_of_job_begin_leaves_the_job_queued(tmp_path: Path) -> None:
     job = theatre.job()
     assert not theatre.runs(job)
     assert theatre.selection.ledger.is_empty()
-    assert theatre.selection.job_begin(job) == "returned -1"
+    assert theatre.selection.job_begin(job) == "plugin select/actor: select_p_job_begin: returned -1"
 
 
 @pytest.mark.parametrize("answer", ["0", "-1", "None", "'yes'", "False", "2"])
