@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
 # How a refusal begins that says which option, and not what it may be.
 _ABOUT_OPTIONS = ("Invalid ", "unrecognized --")
+_BY_PLUGIN = "(plugin "  # in a refusal by the plugin that offers the option, which may be called as one of ours
 _HELPED = ("cpu-bind", "mem-bind", "gpu-bind", "hint", "gres")  # whose value "help" lists what there is
 _LISTS = "`nodectl queue` lists jobs, `nodectl ps --ended` steps; other users' are told to admins only"
 # How a refusal begins, and what to do.
@@ -42,7 +43,7 @@ def advice(reason: str) -> str:
     for beginning, words in _ADVICE:
         if reason.startswith(beginning):
             return words
-    if reason.startswith(_ABOUT_OPTIONS):
+    if reason.startswith(_ABOUT_OPTIONS) and _BY_PLUGIN not in reason:
         option = _named(reason)
         if option is not None and option.help:
             return _of_option(option)

@@ -87,6 +87,7 @@ class JobCommand:
             request["stdin"] = stdin
         request["environment"] = environment
         if self._local:
+            environment.update(self._local.for_commands_within())
             request["options"] = self._local.given()
             if self._local.job_control():
                 request["job_control"] = self._local.job_control()

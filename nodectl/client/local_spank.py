@@ -2,10 +2,12 @@
 
 Hooks: init, the callbacks of the options the user gave, init_post_opt, local_user_init (the job exists, nothing is
 launched; not in the allocator context, of `nodectl submit` and `alloc`), exit. A required plugin that fails here
-refuses the command; as with srun, exit is not called then unless all options had been read.
+refuses the command. As with srun, `run` does not call exit then unless all options had been read; as with sbatch and
+salloc, `submit` and `alloc` call it wherever init has succeeded.
 """
 
 import os
+import posix
 import sys
 
 from nodectl import messages
@@ -23,13 +25,52 @@ from nodectl.tracing.recorder import Recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeVar
 
     from nodectl.plugin_host.loader import Plugin
     from nodectl.spank import SpankOption
     from nodectl.spank.native import NativePlugin
 
+    _T = TypeVar("_T")
+
 _PRESET = "SLURM_SPANK_"
+
+
+class _CommandCaller(PluginCaller):
+    """Plugins share the process of the command. One that calls os._exit would end the command with a status of its own,
+    often 0, and nothing would have run: the call fails instead. For compiled plugins `nodectl/spank/c/guard.c` does
+    this.
+    """
+
+    __slots__ = ("_end_process", "_inside")
+
+    def __init__(self, timeout: float, last_words: "Callable[[], object]") -> None:
+        super().__init__(Recorder(-1, "command"), None, 0, timeout, single_threaded=False, last_words=last_words)
+        self._inside = 0  # the pid of this process while a plugin runs in it; a plugin's child may end as it likes
+        self._end_process = os._exit
+        os._exit = posix._exit = self._exit  # type: ignore[assignment]  # both return never
+
+    def _exit(self, status: int) -> None:
+        if self._inside == os.getpid():
+            raise SystemExit(f"called os._exit({status})")
+        self._end_process(status)
+
+    def silent(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> Outcome:
+        """See PluginCaller."""
+        self._inside = os.getpid()
+        try:
+            return super().silent(function, arguments)
+        finally:
+            self._inside = 0
+
+    def within_time(self, function: "Callable[[], _T]") -> "_T":
+        """See PluginCaller."""
+        self._inside = os.getpid()
+        try:
+            return super().within_time(function)
+        finally:
+            self._inside = 0
 
 
 class LocalStack:
@@ -40,10 +81,7 @@ class LocalStack:
         os.environ.pop(probe_variable.NAME, None)  # no business of the tasks'
         messages.listen(self._print, level=messages.INFO + min(verbose, 4))
         self.warned: set[str] = set()
-        caller = PluginCaller(
-            Recorder(-1, "command"), None, 0, float(str(hello["hook_timeout"])), single_threaded=False,
-            last_words=self._give_up,
-        )  # fmt: skip
+        caller = _CommandCaller(float(str(hello["hook_timeout"])), self._give_up)
         self._stack = Stack(caller, Spank(context))
         self._ready = False
         self._node = hello.get("node")
@@ -58,6 +96,7 @@ class LocalStack:
         except Failed:
             self._stack.end()
             raise
+        self._ready = context == S_CTX_ALLOCATOR
         self._offers = self._merged()
 
     def _print(self, line: str) -> None:
@@ -152,6 +191,12 @@ class LocalStack:
     def job_control(self) -> dict[str, str]:
         """What the plugins set for prolog and epilog, under the names they gave it."""
         return self._stack.handle.job_control
+
+    def for_commands_within(self) -> dict[str, str]:
+        """Variables for the commands that run within the job: all that the job's prolog is told, and so the options
+        that the user gave, which a command there takes as its own.
+        """
+        return {f"{_PRESET}{name}": value for name, value in self.job_control().items()}
 
     def close(self) -> None:
         """exit, then every fini(): a failure is told, and costs nothing."""

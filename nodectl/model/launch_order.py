@@ -127,6 +127,12 @@ ROWS: "Mapping[str, Hook]" = {hook.call: hook for hook in (*HOOKS, *BATCH_HOOKS,
 # SPANK hooks of the command that the user runs (local context), in its process, as the user.
 LOCAL_HOOKS = ("slurm_spank_init", "slurm_spank_init_post_opt", "slurm_spank_local_user_init", "slurm_spank_exit")
 
+# SPANK hooks of the step that holds the job of `nodectl alloc`, whose only task is not the user's: no option is told of
+# there. An image that a plugin imports, say, is imported by the steps that run in it.
+EXTERN_HOOKS = frozenset(
+    {"slurm_spank_init", "slurm_spank_init_post_opt", "slurm_spank_task_post_fork", "slurm_spank_exit"}
+)
+
 # SPANK hooks of the daemon's own life (slurmd context), in a process of its own, as root. A plugin's slurmd_init is
 # called as its init, where it has none.
 SLURMD_HOOKS = ("slurm_spank_init", "slurm_spank_slurmd_init", "slurm_spank_slurmd_exit")

@@ -59,14 +59,17 @@ _MODES = {
 
 
 class Stack:
-    """The plugins of one process and the handle their hooks are given."""
+    """The plugins of one process and the handle their hooks are given. `only`: the hooks that are called, where not all
+    are.
+    """
 
-    __slots__ = ("_caller", "_ready", "handle", "plugins")
+    __slots__ = ("_caller", "_only", "_ready", "handle", "plugins")
 
     probe: "Probe | None" = None  # of every stack of a process that is part of a probe run
 
-    def __init__(self, caller: "PluginCaller", handle: Spank) -> None:
+    def __init__(self, caller: "PluginCaller", handle: Spank, only: "frozenset[str] | None" = None) -> None:
         self._caller = caller
+        self._only = only
         self._ready: ReadyStack | None = None
         self.handle = handle
         self.plugins: list[StackedPlugin] = []
@@ -161,7 +164,9 @@ class Stack:
         return any(stacked.entry.required for stacked in self.plugins if stacked.place == place)
 
     def has(self, call: str) -> bool:
-        """True when any plugin of the stack defines the hook."""
+        """True when any plugin of the stack defines the hook, and it is called here."""
+        if self._only is not None and call not in self._only:
+            return False
         if self._ready is not None:
             return call in self._ready.hooks
         return any(call in stacked.plugin.hooks for stacked in self.plugins)
@@ -170,6 +175,8 @@ class Stack:
         """Calls the hook in every plugin that has it. The failure of a required plugin is returned, naming plugin and
         hook.
         """
+        if self._only is not None and call not in self._only:
+            return OK
         row = row or ROWS[call]
         with self._caller:
             if self._ready is not None:

@@ -15,7 +15,7 @@ from nodectl import container, messages
 from nodectl.cgroup import slurms, tree
 from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.identity import effective_user, sign_in
-from nodectl.model.step_number import BATCH
+from nodectl.model.step_number import BATCH, EXTERN
 from nodectl.stepd import mpi, record
 from nodectl.stepd.bulk.commands import LONGEST_MESSAGE
 from nodectl.stepd.bulk.work import run_commands
@@ -212,7 +212,8 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     step.environment.update(environment.announced(step))
     run.require(run.spank.load(step.stack, store.__getitem__, store.ready))
     run.require(run.spank.call("slurm_spank_init"))
-    run.require(run.spank.process_options(step.options))
+    if step.step_id != EXTERN:
+        run.require(run.spank.process_options(step.options))
     run.require(run.spank.call("slurm_spank_init_post_opt"))
     step.environment.update(environment.for_step(step))
     run.require(run.node.call(run.caller, "task_p_pre_setuid", (step,)))

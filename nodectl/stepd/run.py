@@ -7,9 +7,9 @@ import time
 from nodectl import messages
 from nodectl.cgroup import tree
 from nodectl.kernel import pseudo_file
-from nodectl.model.launch_order import ROWS
+from nodectl.model.launch_order import EXTERN_HOOKS, ROWS
 from nodectl.model.step import Step, Task
-from nodectl.model.step_number import BATCH
+from nodectl.model.step_number import BATCH, EXTERN
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.spank import S_CTX_REMOTE
 from nodectl.spank.handle import Spank
@@ -179,7 +179,8 @@ class Run(StepContext):
         os.close(fds.progress)
         self.recorder = Recorder(fds.trace, "stepd")
         self.caller = PluginCaller(self.recorder, self.progress, STEPD_SLOT, step.hook_timeout, single_threaded=True)
-        self.spank = Stack(self.caller, Spank(S_CTX_REMOTE, step))
+        only = EXTERN_HOOKS if step.step_id == EXTERN else None
+        self.spank = Stack(self.caller, Spank(S_CTX_REMOTE, step), only)
         self.group = tree.Group(cgroup_mount + step.cgroup) if step.cgroup else None
         numbered = enumerate(zip(step.cpu_masks, step.numbers, strict=True))
         self.tasks = [Task(place, mask, number) for place, (mask, number) in numbered]

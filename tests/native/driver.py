@@ -17,6 +17,7 @@ from nodectl import messages, spank
 from nodectl.model.launch_order import ROWS
 from nodectl.model.plugstack_entry import Entry
 from nodectl.model.step import Step, Task
+from nodectl.model.step_number import BATCH
 from nodectl.plugin_host.caller import Outcome, PluginCaller
 from nodectl.spank import _spank_host
 from nodectl.spank.handle import Spank
@@ -30,7 +31,8 @@ _STEP: dict[str, object] = dict.fromkeys(set(Step.FIELDS) - {"argv"}, 0) | {
     "cpus_per_task": 3, "cores": "0-3", "node_name": "n1", "partition": "batch",
     "cluster_name": "here", "name": "its name", "user_name": "me", "cwd": "/srv",
     "stdin": "", "stdout": "out_%j", "stderr": "", "devices": ["gpu:0", "gpu:1"], "memory": 512, "time_limit": 90,
-    "submitted": 1700000000.5,
+    "submitted": 1700000000.5, "first_step": BATCH,
+    "restart": 3, "array_job": 3999999999, "array_task": 7,
 }  # fmt: skip
 
 

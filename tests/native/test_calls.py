@@ -17,7 +17,6 @@ from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_JOB_SCRIPT, S_CTX_LOCAL, S_CTX_
 from packages import unpacked
 
 ALL_ONES = 0xFFFFFFFF
-NO_VALUE = 0xFFFFFFFE
 VERSIONS = {
     "S_SLURM_VERSION": "0 22.05.8",
     "S_SLURM_VERSION_MAJOR": "0 22",
@@ -40,9 +39,9 @@ OF_STEP = {
     "S_STEP_CPUS_PER_TASK": "0 3",
     "S_JOB_ALLOC_MEM": "0 512",
     "S_STEP_ALLOC_MEM": "0 512",
-    "S_SLURM_RESTART_COUNT": "0 0",
-    "S_JOB_ARRAY_ID": "0 4000000001",
-    "S_JOB_ARRAY_TASK_ID": f"0 {NO_VALUE}",
+    "S_SLURM_RESTART_COUNT": "0 3",
+    "S_JOB_ARRAY_ID": "0 3999999999",
+    "S_JOB_ARRAY_TASK_ID": "0 7",
     "S_JOB_ALLOC_CORES": "0 0-3",
     "S_STEP_ALLOC_CORES": "0 0-3",
     "S_JOB_ARGV": "0 2 /bin/true one",
@@ -324,3 +323,9 @@ def test_headers_are_plain_c99_and_cplusplus(tmp_path: Path) -> None:
     subprocess.run([*command, "-o", str(tmp_path / "plus.so"), str(source)], check=True)
     os.chmod(tmp_path / "plus.so", 0o755)
     assert lines(run(str(tmp_path / "plus.so"), "slurm_spank_init"))[1] == "from C++"
+
+
+def test_plugin_finds_nothing_of_its_host_in_a_buffer_that_it_has_not_written_to(tmp_path: Path) -> None:
+    """A plugin that forgets the end of a text there would read on: public ones do, and pass it on to the user."""
+    printed = lines(run(compiled(tmp_path, "stack"), *["slurm_spank_init"] * 2))
+    assert printed[1:] == ["bytes that are not zero: 0", "= slurm_spank_init 0 "] * 2

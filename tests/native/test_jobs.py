@@ -25,7 +25,7 @@ TOLD = [
     "limit 2 start 1700000000 end 1700000090 submitted 1700000000",
     "memory 512 gres gpu:2 tres cpu=6,mem=512M,node=1,billing=6,gres/gpu=2",
     "command /bin/true in /srv out out_%j account NULL licenses NULL",
-    "cluster here batch 0 array 1 flags 3",
+    "cluster here batch 1 restarts 3 array 3999999999_7 flags 3",
 ]
 
 
@@ -75,6 +75,7 @@ def test_plugin_of_23_02_finds_the_members_where_its_compiler_has_put_them(tmp_p
         "limit 2 start 1700000000 submitted 1700000000",
         "memory 512 tres cpu=6,mem=512M,node=1,billing=6,gres/gpu=2",
         "command /bin/true in /srv out out_%j flags 1",
+        "array 3999999999_7 batch 1 restarts 3",
         "= slurm_spank_init 0 ",
     ]
 

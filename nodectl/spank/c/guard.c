@@ -1,9 +1,13 @@
 /* One call into a plugin, and the ways out of it: it returns, it runs out of time, it calls what does not exist, it
- * dies.
+ * ends the process, it dies.
  *
  * PluginCaller sets an alarm before a hook, and Python's handler would raise in it; while C code runs, it cannot. So
  * for the length of a call SIGALRM is ours, and leaves the call by siglongjmp(3), over the plugin's frames only:
  * while the plugin is inside Python (a visit), the jump waits for the visit's end.
+ *
+ * In the command of a user, a plugin that calls exit(3) or dies by a signal leaves its call in the same way: the command
+ * would end with the plugin's status, which may be 0, and nothing would have run. Elsewhere such a process ends, and
+ * the process that watches it says so.
  *
  * Owned here: the frame of the call that runs, which lies on its caller's stack; the exceptions that a frame keeps until
  * its end; during calls the dispositions of SIGALRM and of the deadly signals, which guard_end gives back.
@@ -23,7 +27,7 @@
 #include <unistd.h>
 
 enum state { IN_PLUGIN, IN_PYTHON, LANDED };
-enum { RETURNED, LATE, LEFT }; /* what sigsetjmp says */
+enum { RETURNED, LATE, LEFT, DIED }; /* what sigsetjmp says */
 enum { INTERRUPTS = 3 };       /* as many as PluginCaller grants to a Python hook that swallows them */
 
 struct frame {
@@ -47,6 +51,13 @@ _Static_assert(sizeof deadly / sizeof deadly[0] == DEADLY_SIGNALS, "as many as a
 static bool is_mine(const struct frame *frame)
 {
     return frame != NULL && pthread_equal(pthread_self(), frame->thread);
+}
+
+/* Whether the call that runs in this thread and process outlives an exit and a deadly signal. */
+static bool is_survivor(const struct frame *frame)
+{
+    return is_mine(frame) && frame->state == IN_PLUGIN && frame->pid == getpid() &&
+           (frame->call->context == S_CTX_LOCAL || frame->call->context == S_CTX_ALLOCATOR);
 }
 
 /* Safe in a signal handler. In stepd and tasks nothing is written: progress.py tells, and 2 may be the user's. */
@@ -105,11 +116,57 @@ static void on_alarm(int number)
 static void on_death(int number)
 {
     struct frame *frame = current;
+    const char *name = "";
+    for (int i = 0; i < DEADLY_SIGNALS; i++)
+        if (deadly[i] == number)
+            name = deadly_names[i];
+    if (is_survivor(frame)) {
+        frame->state = LANDED;
+        strcpy(stpcpy(frame->why, "died by "), name);
+        siglongjmp(frame->landing, DIED);
+    }
     if (frame != NULL && frame->pid == getpid()) /* a child that the plugin forked dies on its own account */
-        for (int i = 0; i < DEADLY_SIGNALS; i++)
-            if (deadly[i] == number)
-                tell(frame->call, "died by ", deadly_names[i]);
+        tell(frame->call, "died by ", name);
     raise(number); /* SA_RESETHAND and SA_NODEFER: it takes effect here */
+}
+
+/* --- exits ------------------------------------------------------------------------------------------------------ */
+
+static void leave_by_exit(const char *function, int status)
+{
+    char text[64];
+    snprintf(text, sizeof text, "called %s(%d)", function, status);
+    guard_leave(text);
+}
+
+/* Exits that reach libc by another way than through a slot of the plugin's: err(3), or a library of its own. */
+static void on_libc_exit(int status, void *unused)
+{
+    if (!is_survivor(current))
+        return;
+    on_exit(on_libc_exit, unused); /* each registration serves once */
+    leave_by_exit("exit", status);
+}
+
+void plain_exit(int status)
+{
+    if (is_survivor(current))
+        leave_by_exit("exit", status);
+    exit(status);
+}
+
+void plain_quick_exit(int status)
+{
+    if (is_survivor(current))
+        leave_by_exit("quick_exit", status);
+    quick_exit(status);
+}
+
+void plain_exit_at_once(int status)
+{
+    if (is_survivor(current))
+        leave_by_exit("_exit", status);
+    _exit(status);
 }
 
 /* --- the signals of a call -------------------------------------------------------------------------------------- */
@@ -117,6 +174,9 @@ static void on_death(int number)
 /* Where nobody else handles them. */
 static void watch_deaths(struct sigaction before[DEADLY_SIGNALS])
 {
+    static bool watches_exits;
+    if (!watches_exits)
+        watches_exits = on_exit(on_libc_exit, NULL) == 0;
     static char stack[1 << 16]; /* for a plugin that has used up its own; untouched memory costs nothing */
     stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
     sigaltstack(&alternate, NULL);
@@ -180,7 +240,7 @@ static int outcome(struct frame *frame, int how)
         PyErr_Restore(frame->exception[0], frame->exception[1], frame->exception[2]);
         return -1;
     }
-    if (how == LEFT) {
+    if (how == LEFT || how == DIED) {
         PyErr_SetString(PyExc_RuntimeError, frame->why);
         return -1;
     }

@@ -98,6 +98,11 @@ HIDDEN int guard(const struct watch *watch, struct call *call, int *rc);
 /* Leaves the call that runs in this thread: the call raises RuntimeError(text); text is copied. */
 HIDDEN void guard_leave(const char *text) __attribute__((noreturn));
 
+/* exit(3), quick_exit(3) and _exit(2) for plugins: in the command of a user they leave the call that runs. */
+HIDDEN void plain_exit(int status) __attribute__((noreturn));
+HIDDEN void plain_quick_exit(int status) __attribute__((noreturn));
+HIDDEN void plain_exit_at_once(int status) __attribute__((noreturn));
+
 /* Whose call runs in this thread, "" for nobody's. */
 HIDDEN const char *guard_plugin(void);
 

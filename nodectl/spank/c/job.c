@@ -34,7 +34,9 @@ static const struct member {
 } members[] = {
     {"accrue_time", NUMBER_64, {8, 8, 8, 8, 8}},
     {"alloc_node", STRING, {24, 24, 24, 24, 24}},
+    {"array_job_id", NUMBER_32, {48, 48, 48, 48, 48}},
     {"array_task_id", NUMBER_32, {52, 52, 52, 52, 52}},
+    {"batch_flag", NUMBER_16, {88, 88, 88, 88, 88}},
     {"batch_host", STRING, {96, 96, 96, 96, 96}},
     {"billable_tres", REAL, {184, 192, 192, 192, 200}},
     {"boards_per_node", NUMBER_16, {112, 112, 112, 112, 112}},
@@ -67,6 +69,7 @@ static const struct member {
     {"pn_min_cpus", NUMBER_16, {552, 584, 592, 600, 616}},
     {"pn_min_memory", NUMBER_64, {544, 576, 584, 592, 608}},
     {"priority", NUMBER_32, {592, 624, 624, 632, 648}},
+    {"restart_cnt", NUMBER_16, {648, 680, 704, 712, 728}},
     {"show_flags", NUMBER_16, {690, 714, 0, 0, 0}},
     {"sockets_per_board", NUMBER_16, {696, 720, 752, 784, 800}},
     {"sockets_per_node", NUMBER_16, {698, 722, 754, 786, 802}},

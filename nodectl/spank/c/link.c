@@ -5,6 +5,7 @@
  * - error(), info(), debug() and so on, as plugins of Slurm's own tree call them. libc has an error(3) of another
  *   signature, and any library may have a variable called debug: exported by us, in front of all others, these names
  *   would break them. So they are no symbols of ours; the plugin that calls them, and nothing else, is bound to ours.
+ *   So are exit(3) and its kin, which end the call in the command of a user (guard.c).
  * - A plugin that brings libslurm and takes more of it than we have would hand our host lists to libslurm's
  *   functions; it gets libslurm's for all of them, and libslurm's words for errors.
  *
@@ -71,10 +72,20 @@ static uintptr_t trampoline_for(const char *name)
 
 static const struct plain_name {
     const char *name;
-    void (*function)(const char *format, ...);
+    uintptr_t function;
 } plain_names[] = {
-    {"error", slurm_error},   {"info", slurm_info},     {"verbose", slurm_verbose}, {"debug", slurm_debug},
-    {"debug2", slurm_debug2}, {"debug3", slurm_debug3}, {"fatal", plain_fatal},     {"slurm_fatal", plain_fatal},
+    {"error", (uintptr_t)slurm_error},
+    {"info", (uintptr_t)slurm_info},
+    {"verbose", (uintptr_t)slurm_verbose},
+    {"debug", (uintptr_t)slurm_debug},
+    {"debug2", (uintptr_t)slurm_debug2},
+    {"debug3", (uintptr_t)slurm_debug3},
+    {"fatal", (uintptr_t)plain_fatal},
+    {"slurm_fatal", (uintptr_t)plain_fatal},
+    {"exit", (uintptr_t)plain_exit},
+    {"quick_exit", (uintptr_t)plain_quick_exit},
+    {"_exit", (uintptr_t)plain_exit_at_once},
+    {"_Exit", (uintptr_t)plain_exit_at_once},
 };
 
 /* What names begin with that are libslurm's where the plugin brings it. Not slurm_init, which ends the process where there is
@@ -97,7 +108,7 @@ static uintptr_t ours(void *handle, const char *name)
 {
     for (size_t i = 0; i < sizeof plain_names / sizeof plain_names[0]; i++)
         if (strcmp(plain_names[i].name, name) == 0)
-            return brings(handle, name) ? 0 : (uintptr_t)plain_names[i].function;
+            return brings(handle, name) ? 0 : plain_names[i].function;
     for (size_t i = 0; i < sizeof libslurms / sizeof libslurms[0]; i++)
         if (strncmp(name, libslurms[i], strlen(libslurms[i])) == 0)
             return (uintptr_t)dlsym(handle, name);

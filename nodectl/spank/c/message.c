@@ -4,6 +4,7 @@
  */
 #include "host.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +13,17 @@ static void say(const char *function, const char *format, va_list args)
 {
     struct visit visit;
     char *text = NULL;
-    visit_begin(&visit); /* leaves errno alone, which %m reads */
-    if (vasprintf(&text, format, args) >= 0) {
-        PyObject *value = python_call(function, "(N)", text_of(text));
-        if (value == NULL)
-            guard_keep_exception();
-        Py_XDECREF(value);
-        free(text);
-    }
+    int saved_errno = errno;
+    int length = vasprintf(&text, format, args); /* before the visit: it reads what the plugin points to, and may die */
+    errno = saved_errno;
+    if (length < 0)
+        return;
+    visit_begin(&visit);
+    PyObject *value = python_call(function, "(N)", text_of(text));
+    if (value == NULL)
+        guard_keep_exception();
+    Py_XDECREF(value);
+    free(text);
     visit_end(&visit);
 }
 

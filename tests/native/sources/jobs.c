@@ -31,7 +31,8 @@ static void tell(const slurm_job_info_t *job)
            or_null(job->tres_alloc_str));
     printf("command %s in %s out %s account %s licenses %s\n", or_null(job->command), or_null(job->work_dir),
            or_null(job->std_out), or_null(job->account), or_null(job->licenses));
-    printf("cluster %s batch %u array %d", or_null(job->cluster), job->batch_flag, job->array_task_id == NO_VAL);
+    printf("cluster %s batch %u restarts %u array %u_%u", or_null(job->cluster), job->batch_flag, job->restart_cnt,
+           job->array_job_id, job->array_task_id);
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 11, 0)
     printf(" flags %u", job->show_flags);
 #endif

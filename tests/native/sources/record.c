@@ -25,6 +25,7 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
            (long long)AT(time_t, 784));
     printf("memory %llu tres %s\n", (unsigned long long)AT(uint64_t, 576), AT(char *, 880));
     printf("command %s in %s out %s flags %u\n", AT(char *, 152), AT(char *, 920), AT(char *, 776), AT(uint16_t, 714));
+    printf("array %u_%u batch %u restarts %u\n", AT(uint32_t, 48), AT(uint32_t, 52), AT(uint16_t, 88), AT(uint16_t, 680));
     slurm_free_job_info_msg(answer);
     return 0;
 }

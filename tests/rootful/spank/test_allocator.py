@@ -100,10 +100,38 @@ def test_options_in_a_script_are_told_once_and_before_those_that_were_typed(node
     assert "remote option red 1" in log(node)
 
 
-def test_a_step_in_an_allocation_has_its_options_too(node: Node) -> None:
+LOCAL = ["local init", "local option red 0", "local init_post_opt"]
+REMOTE = ["remote init", "remote option red 1", "remote init_post_opt", "remote exit"]
+NO_OPTION = ["remote init", "remote init_post_opt", "remote exit"]
+
+
+def noted_by(node: Node, context: str) -> list[str]:
+    return [line for line in log(node) if line.startswith(f"{context} ") and "local_user_init" not in line]
+
+
+def test_a_step_in_an_allocation_has_its_options_and_the_step_that_holds_it_has_none(node: Node) -> None:
     done = node.nodectl("alloc", "--colour=red", "sh", "-c", typed(node, "run", "true"), user=NOBODY)
     assert done.returncode == 0, done.stderr
-    assert log(node).count("remote option red 1") == 2  # the step that holds it, and this one
+    assert noted_by(node, "local") == [*LOCAL, "local exit"]
+    # The step that holds the allocation begins first and ends last.
+    assert noted_by(node, "remote") == [*NO_OPTION[:2], *REMOTE, NO_OPTION[2]]
+
+
+def test_a_step_in_a_script_has_the_scripts_options_and_then_its_own(node: Node) -> None:
+    steps = typed(node, "run", "true"), typed(node, "run", "--colour=blue", "true")
+    text = "\n".join(["#!/bin/sh", "#SBATCH --colour=red", *steps, ""])
+    done = node.nodectl("submit", "--wait", user=NOBODY, stdin=text)
+    assert done.returncode == 0, done.stderr
+    own = ["local init", "local option red 0", "local option blue 0", "local init_post_opt", "local exit"]
+    assert noted_by(node, "local") == [*LOCAL, "local exit", *own]
+    blue = [line.replace("red", "blue") for line in REMOTE]
+    assert noted_by(node, "remote") == [*REMOTE[:3], *REMOTE, *blue, REMOTE[3]]
+
+
+def test_what_prolog_and_epilog_are_told_is_in_the_jobs_environment(node: Node) -> None:
+    done = node.nodectl("alloc", "--colour=red", "env", user=NOBODY)
+    assert "SLURM_SPANK__SLURM_SPANK_OPTION_colours_colour=red" in done.stdout.splitlines()
+    assert "SLURM_SPANK_PAINT=wet" in done.stdout.splitlines()
 
 
 def test_alloc_calls_them_too(node: Node) -> None:
@@ -127,7 +155,14 @@ def test_what_a_plugin_refuses_is_not_queued(node: Node) -> None:
     finally:
         (node.scratch / "refuse").unlink()
     assert not queue(node)
-    assert log(node).count("allocator exit") == 0
+    assert log(node).count("allocator exit") == log(node).count("allocator init") == 3
+
+
+@pytest.mark.parametrize("words", [("submit", "--no-such-option", "--wrap=true"), ("alloc", "--no-such-option"),
+                                   ("submit", "/dev/null")], ids=" ".join)  # fmt: skip
+def test_plugins_are_told_of_the_end_of_a_command_that_makes_no_job(node: Node, words: tuple[str, ...]) -> None:
+    assert node.nodectl(*words, user=NOBODY).returncode != 0
+    assert log(node) == ["allocator init", "allocator exit"]
 
 
 def test_the_table_of_options_does_not_count_there(node: Node) -> None:
