@@ -71,7 +71,9 @@ def test_work_on_ranges_with_steps_does_not_grow_with_their_indices() -> None:
     """A range of a thousand million indices: who expanded it would not come back."""
     evens, sixths = job_array.tasks_of("0-999999998:2"), job_array.tasks_of("0-999999996:6,999999999")
     assert job_array.text_of(job_array.common(evens, sixths)) == "0-999999996:6"
-    assert job_array.text_of(job_array.without_all(job_array.tasks_of("0-999999999"), evens)) == "1-999999997:2,999999999"
+    assert (
+        job_array.text_of(job_array.without_all(job_array.tasks_of("0-999999999"), evens)) == "1-999999997:2,999999999"
+    )
     assert job_array.without_all(evens, evens) == []
     assert job_array.meet(evens, job_array.tasks_of("1-999999999:2")) is False
     assert job_array.text_of(job_array.tasks_of("0-999999999,5-500:5,7")) == "0-999999999"
