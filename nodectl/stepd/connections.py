@@ -165,6 +165,12 @@ class Links:
             if link.launcher:
                 self._send(link, {"parameters": {"event": event}, "continues": True})
 
+    def tell_daemon(self, event: "Mapping[str, object]") -> None:
+        """Sends an event to the daemon alone, also to the one that has not asked for events."""
+        for link in set(self._by_fd.values()):
+            if not link.launcher:
+                self._send(link, {"parameters": {"event": event}, "continues": True})
+
     def launcher_backlog(self) -> int:
         """Bytes that this client has not read, and for which its pipe has no room."""
         return sum(len(link.out) for link in set(self._by_fd.values()) if link.launcher)

@@ -30,8 +30,8 @@ class Termination:
     """
 
     __slots__ = (
-        "_began", "_collect", "_deadlines", "_give_up", "_held", "_kill_epilogs", "_pid", "_run", "_stop", "late",
-        "suspension",
+        "_began", "_collect", "_deadlines", "_give_up", "_held", "_is_told", "_kill_epilogs", "_pid", "_run", "_stop",
+        "late", "suspension",
     )  # fmt: skip
 
     def __init__(
@@ -43,6 +43,7 @@ class Termination:
         self._give_up = give_up
         self._kill_epilogs = kill_epilogs
         self._pid = os.getpid()
+        self._is_told = False  # the daemon, that the termination has begun
         self._held: list[int] = []  # signals that came before the tasks' programs began
         self._deadlines: dict[str, float] = {}
         # Why the step is to be cut short, and the seconds that its output then has.
@@ -83,12 +84,19 @@ class Termination:
 
     def stop(self) -> None:
         """Likewise for a step that has another state already."""
+        self._tell_the_daemon()
         if self.suspension.suspended:
             self.suspension.end()
         self.signal(CONT)
         self.signal(TERM)
         self._deadlines.pop(TIME_LIMIT, None)
         self._deadlines[_KILL] = time.monotonic() + self._run.step.kill_wait
+
+    def _tell_the_daemon(self) -> None:
+        """Before any process is signalled: the termination begins, of which the select plugin hears."""
+        if not self._is_told:
+            self._is_told = True
+            self._run.links.tell_daemon({"event": "ending"})
 
     def limit(self, seconds: int) -> None:
         """The step has another time limit, 0 for none. What it has run already counts."""
@@ -121,6 +129,8 @@ class Termination:
         Until a task has become its program it ignores most signals, and before its first row it would lose any, because
         Python drops pending signals after a fork. So signals are held until every task takes them.
         """
+        if number == KILL and (self._run.bulk is None or self._run.state != "RUNNING"):
+            self._tell_the_daemon()
         if number != KILL and not all(self._takes(task, number) for task in self._run.tasks):
             self._held.append(number)
             return

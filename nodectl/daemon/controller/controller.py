@@ -285,6 +285,11 @@ class Controller(Core, Watcher):
         """See Watcher."""
         return self._steps.begins(job, step, ntasks) if self._begun else ""
 
+    def step_ending(self, job: int, step: int) -> None:
+        """See Watcher."""
+        if self._begun:
+            self._steps.killed(job, step)
+
     def step_over(self, job: int, step: int) -> None:
         """See Watcher."""
         if self._begun:

@@ -13,6 +13,7 @@ class StepsTold:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._steps: dict[int, dict[int, StepRecord]] = {}
+        self._killed: set[tuple[int, int]] = set()  # of these, job and step
 
     def begins(self, job_id: int, number: int, ntasks: int) -> str:
         """A step is about to be started. Returns what the plugin keeps of it, packed, for `go_on`."""
@@ -34,16 +35,21 @@ class StepsTold:
         self._core.selection.info.unpack_step(step, found.select_packed)
         self._steps.setdefault(found.job_id, {})[found.step_id] = step
 
-    def killed(self, job_id: int) -> None:
-        """The processes of all steps of the job are about to be killed."""
+    def killed(self, job_id: int, number: int | None = None) -> None:
+        """The processes of this step, or of all steps of the job, are about to be killed. The plugin hears of each step
+        once.
+        """
         for step in self._steps.get(job_id, {}).values():
-            self._core.selection.step_finish(step, killing_step=True)
+            if number in (None, step.step_id) and (job_id, step.step_id) not in self._killed:
+                self._killed.add((job_id, step.step_id))
+                self._core.selection.step_finish(step, killing_step=True)
 
     def over(self, job_id: int, number: int) -> None:
         """A step has ended, with all its processes."""
         job = self._core.table.jobs.get(job_id)
         steps = self._steps.get(job_id, {})
         step = steps.pop(number, None)
+        self._killed.discard((job_id, number))
         if not steps:
             self._steps.pop(job_id, None)
         if step is None and job is not None:  # an earlier daemon's

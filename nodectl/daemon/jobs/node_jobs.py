@@ -63,6 +63,15 @@ class NodeJobs:
         self._registry.batch.add(live, self._registry.energy.with_energy(live.step.job_id, record))
         self.watcher.job_over(live.step.job_id, record)
 
+    def step_ending(self, live: LiveStep) -> None:
+        """A stepd is about to kill its step: at a time limit, because somebody wants it, or for a reason of its own.
+        With a script, or with the only step, the job ends.
+        """
+        job = live.step.job_id
+        self.watcher.step_ending(*live.key)
+        if live.step.step_id in (BATCH, EXTERN) or (live.step.is_first and not self.further_steps.any_running(job)):
+            self.watcher.job_ending(job)
+
     def step_ended(self, live: LiveStep) -> None:
         """A stepd has gone. The step's record counts; where it left none, its death does."""
         record = live.last_record or live.files.record()  # which say the same

@@ -24,6 +24,9 @@ class Watcher:
         del job, step, ntasks
         return ""
 
+    def step_ending(self, job: int, step: int) -> None:
+        """The step's processes are about to be killed."""
+
     def step_over(self, job: int, step: int) -> None:
         """Nothing of the step runs, or it was not started."""
 

@@ -61,7 +61,8 @@ class StepStart:
         """
         if why := self._registry.batch.make_way(step.job_id, step.step_id):
             raise Refused("LaunchRefused", f"step {step}: {why}", exit_status=1)
-        live = LiveStep(step, self._registry.files(step.job_id, step.step_id), self._jobs.step_ended)
+        files = self._registry.files(step.job_id, step.step_id)
+        live = LiveStep(step, files, self._jobs.step_ended, self._jobs.step_ending)
         step.select_packed = self._jobs.watcher.step_begins(step.job_id, step.step_id, step.ntasks)
         if self._jobs.prolog_epilog.any_for(step) and step.is_first:
             return self._start_after_prolog(live, call)

@@ -73,7 +73,7 @@ def _take_over(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles)
     except (lean_json.BadJson, KeyError, TypeError, ValueError):
         files.remove()  # the daemon was killed while it wrote: no client knows of this step
         return
-    live = LiveStep(step, files, jobs.step_ended)
+    live = LiveStep(step, files, jobs.step_ended, jobs.step_ending)
     size = len(data or b"")
     live.size = size + room(step, size) + trace_room.of(step)
     live.needs_epilog = files.needs_epilog()

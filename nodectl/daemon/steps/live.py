@@ -22,11 +22,14 @@ _END_AGAIN = 1.0
 
 
 class LiveStep:
-    """One running step. `on_end(live)` is called once, in the event loop, when the stepd has closed its end of the
-    connection.
+    """One running step. In the event loop `on_ending(live)` is called when the stepd says that it is about to kill the
+    step, and `on_end(live)` once, when the stepd has closed its end of the connection.
     """
 
-    def __init__(self, step: Step, files: StepFiles, on_end: Callable[["LiveStep"], None]) -> None:
+    def __init__(
+        self, step: Step, files: StepFiles, on_end: Callable[["LiveStep"], None],
+        on_ending: Callable[["LiveStep"], None] = lambda _: None,
+    ) -> None:  # fmt: skip
         self.step = step
         self.files = files
         self.pid = 0
@@ -36,6 +39,7 @@ class LiveStep:
         self.last_record: Mapping[str, object] | None = None  # as the stepd's last event told it
         self.ended: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
         self._on_end = on_end
+        self._on_ending = on_ending
         self._link: socket.socket | None = None
         self._inbox = framing.Inbox(8 << 20)
         self._out = bytearray()
@@ -128,11 +132,15 @@ class LiveStep:
             self._finish()
 
     def _take(self, message: Mapping[str, object]) -> None:
-        """Takes an answer, or the last event, which tells the record: the disk may have had no room for it."""
+        """Takes an answer, or an event: that the step's termination begins, or the last one, which tells the record,
+        because the disk may have had no room for it.
+        """
         parameters: Mapping[str, object] = message.get("parameters") or {}  # type: ignore[assignment]
         event: Mapping[str, object] | None = parameters.get("event")  # type: ignore[assignment]
         if event is not None:
             self.last_record = event.get("record") or self.last_record  # type: ignore[assignment]
+            if event.get("event") == "ending":
+                self._on_ending(self)
         elif self._replies and not (asked := self._replies.pop(0)).done():
             asked.set_result(message)
 
