@@ -89,7 +89,7 @@ class Reaper:
     def wait(self) -> None:
         """Returns when every task has ended and its last row is done."""
         while self._children or self._epilogs.any():
-            self._run.enter("exec" if self._children else "task_epilog")  # the progress shows what the stepd waits for
+            self._run.enter("task_epilog" if self._epilogs.any() else "exec")  # the progress shows what it waits for
             self.turn(self.patience())
 
     def patience(self) -> float | None:

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
+from signal import SIGKILL
 
 from nodectl.daemon.steps.files import StepFiles
 from nodectl.daemon.steps.process_usage import spent_by_children
@@ -229,6 +230,8 @@ class LiveStep:
 
     async def order(self, method: str, parameters: Mapping[str, object]) -> None:
         """Calls a method of the stepd whose refusal is the daemon's too. Raises Refused."""
+        if method == "Signal" and parameters["signal"] == SIGKILL and not self.step.bulk:
+            self._on_ending(self)  # the stepd kills at once, and its word would come too late
         answer = await self.ask(method, parameters)
         if answer is None:
             raise Refused("NoSuchStep", f"step {self.step} has just ended")

@@ -68,5 +68,4 @@ def test_both_are_told_before_the_tasks_are_killed(node: Node, how: str) -> None
     wait_until(lambda: "step_finish False" in told.read_text(encoding="utf-8"), "the end is told")
     lines = told.read_text(encoding="utf-8").splitlines()
     assert sorted(line.rpartition(" ")[0] for line in lines) == ["job_fini", "step_finish False", "step_finish True"]
-    if how != "SIGKILL":  # which does not wait for the service to hear of it
-        assert {"job_fini alive", "step_finish True alive", "step_finish False dead"} == set(lines)
+    assert {"job_fini alive", "step_finish True alive", "step_finish False dead"} == set(lines)
