@@ -26,8 +26,8 @@ _ANY = frozenset(("memory", "pids", "io"))
 
 
 class StepClock:
-    """The times of a step: the wall clock's at its start, `started`, in seconds since the epoch, and from there on those
-    of a clock that nobody sets.
+    """The times of a step: at its start the wall clock's (`started`, seconds since the epoch), from there on those of a
+    clock that nobody sets.
     """
 
     __slots__ = ("_began", "started")
