@@ -14,7 +14,8 @@ _COMMAND = 200  # characters
 _FACTS = (
     "job", "step", "name", "user", "uid", "gid", "node", "cwd", "ntasks", "secure", "memory", "submitted", "state",
     "reason", "exit_status", "started", "ended", "clock_set", "suspended_seconds", "peak_memory", "peak_swap",
-    "peak_processes", "oom_kills", "cpu_seconds", "throttled_seconds", "read_bytes", "written_bytes", "pressure", "energy", "restart",
+    "peak_processes", "oom_kills", "cpu_seconds", "throttled_seconds", "read_bytes", "written_bytes",
+    "pressure", "energy", "restart",
 )  # fmt: skip
 _JOB_FACTS = (
     "job_id", "array_job_id", "array_task_id", "array_tasks", "name", "user_name", "user_id", "group_id", "partition",

@@ -21,7 +21,7 @@ def check_node(machine: Topology, request: Request, settings: Settings, name: st
     """
     check_names(request, (name,))
     if name in request.exclude:
-        raise Refused(NEVER)
+        raise Refused(NEVER, "machine")
     if not (request.sockets_per_node or request.cores_per_socket or request.mincpus):
         return  # as of nearly every step
     wanted = Request(
@@ -38,7 +38,7 @@ def check_node(machine: Topology, request: Request, settings: Settings, name: st
     for masks, serves in zip(free, serve or (), strict=False):
         cpus += sum(min(mask.bit_count(), threads) for mask in masks) if serves else 0
     if cpus < max(request.mincpus or 0, 1):
-        raise Refused(NEVER)
+        raise Refused(NEVER, "machine")
 
 
 def check_names(request: Request, names: tuple[str, ...] | list[str]) -> None:
@@ -46,9 +46,9 @@ def check_names(request: Request, names: tuple[str, ...] | list[str]) -> None:
     known = set(names)
     unknown = [name for name in (*request.nodelist, *request.exclude) if name not in known]
     if unknown:
-        raise Refused(f"Invalid node name specified: {shown(unknown[0])[1:-1]}")
+        raise Refused(f"Invalid node name specified: {shown(unknown[0])[1:-1]}", "node name")
     if not set(request.nodelist).isdisjoint(request.exclude):
-        raise Refused(NEVER)
+        raise Refused(NEVER, "machine")
 
 
 def tasks_of(request: Request) -> int:

@@ -17,7 +17,7 @@ def wanted(allocation: Allocation, request: Request) -> tuple[int, int]:
     have = len(allocation.nodes)
     nodes = request.nodes[0] if request.nodes and not allocation.own else len(set(request.hosts)) or have
     if nodes > have:
-        raise Refused(f"Only allocated {have} nodes asked for {nodes}")
+        raise Refused(f"Only allocated {have} nodes asked for {nodes}", "number of nodes")
     arbitrary = request.distribution is not None and request.distribution.node == ARBITRARY
     ntasks = request.ntasks or len(request.hosts) or nodes * (request.ntasks_per_node or 1)
     if ntasks > _MAX_TASKS:

@@ -5,10 +5,11 @@ _LONGEST = 400
 
 class Refused(Exception):
     """The request cannot be met or makes no sense; `reason` is one bounded line for its user, whatever words of theirs
-    it quotes.
+    it quotes. `subject`: one of `nodectl/client/advice.py`, or "".
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, subject: str = "") -> None:
+        self.subject = subject
         text = reason if len(reason) <= _LONGEST else reason[:_LONGEST] + "..."
         self.reason = text if text.isprintable() else "".join(map(_printable, text))
         super().__init__(self.reason)

@@ -52,11 +52,11 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
         session = Session(settings, private=run.from_first_execution())
         return _bulk(session, words)
     except Failed as error:
-        refuse(str(error))
+        refuse(error)
         if error.status > 1:  # a signal's, while it waited for its turn
             return error.status
     except BadOption as error:
-        refuse(str(error))
+        refuse(error)
         if isinstance(error, BadUsage):
             print("Try 'nodectl bulk --help' for more information.", file=sys.stderr)
     except BrokenPipeError:

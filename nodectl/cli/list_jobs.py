@@ -61,7 +61,7 @@ def main(arguments: argparse.Namespace) -> int:
     def lines(screen: Screen) -> list[str]:
         found = _found(arguments, wanted)
         if arguments.jobs and not found:
-            raise Failed(f"not in the queue: {', '.join(arguments.jobs)}")
+            raise Failed(f"not in the queue: {', '.join(arguments.jobs)}", subject="queue")
         made = listing(found, shown, screen.width, wide=wide, paint=screen.states("STATE"))
         return made if arguments.header else made[1:]
 

@@ -280,7 +280,7 @@ def _other(settings: GlobalOptions, command: str, words: list[str]) -> int:
     except Failed as failed:
         from nodectl.client.advice import refuse
 
-        refuse(str(failed))
+        refuse(failed)
         return failed.status
 
 

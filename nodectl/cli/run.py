@@ -45,10 +45,10 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
 
             parser = Parser(further=_further)
             return _answer(parser, parser.parse(words[:1]), settings.config)
-        _refuse(_refusal(error))
+        _refuse(error, _refusal(error))
         status = _status(error)
     except BadOption as error:
-        _refuse(str(error))
+        _refuse(error)
         if isinstance(error, BadUsage):
             print(Program.hint("run"), file=sys.stderr)
         status = _status(error)
@@ -74,10 +74,10 @@ def begin_cluster(settings: "GlobalOptions", words: list[str], parser: "type[Par
             first_run.begin(words, parser)
 
 
-def _refuse(reason: str) -> None:
+def _refuse(error: "Failed | BadOption", reason: str = "") -> None:
     from nodectl.client.advice import refuse  # paid by whom nothing is launched for
 
-    refuse(reason)
+    refuse(error, reason)
 
 
 def _refusal(error: Failed) -> str:
@@ -149,7 +149,7 @@ def _run(session: Session, words: list[str], configuration: "str | None", launch
             return _answer(parser, parsed, configuration)
         manners = _manners(parser, parsed)
         if not parsed.argv:
-            raise BadOption(NO_PROGRAM)
+            raise BadOption(NO_PROGRAM, subject="program")
         for warning in hello["warnings"]:  # type: ignore[attr-defined]
             complain(str(warning))
         if manners is not None:

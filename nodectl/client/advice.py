@@ -4,50 +4,47 @@ from nodectl.client.command import Program, complain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from nodectl.client.command import BadOption, Failed
     from nodectl.client.run_options import Option
 
 # How a refusal begins that says which option, and not what it may be.
 _ABOUT_OPTIONS = ("Invalid ", "unrecognized --")
 _BY_PLUGIN = "(plugin "  # in a refusal by the plugin that offers the option, which may be called as one of ours
 _HELPED = ("cpu-bind", "mem-bind", "gpu-bind", "hint", "gres")  # whose value "help" lists what there is
-_LISTS = "`nodectl queue` lists jobs, `nodectl ps --ended` steps; other users' are told to admins only"
-# How a refusal begins, and what to do.
-_ADVICE = (
-    ("No command given", "write the program behind the options, as in: nodectl run -n2 hostname"),
-    ("Unable to allocate resources: Requested nodes are busy",
-     "without --immediate it waits for its turn; `nodectl queue` tells who is before it"),
-    ("Invalid node name", "`nodectl node` lists those that there are"),
-    ("Only allocated 1 nodes", "there is one machine: leave -N out"),
-    ("Invalid qos", "the key qos of the configuration has those that there are: `nodectl config`"),
-    ("Requested node configuration", "`nodectl node` tells what there is"),
-    ("Requested reservation", "`nodectl reserve list` tells what there is"),
-    ("Job dependency problem: there is no job", "`nodectl queue` lists jobs; one that ended long ago is unknown"),
-    ("no job ", _LISTS),
-    ("no step ", _LISTS),
-    ("not in the queue", "`nodectl acct` tells what has ended"),
-    ("there is no reservation", "`nodectl reserve list` tells what there is"),
-    ("only root and members of the admin group", "ask one of them, or use sudo; the key admin_group names it"),
-)  # fmt: skip
+# What a refusal is about, whoever made it and in whatever words, and what to do.
+_ADVICE = {
+    "program": "write the program behind the options, as in: nodectl run -n2 hostname",
+    "immediate": "without --immediate it waits for its turn; `nodectl queue` tells who is before it",
+    "node name": "`nodectl node` lists those that there are",
+    "number of nodes": "there is one machine: leave -N out",
+    "qos": "the key qos of the configuration has those that there are: `nodectl config`",
+    "machine": "`nodectl node` tells what there is",
+    "reservation": "`nodectl reserve list` tells what there is",
+    "dependency": "`nodectl queue` lists jobs; one that ended long ago is unknown",
+    "unknown": "`nodectl queue` lists jobs, `nodectl ps --ended` steps; other users' are told to admins only",
+    "queue": "`nodectl acct` tells what has ended",
+    "admins": "ask one of them, or use sudo; the key admin_group names it",
+}
 
 
-def refuse(reason: str) -> None:
-    """An error line; behind -> what to do, where the reason does not say it, as in `nodectl doctor`."""
-    words = advice(reason)
+def refuse(error: "Failed | BadOption", reason: str = "") -> None:
+    """An error line; behind -> what to do, where the reason does not say it, as in `nodectl doctor`. `reason`: other
+    words than the error's.
+    """
+    reason = reason or str(error)
+    words = advice(error, reason)
     complain(f"{reason} -> {words}" if words else reason)
 
 
-def advice(reason: str) -> str:
+def advice(error: "Failed | BadOption", reason: str) -> str:
     """One line, or nothing. Slurm's commands by name give none: scripts know their words."""
     if Program.is_slurms():
         return ""
-    for beginning, words in _ADVICE:
-        if reason.startswith(beginning):
-            return words
-    if reason.startswith(_ABOUT_OPTIONS) and _BY_PLUGIN not in reason:
-        option = _named(reason)
-        if option is not None and option.help:
-            return _of_option(option)
-    return ""
+    if error.subject:
+        return _ADVICE.get(error.subject, "")
+    about_ours = reason.startswith(_ABOUT_OPTIONS) and _BY_PLUGIN not in reason
+    option = _named(reason) if about_ours else None
+    return _of_option(option) if option is not None and option.help else ""
 
 
 def _named(reason: str) -> "Option | None":

@@ -98,14 +98,15 @@ class GlobalOptions:
 
 class Failed(Exception):
     """The command cannot do what it was asked to; str() is one line, `status` the exit status, `name` the Varlink
-    error, `job` the job that it names.
+    error, `job` the job that it names, `subject` what there is advice about (`advice.py`).
     """
 
-    def __init__(self, reason: str, status: int = 1, name: str = "", job: int = 0) -> None:
+    def __init__(self, reason: str, status: int = 1, name: str = "", job: int = 0, subject: str = "") -> None:
         super().__init__(reason)
         self.status = status
         self.name = name
         self.job = job
+        self.subject = subject
 
 
 class Interrupted(KeyboardInterrupt):
@@ -125,11 +126,12 @@ def interrupted(_number: int, _frame: object) -> None:
 
 
 class BadOption(Exception):
-    """The command line makes no sense; str() is one line, `status` srun's exit status."""
+    """The command line makes no sense; str() is one line, `status` srun's exit status, `subject` as of Failed."""
 
-    def __init__(self, reason: str, status: int = 1) -> None:
+    def __init__(self, reason: str, status: int = 1, subject: str = "") -> None:
         super().__init__(reason)
         self.status = status
+        self.subject = subject
 
 
 class BadUsage(BadOption):

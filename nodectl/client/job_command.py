@@ -132,10 +132,10 @@ def run_command(
         if session is None and any(word in ("-h", "--help") for word in words):
             print(JobParser(name).help(columns()))  # nobody can tell of plugins
             return 0
-        refuse(wording.refusal(error, wording.ALLOCATE) if Program.is_slurms() else str(error))
+        refuse(error, wording.refusal(error, wording.ALLOCATE) if Program.is_slurms() else "")
         return error.status
     except BadOption as error:
-        refuse(str(error))
+        refuse(error)
         if isinstance(error, BadUsage):
             print(Program.hint(name), file=sys.stderr)
         return error.status

@@ -266,7 +266,7 @@ class Session:
             reason = as_typed(str(found.get("reason") or reply["error"]), str(found.get("parameter")))
             job = found.get("job")
             status, job = (status if isinstance(status, int) else 1), (job if isinstance(job, int) else 0)
-            raise Failed(reason, status, str(reply["error"]), job)
+            raise Failed(reason, status, str(reply["error"]), job, str(found.get("subject", "")))
         return found
 
     def wait_at_most(self, seconds: float) -> None:

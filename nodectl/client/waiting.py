@@ -44,7 +44,7 @@ def job(session: "Session", request: "Mapping[str, object]", options: "Mapping[s
         _wait(session, number, tell=patience is None)
     except TooLate:
         _give_up(session, number)
-        raise Failed(NOT_NOW, name=BUSY) from None
+        raise Failed(NOT_NOW, name=BUSY, subject="immediate") from None
     except Interrupted as end:
         _give_up(session, number)
         gone = f"Job allocation {number} has been revoked" if Program.is_slurms() else f"job {number} was cancelled"
@@ -150,7 +150,7 @@ def launch(
         request["job"] = job(session, wanted, {}, patience)
         return session.launch(request)
     if patience is not None:
-        raise Failed(NOT_NOW, name=BUSY)
+        raise Failed(NOT_NOW, name=BUSY, subject="immediate")
     say(f"job {of_job} step creation temporarily disabled, retrying (Requested nodes are busy)")
     seen = ""
     while True:

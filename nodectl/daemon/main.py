@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import resource
 import signal
 import socket
 import sqlite3
@@ -52,6 +53,7 @@ from nodectl.wire.dispatch import STANDARD
 _FIRST_PASSED_FD = 3  # sd_listen_fds(3)
 _LOCK_SECONDS = 15
 _BACKLOG = 512
+_LEAST_DESCRIPTORS = 256
 _ANSWER_SECONDS = 1.0
 _GARBAGE = 5000  # objects: the steps of a quarter of a second are looked through at once
 _LONGEST_ANSWER = 1 << 16
@@ -203,6 +205,7 @@ def _prepare(config: Config) -> Lock:
     """Makes the runtime directories, and takes the lock on them. Raises CannotStart."""
     os.umask(0o022)
     os.chdir("/")
+    _have_descriptors()
     wrong = container_settings.check(config) or confine_keys.check(config)
     if wrong:
         raise CannotStart(wrong)
@@ -224,6 +227,16 @@ def _prepare(config: Config) -> Lock:
     if lock is None:
         raise CannotStart(f"another daemon serves {config.runtime_dir}")
     return lock
+
+
+def _have_descriptors() -> None:
+    """Raises CannotStart where this process may have too few. The limits of steps are others, their clients'."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < _LEAST_DESCRIPTORS:
+        words = f"RLIMIT_NOFILE is {hard}, and {_LEAST_DESCRIPTORS} are needed: ulimit -n, or LimitNOFILE of the unit"
+        raise CannotStart(words)
+    if soft < _LEAST_DESCRIPTORS:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_LEAST_DESCRIPTORS, hard))
 
 
 def _is_served(config: Config) -> bool:

@@ -11,7 +11,7 @@ from nodectl import __version__
 from nodectl.cgroup.constraints import Constraints
 from nodectl.cgroup.delegation import Base
 from nodectl.config import Config
-from nodectl.daemon.admission.accounts import UnknownUser, Users, group_id
+from nodectl.daemon.admission.accounts import LookUpFailed, UnknownUser, Users, group_id
 from nodectl.daemon.admission.binder import Binder
 from nodectl.daemon.admission.confinement import ConfinementLevels
 from nodectl.daemon.admission.current_plugstack import CurrentPlugstack
@@ -193,7 +193,7 @@ class Node:
         """Looks up admin_group, whose members may see, signal and update every step. One that is not there has none."""
         try:
             self.registry.permissions.admin_gid = await group_id(self.config.admin_group)
-        except UnknownUser:
+        except (UnknownUser, LookUpFailed):
             self.registry.permissions.admin_gid = None
 
     def reload(self, config: Config) -> Coroutine[object, object, None]:

@@ -30,7 +30,7 @@ def prepare(job: JobRecord, policy: Policy, now: float) -> None:
     job.qos = job.qos or NORMAL
     qos = policy.qos.get(job.qos)
     if qos is None or (qos.users and job.user_id and job.user_name not in qos.users):
-        raise NotAdmitted(f"Invalid qos specification: {job.qos}")
+        raise NotAdmitted(f"Invalid qos specification: {job.qos}", "qos")
     job.time_limit = job.time_limit or policy.default_time
     job.submit_time = job.submit_time or now
     longest = qos.max_time or policy.max_time
@@ -53,7 +53,7 @@ def possible(job: JobRecord, book: Book, now: float) -> None:
     if isinstance(found, Choice):
         book.accounts.admit_demand(job, given(found.resources), "would be given")
     elif found.kind != PLUGIN:
-        raise NotAdmitted(found.reason)
+        raise NotAdmitted(found.reason, found.subject or "machine")
 
 
 class Update:

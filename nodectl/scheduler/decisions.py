@@ -10,7 +10,13 @@ SUSPEND, REQUEUE, CANCEL = "suspend", "requeue", "cancel"
 
 
 class NotAdmitted(Exception):
-    """A job or a change that is refused: one line, for its user."""
+    """A job or a change that is refused: one line, for its user. `subject`: one of `nodectl/client/advice.py`, or
+    "".
+    """
+
+    def __init__(self, reason: str, subject: str = "") -> None:
+        super().__init__(reason)
+        self.subject = subject
 
 
 @dataclass(frozen=True, slots=True)

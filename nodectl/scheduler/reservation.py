@@ -44,7 +44,7 @@ class Reservations:
         try:
             wanted = [nodes.by_name[name].index for name in request.node_list.split(",") if name]
         except KeyError as error:
-            raise NotAdmitted(f"Invalid node name specified: {error.args[0]}") from None
+            raise NotAdmitted(f"Invalid node name specified: {error.args[0]}", "node name") from None
         offered = nodes.bitmap(wanted or range(len(nodes)))
         found = self._selection.resv_test(request, offered, busy, now)
         if isinstance(found, Refusal):
@@ -79,7 +79,7 @@ class Reservations:
             return
         one = self.by_name.get(name)
         if one is None:
-            raise NotAdmitted(f"Requested reservation is invalid: there is no reservation {name}")
+            raise NotAdmitted(f"Requested reservation is invalid: there is no reservation {name}", "reservation")
         if job.user_id and job.user_name not in one.users:
             raise NotAdmitted(f"Access denied to requested reservation {name}")
         if job.time_limit > one.end_time - one.start_time:

@@ -197,7 +197,9 @@ class Waits:
             raise NotAdmitted(f"Job dependency problem: {error}") from None
         for term in wanted.terms:
             if term.kind != SINGLETON and not self._is_known(term):
-                raise NotAdmitted(f"Job dependency problem: there is no job {str(term).partition(':')[2]}")
+                raise NotAdmitted(
+                    f"Job dependency problem: there is no job {str(term).partition(':')[2]}", "dependency"
+                )
         self._refuse_loops(job, wanted)
         return wanted
 

@@ -32,12 +32,14 @@ class Choice:
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a job gets nothing. `kind`: it never can, it cannot now, or what the plugin answered is not used. `ending`:
-    nodes on which it was to get what jobs that end still hold, None where that is not why.
+    nodes on which it was to get what jobs that end still hold, None where that is not why. `subject`: one of
+    `nodectl/client/advice.py`, or "".
     """
 
     kind: str
     reason: str
     ending: bitarray | None = None
+    subject: str = ""
 
 
 @dataclass(slots=True)

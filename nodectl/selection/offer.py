@@ -54,7 +54,7 @@ class Offers:
         details = job.details
         unknown = self._resolve(details)
         if unknown:
-            return Refusal(NEVER, f"Invalid node name specified: {unknown}")
+            return Refusal(NEVER, f"Invalid node name specified: {unknown}", subject="node name")
         ever = mode == SELECT_MODE_TEST_ONLY
         offered = self._every.copy() if ever else self._up.copy()
         if nodes is not None:

@@ -1,5 +1,5 @@
 """What a task or step used, from the files of its cgroup and from those of its processes, and which processes the
-out-of-memory killer took, from the kernel's log.
+out-of-memory killer took, from the kernel's log. And how long a step takes.
 
 The stepd reads them at the end, as root. The files are described in the kernel's cgroup-v2 ("Memory", "PID", "CPU",
 "IO"), psi.rst and proc(5). Figures of a controller that is missing are left out; what a process read, wrote and
@@ -7,6 +7,7 @@ computed the kernel tells without any, also of what it started and waited for.
 """
 
 import os
+import time
 
 from nodectl.kernel import pseudo_file
 
@@ -22,6 +23,26 @@ LONGEST_LINE = 8192
 _PRESSURES = ("cpu", "memory", "io")
 _MICROSECONDS = 1e6
 _ANY = frozenset(("memory", "pids", "io"))
+
+
+class StepClock:
+    """The times of a step: at its start the wall clock's (`started`, seconds since the epoch), from there on those of a
+    clock that nobody sets.
+    """
+
+    __slots__ = ("_began", "started")
+
+    def __init__(self) -> None:
+        self.started = time.time()
+        self._began = time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def now(self) -> float:
+        """Seconds since the epoch, as if the wall clock had not been set since the start."""
+        return self.started + time.clock_gettime(time.CLOCK_BOOTTIME) - self._began
+
+    def set_forward(self) -> float:
+        """By how many seconds the wall clock was set forward since the start; less than 0 for back."""
+        return time.time() - self.now()
 
 
 class KernelEvents:

@@ -16,7 +16,6 @@ from nodectl.spank.handle import Spank
 from nodectl.spank.stack import Stack
 from nodectl.stepd import accounting
 from nodectl.stepd.end_reasons import EndReasons
-from nodectl.stepd.step_clock import StepClock
 from nodectl.task.pump import Pumps
 from nodectl.task.step_context import StepContext
 from nodectl.tracing.progress import Progress
@@ -135,6 +134,7 @@ class Run(StepContext):
         "bulk",
         "caller",
         "children",
+        "clock",
         "end_reasons",
         "failures",
         "fatal",
@@ -157,7 +157,6 @@ class Run(StepContext):
         "script",
         "seen_at",
         "spoiled",
-        "started",
         "state",
         "suspended_seconds",
         "unkillable",
@@ -202,7 +201,7 @@ class Run(StepContext):
         self.end_reasons = EndReasons(step, self.tasks, self.group, self.say, around)
         self.suspended_seconds = 0.0
         self.unkillable = ""
-        self.clock = StepClock()
+        self.clock = accounting.StepClock()
         self.state = "RUNNING"
         self.reason = ""
         self.plugin_output: PluginOutput | None = None  # only where there are SPANK plugins

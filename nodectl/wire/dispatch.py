@@ -40,6 +40,11 @@ def invalid(parameter: str, reason: str) -> Refused:
     return Refused("InvalidRequest", f"{parameter}: {reason}", parameter=parameter)
 
 
+def subject(word: str) -> "Mapping[str, str]":
+    """What a refusal is about, by which clients choose their advice (`nodectl/client/advice.py`)."""
+    return {"subject": word} if word else {}
+
+
 def withdrawn() -> Refused:
     """The answer to a launch that its client has taken back in time."""
     return Refused("Withdrawn", "the launch was withdrawn before its step began")

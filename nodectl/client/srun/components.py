@@ -26,7 +26,7 @@ def read(parser: "Parser", words: "Sequence[str]") -> "Parsed":
     begin = 0
     for number, part in enumerate(parts):
         if not part.argv:
-            raise BadOption(f"component {number}: {NO_PROGRAM}")
+            raise BadOption(f"component {number}: {NO_PROGRAM}", subject="program")
         if "multi_prog" in part.values:
             raise BadOption("--multi-prog says what tasks run, and so do colons: give either")
         _compare(number, first, part)

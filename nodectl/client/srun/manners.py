@@ -107,7 +107,9 @@ def _need_room(mebibytes: int) -> None:
         return
     there = os.statvfs(_TMP)
     if there.f_blocks * there.f_frsize >> 20 < mebibytes:
-        raise BadOption(f"{UNAVAILABLE}: --tmp: {_TMP} has {there.f_blocks * there.f_frsize >> 20} MiB")
+        raise BadOption(
+            f"{UNAVAILABLE}: --tmp: {_TMP} has {there.f_blocks * there.f_frsize >> 20} MiB", subject="machine"
+        )
 
 
 def nodes_of(path: str) -> str:

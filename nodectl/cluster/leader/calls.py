@@ -140,7 +140,7 @@ class Calls:
         books = self._books
         record = books.history.get(parameters["step"]) if parameters["job"] == books.job else None
         if record is None:
-            raise Refused("NoSuchStep", f"no step {parameters['job']}.{parameters['step']} is known")
+            raise Refused("NoSuchStep", f"no step {parameters['job']}.{parameters['step']} is known", subject="unknown")
         return record
 
     def _must_run(self, parameters: Mapping[str, Any]) -> Step:
@@ -188,7 +188,7 @@ class Calls:
 
     def _must_be_ours(self, job: str) -> None:
         if job != str(self._books.job):
-            raise Refused("NoSuchJob", f"no job {job} is known: this is job {self._books.job}")
+            raise Refused("NoSuchJob", f"no job {job} is known: this is job {self._books.job}", subject="unknown")
 
     def _explain(self, call: Caller, parameters: Mapping[str, Any]) -> Reply | None:
         if (one := self._in_line(parameters)) is not None:

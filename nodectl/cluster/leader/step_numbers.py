@@ -45,7 +45,9 @@ class Numbers:
         """Raises Refused for those of another job, and for a step that was not reserved."""
         of_job, step = numbers
         if of_job not in (-1, job):
-            raise Refused("NoSuchStep", f"no job {of_job} is running: this is job {job}", exit_status=1)
+            raise Refused(
+                "NoSuchStep", f"no job {of_job} is running: this is job {job}", exit_status=1, subject="unknown"
+            )
         if step >= self.before and step not in self._reserved:
             raise invalid("step", f"{job}.{step} was not reserved by you")
 

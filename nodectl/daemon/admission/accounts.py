@@ -11,6 +11,7 @@ import pwd
 import time
 
 from nodectl.daemon.admission.turns import Turns
+from nodectl.kernel import _kernel
 from nodectl.model.number import whole
 
 _NO_ID = 2**32 - 1  # what setresgid(2) takes for "leave it"
@@ -19,6 +20,10 @@ _NO_USER = -1  # whose turn it is to have a uid looked up that may have no accou
 
 class UnknownUser(Exception):
     """No such user or group; str() is one line."""
+
+
+class LookUpFailed(Exception):
+    """Whether there is such a user or group is not known; str() is one line."""
 
 
 class User:
@@ -42,7 +47,7 @@ class Users:
         self._known: dict[int | str, tuple[float, User]] = {}
 
     async def get(self, who: int | str) -> User:
-        """The account of a uid or name. Raises UnknownUser."""
+        """The account of a uid or name. Raises UnknownUser, LookUpFailed."""
         known = self.known(who)
         if known is not None:
             return known
@@ -74,23 +79,39 @@ class Users:
 
 
 async def group_id(name: str) -> int:
-    """The gid of a group by name or number. Raises UnknownUser."""
+    """The gid of a group by name or number. Raises UnknownUser, LookUpFailed."""
     if name.isdecimal():
         gid = whole(name, _NO_ID - 1)
         if gid is None:
             raise UnknownUser(f"no group {name!r}")
         return gid
+    return await asyncio.to_thread(_look_up_group, name)
+
+
+def _look_up_group(name: str) -> int:
     try:
-        return (await asyncio.to_thread(grp.getgrnam, name)).gr_gid
+        return grp.getgrnam(name).gr_gid
     except KeyError:
-        raise UnknownUser(f"no group {name!r}") from None
+        raise _not_found("group", name, name, 0) from None
+
+
+def _not_found(kind: str, who: int | str, name: str | None, number: int) -> UnknownUser | LookUpFailed:
+    """Python has one error for an account that is not there and for a name service that does not answer."""
+    if error := _kernel.account_errno(kind == "group", name, number):
+        return LookUpFailed(f"look up {kind} {who!r}: {os.strerror(error)}")
+    return UnknownUser(f"no {kind} {who!r}")
 
 
 def _look_up(who: int | str) -> User:
     try:
         uid = who if isinstance(who, int) else whole(who, _NO_ID) if who.isdecimal() else None
         entry = pwd.getpwnam(str(who)) if uid is None else pwd.getpwuid(uid)
-    except (KeyError, OverflowError):
+    except OverflowError:
         raise UnknownUser(f"no user {who!r}") from None
-    gids = os.getgrouplist(entry.pw_name, entry.pw_gid)
+    except KeyError:
+        raise _not_found("user", who, str(who) if uid is None else None, uid or 0) from None
+    try:
+        gids = os.getgrouplist(entry.pw_name, entry.pw_gid)
+    except OSError as error:
+        raise LookUpFailed(f"look up the groups of {entry.pw_name}: {error.strerror}") from None
     return User(entry.pw_uid, entry.pw_name, entry.pw_gid, tuple(gids))

@@ -13,13 +13,13 @@ from nodectl.cgroup import shares
 from nodectl.cgroup.constraints import Constraints
 from nodectl.config import Config
 from nodectl.container import settings as container_settings
-from nodectl.daemon.admission.accounts import UnknownUser, User, Users, group_id
+from nodectl.daemon.admission.accounts import LookUpFailed, UnknownUser, User, Users, group_id
 from nodectl.daemon.admission.binder import Binder
 from nodectl.model.number import whole
 from nodectl.model.plugstack_entry import Entry
 from nodectl.model.step import Step
 from nodectl.request import launch
-from nodectl.wire.dispatch import Refused, invalid
+from nodectl.wire.dispatch import Refused, invalid, subject
 
 _MOST_CPUS = 999_999_999
 _BY_GROUP = "proctrack/pgid"
@@ -57,6 +57,8 @@ async def who_runs(users: Users, request: Mapping[str, object], caller: int) -> 
             gid = await group_id(str(request["gid"]))
     except UnknownUser as error:
         raise Refused("InvalidRequest", f"{looked_up}: {error}", parameter=looked_up) from None
+    except LookUpFailed as error:
+        raise Refused("LaunchRefused", str(error), exit_status=1) from None
     if caller != 0 and gid not in user.gids:
         raise Refused("NotPermitted", f"--gid={request['gid']}: {user.name} is not in this group")
     return User(user.uid, user.name, gid, tuple({gid, *user.gids}))
@@ -203,7 +205,7 @@ def _layout(request: Mapping[str, object], binder: Binder) -> dict[str, object]:
         binder.check(layout, int(str(request["ntasks"])), own=own)
     except NoLayout as error:
         parameter = "cpu_bind" if "cpu_bind" in request and "--cpu-bind" in error.reason else "layout"
-        raise Refused("InvalidRequest", error.reason, parameter=parameter) from None
+        raise Refused("InvalidRequest", error.reason, parameter=parameter, **subject(error.subject)) from None
     return layout
 
 

@@ -33,7 +33,7 @@ from nodectl.scheduler.scheduler import Scheduler
 from nodectl.selection.host import Selection
 from nodectl.selection.modes import PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
-from nodectl.wire.dispatch import Refused
+from nodectl.wire.dispatch import Refused, subject
 
 _STOP_SECONDS = 5.0
 
@@ -83,7 +83,7 @@ class Controller(Core, Watcher):
         try:
             self.scheduler.submit(job, time.time())
         except NotAdmitted as error:
-            raise Refused("LaunchRefused", str(error), exit_status=1) from None
+            raise Refused("LaunchRefused", str(error), exit_status=1, **subject(error.subject)) from None
         self.table.add(job, batch)
         if batch is None:
             self.leases.begin(job.job_id)
@@ -108,7 +108,7 @@ class Controller(Core, Watcher):
             try:
                 why = self.scheduler.try_start(job, time.time())
             except NotAdmitted as error:
-                raise Refused("LaunchRefused", str(error), exit_status=1) from None
+                raise Refused("LaunchRefused", str(error), exit_status=1, **subject(error.subject)) from None
             if not why and not self.selection.job_ready(job):
                 self.scheduler.ended(job, "CANCELLED", 1, time.time())
                 return "its nodes are not ready"
@@ -120,7 +120,7 @@ class Controller(Core, Watcher):
         """A job that has been given resources and whose client now launches its first step. Raises Refused."""
         job = self.table.jobs.get(job_id)
         if job is None or job.user_id != uid or caller not in (0, uid):
-            raise Refused("NoSuchJob", f"no job {job_id} waits for a launch of yours")
+            raise Refused("NoSuchJob", f"no job {job_id} waits for a launch of yours", subject="unknown")
         if job.job_state != RUNNING or job_id not in self.leases:  # or another call is launching it
             raise Refused("WrongState", f"job {job_id} is {job.job_state}: it does not wait for its first step")
         self.leases.end(job_id)

@@ -158,8 +158,9 @@ class Store:
         count = _AT_A_TIME if now - self._drawn_at < _SOON else 1
         self._drawn_at = now
         while not self._drawn:
-            values = {"count": count, "below": self.least_job - 1}
-            latest = int(self._db.execute(_DRAW, values).fetchone()[0])
+            with self._db.explained():  # a row may fail that the statement has yet to bring
+                values = {"count": count, "below": self.least_job - 1}
+                latest = int(self._db.execute(_DRAW, values).fetchone()[0])
             for drawn in range(latest, latest - count, -1):
                 job = (drawn - self.least_job) % (_LAST_JOB - self.least_job + 1) + self.least_job
                 if (self.least_job == 1 and drawn <= _LAST_JOB) or not self._knows(job):

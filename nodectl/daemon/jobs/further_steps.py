@@ -143,7 +143,7 @@ class FurtherSteps:
         """
         first = self._first(job, uid, caller)
         if first.step_id and (job, first.step_id) not in self._registry.live:
-            raise Refused("NoSuchStep", f"no job {job} is running", exit_status=1)
+            raise Refused("NoSuchStep", f"no job {job} is running", exit_status=1, subject="unknown")
         return first
 
     def _first(self, job: int, uid: int | None, caller: int = 0) -> Step:
@@ -155,7 +155,7 @@ class FurtherSteps:
             live = None  # its end has begun
         others = live is not None and uid not in (None, live.step.uid)
         if live is None or (others and caller != 0):
-            raise Refused("NoSuchStep", f"no job {job} is running", exit_status=1)
+            raise Refused("NoSuchStep", f"no job {job} is running", exit_status=1, subject="unknown")
         if others:
             raise Refused("NotPermitted", f"job {job} belongs to {live.step.user_name}", exit_status=1)
         if live.in_prolog:

@@ -154,4 +154,4 @@ def _has_ended(record: Mapping[str, object] | None) -> str:
 
 
 def _none(job: int, step: int) -> Refused:
-    return Refused("NoSuchStep", f"no step {step_name(job, step)} is running or in the history")
+    return Refused("NoSuchStep", f"no step {step_name(job, step)} is running or in the history", subject="unknown")

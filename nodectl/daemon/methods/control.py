@@ -19,7 +19,7 @@ from nodectl.scheduler import job_array
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
-from nodectl.wire.dispatch import Call, Refused, invalid
+from nodectl.wire.dispatch import Call, Refused, invalid, subject
 from nodectl.wire.shape import Optional, boolean, integer, text
 
 if TYPE_CHECKING:
@@ -204,7 +204,9 @@ class Control:
                 try:
                     self._controller.scheduler.update(job, changes, now, is_admin=is_admin)
                 except NotAdmitted as error:
-                    raise Refused("WrongState", f"job {name_of(job)} is as it was: {error}") from None
+                    raise Refused(
+                        "WrongState", f"job {name_of(job)} is as it was: {error}", **subject(error.subject)
+                    ) from None
                 job.details.requeue = bool(call.parameters.get("requeue", job.details.requeue))
                 job.array_limit = int(str(call.parameters.get("array_limit", job.array_limit)))
                 self._controller.table.changed(job)

@@ -65,7 +65,7 @@ class JobCalls:
     def must_be_admin(self, call: Call) -> None:
         """Raises Refused."""
         if not self.is_admin(call):
-            raise Refused("NotPermitted", "only root and members of the admin group may do that")
+            raise Refused("NotPermitted", "only root and members of the admin group may do that", subject="admins")
 
     def explained(self, call: Call, job: JobRecord) -> Explanation:
         """Why a job waits, as far as the caller may know."""
@@ -110,4 +110,4 @@ class JobCalls:
 
 def no_job(text: str) -> Refused:
     """The refusal of a name that means nothing."""
-    return Refused("NoSuchJob", f"no job {text} waits or runs")
+    return Refused("NoSuchJob", f"no job {text} waits or runs", subject="unknown")

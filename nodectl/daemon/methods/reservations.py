@@ -10,7 +10,7 @@ from nodectl.daemon.methods.job_calls import JobCalls
 from nodectl.model.value_class import values
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.records import ReservationRequest
-from nodectl.wire.dispatch import Call, Refused, invalid
+from nodectl.wire.dispatch import Call, Refused, invalid, subject
 from nodectl.wire.shape import Optional, integer
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Reservations:
         try:
             made = controller.scheduler.reserve(request, now)
         except NotAdmitted as error:
-            raise Refused("WrongState", str(error)) from None
+            raise Refused("WrongState", str(error), **subject(error.subject)) from None
         controller.table.store.put_reservation(made.name, values(made))
         controller.rounds.kick()
         try:
@@ -87,7 +87,7 @@ class Reservations:
         try:
             controller.scheduler.delete_reservation(name, time.time())
         except KeyError:
-            raise Refused("NoSuchReservation", f"there is no reservation {name!r}") from None
+            raise Refused("NoSuchReservation", f"there is no reservation {name!r}", subject="reservation") from None
         controller.table.store.drop_reservation(name)
         controller.rounds.kick()
         try:

@@ -15,7 +15,7 @@ from nodectl.selection.answers import Refusal
 from nodectl.selection.modes import SELECT_MODE_WILL_RUN
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.wire import lean_json
-from nodectl.wire.dispatch import Call, Refused, invalid
+from nodectl.wire.dispatch import Call, Refused, invalid, subject
 from nodectl.wire.shape import text
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Submit:
         try:
             scheduler.submit(job, now)
         except NotAdmitted as error:
-            raise Refused("LaunchRefused", str(error), exit_status=1) from None
+            raise Refused("LaunchRefused", str(error), exit_status=1, **subject(error.subject)) from None
         finally:
             self._numbers.give_back({}, call.peer.uid, job.job_id)
         expected = scheduler.expected_start(job, now)

@@ -13,14 +13,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/close_range.h>
 #include <linux/openat2.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#include <pwd.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -222,7 +225,61 @@ static PyObject *trim(PyObject *self, PyObject *none)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(account_errno_doc,
+"account_errno(group: bool, name: str | None, number: int) -> int\n\n"
+"Why getpwuid_r(3), or getpwnam_r(3) where there is a name, or the same of a group, has found nothing: an errno where\n"
+"the look-up failed, 0 where there is no such account. EAGAIN where it finds the account now.");
+
+enum { ROOM_OF_ACCOUNT = 1 << 14, MOST_OF_ACCOUNT = 1 << 24 };
+
+static int look_up(bool group, const char *name, unsigned number, char *room, size_t size)
+{
+    struct passwd user, *found_user = NULL;
+    struct group other, *found_group = NULL;
+    int error;
+    if (group)
+        error = name ? getgrnam_r(name, &other, room, size, &found_group)
+                     : getgrgid_r(number, &other, room, size, &found_group);
+    else
+        error = name ? getpwnam_r(name, &user, room, size, &found_user)
+                     : getpwuid_r(number, &user, room, size, &found_user);
+    return found_user != NULL || found_group != NULL ? EAGAIN : error;
+}
+
+/* Where a source cannot be opened, and the next one knows nothing, nsswitch says no more than "not found". */
+static int why_nothing_opens(void)
+{
+    int fd = open("/", O_PATH | O_CLOEXEC);
+    if (fd < 0)
+        return errno;
+    close(fd);
+    return 0;
+}
+
+static PyObject *account_errno(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int group;
+    const char *name;
+    unsigned number;
+    if (!PyArg_ParseTuple(args, "pzI:account_errno", &group, &name, &number))
+        return NULL;
+    int error = ERANGE;
+    Py_BEGIN_ALLOW_THREADS
+    for (size_t size = ROOM_OF_ACCOUNT; error == ERANGE && size <= MOST_OF_ACCOUNT; size *= 4) {
+        char *room = malloc(size);
+        error = room == NULL ? ENOMEM : look_up(group, name, number, room, size);
+        free(room);
+    }
+    /* What getpwnam(3) lists as other words for "not found". */
+    if (error == 0 || error == ENOENT || error == ESRCH || error == EBADF || error == EPERM)
+        error = why_nothing_opens();
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLong(error);
+}
+
 static PyMethodDef methods[] = {
+    {"account_errno", account_errno, METH_VARARGS, account_errno_doc},
     {"fork_into", fork_into, METH_O, fork_into_doc},
     {"entries", entries, METH_O, entries_doc},
     {"own_cgroup", own_cgroup, METH_NOARGS, own_cgroup_doc},

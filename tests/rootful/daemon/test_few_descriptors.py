@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -29,6 +30,43 @@ def no_descriptor_left(pid: int) -> Iterator[None]:
         yield
     finally:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_look_up_that_fails_for_want_of_descriptors_does_not_say_that_the_user_is_unknown(node: Node) -> None:
+    assert node.nodectl("ps", user=OTHER).returncode == 0  # whom the daemon has not looked up, and has a process for
+    assert node.daemon is not None
+    with no_descriptor_left(node.daemon.pid):
+        refused = node.run("true", user=OTHER)
+    assert refused.returncode == 1
+    assert "no user" not in refused.stderr
+    assert "Too many open files" in refused.stderr
+
+
+def test_a_daemon_that_may_have_too_few_says_so_at_its_start() -> None:
+    node = Node()
+    try:
+        done = subprocess.run(
+            ["prlimit", "--nofile=64:64", *node.command("daemon")], stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, check=False, env=node.environment(),
+        )  # fmt: skip
+    finally:
+        node.close()
+    assert done.returncode == 1
+    assert "RLIMIT_NOFILE is 64, and 256 are needed: ulimit -n, or LimitNOFILE of the unit" in done.stderr
+
+
+def test_a_daemon_raises_a_soft_limit_that_is_too_low() -> None:
+    node = Node()
+    try:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+        try:
+            node.start()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert node.run("true", user=NOBODY).returncode == 0
+    finally:
+        node.close()
 
 
 def test_a_daemon_without_a_descriptor_refuses_in_words_and_serves_again_when_it_has_some(node: Node) -> None:

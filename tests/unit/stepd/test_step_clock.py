@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nodectl.stepd.step_clock import StepClock
+from nodectl.stepd.accounting import StepClock
 
 DAY = 86_400.0
 
