@@ -43,6 +43,11 @@ class CannotConstrain(Exception):
     """A constraint is `yes` and cannot be kept; str() is one line."""
 
 
+def wants_cgroups(config: Config) -> bool:
+    """True where steps are to have cgroups of their own."""
+    return config.proctrack_type == "proctrack/cgroup" or _PLUGIN in config.task_plugin
+
+
 class Confinement(NamedTuple):
     """What a cgroup is confined to: its files with what is written there, a line at a time, and rules for devices."""
 

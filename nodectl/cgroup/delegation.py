@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from nodectl.cgroup import tree
-from nodectl.tracing.recorder import cgroup_of
+from nodectl.kernel.processes import cgroup_of
 
 STEPS_UNIT = "nodectl-steps.service"
 _LEAF = "daemon"

@@ -53,6 +53,11 @@ def is_within(step: str) -> bool:
     return os.path.basename(ours) == _OURS and os.path.basename(os.path.dirname(ours)) == _USER
 
 
+def is_of_step(place: str) -> bool:
+    """True for the cgroup of such a step of ours and for all below it."""
+    return f"/{_USER}/{_OURS}/{_STEP}" in place
+
+
 def stepd_path(step: str) -> str:
     """The path of the cgroup that the stepd of any step of ours is in."""
     if not is_within(step):

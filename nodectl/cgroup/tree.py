@@ -20,8 +20,8 @@ from cgroupspy.controllers import Controller
 from cgroupspy.interfaces import CommaDashSetFile, DictFile, FlagFile, IntegerFile, ListFile, MultiLineIntegerFile
 
 from nodectl.kernel import _kernel, pseudo_file, signals
+from nodectl.kernel.processes import cgroup_of
 from nodectl.model.step_number import step_word
-from nodectl.tracing.recorder import cgroup_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -236,6 +236,11 @@ def find_mount(mounts: str = MOUNTS) -> str:
             if fields[2] == "cgroup2":
                 return fields[1].encode().decode("unicode_escape") if "\\" in fields[1] else fields[1]
     return ""
+
+
+def is_of_job(place: str, base: str) -> bool:
+    """True for the cgroup of a job of ours and for all below it."""
+    return bool(base) and place.startswith(f"{base}/job_")
 
 
 def step_path(base: str, job_id: int, step_id: int) -> str:

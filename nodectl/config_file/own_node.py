@@ -10,7 +10,7 @@ import os
 
 from nodectl.cgroup import tree
 from nodectl.config.own_node import configuration, runtime_dir, state_dir
-from nodectl.tracing.recorder import cgroup_of
+from nodectl.kernel.processes import cgroup_of
 
 
 def defaults_of_own() -> dict[str, object]:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 from nodectl import messages
 from nodectl.cgroup import delegation, tree
-from nodectl.cgroup.constraints import CannotConstrain, Constraints, wanted_controllers
+from nodectl.cgroup.constraints import CannotConstrain, Constraints, wanted_controllers, wants_cgroups
 from nodectl.cgroup.delegation import Base
 from nodectl.cgroup.slurms import BEYOND_SLURMS
 from nodectl.config import Config, ConfigError, own_node
@@ -257,10 +257,9 @@ def _confine(config: Config, *, private: bool) -> tuple[Base, Constraints]:
     """Where jobs' cgroups are made, and what they are confined to. The log says once what is not enforced; a private
     node tells its user only about what they ask for.
     """
-    wanted = config.proctrack_type == "proctrack/cgroup" or "task/cgroup" in config.task_plugin
     base = Base(tree.find_mount(), "", (), {})
     try:
-        if wanted and base.mount:
+        if wants_cgroups(config) and base.mount:
             base = delegation.make(config.cgroup_name, wanted_controllers(config))
         constraints = Constraints(config, base)
     except OSError as error:

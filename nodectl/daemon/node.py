@@ -22,6 +22,7 @@ from nodectl.daemon.admission.step_maker import StepMaker
 from nodectl.daemon.admission.user_budget import UserBudget
 from nodectl.daemon.controller import rows, this_machine
 from nodectl.daemon.controller.controller import Controller
+from nodectl.daemon.controller.job_names import name_of
 from nodectl.daemon.controller.options import ONE_JOB
 from nodectl.daemon.controller.parts import Parts
 from nodectl.daemon.controller.restore import restore
@@ -63,6 +64,12 @@ from nodectl.wire.dispatch import NODE, Call, Service
 if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
 
+CHANGING = (
+    "Signal", "Suspend", "Resume", "Update", "Cancel", "Hold", "ReleaseJobs", "Requeue", "UpdateJob", "SuspendJob",
+    "ResumeJob", "UpdateNode", "CreateReservation", "DeleteReservation",
+)  # fmt: skip
+"""Methods that change jobs and steps. Those that start or enter one look at their caller themselves."""
+
 
 class Node:
     """See the module. `lock` is the descriptor of the daemon's lock, which the forkserver shares; `forkserver` is the
@@ -77,7 +84,7 @@ class Node:
         self._plugins = plugins
         self._users = Users(config.user_cache_seconds)
         self.registry = registry = Registry(store, f"{config.runtime_dir}/steps")
-        self._levels = levels = ConfinementLevels(config, registry.live.values)
+        self._levels = levels = ConfinementLevels(config, registry.live.values, base.path)
         self._oom_watch = OomWatch(registry.live.values, needed="memory" not in base.controllers)
         self.forkserver = ForkserverChannel(
             config, lock, levels.programs, registry.forkserver_answered, self._earlier_plugins, forkserver
@@ -179,11 +186,26 @@ class Node:
             "DeleteReservation": (reservations.DELETE, self._reservations.delete),
             "Reservations": ({}, self._reservations.reservations),
         }
+
+        def for_those_who_may(function: Callable[[Call], object]) -> Callable[[Call], object]:
+            def change(call: Call) -> object:
+                self._levels.check_change(call, self._name_of)
+                return function(call)
+
+            return change
+
+        for name in CHANGING:
+            shape, function = methods[name]
+            methods[name] = shape, for_those_who_may(function)
         return Service(__version__, {f"{NODE}.{name}": row for name, row in methods.items()})
 
     async def has_account(self, uid: int) -> bool:
         """Looks for the account of a uid. All these look-ups together keep one thread busy."""
         return await self._users.exist(uid)
+
+    def _name_of(self, job_id: int) -> str:
+        job = self.controller.table.jobs.get(job_id)
+        return "" if job is None else name_of(job)
 
     def _earlier_plugins(self) -> list[str]:
         """The forkserver loads them beside the configured one."""

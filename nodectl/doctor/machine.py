@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 
 import prctl
 
-from nodectl.cgroup.constraints import cannot_decide_devices
+from nodectl.cgroup.constraints import cannot_decide_devices, wants_cgroups
 from nodectl.cgroup.tree import MOUNTS, Group, find_mount
 from nodectl.config import Config
 from nodectl.doctor.check import FAIL, OK, WARN, Check
 from nodectl.kernel import _kernel
+from nodectl.kernel.processes import cgroup_of
 from nodectl.machine.topology import read
 from nodectl.model.cpu_list import format_cpulist
-from nodectl.tracing.recorder import cgroup_of
 
 # What each version brought, and what is done without it.
 _KERNELS = (
@@ -109,9 +109,8 @@ def cgroups(config: Config) -> Iterator[Check]:
     """The cgroup2 mount, its controllers, and as root a cgroup of its own."""
     mount = find_mount()
     if not mount:
-        needed = config.proctrack_type == "proctrack/cgroup" or "task/cgroup" in config.task_plugin
         advice = 'mount -t cgroup2 none /sys/fs/cgroup/unified, or set proctrack_type = "proctrack/linuxproc"'
-        yield Check(FAIL if needed else WARN, "cgroup2", "not mounted", advice)
+        yield Check(FAIL if wants_cgroups(config) else WARN, "cgroup2", "not mounted", advice)
         return
     with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as lines:
         old = v1_controllers(lines)

@@ -9,9 +9,9 @@ from nodectl.config_file.own_node import has_cgroup
 from nodectl.container import NAMESPACE, NONE, USER, job_dir, namespaces, own_namespaces, private_dirs, settings
 from nodectl.doctor.check import FAIL, OK, WARN, Check
 from nodectl.kernel import _namespace
+from nodectl.kernel.processes import cgroup_of
 from nodectl.spank.left_out import left_out
 from nodectl.stepd.accounting import memory_limit
-from nodectl.tracing.recorder import cgroup_of
 
 _FOUND = "steps' processes are found by their parents"
 _OF_SLURM = "slurmstepd.scope/"  # below it Slurm has the cgroups of its jobs

@@ -6,12 +6,12 @@
     channel, to the daemon:     {"pong": n}
                                 {"whose": u}: has this uid an account?
                                 {"desk": d, "uid": u} with the desk's two ends: what it says, what it is told
-                                {"connection": n, "desk": d, "pid": ..., "gid": ..., "groups": [...], "inode": ...},
-                                with a pidfd where the kernel can prove whose the connection is
+                                {"connection": n, "desk": d, "pid": ..., "gid": ..., "groups": [...], "inode": ...,
+                                "place": ...}, with a pidfd unless the process has ended
 
-It reads nothing from a connection: it asks the kernel who made it, tells the daemon, hands it to the user's desk and
-forgets it. What no desk takes is refused (`refusals.py`). The daemon ends a reception that does not answer, and begins
-another.
+It reads nothing from a connection: it asks the kernel who made it and where that process is, tells the daemon, hands
+the connection to the user's desk and forgets it. What no desk takes is refused (`refusals.py`). The daemon ends a
+reception that does not answer, and begins another.
 
 One process can have 65,536 uids: those that /etc/subuid gives its user. So all uids for which the daemon has found no
 account share a few desks. While these have room a desk is opened at once, and the daemon is asked meanwhile. When they
@@ -33,7 +33,7 @@ import prctl
 from nodectl.kernel import signals
 from nodectl.reception import desk
 from nodectl.reception.refusals import Refusals, close_in_time, most_held
-from nodectl.wire import framing, lean_json
+from nodectl.wire import framing, lean_json, peer_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class Reception:
             self._welcome(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd))
 
     def _welcome(self, sock: "_socket.socket") -> None:
-        peer = framing.peer_of(sock)
+        peer = peer_process.accepted(sock)  # first of all: it may end
         if not self._must_wait(peer.uid):
             self._seat(sock, peer)
             return
@@ -233,30 +233,33 @@ class Reception:
         if len(awaiting) < _MOST_AWAITING_OF_ONE and sum(map(len, self._awaiting.values())) < _MOST_AWAITING:
             awaiting.append((sock, peer))
         else:
+            peer.let_go()
             self._refusals.add(sock, peer, _NO_ACCOUNT)
 
     def _seat(self, sock: "_socket.socket", peer: framing.Peer) -> None:
         """Gives the connection to a desk of its user's, or refuses it."""
+        if not self._is_given(sock, peer):
+            self._refusals.add(sock, peer, peer.uid if self._has_own(peer.uid) else _NO_ACCOUNT)
+        peer.let_go()
+
+    def _is_given(self, sock: "_socket.socket", peer: framing.Peer) -> bool:
         self._numbers += 1
         for _ in range(2):  # a desk that does not take it is followed by another
             place = self._desk_of(peer)
             if place is None or place.is_full():
-                break
+                return False
             self._introduce(self._numbers, place, peer, sock)
             if place.give(self._numbers, sock):
                 if framing.runs(place.pidfd):
                     close_in_time(sock)
-                    return
-                break
-        self._refusals.add(sock, peer, peer.uid if self._has_own(peer.uid) else _NO_ACCOUNT)
+                    return True
+                return False
+        return False
 
     def _introduce(self, number: int, place: Desk, peer: framing.Peer, sock: "_socket.socket") -> None:
-        pidfd = framing.pidfd_of_peer(sock)
         groups = framing.groups_of_peer(sock)[:_MOST_GROUPS_TOLD]
-        who = {"pid": peer.pid, "gid": peer.gid, "groups": groups, "inode": os.fstat(sock.fileno()).st_ino}
-        self._tell({"connection": number, "desk": place.number, **who}, [pidfd] if pidfd >= 0 else [])
-        if pidfd >= 0:
-            os.close(pidfd)
+        who = {"pid": peer.pid, "gid": peer.gid, "groups": groups, "inode": peer.inode, "place": peer.place}
+        self._tell({"connection": number, "desk": place.number, **who}, [peer.pidfd] if peer.pidfd >= 0 else [])
 
     # Accounts.
 
@@ -287,6 +290,7 @@ class Reception:
             if exists:
                 self._seat(sock, peer)
             else:
+                peer.let_go()
                 self._refusals.add(sock, peer, _NO_ACCOUNT)
 
     # Desks.

@@ -7,6 +7,7 @@ import time
 from nodectl import messages
 from nodectl.cgroup import tree
 from nodectl.kernel import pseudo_file
+from nodectl.kernel.processes import cgroup_of
 from nodectl.model.launch_order import EXTERN_HOOKS, ROWS
 from nodectl.model.step import Step, Task
 from nodectl.model.step_number import BATCH, EXTERN
@@ -19,7 +20,7 @@ from nodectl.stepd.end_reasons import EndReasons
 from nodectl.task.pump import Pumps
 from nodectl.task.step_context import StepContext
 from nodectl.tracing.progress import Progress
-from nodectl.tracing.recorder import Recorder, cgroup_of, now
+from nodectl.tracing.recorder import Recorder, now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

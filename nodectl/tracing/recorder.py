@@ -8,7 +8,7 @@ killed process loses nothing it had finished. Times are CLOCK_MONOTONIC in nanos
 import os
 import time
 
-from nodectl.kernel import _kernel, pseudo_file
+from nodectl.kernel import _kernel
 from nodectl.wire.lean_json import quoted
 
 TYPE_CHECKING = False
@@ -78,14 +78,3 @@ class Recorder:
             self._cgroup = _kernel.own_cgroup()
         self._process = f'"process":"{self.process}","pid":{os.getpid()},"cgroup":{quoted(self._cgroup)}'
         return self._process
-
-
-def cgroup_of(pid: "int | str" = "self") -> str:
-    """A process's place in the cgroup2 hierarchy: the "0::" line of /proc/PID/cgroup, cgroups(7). "" when it has
-    gone.
-    """
-    try:
-        lines = pseudo_file.read(f"/proc/{pid}/cgroup").split(b"\n")  # the one character that is in no cgroup's name
-    except OSError:
-        return ""
-    return next((os.fsdecode(line[3:]) for line in lines if line.startswith(b"0::")), "")

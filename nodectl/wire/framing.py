@@ -22,7 +22,6 @@ _CHUNK = 65536
 _INT = 4
 # Not named by Python's socket module; the same on every architecture but parisc and sparc.
 _SO_PEERGROUPS = 59
-_SO_PEERPIDFD = 77
 _MOST_GROUPS = 65536
 
 
@@ -32,26 +31,27 @@ class BrokenWire(Exception):
 
 class Peer:
     """Who is at the other end of a connection, as the kernel recorded it when the connection was made: unix(7),
-    SO_PEERCRED, SO_PEERGROUPS. `pidfd` is that very process, -1 where that is not known; then `inode` is our end
-    of the connection, of which more can be told (wire/peer_process.py).
+    SO_PEERCRED, SO_PEERGROUPS. `pidfd` and `place`, its cgroup, are what was found out when the connection was accepted
+    (wire/peer_process.py): -1 and "" where the process had ended by then. Where `inode`, of our end of the connection,
+    is not -1, they may be another process's that has the number of the one that connected.
     """
 
-    __slots__ = ("gid", "groups", "inode", "pid", "pidfd", "uid")
+    __slots__ = ("gid", "groups", "inode", "pid", "pidfd", "place", "uid")
 
     def __init__(
-        self, pid: int, uid: int, gid: int, groups: "Iterable[int]" = (), pidfd: int = -1, inode: int = -1
-    ) -> None:
+        self, pid: int, uid: int, gid: int, groups: "Iterable[int]" = (), pidfd: int = -1, inode: int = -1,
+        place: str = "",
+    ) -> None:  # fmt: skip
         self.pid = pid
         self.uid = uid
         self.gid = gid
         self.groups = (gid, *groups)
         self.pidfd = pidfd
         self.inode = inode
+        self.place = place
 
     def lives(self) -> bool:
-        """True while the process that made the connection runs; False where that cannot be proven: its number may be
-        another's by now.
-        """
+        """True while the process of `pidfd` runs."""
         return self.pidfd >= 0 and runs(self.pidfd)
 
     def let_go(self) -> None:
@@ -66,14 +66,6 @@ def peer_of(sock: "_socket.socket") -> Peer:
     raw = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 3 * _INT)
     pid, uid, gid = memoryview(raw).cast("i").tolist()
     return Peer(pid, uid & 0xFFFFFFFF, gid & 0xFFFFFFFF)
-
-
-def pidfd_of_peer(sock: "_socket.socket") -> int:
-    """The process that connected, -1 where the kernel does not tell (SO_PEERPIDFD, Linux 6.5) or it is no more."""
-    try:
-        return sock.getsockopt(_socket.SOL_SOCKET, _SO_PEERPIDFD)
-    except OSError:
-        return -1
 
 
 def groups_of_peer(sock: "_socket.socket") -> "list[int]":

@@ -1,8 +1,10 @@
-"""Which process made a connection: a pidfd, not a number that may be another process's by now.
+"""Which process made a connection, and where it was: a pidfd and a cgroup, not a number that may be another process's
+by now.
 
-From Linux 6.5 on the kernel keeps the pidfd with the connection, and the reception passes it on. On older kernels a
-process with the right number is believed when it also holds the other end of the socket: then it has made the
-connection, or was given it. The daemon looks at that only where it matters, as it takes longer than to accept a
+Both are fixed when the connection is accepted, before anything of it is read: a process that connects, sends and ends
+has nothing to gain. From Linux 6.5 on the kernel keeps the pidfd with the connection. On older kernels the process that
+has the number when the connection is accepted is believed when it also holds the other end of the socket: then it has
+made the connection, or was given it. That is looked at only where it matters, as it takes longer than to accept a
 connection.
 """
 
@@ -11,12 +13,14 @@ import errno
 import os
 import struct
 
+from nodectl.kernel.processes import cgroup_of
 from nodectl.wire import framing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_SO_PEERPIDFD = 77  # not named by Python
 # sock_diag(7): of one local socket, which other it is connected to.
 _SOCK_DIAG = 4
 _NETLINK = 16
@@ -34,28 +38,53 @@ class _Kernel:
     tells = True  # about local sockets; where it does not, each question would make it look for a module
 
 
-def prove(peer: framing.Peer) -> None:
-    """Gives the peer a pidfd, if its process can be told from others that may have had the number."""
-    if peer.pidfd < 0 and peer.inode >= 0:
-        peer.pidfd = holder(peer.inode, peer.pid)
+class Gone(Exception):
+    """The process that connected had ended before anything could be told of it; str() is one line."""
 
 
-def holder(inode: int, pid: int) -> int:
-    """A pidfd of the process, if it holds the other end of the socket with this inode; else -1."""
+def accepted(sock: "_socket.socket") -> framing.Peer:
+    """The peer of a connection that has just been accepted, without its groups. `let_go` closes its pidfd."""
+    peer = framing.peer_of(sock)
+    try:
+        peer.pidfd = sock.getsockopt(_socket.SOL_SOCKET, _SO_PEERPIDFD)
+    except OSError as error:
+        if error.errno == errno.ENOPROTOOPT:  # before Linux 6.5: else it has ended
+            _take_by_number(peer, sock)
+    if peer.pidfd >= 0:
+        place = cgroup_of(peer.pid)
+        peer.place = place if peer.lives() else ""  # in this order: another process may have its number by now
+    return peer
+
+
+def place_of(peer: framing.Peer) -> str:
+    """The cgroup in which the process was that connected. "" where the kernel does not tell which process that is, or
+    where it is. Raises Gone.
+    """
+    if peer.inode >= 0 and holds(peer.inode, peer.pid) and peer.lives():
+        peer.inode = -1
+    if peer.inode < 0 and peer.place:
+        return peer.place
+    if not peer.lives():
+        raise Gone(f"process {peer.pid} connected and has ended")
+    return ""
+
+
+def _take_by_number(peer: framing.Peer, sock: "_socket.socket") -> None:
+    try:
+        peer.pidfd = os.pidfd_open(peer.pid)
+        peer.inode = os.fstat(sock.fileno()).st_ino
+    except OSError:
+        pass  # it has ended
+
+
+def holds(inode: int, pid: int) -> bool:
+    """True where the process has the other end of the socket with this inode."""
     if not _Kernel.tells:
-        return -1
+        return False
     try:
-        pidfd = os.pidfd_open(pid)
+        return f"socket:[{_peer_inode(inode)}]" in _open_files(pid)
     except OSError:
-        return -1
-    try:
-        name = f"socket:[{_peer_inode(inode)}]"
-        if name in _open_files(pid) and framing.runs(pidfd):
-            return pidfd
-    except OSError:
-        pass  # it has gone, or the kernel tells nothing about local sockets
-    os.close(pidfd)
-    return -1
+        return False  # it has gone, or the kernel tells nothing about local sockets
 
 
 def _open_files(pid: int) -> "Iterator[str]":

@@ -11,9 +11,9 @@ import time
 from nodectl.cgroup import tree
 from nodectl.kernel import signals
 from nodectl.kernel.children import dumps_core
+from nodectl.kernel.processes import cgroup_of
 from nodectl.model.step import Step
 from nodectl.plugin_api import PluginError
-from nodectl.tracing.recorder import cgroup_of
 
 plugin_type = "proctrack/cgroup"
 plugin_name = "process tracking by cgroup v2"

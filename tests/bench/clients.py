@@ -13,7 +13,7 @@ from bench.programs import TRUE
 from nodectl.client.command import GlobalOptions
 from nodectl.client.session import Session
 from nodectl.kernel import pseudo_file
-from nodectl.tracing.recorder import cgroup_of
+from nodectl.kernel.processes import cgroup_of
 from rootful.node import Node
 
 CLIENTS = 8

@@ -23,8 +23,8 @@ from typing import Any, ClassVar
 
 from nodectl.cgroup import tree
 from nodectl.forkserver import spare
+from nodectl.kernel.processes import cgroup_of
 from nodectl.stepd.orders import WAITING
-from nodectl.tracing.recorder import cgroup_of
 from nodectl.wire import framing
 
 NOBODY = pwd.getpwnam("nobody")

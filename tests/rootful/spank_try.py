@@ -13,7 +13,7 @@ from typing import Any
 
 import nodectl
 from nodectl.cgroup import tree
-from nodectl.tracing.recorder import cgroup_of
+from nodectl.kernel.processes import cgroup_of
 from rootful.node import BOOT, PATH
 
 HEADERS = Path(str(nodectl.__file__)).parent / "include"

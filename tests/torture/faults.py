@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodectl.cgroup.tree import RUNNERS
-from nodectl.tracing.recorder import cgroup_of
+from nodectl.kernel.processes import cgroup_of
 from rootful.node import Node
 from torture.judge import SERVICE
 from torture.processes import RUNNER, STEPD, Process, found

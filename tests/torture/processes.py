@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodectl.forkserver import spare
+from nodectl.kernel.processes import cgroup_of
 from nodectl.stepd.orders import WAITING
-from nodectl.tracing.recorder import cgroup_of
 from nodectl.wire import lean_json
 
 STEPD = "stepd"

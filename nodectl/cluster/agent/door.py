@@ -22,18 +22,17 @@ from nodectl.cluster.agent.post import Header, Post
 from nodectl.cluster.agent.sinks import is_null
 from nodectl.cluster.agent.views import Views
 from nodectl.cluster.agent.visitor import Visitor
-from nodectl.cluster.agent.visitors_step import VisitorsStep
+from nodectl.cluster.agent.visitors_step import LOOKED_AT, VisitorsStep
 from nodectl.cluster.agent.watch import Watch
 from nodectl.cluster.tree import LEADER
 from nodectl.model.cpu_list import parse_cpulist
-from nodectl.wire import framing
+from nodectl.wire import framing, peer_process
 from nodectl.wire.dispatch import STANDARD, Call, Refused, Service, error_reply, invalid, withdrawn
 from nodectl.wire.names import NODE
 
 _BACKLOG = 512
 _MOST_VISITORS = 1024
 _STREAMS = 3
-_REACHING = ("Launch", "View")  # methods by which a program could do more than it may
 _PAUSE = 0.1  # seconds, where no descriptor is left for who comes
 
 
@@ -101,11 +100,11 @@ class Door:
             self._arrivals.want(False)
             self._later = self._loop.call_later(_PAUSE, self._arrivals.want)
             return
-        peer = framing.peer_of(sock)
+        peer = peer_process.accepted(sock)  # first of all: it may end
         if peer.uid != os.geteuid() or len(self._visitors) >= _MOST_VISITORS:
+            peer.let_go()
             sock.close()
             return
-        peer.pidfd, peer.inode = framing.pidfd_of_peer(sock), os.fstat(sock.fileno()).st_ino
         visitor = Visitor(sock, self._take, self._leave, self._withdraw)
         self._visitors[visitor] = peer
 
@@ -145,7 +144,7 @@ class Door:
                 return
             if why := why_not(method, self._node):
                 raise Refused("InvalidRequest", why, parameter="method")
-            if method in _REACHING:
+            if method in LOOKED_AT:
                 peer = self._visitors[visitor]
                 task = asyncio.ensure_future(self._ask_within_limits(visitor, peer, call, method, fds))
                 self._looking.add(task)

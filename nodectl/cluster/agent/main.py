@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 
 from nodectl.binding import detected_devices
+from nodectl.cgroup.constraints import wants_cgroups
 from nodectl.client.command import Failed
 from nodectl.cluster.agent import addresses, directory, place
 from nodectl.cluster.agent.calls import Calls
@@ -220,7 +221,7 @@ class Work:
         self._launched = LaunchedSteps(mesh)
         self._hello = hello = Hello(where.name, where.job, len(where.names), config)
         self._views = Views(mesh, self._calls)
-        step_of = VisitorsStep(self._calls, hello.level)
+        step_of = VisitorsStep(self._calls, hello.level, has_cgroups=wants_cgroups(config))
         self._door = Door(mesh, socket, node, self._launched, self._views, hello, len(where.names), step_of)
         for part in (self._parts, self._exchange, self._launched, self._views, self._door):
             for kind, handler in part.handlers().items():

@@ -1,72 +1,93 @@
 """In which step of this node a command at the door runs, where that is confined: what it starts is to be no less.
 
 To its daemon all that comes through the door is the agent's, which is in no step: so the door looks, as the daemon does
-(`daemon/admission/confinement.py`), by the kernel's word. Where steps have no cgroups nobody can tell.
+(`cgroup/callers.py`), by the kernel's word.
 """
 
-import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nodectl.cgroup.callers import Callers, Origin
 from nodectl.model.confinement_level import LEVELS, NONE, STRICT, is_below, strictest
 from nodectl.model.step_number import step_name
-from nodectl.tracing.recorder import cgroup_of
-from nodectl.wire import framing, peer_process
+from nodectl.wire import framing
 from nodectl.wire.dispatch import Refused
 
 if TYPE_CHECKING:
     from nodectl.cluster.agent.calls import Calls
 
+CHANGING = ("Signal", "Suspend", "Resume", "SuspendJob", "ResumeJob", "Cancel")
+LOOKED_AT = ("Launch", "View", *CHANGING)  # methods by which a program could do more than it may
+
+
+class _Step(NamedTuple):
+    """As the node's daemon lists it."""
+
+    job_id: int
+    name: str
+    uid: int
+    secure: str
+    cgroup: str
+
+    def __str__(self) -> str:
+        return self.name
+
 
 class VisitorsStep:
-    """`calls` reaches the node's daemon; `default` is the level there of steps that ask for none."""
+    """`calls` reaches the node's daemon; `default` is the level there of steps that ask for none; `has_cgroups`: steps
+    have cgroups there.
+    """
 
-    def __init__(self, calls: "Calls", default: str) -> None:
+    def __init__(self, calls: "Calls", default: str, *, has_cgroups: bool) -> None:
         self._calls = calls
         self._default = default
+        self._callers = Callers("", has_cgroups=has_cgroups)
 
     async def held(self, peer: framing.Peer, method: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The parameters of the visitor's call, which starts a step or looks into one, for a step that is no less
-        confined than the visitor. Raises Refused where there is none, and Failed.
+        """The parameters of the visitor's call: one that starts a step, for a step that is no less confined than the
+        visitor. Raises Refused where the visitor may not call that, and Failed.
         """
-        own = await self._of(peer)
+        own = await self._origin(peer)
         if own is None:
             return parameters
-        level = str(own["secure"])
-        name = step_name(int(own["job"]), int(own["step"]))
+        level = own.step.secure
+        if method in CHANGING:
+            if level == STRICT and not (own.is_certain and _names(parameters) == {str(own.step)}):
+                raise Refused("NotPermitted", f"secure: {own}, at {level}, changes nothing but itself")
+            return parameters
         if method != "Launch":
-            raise Refused("NotPermitted", f"from step {name}, at {level}, no other is looked into")
+            raise Refused("NotPermitted", f"from {own}, at {level}, no other is looked into")
         if level == STRICT:
-            raise Refused(
-                "NotPermitted", f"secure: step {name}, at {level}, starts no other: that could write elsewhere"
-            )
+            raise Refused("NotPermitted", f"secure: {own}, at {level}, starts no other: that could write elsewhere")
         request = parameters.get("request")
         if not isinstance(request, dict):
             return parameters  # the leader says what is wrong with it
         asked = request.get("secure")
         if asked in LEVELS and is_below(asked, level):
-            why = f"secure: {asked} is below {level}, the level of step {name}, which asks"
-            raise Refused("NotPermitted", why)
+            raise Refused("NotPermitted", f"secure: {asked} is below {level}, the level of {own}, which asks")
         if asked is None:
             request = {**request, "secure": strictest(level, self._default)}
         return {**parameters, "request": request}
 
-    async def _of(self, peer: framing.Peer) -> Mapping[str, Any] | None:
-        """The visitor's step, if that is confined. A visitor that has gone, or cannot be told from others that may have
-        its number, may be of any such step. Raises Failed.
-        """
+    async def _origin(self, peer: framing.Peer) -> Origin | None:
+        """The confined step in which the visitor is or may be. Raises Refused, Failed."""
         reply, fds = await self._calls.ask("List", {})
         framing.close(fds)
-        steps: list[Mapping[str, Any]] = [step for step in reply["steps"] if _is_confined(step)]
-        if not steps:
-            return None
-        peer_process.prove(peer)
-        place = cgroup_of(peer.pid)
-        if not place or not peer.lives():  # in this order: otherwise another process may have its number by now
-            return max(steps, key=lambda step: LEVELS.index(str(step["secure"])))
-        return next((step for step in steps if f"{place}/".startswith(f"{step['cgroup']}/")), None)
+        own = self._callers.origin(peer, [_step(row) for row in reply["steps"]])
+        if own is None and not peer.lives():  # its step may have ended before the daemon was asked
+            raise Refused("NotPermitted", f"process {peer.pid} connected and has ended: it starts and changes nothing")
+        return own
 
 
-def _is_confined(step: Mapping[str, Any]) -> bool:
-    level = step.get("secure")
-    return bool(step.get("cgroup")) and step["uid"] == os.geteuid() and level in LEVELS and is_below(NONE, str(level))
+def _step(row: Mapping[str, Any]) -> _Step:
+    name = step_name(int(row["job"]), int(row["step"]))
+    return _Step(int(row["job"]), name, int(row["uid"]), str(row.get("secure") or NONE), str(row.get("cgroup") or ""))
+
+
+def _names(parameters: Mapping[str, Any]) -> set[str]:
+    """The steps that a call names that changes some."""
+    job, step = parameters.get("job"), parameters.get("step")
+    if isinstance(job, int) and isinstance(step, int):
+        return {step_name(job, step)}
+    jobs = parameters.get("jobs")
+    return {str(one) for one in jobs} if isinstance(jobs, list) else set()

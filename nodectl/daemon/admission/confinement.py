@@ -10,6 +10,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterable, Mapping
 
+from nodectl.cgroup.callers import Callers, Origin
 from nodectl.config import Config
 from nodectl.confine import kept_programs
 from nodectl.confine.confinement import CAP_SETPCAP, LEAST_LANDLOCK
@@ -18,9 +19,7 @@ from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel import _kernel
 from nodectl.model.confinement_level import DEFAULT, LEVELS, NONE, STRICT, is_below
 from nodectl.model.step import Step
-from nodectl.tracing.recorder import cgroup_of
-from nodectl.wire import peer_process
-from nodectl.wire.dispatch import Refused, invalid
+from nodectl.wire.dispatch import Call, Refused, invalid
 from nodectl.wire.framing import Peer
 
 _SECONDS = 30.0
@@ -29,11 +28,12 @@ _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_
 
 
 class ConfinementLevels:
-    """The levels of one node's steps; `live` gives the running ones."""
+    """The levels of one node's steps; `live` gives the running ones, `base` is the cgroup of jobs, "" for none."""
 
-    def __init__(self, config: Config, live: Callable[[], Iterable[LiveStep]]) -> None:
+    def __init__(self, config: Config, live: Callable[[], Iterable[LiveStep]], base: str) -> None:
         self._config = config
         self._live = live
+        self._callers = Callers(base, has_cgroups=bool(base))
         self._kept = f"{config.state_dir}/{kept_programs.NAME}"
         self._making: asyncio.Task[str] | None = None
         self._possible = {NONE}
@@ -55,21 +55,37 @@ class ConfinementLevels:
         floor = self._config.secure_floor
         if is_below(level, floor):
             raise Refused("NotPermitted", f"secure: {level} is below what this node demands: secure_floor = {floor}")
-        own = self._confined_caller(level, peer)
-        if own is not None and own.secure == STRICT:
-            raise Refused(
-                "NotPermitted", f"secure: step {own}, at {STRICT}, starts no other: that could write elsewhere"
-            )
-        if asked is not None and own is not None:
-            raise Refused("NotPermitted", f"secure: {level} is below {own.secure}, the level of step {own}, which asks")
-        return level if own is None else own.secure
+        if level == STRICT and not self._callers.can_tell:
+            why = "without cgroups, and with no_new_privs itself, this service tells no process of a step from others"
+            raise Refused("LaunchRefused", f"secure: {level} is not possible here: {why}", exit_status=1)
+        own = self._origin(peer)
+        if own is not None and own.step.secure == STRICT:
+            raise Refused("NotPermitted", f"secure: {own}, at {STRICT}, starts no other: that could write elsewhere")
+        if own is None or not is_below(level, own.step.secure):
+            return level
+        if asked is not None:
+            raise Refused("NotPermitted", f"secure: {level} is below {own.step.secure}, the level of {own}, which asks")
+        return own.step.secure
 
     def check_enter(self, live: LiveStep, peer: Peer) -> None:
         """Raises Refused for a caller more confined than the step that it enters, or of another step and at strict."""
-        own = self._confined_caller(live.step.secure, peer, entered=live)
-        if own is not None:
+        own = self._origin(peer, entered=live.step)
+        if own is not None and (own.step.secure == STRICT or is_below(live.step.secure, own.step.secure)):
             theirs = f"step {live.step}, at secure={live.step.secure}"
-            raise Refused("NotPermitted", f"{theirs}, is not entered from step {own}, at {own.secure}")
+            raise Refused("NotPermitted", f"{theirs}, is not entered from {own}, at {own.step.secure}")
+
+    def check_change(self, call: Call, name_of: Callable[[int], str]) -> None:
+        """Raises Refused for a process of a strict step that changes anything but its own job, of which `name_of` tells
+        the name that it has besides its number.
+        """
+        own = self._origin(call.peer)
+        if own is None or own.step.secure != STRICT:
+            return
+        job, jobs = call.parameters.get("job"), call.parameters.get("jobs", [])
+        named = {str(one) for one in (jobs if job is None else [job])}
+        number = own.step.job_id
+        if not own.is_certain or not named or not named <= {str(number), name_of(number)}:
+            raise Refused("NotPermitted", f"secure: {own}, at {STRICT}, changes nothing but its own job")
 
     def is_ready(self, level: str) -> bool:
         """True when a step of the level can begin at once."""
@@ -91,23 +107,9 @@ class ConfinementLevels:
             await asyncio.wait([self._making])
         os.close(self.programs)
 
-    def _confined_caller(self, level: str, peer: Peer, entered: LiveStep | None = None) -> Step | None:
-        """The step of which the peer is a process, if that step is above this level or at strict. A peer that has gone
-        may have been of any such step. The step that it enters, `entered`, does not count.
-        """
-        steps = [
-            live.step
-            for live in self._live()
-            if live is not entered and live.step.cgroup and _may_be(peer.uid, live.step)
-            if live.step.secure == STRICT or is_below(level, live.step.secure)
-        ]
-        if not steps:
-            return None
-        peer_process.prove(peer)
-        place = cgroup_of(peer.pid)
-        if not place or not peer.lives():  # in this order: otherwise another process may have its number by now
-            return max(steps, key=lambda step: LEVELS.index(step.secure))
-        return next((step for step in steps if f"{place}/".startswith(f"{step.cgroup}/")), None)
+    def _origin(self, peer: Peer, entered: Step | None = None) -> Origin | None:
+        """The confined step in which the caller is or may be. Raises Refused."""
+        return self._callers.origin(peer, (live.step for live in self._live()), entered)
 
     def _is_made(self) -> bool:
         return DEFAULT in self._possible
@@ -150,10 +152,3 @@ class ConfinementLevels:
         """They are complete."""
         fcntl.fcntl(self.programs, fcntl.F_ADD_SEALS, _SEALS)
         self._possible |= {DEFAULT, STRICT} if _kernel.landlock_abi() >= LEAST_LANDLOCK else {DEFAULT}
-
-
-def _may_be(uid: int, step: Step) -> bool:
-    """True where a process of the step can have this uid. Confined programs cannot change theirs, except root's that
-    keep a capability for it.
-    """
-    return uid == step.uid or (step.uid == 0 and step.secure != STRICT)

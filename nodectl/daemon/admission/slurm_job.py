@@ -11,9 +11,9 @@ import stat
 from nodectl.cgroup import slurms, tree
 from nodectl.config import Config
 from nodectl.kernel import pseudo_file
+from nodectl.kernel.processes import cgroup_of
 from nodectl.model.cpu_list import mask_of, mask_of_list
 from nodectl.model.value_class import dataclass
-from nodectl.tracing.recorder import cgroup_of
 from nodectl.wire import peer_process
 from nodectl.wire.dispatch import Refused
 from nodectl.wire.framing import Peer
@@ -64,8 +64,7 @@ class SlurmJobs:
             raise _no(self._why)
         if peer.uid == 0:
             raise _no("root has no need of a job of Slurm's")
-        peer_process.prove(peer)
-        if not peer.lives():
+        if not _is_certain(peer):
             raise _no("which process asks cannot be told for certain")
         try:
             found = self._of_process(peer.pid)
@@ -100,6 +99,13 @@ class SlurmJobs:
                 limits.append(int(text) // _MIB)
             place = os.path.dirname(place)
         return min(limits, default=0)
+
+
+def _is_certain(peer: Peer) -> bool:
+    try:
+        return bool(peer_process.place_of(peer)) and peer.lives()
+    except peer_process.Gone:
+        return False
 
 
 def _must_be_roots(mount: str, place: str, scope: str) -> None:

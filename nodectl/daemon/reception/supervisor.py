@@ -147,7 +147,8 @@ class ReceptionSupervisor:
             self._open(news["desk"], news["uid"], fds)
         elif place := self._numbered.get(news["desk"]):
             pidfd = fds[0] if fds else -1
-            peer = framing.Peer(news["pid"], place.uid, news["gid"], news["groups"], pidfd, news["inode"])
+            who = news["pid"], place.uid, news["gid"], news["groups"]
+            peer = framing.Peer(*who, pidfd, news["inode"], news["place"])
             place.add(news["connection"], peer)
         else:
             framing.close(fds)  # the desk has ended, which the reception did not know yet

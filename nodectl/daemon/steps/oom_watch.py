@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Iterable
 
 from nodectl.daemon.steps.live import LiveStep
+from nodectl.kernel.processes import cgroup_of
 from nodectl.stepd.accounting import LOG, LONGEST_LINE, victim_of
-from nodectl.tracing.recorder import cgroup_of
 
 _PATIENCE = 1.0  # seconds for a stepd
 

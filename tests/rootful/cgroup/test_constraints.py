@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.cgroup import tree
-from nodectl.tracing.recorder import cgroup_of
+from nodectl.kernel.processes import cgroup_of
 from rootful.node import NOBODY, OTHER, Node, running, wait_until
 
 # Those that a node of these tests can have: systemd does not hand all of the machine's down.

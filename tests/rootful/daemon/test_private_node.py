@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.container import LOCK
-from nodectl.tracing.recorder import cgroup_of
+from nodectl.kernel.processes import cgroup_of
 from rootful.node import NOBODY, PATIENCE, Node, wait_for_answer, wait_until
 
 START = "systemctl start nodectld" if os.path.exists("/run/systemd/system") else "nodectl daemon"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.tracing.recorder import cgroup_of
+from nodectl.kernel.processes import cgroup_of
 from rootful.hook_faults import DEATHS, FAULTS, HOOK_SECONDS, LATE
 from rootful.node import PATIENCE, wait_until
 from rootful.stage import Stage, staged

@@ -13,8 +13,8 @@ import pytest
 
 from needs import lacks_library
 from nodectl.cgroup import tree
+from nodectl.kernel.processes import cgroup_of
 from nodectl.mpi import openpmix
-from nodectl.tracing.recorder import cgroup_of
 from rootful.contained import contained
 from rootful.mpi_programs import OPEN_MPI, compiled
 from rootful.node import OTHER, Node, running, wait_until

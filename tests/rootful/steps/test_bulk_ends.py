@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.cgroup import tree
-from nodectl.tracing.recorder import cgroup_of
+from nodectl.kernel.processes import cgroup_of
 from rootful.bulk_client import BulkClient, shell
 from rootful.node import NOBODY, OTHER, Node, wait_until
 

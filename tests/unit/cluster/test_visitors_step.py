@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from nodectl.cgroup import callers
 from nodectl.cluster.agent.visitors_step import VisitorsStep
-from nodectl.tracing.recorder import cgroup_of
+from nodectl.kernel.processes import cgroup_of
 from nodectl.wire import framing
 from nodectl.wire.dispatch import Refused
 
@@ -32,18 +33,23 @@ class Calls:
         return {"steps": self._steps}, []
 
 
+GONE, ALIVE = "gone", "alive"
+
+
 def held(
-    *steps: tuple[str, str], known: bool = True, method: str = "Launch", default: str = "none", **request: object
-) -> Mapping[str, Any]:
-    """The request that goes on to the leader, of a visitor that is this process."""
-    peer = framing.Peer(os.getpid(), os.geteuid(), 0, pidfd=os.pidfd_open(os.getpid()) if known else -1)
+    *steps: tuple[str, str], who: str = ALIVE, method: str = "Launch", default: str = "none",
+    has_cgroups: bool = True, words: Mapping[str, object] | None = None, **request: object,
+) -> Mapping[str, Any]:  # fmt: skip
+    """What goes on to the leader, of a visitor that is this process: of a launch the request."""
+    pidfd = os.pidfd_open(os.getpid()) if who == ALIVE else -1
+    peer = framing.Peer(os.getpid(), os.geteuid(), 0, pidfd=pidfd, place=cgroup_of() if who == ALIVE else "")
     calls: Any = Calls(*steps)
+    step_of = VisitorsStep(calls, default, has_cgroups=has_cgroups)
     try:
-        got = asyncio.run(VisitorsStep(calls, default).held(peer, method, {"request": {**REQUEST, **request}}))
+        got = asyncio.run(step_of.held(peer, method, words or {"request": {**REQUEST, **request}}))
     finally:
         peer.let_go()
-    request = got["request"]
-    return request
+    return got if words else got["request"]
 
 
 def own() -> str:
@@ -75,6 +81,41 @@ def test_a_confined_step_looks_into_no_other() -> None:
         held((own(), "default"), method="View")
 
 
-def test_who_cannot_be_told_may_be_of_any_step() -> None:
-    with pytest.raises(Refused, match=r"step 7\.1, at strict, starts no other"):
-        held((ELSEWHERE, "default"), (ELSEWHERE, "strict"), known=False)
+@pytest.mark.parametrize("steps", [[], [(own(), "none")], [(ELSEWHERE, "strict")]])
+@pytest.mark.parametrize("method", ["Launch", "Cancel"])
+def test_who_has_gone_starts_and_changes_nothing(steps: list[tuple[str, str]], method: str) -> None:
+    with pytest.raises(Refused, match="has ended: it starts and changes nothing"):
+        held(*steps, who=GONE, method=method)
+
+
+def test_without_cgroups_a_confined_process_may_be_of_any_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [("", "default"), ("", "strict")]
+    assert held(*steps, has_cgroups=False, secure="none")["secure"] == "none"
+    monkeypatch.setattr(callers, "has_no_new_privs", lambda pid="self": pid != "self")
+    with pytest.raises(Refused, match=r"step 7\.1 \(of which the caller may be\), at strict, starts no other"):
+        held(*steps, has_cgroups=False)
+    with pytest.raises(Refused, match="has no_new_privs, as what is left of a confined step"):
+        held(has_cgroups=False)
+
+
+OTHERS = [
+    ("Signal", {"job": 7, "step": 1, "signal": 9}),
+    ("Suspend", {"job": 7, "step": 1}),
+    ("SuspendJob", {"job": "7"}),
+    ("Cancel", {"jobs": ["7.0", "7.1"]}),
+    ("Cancel", {"users": ["root"]}),
+]
+
+
+@pytest.mark.parametrize(("method", "words"), OTHERS)
+def test_a_strict_step_changes_no_other(method: str, words: dict[str, object]) -> None:
+    with pytest.raises(Refused, match=r"secure: step 7\.0, at strict, changes nothing but itself"):
+        held((own(), "strict"), (ELSEWHERE, "none"), method=method, words=words)
+    assert held((own(), "default"), (ELSEWHERE, "none"), method=method, words=words) == words
+
+
+@pytest.mark.parametrize(
+    ("method", "words"), [("Signal", {"job": 7, "step": 0, "signal": 9}), ("Cancel", {"jobs": ["7.0"]})]
+)
+def test_a_strict_step_changes_itself(method: str, words: dict[str, object]) -> None:
+    assert held((own(), "strict"), method=method, words=words) == words

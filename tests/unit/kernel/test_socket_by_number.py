@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from nodectl.kernel import _kernel
-from nodectl.tracing.recorder import cgroup_of
+from nodectl.kernel.processes import cgroup_of
 from nodectl.wire import framing
 
 Pair = tuple[socket.socket, socket.socket]

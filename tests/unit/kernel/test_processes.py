@@ -6,12 +6,11 @@ import os
 
 import pytest
 
-from nodectl.kernel import pseudo_file
-from nodectl.tracing import recorder
+from nodectl.kernel import processes, pseudo_file
 
 
 def test_a_name_with_a_carriage_return_is_no_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel permits it, in a v1 hierarchy that is a user's own as well: its line comes before the real one."""
     lines = "2:memory:/mine/a\r0::/system.slice/x.scope/job_7/step_0/user/task_0\n1:cpuset:/\n0::/user.slice\n"
     monkeypatch.setattr(pseudo_file, "read", lambda path: os.fsencode(lines))
-    assert recorder.cgroup_of(1) == "/user.slice"
+    assert processes.cgroup_of(1) == "/user.slice"
