@@ -123,7 +123,8 @@ JOBS = section(
     ),
     Key(
         "max_batch_bytes_per_user", number(1 << 16, 1 << 40, "bytes"), 256 << 20,
-        "Most bytes that the scripts and environments of one user's batch jobs, root excepted, may have together.",
+        "Most bytes that the daemon may keep for the jobs of one user, root excepted, that are in the queue: scripts, "
+        "environments, options, layouts, indices of arrays, dependencies. They count as they are before compression.",
     ),
     Key(
         "interactive_lease", number(1, 86_400, "seconds"), 60,

@@ -136,7 +136,7 @@ class Node:
         spool = Spool(config.state_dir)
         starts = Starts(self._maker, start.begin, registry, job_store, spool, base, jobs.cgroup_removals)
         parts = Parts(registry, jobs.further_steps, jobs.suspension, self._maker, starts, spool, growth)
-        return Controller(config, JobTable(job_store), parts)
+        return Controller(config, JobTable(job_store, config.max_batch_bytes_per_user), parts)
 
     def restore_queue(self) -> None:
         """After the sweep: the queue is as an earlier daemon left it. Raises SelectionFailed."""

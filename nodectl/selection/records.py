@@ -176,6 +176,10 @@ class JobDetails:
         """Likewise, where somebody has read it already."""
         return self._request
 
+    def forget_request(self) -> None:
+        """The job has ended: lists of masks, as they were read, are not kept with its record."""
+        self._request = None
+
     @property
     def request(self) -> Request:
         """What `layout` means. Raises `binding.refused.Refused`."""

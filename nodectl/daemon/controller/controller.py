@@ -85,6 +85,11 @@ class Controller(Core, Watcher):
         except NotAdmitted as error:
             raise Refused("LaunchRefused", str(error), exit_status=1, **subject(error.subject)) from None
         self.table.add(job, batch)
+        try:
+            self.table.check_bytes(job.user_id)
+        except Refused:
+            self._withdraw(job)
+            raise
         if batch is None:
             self.leases.begin(job.job_id)
         self.rounds.kick()

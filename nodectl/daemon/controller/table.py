@@ -7,6 +7,7 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 
+from nodectl.daemon.controller import job_bytes
 from nodectl.daemon.controller.commits import Commits
 from nodectl.daemon.controller.job_names import BadName, JobName, parse
 from nodectl.daemon.history.job_store import BatchText, JobStore
@@ -20,15 +21,17 @@ _MOST_RECENT = 16  # of those that the history has
 
 class JobTable:
     """`jobs` is the scheduler's own table of jobs that have not ended, which it changes; `waiting` are those of them
-    that wait for their start, or for their CPUs.
+    that wait for their start, or for their CPUs. `most_bytes` may be kept for each user's jobs, root excepted.
     """
 
-    def __init__(self, store: JobStore) -> None:
+    def __init__(self, store: JobStore, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
         self.jobs: Mapping[int, JobRecord] = {}
         self.waiting: set[int] = set()
         self.store = store
         self.commits = Commits(store)
-        self.batch_bytes: Counter[int] = Counter()  # by user: what their batch jobs are started with
+        self.bytes: Counter[int] = Counter()  # by user: what is kept for their jobs of the queue
+        self._bytes: dict[int, tuple[int, int]] = {}  # by job: user and bytes of the record
         self._texts: dict[int, tuple[int, int]] = {}  # by job or array: user and bytes of what it is started with
         self._arrays: dict[int, set[int]] = {}  # by array, the jobs of it that have not ended
         self._recent: OrderedDict[int, JobRecord] = OrderedDict()  # that have ended
@@ -43,11 +46,34 @@ class JobTable:
         for job_id, uid, size in list(self.store.batches()):
             if job_id in self._arrays or job_id in jobs:
                 self._texts[job_id] = uid, size
-                self.batch_bytes[uid] += size
+                self.bytes[uid] += size
             else:
                 self.store.drop_batch(job_id)
 
+    def check_bytes(self, uid: int) -> None:
+        """Raises Refused where more is kept for the user's jobs than may be."""
+        kept = self.bytes[uid]
+        if uid and kept > self._most_bytes:
+            what = f"what is kept for your jobs in the queue would have {kept} bytes"
+            raise Refused("LaunchRefused", f"{what}: max_batch_bytes_per_user = {self._most_bytes}", exit_status=1)
+
+    def _count(self, job: JobRecord) -> None:
+        """What is kept for it counts, as it is now."""
+        self._discount(job)
+        size = job_bytes.of(job)
+        self._bytes[job.job_id] = job.user_id, size
+        self.bytes[job.user_id] += size
+
+    def _discount(self, job: JobRecord) -> None:
+        self._less(*self._bytes.pop(job.job_id, (job.user_id, 0)))
+
+    def _less(self, uid: int, size: int) -> None:
+        self.bytes[uid] -= size
+        if not self.bytes[uid]:
+            del self.bytes[uid]
+
     def _index(self, job: JobRecord) -> None:
+        self._count(job)
         if job.array_job_id:
             self._arrays.setdefault(job.array_job_id, set()).add(job.job_id)
         if job.job_state in (PENDING, SUSPENDED):
@@ -64,7 +90,7 @@ class JobTable:
         if batch is not None:
             size = self.store.put_batch(text_of(job), batch)
             self._texts[text_of(job)] = batch.uid, size
-            self.batch_bytes[batch.uid] += size
+            self.bytes[batch.uid] += size
 
     def add_unwritten(self, job: JobRecord) -> None:
         """A job whose step's file is its record while it runs."""
@@ -102,6 +128,7 @@ class JobTable:
         self.store.put(job)
         if self._drop(job):
             self.store.drop_batch(text_of(job))
+        job.details.forget_request()
         self._recent[job.job_id] = job
         while len(self._recent) > _MOST_RECENT and not self.store.is_to_write(next(iter(self._recent))):
             self._recent.popitem(last=False)
@@ -110,16 +137,14 @@ class JobTable:
     def _drop(self, job: JobRecord) -> bool:
         """True when nothing will be started any more with what it was started with."""
         self.waiting.discard(job.job_id)
+        self._discount(job)
         others = self._arrays.get(job.array_job_id)
         if others is not None:
             others.discard(job.job_id)
             if others:
                 return False
             del self._arrays[job.array_job_id]
-        uid, size = self._texts.pop(text_of(job), (job.user_id, 0))
-        self.batch_bytes[uid] -= size
-        if not self.batch_bytes[uid]:
-            del self.batch_bytes[uid]
+        self._less(*self._texts.pop(text_of(job), (job.user_id, 0)))
         return job.held_by == BATCH
 
     # Who waits for a change.

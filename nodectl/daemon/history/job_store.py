@@ -76,10 +76,10 @@ class JobStore:
         self._statements["run", (job.job_id, job.restart_cnt)] = (_PUT, self._row(job, state))
 
     def put_batch(self, job: int, batch: BatchText) -> int:
-        """What a batch job, or all tasks of an array, are started with. Returns its bytes."""
-        request = zlib.compress(dumps(batch.request).encode("ascii"), 1)
-        script = zlib.compress(batch.script, 1)
-        size = len(request) + len(script)
+        """What a batch job, or all tasks of an array, are started with. Returns its bytes, uncompressed."""
+        words = dumps(batch.request).encode("ascii")
+        size = len(words) + len(batch.script)
+        request, script = zlib.compress(words, 1), zlib.compress(batch.script, 1)
         self._statements["batch", job] = (_PUT_BATCH, (job, self._node, batch.uid, size, script, request))
         return size
 

@@ -152,9 +152,10 @@ class Containers:
             self._forkserver.request_container(request, fds)
             try:
                 answer, fds = await _receive(ours)
-                for fd in fds:
-                    on_ready(fd)
-                return (await _receive(ours))[0] if fds else answer
+                if answer and "ready" in lean_json.load_object(answer):
+                    on_ready(*framing.exactly(1, fds))
+                    answer, _ = await _receive(ours)
+                return answer
             except ConnectionResetError:  # it died before it took what was handed over
                 return b""
 

@@ -77,6 +77,7 @@ class Control:
             elif job.job_state == COMPLETING:
                 continue
             else:
+                self._check_growth(call, job, tasks)
                 self._controller.ends.cancel(job, tasks, "CANCELLED", f"cancelled by uid {by}")
             done.append(f"{job.job_id}_[{tasks}]" if tasks else name_of(job))
         await self._written()
@@ -144,6 +145,13 @@ class Control:
         with contextlib.suppress(NotWritten):  # it is tried again
             await self._controller.table.commits.durable()
 
+    def _check_growth(self, call: Call, job: JobRecord, tasks: str = "all") -> None:
+        """Whole jobs are cancelled in any case. What may need more room, as the rest of an array does, is refused to a
+        user who has too much of it already. Raises Refused.
+        """
+        if tasks and not self._calls.is_admin(call):
+            self._controller.table.check_bytes(job.user_id)
+
     def _pending(self, call: Call) -> list[tuple[JobRecord, str]]:
         """Raises Refused where one of the jobs does not wait; of an array some tasks may run."""
         found = self._calls.several(call, call.parameters["jobs"])
@@ -165,6 +173,7 @@ class Control:
             for place, index in enumerate(meant, 1):
                 if table.jobs.get(job.job_id) is not job or not job_array.has(_waiting(job), index):
                     continue  # it has been started meanwhile
+                table.check_bytes(job.user_id)
                 try:
                     task = self._controller.scheduler.set_apart(job, index, time.time())
                 except NotAdmitted as error:
@@ -201,6 +210,7 @@ class Control:
             _must_be_whole(found)
         with self._looked_at_even_if_refused():
             for job, _ in await self._apart(found):
+                self._check_growth(call, job)
                 try:
                     self._controller.scheduler.update(job, changes, now, is_admin=is_admin)
                 except NotAdmitted as error:

@@ -4,11 +4,12 @@ A step without a prolog is started at once, without waiting for anything: thousa
 start that fails half-way is undone, unless a prolog has begun: then the step gets a record, and its job an epilog.
 """
 
+import asyncio
 import contextlib
 import errno
 import os
 import socket
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 
 from nodectl.cgroup import delegation, slurms, tree
 from nodectl.cgroup.constraints import Constraints
@@ -23,7 +24,6 @@ from nodectl.daemon.processes.forkserver_channel import ForkserverChannel, Forks
 from nodectl.daemon.processes.warm_runners import WarmRunners
 from nodectl.daemon.steps.files import encoded
 from nodectl.daemon.steps.live import LiveStep
-from nodectl.kernel import closing
 from nodectl.model.plugstack_entry import entry_as_list
 from nodectl.model.step import Step
 from nodectl.plugin_host.node_plugins import NodePlugins
@@ -67,8 +67,8 @@ class StepStart:
         if self._jobs.prolog_epilog.any_for(step) and step.is_first:
             return self._start_after_prolog(live, call)
         with self._undone_on_failure(live), self._trace(live) as trace:
-            self._start(live, trace, call)
-        return _name(live)
+            client = self._start(live, trace, call)
+        return _name(live) if client is None or client.done else client.name_when_done()
 
     @contextlib.contextmanager
     def _undone_on_failure(self, live: LiveStep) -> Iterator[None]:
@@ -132,7 +132,9 @@ class StepStart:
             if not why:
                 live.files.end_prolog()
                 live.in_prolog = False
-                self._start(live, trace, call)
+                client = self._start(live, trace, call)
+                if client is not None and not client.done:
+                    await client.name_when_done()
         except (OSError, ForkserverDied) as error:
             return f"step {live.step}: {self._reason(error)}"
         return why
@@ -146,10 +148,13 @@ class StepStart:
         self._budget.take(live, len(spec) + most + trace_room.of(live.step))
         live.files.write_spec(spec, most)
 
-    def _start(self, live: LiveStep, trace: int, call: Call | None) -> None:
-        """Makes what the step needs and orders it from the forkserver. Raises OSError, ForkserverDied, Refused."""
+    def _start(self, live: LiveStep, trace: int, call: Call | None) -> "_HandOver | None":
+        """Makes what the step needs and orders it from the forkserver. Returns how the client gets its ends, None where
+        nobody waits for the step. Raises OSError, ForkserverDied, Refused.
+        """
         step, files = live.step, live.files
         fds: list[int] = []
+        client: _HandOver | None = None
         try:
             fds.append(progress.make(step.ntasks))
             live.progress_fd = os.dup(fds[0])
@@ -159,9 +164,9 @@ class StepStart:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             fds.append(theirs.detach())
             live.connect(ours)
-            streams = call is not None and bool(call.fds)
-            if call is not None and streams:
-                fds += _hand_over_streams(call, _name(live))
+            if call is not None and call.fds:
+                streams, client = _connect_client(call, _name(live))
+                fds += streams
             if not live.needs_epilog:
                 self._write_spec(live)
             self._registry.add(live)
@@ -178,7 +183,7 @@ class StepStart:
                     "cgroup": slurms.stepd_path(step.cgroup) if step.cgroup else "",
                     "runners": self._runners,
                     "trace": self._config.trace,
-                    "client": call.peer.uid if call is not None and streams else None,
+                    "client": call.peer.uid if call is not None and call.fds else None,
                     "keep": self._warm_runners.of(step, live.size),
                     "secure": step.secure,
                     "container_plugin": step.container_plugin,
@@ -186,9 +191,15 @@ class StepStart:
                 },
                 self._jobs.prolog_epilog.plugins_of(step),
                 handed,
+                client.hand_over if client is not None else _nothing,
             )
+        except BaseException:
+            if client is not None:
+                client.close()
+            raise
         finally:
-            closing.close_in_time(fds)
+            framing.close(fds)
+        return client
 
     def _make_cgroups(self, step: Step) -> None:
         confinement = self._constraints.of_job(self._jobs.further_steps.job_of(step))
@@ -201,10 +212,47 @@ class StepStart:
             make_step_cgroup(self._mount, step.cgroup, confinement, controllers)
 
 
-def _hand_over_streams(call: Call, name: Name) -> list[int]:
+class _HandOver:
+    """The client's ends of what connects it with its stepd. They go to its desk when the stepd's ends have left the
+    daemon, since the client's streams, which a user has made, follow at once: no process but the desk may have to
+    close them for the daemon.
+    """
+
+    def __init__(self, call: Call, name: Name, ends: Sequence[int]) -> None:
+        self.done = False
+        self._call = call
+        self._name = name
+        self._ends = ends
+        self._awaited: asyncio.Future[None] | None = None
+
+    def hand_over(self) -> None:
+        """The stepd's ends are on their way."""
+        self.done = True
+        self._call.hand_over(self._name, self._ends)
+        if self._awaited is not None and not self._awaited.done():
+            self._awaited.set_result(None)
+
+    async def name_when_done(self) -> Name:
+        """The answer to the client, which must not come before its ends."""
+        if not self.done:
+            self._awaited = asyncio.get_running_loop().create_future()
+            await self._awaited
+        return self._name
+
+    def close(self) -> None:
+        """The step was not ordered."""
+        if not self.done:
+            framing.close(self._ends)
+
+
+def _nothing() -> None:
+    """No client waits for its ends."""
+
+
+def _connect_client(call: Call, name: Name) -> tuple[list[int], _HandOver]:
     """Makes what connects a client and its stepd, so that neither depends on what the other made: a socket for the
-    client's streams, a pipe for its orders, a pipe for events. The client's ends go to its desk before the step can
-    begin; the stepd's are returned. Raises OSError.
+    client's streams, a pipe for its orders, a pipe for events. Returns the stepd's ends, and the client's to be handed
+    over. Raises OSError.
     """
     made: list[int] = []
     try:
@@ -216,8 +264,7 @@ def _hand_over_streams(call: Call, name: Name) -> list[int]:
     except OSError:
         framing.close(made)
         raise
-    call.hand_over(name, (way, events, commands))
-    return [streams, orders, news]
+    return [streams, orders, news], _HandOver(call, name, (way, events, commands))
 
 
 def _socketpair() -> tuple[int, int]:

@@ -13,8 +13,7 @@ from nodectl.daemon.methods.job_calls import JobCalls
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.answers import Refusal
 from nodectl.selection.modes import SELECT_MODE_WILL_RUN
-from nodectl.selection.records import BATCH, JobRecord
-from nodectl.wire import lean_json
+from nodectl.selection.records import BATCH
 from nodectl.wire.dispatch import Call, Refused, invalid, subject
 from nodectl.wire.shape import text
 
@@ -47,7 +46,6 @@ class Submit:
         kept = {name: value for name, value in wanted.request.items() if name not in ("job", "step", "jobid")}
         batch = BatchText(job.user_id, {"request": kept, "caller": call.peer.uid, "level": wanted.level}, script)
         await self._numbers.ready(wanted.numbered)
-        self._check_room(job, len(lean_json.dumps(kept)) + len(script))
         job.job_id, _ = self._numbers.take(wanted.numbered, call.peer.uid, None)
         if job.array_tasks:
             job.array_job_id = job.job_id
@@ -69,13 +67,6 @@ class Submit:
         if script.startswith((b"#!\n", b"#! \n")) or b"\r" in script.partition(b"\n")[0]:
             raise invalid("script", "its first line names no interpreter, or ends as lines of DOS do")
         return script
-
-    def _check_room(self, job: JobRecord, size: int) -> None:
-        """Raises Refused. Root has no limits."""
-        kept, most = self._calls.controller.table.batch_bytes[job.user_id], self._config.max_batch_bytes_per_user
-        if job.user_id and kept + size > most:
-            what = f"the scripts and environments of your jobs have {kept} bytes, and this one's have {size}"
-            raise Refused("LaunchRefused", f"{what}: max_batch_bytes_per_user = {most}", exit_status=1)
 
     async def test_only(self, call: Call) -> Mapping[str, object]:
         """Says when and where a job would start."""

@@ -15,12 +15,15 @@ from nodectl.config import Config
 from nodectl.daemon.processes import companions
 from nodectl.daemon.processes.companions import Companion
 from nodectl.kernel import signals
-from nodectl.kernel.closing import close_in_time
 from nodectl.plugin_host import kinds
 from nodectl.wire import framing, lean_json
 
 _READY_SECONDS = 20
 _END_SECONDS = 5
+
+
+def _nothing() -> None:
+    """Nobody waits until an order is on its way."""
 
 
 class ForkserverDied(Exception):
@@ -49,7 +52,7 @@ class ForkserverChannel:
         self._begun = begun
         self._sock: socket.socket | None = None
         self._told: socket.socket | None = None  # of one that is not ready yet
-        self._waiting: list[tuple[bytes, list[int]]] = []
+        self._waiting: list[tuple[bytes, list[int], Callable[[], None]]] = []
         self._is_full = False  # the channel: what waits, waits for room
         self._told_plugins: tuple[list[str], int] | None = None
         self.pid = 0
@@ -111,16 +114,21 @@ class ForkserverChannel:
             raise
         return ours
 
-    def submit(self, request: Mapping[str, object], plugins: tuple[list[str], int], fds: Sequence[int]) -> None:
+    def submit(
+        self, request: Mapping[str, object], plugins: tuple[list[str], int], fds: Sequence[int],
+        when_sent: Callable[[], None] = _nothing,
+    ) -> None:  # fmt: skip
         """Asks for one stepd; closes `fds` when they are on their way. Raises ForkserverDied.
 
+        `when_sent` is called once, after that, perhaps later: `fds` lead to nobody here any more. So whatever a user
+        sends there from now on, the daemon does not hold it. It is called as well where the forkserver dies before.
         `plugins`: the files of the step's stack and the number of their changes. The forkserver looks at the files when
         it is told of them: when either is not what it was.
         """
         self._ensure_started(fds)
         if plugins != self._told_plugins:
             request = {**request, "plugins": plugins[0]}
-        self._send(request, fds)
+        self._send(request, fds, when_sent)
         self._told_plugins = plugins
 
     def request_container(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
@@ -128,26 +136,26 @@ class ForkserverChannel:
         too long raises OSError.
         """
         self._ensure_started(fds)
-        self._send(request, fds)
+        self._send(request, fds, _nothing)
 
     def _ensure_started(self, fds: Sequence[int]) -> None:
         try:
             self.start()
         except (ForkserverDied, OSError):
-            close_in_time(fds)
+            framing.close(fds)
             raise
 
-    def _send(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
+    def _send(self, request: Mapping[str, object], fds: Sequence[int], when_sent: Callable[[], None]) -> None:
         data = lean_json.dumps(request).encode("ascii")
         if len(data) > framing.LONGEST_ORDER:
-            close_in_time(fds)
+            framing.close(fds)
             raise OSError(errno.E2BIG, f"{len(data)} bytes are more than the forkserver takes, {framing.LONGEST_ORDER}")
-        self._waiting.append((data, list(fds)))
+        self._waiting.append((data, list(fds), when_sent))
         self._write()
 
     def _write(self) -> None:
         while self._waiting and self._sock is not None:
-            data, fds = self._waiting[0]
+            data, fds, when_sent = self._waiting[0]
             try:
                 socket.send_fds(self._sock, [data], fds)
             except BlockingIOError:
@@ -159,7 +167,8 @@ class ForkserverChannel:
                 self._lost()
                 return
             del self._waiting[0]
-            close_in_time(fds)
+            framing.close(fds)
+            when_sent()
         if self._is_full and self._sock is not None:
             self._is_full = False
             asyncio.get_running_loop().remove_writer(self._sock.fileno())
@@ -193,9 +202,10 @@ class ForkserverChannel:
             loop.remove_writer(self._sock.fileno())
             self._sock.close()
             self._sock, self._is_full = None, False
-            for _, fds in self._waiting:
-                close_in_time(fds)
-            self._waiting.clear()
+            waiting, self._waiting = self._waiting, []
+            for _, fds, when_sent in waiting:
+                framing.close(fds)
+                when_sent()
 
     def collect(self) -> None:
         """After `close`: waits for its end, and kills it where it does not end, for instance in a plugin's fini()."""

@@ -39,7 +39,7 @@ class Queue:
             release=lambda one, *_, **__: self.done.append(one.job_id),
         )
         self.rounds = SimpleNamespace(kick=self.kick)
-        self.table = SimpleNamespace(jobs=self.jobs, commits=self, changed=lambda _: None)
+        self.table = SimpleNamespace(jobs=self.jobs, commits=self, changed=lambda _: None, check_bytes=lambda _: None)
 
     def kick(self) -> None:
         self.kicks += 1

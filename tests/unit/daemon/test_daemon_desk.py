@@ -272,6 +272,10 @@ def test_a_desk_that_cannot_be_served_is_let_go_and_the_log_says_so(
     assert "serve the connections of uid 1000: " in capfd.readouterr().err
 
 
+async def nobody_has_an_account(_: int) -> bool:
+    return False
+
+
 def test_a_reception_that_does_not_get_the_listening_socket_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -292,7 +296,7 @@ def test_a_reception_that_does_not_get_the_listening_socket_is_replaced(
         with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
             listener.bind(str(tmp_path / "sock"))
             listener.listen()
-            reception.listen(listener, Service("0", {}))
+            reception.listen(listener, Service("0", {}), nobody_has_an_account)
             client.connect(str(tmp_path / "sock"))
             await asyncio.wait_for(opened.wait(), PATIENCE)
 

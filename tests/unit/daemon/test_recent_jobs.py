@@ -17,7 +17,7 @@ MANY = 300
 def test_those_that_the_history_lacks_and_few_others(tmp_path: Path) -> None:
     async def play() -> None:
         store = JobStore(Store(str(tmp_path / "state/history.db"), MANY), "/run/one", "boot", lambda _: {})
-        table = JobTable(store)
+        table = JobTable(store, 1 << 30)
 
         def end(number: int) -> None:
             table.add_unwritten(JobRecord(number))

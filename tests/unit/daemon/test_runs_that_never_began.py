@@ -28,7 +28,7 @@ class Queue:
     """The ends of jobs, with a scheduler and a store, and without anything that runs."""
 
     def __init__(self, tmp_path: Path) -> None:
-        self.table = JobTable(store_of(tmp_path))
+        self.table = JobTable(store_of(tmp_path), 1 << 30)
         self.scheduler = Scheduler(selection_of(), PLAIN, new_id=lambda: 99, outcome=lambda *_: None)
         self.table.jobs = self.scheduler.jobs
         self.leases = self.rounds = self
