@@ -11,7 +11,7 @@ import posix
 import sys
 
 from nodectl import messages
-from nodectl.client.command import USAGE, BadOption, Failed
+from nodectl.client.command import USAGE, BadOption, Failed, Program
 from nodectl.client.job_options import ALLOC, SUBMIT
 from nodectl.client.run_options import OPTIONS, PluginOption, layout_options, waiting_options
 from nodectl.model.plugstack_entry import entry_from_list
@@ -157,10 +157,12 @@ class LocalStack:
                 option.take_argument(value if option.has_arg else None)
 
     def after_options(self) -> None:
-        """init_post_opt."""
+        """init_post_opt. With --quiet plugins are heard from then on only where something went wrong."""
         self._stack.publish()
         self._call("slurm_spank_init_post_opt")
         self._ready = True
+        if Program.quiet:
+            messages.listen(self._print, level=messages.ERROR)
 
     def before_launch(self, request: "Mapping[str, object]", reserved: "Mapping[str, object]") -> None:
         """local_user_init, with the job that is about to be launched."""

@@ -138,6 +138,8 @@ class Config:
     task_epilog: str | None
     prolog: str | None
     epilog: str | None
+    prolog_slurmctld: str | None
+    epilog_slurmctld: str | None
     prolog_epilog_timeout: int
     warm_runners: int
     warm_runner_time: int

@@ -46,6 +46,7 @@ HOOKS = (
     Hook("mpi_p_client_prelaunch", "mpi", "daemon", "root", "step", 1, "the request is refused"),
     # At the job's first step; what follows ends with task_p_slurmd_release_resources, a failure here too.
     Hook("task_p_slurmd_reserve_resources", "task", "daemon", "root", "job", 2, "the request is refused"),
+    Hook("prolog_slurmctld", "step", "daemon", "root", "job", 0, _REFUSED),
     # Executed for the job, before its step: nothing of these processes is shared with the daemon or with the step.
     Hook("slurm_spank_job_prolog", "spank", "job script", "root", "job", 3, _REFUSED),
     Hook("prolog", "step", "daemon", "root", "job", 0, _REFUSED),
@@ -93,6 +94,7 @@ HOOKS = (
     # The step is over, its client may have gone; also after a prolog that failed.
     Hook("slurm_spank_job_epilog", "spank", "job script", "root", "job", 3, _NOTED),
     Hook("epilog", "step", "daemon", "root", "job", 0, _NOTED),
+    Hook("epilog_slurmctld", "step", "daemon", "root", "job", 0, _NOTED),
     # Also after a step that never got as far as container_p_create, and again where it was interrupted.
     Hook("container_p_delete", "job_container", "container", "root", "job", 1, _NOTED),
     # The last that is done for a job, whichever daemon lives to see it.

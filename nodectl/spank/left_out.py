@@ -7,7 +7,7 @@ from nodectl.model.launch_order import SLURMD_HOOKS
 from nodectl.spank import plugstack
 from nodectl.spank.mentioned_hooks import MentionedHooks
 
-_SCRIPTS = ("prolog", "epilog")
+_SCRIPTS = ("prolog", "epilog", "prolog_slurmctld", "epilog_slurmctld")
 _HOOKS = ("slurm_spank_task_init_privileged", "slurm_spank_job_prolog", "slurm_spank_job_epilog", *SLURMD_HOOKS[1:])
 
 

@@ -71,6 +71,15 @@ STEPS = section(
         "Program that runs as root after the end of each job.",
     ),
     Key(
+        "prolog_slurmctld", SCRIPT, None,
+        "Program that runs as root before the first step of each job, in front of the prolog, as that of Slurm's "
+        "controller; the job is refused if it fails.",
+    ),
+    Key(
+        "epilog_slurmctld", SCRIPT, None,
+        "Program that runs as root after the end of each job, behind the epilog, as that of Slurm's controller.",
+    ),
+    Key(
         "prolog_epilog_timeout", SECONDS, 0,
         "Seconds after which such a program is killed and counts as failed; 0 for never.",
     ),

@@ -10,10 +10,11 @@ from conformance.scenario import Result
 
 def once(result: Result) -> None:
     """Remote callbacks come twice: all by the message, then all by the environment, whose word is the last."""
-    hooks = result.hooks.get("stepd", [])
-    calls = [place for place, line in enumerate(hooks) if "option_cb" in line]
-    for place in reversed(calls[: len(calls) // 2]):
-        del hooks[place]
+    for process, hooks in result.hooks.items():
+        if process.startswith("stepd") and process != "stepd batch":  # which has no message
+            calls = [place for place, line in enumerate(hooks) if "option_cb" in line]
+            for place in reversed(calls[: len(calls) // 2]):
+                del hooks[place]
 
 
 def _until(lines: Iterable[str], last: Callable[[str], bool]) -> list[str]:
@@ -198,3 +199,72 @@ def input_of_one(result: Result) -> None:
 
 def whole_lines(result: Result) -> None:
     result.stdout = ["0: noeol-0", "0: part1-0 part2-0", "1: noeol-1", "1: part1-1 part2-1"]
+
+
+def two_tasks_run(result: Result) -> None:
+    """A plain run of two tasks with one tracer."""
+    runs(result)
+    for process in ("task 0", "end of task 0"):
+        result.hooks[process.replace("0", "1")] = [line.replace("[t0]", "[t1]") for line in result.hooks[process]]
+    result.hooks["stepd"].insert(4, "R.0:task_post_fork[t1](u0/0)")
+    result.stdout.append("TASK RAN procid=1 localid=1")
+
+
+def held_by_extern(result: Result) -> None:
+    """An allocation has a step of its own, of whose task nothing is compared (see `settled`)."""
+    if result.exit_status == 0:
+        result.hooks["stepd extern"] = [f"R.extern:{hook}(u0/0)" for hook in ("init", "init_post_opt", "exit")]
+
+
+def prolog_at_allocation(result: Result) -> None:
+    result.hooks["job script"].insert(0, "J:job_prolog(u0/0)")
+
+
+def names_batch_step(result: Result) -> None:
+    result.files = {
+        path: [f"{line}-5" if line.endswith("stepid=") else line for line in lines]
+        for path, lines in result.files.items()
+    }
+
+
+def script_never_runs(result: Result) -> None:
+    result.hooks["stepd batch"] += ["R.batch:exit(u0/0)", "traceb!R.batch:exit(u0/0)"]
+    result.states = ["FAILED"]
+
+
+def script_fails(result: Result) -> None:
+    """The job's file names what failed; a task that its gate did not let through has an end."""
+    lines = [line for process in result.hooks.values() for line in process if _failed(line)]
+    match = re.search(r"R\.batch:(\w+).*=>(-?\d+)", lines[0])
+    assert match is not None
+    result.files["fb.out"] = sorted([*result.files.get("fb.out", ()), f"failed trace {match[1]} {match[2]}"])
+    result.states = ["FAILED"]
+    if match[1] == "task_post_fork":
+        result.hooks["end of task 0 batch"] = [f"{plugin}R.batch:task_exit[t0](u0/0)" for plugin in ("", "traceb!")]
+
+
+def user_file(result: Result) -> None:
+    """As user_stderr, of the batch step and of the one within it."""
+    more = [
+        f"say {hook} {level}"
+        for hook in ("init", "init", "init_post_opt", "init_post_opt", "exit")
+        for level in ("error", "spank_log", "stderr")
+    ]
+    result.files["say.out"] = sorted([*result.files["say.out"], *more])
+
+
+def killed_by_one(result: Result) -> None:
+    result.stdout = []
+    result.said = sorted([*result.said, "task 0 signal Killed"])
+
+
+def succeeds_silently(result: Result) -> None:
+    result.exit_status, result.states = 0, ["COMPLETED"]
+
+
+def one_line(result: Result) -> None:
+    result.stdout = ["5003"]
+
+
+def no_argument(result: Result) -> None:
+    result.hooks["command"] = [line.replace("{(null),", "{None,") for line in result.hooks["command"]]

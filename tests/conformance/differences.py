@@ -1,5 +1,5 @@
-"""Where nodectl differs from the recorded Slurm on purpose, and which recordings say nothing of a node with one user's
-`nodectl run`.
+"""Where nodectl differs from the recorded Slurm on purpose, and which recordings a node cannot play: those say what
+holds them instead, where anything does.
 
 A row changes what came of a scenario there into what must come of it here, so that it states nodectl's own behaviour.
 `tests/conformance/test_recordings.py` asserts each, and that none is left over.
@@ -16,20 +16,12 @@ from conformance import changes
 from conformance.scenario import Result
 
 NOT_HERE = {
-    "*sbatch*": "batch jobs: no submission yet",
-    "core/0[39]*batch*": "batch jobs: no submission yet",
-    "core/09[ghi]_*": "batch jobs: no submission yet",
-    "core/11f_*": "batch jobs: no submission yet",
-    "*salloc*": "allocations: none yet",
-    "prolog/01c_*": "batch jobs: no submission yet",
-    "prolog/14_*": "allocations: none yet",
-    "misc/05_*": "allocations: none yet",
-    "env/exclusive_steps": "allocations: none yet",
-    "io/22*": "batch jobs: no submission yet",
-    "io/26b_*": "batch jobs: no submission yet",
-    "time/03_*": "batch jobs: no submission yet",
-    "core/07d_*": "srun --wait: no such option",
-    "core/11d_*": "srun --comment, --ntasks-per-node, --mem: no such options",
+    "core/03d_*": "two jobs at once, whose hooks nothing tells apart: tests/rootful/jobs/test_scripts.py",
+    "core/09[ghi]_*": "scancel, sent by hand while the job runs: tests/rootful/jobs/test_scripts.py",
+    "fail/sbatch_job_prolog_*": "the node is drained, and plays nothing more: tests/rootful/jobs/test_job_failures.py",
+    "misc/05_*": "two runs at once, whose hooks nothing tells apart: tests/rootful/jobs/test_further_steps.py",
+    "stack/50_*sbatch": "a command and a node with different stacks: here the node tells the command its own",
+    "time/03_*": "a limit of a minute; tests/rootful/jobs/test_time_warnings.py has shorter ones",
     "core/09*": "scancel, sent by hand while the step runs: tests/rootful/steps/test_signals.py",
     "core/10*": "signals to srun, sent by hand while the step runs: tests/rootful/steps/test_signals.py",
     "misc/02_*": "scancel by another user: tests/rootful/daemon/test_permissions.py",
@@ -39,20 +31,18 @@ NOT_HERE = {
     "opt/30_*": "a command and a node with different stacks: here the node tells the command its own",
     "stack/50_*": "a command and a node with different stacks: here the node tells the command its own",
     "stack/40_*": "compiled plugins with faults: tests/native",
-    "say/*_Q": "srun --quiet: no such option",
-    "say/*_slurmd_debug": "srun --slurmd-debug: -v does it",
+    "say/*_slurmd_debug": "srun --slurmd-debug is accepted and ignored; -v does it",
     "time/0[14]_*": "a limit of a minute; 02 is one of five seconds",
-    "prolog/01[_bdf]*": "TaskProlog of the configuration: tests/rootful",
-    "prolog/02*": "TaskProlog of the configuration: tests/rootful",
-    "prolog/1[035678]_*": "prolog scripts of the configuration: tests/rootful",
-    "prolog/10d_*": "prolog scripts of the configuration: tests/rootful",
-    "prolog/19_*_srun": "prolog scripts of the configuration: tests/rootful",
-    "prolog/16b_*": "srun --prolog: no such option",
-    "env/*": "variables of the environment, no plugins: tests/rootful/steps/test_environment.py",
-    "io/10_*": "several commands in a shell, srun --open-mode: no such option",
-    "io/19*": "several commands in a shell: tests/rootful/steps/test_stdio.py",
+    "prolog/01[_bdf]*": "TaskProlog of the configuration: tests/rootful/steps/test_task_scripts.py",
+    "prolog/02*": "TaskProlog of the configuration: tests/rootful/steps/test_task_scripts.py",
+    "prolog/01c_*": "TaskProlog of the configuration: tests/rootful/steps/test_task_scripts.py",
+    "prolog/1[035678]_*": "prolog scripts of the configuration: tests/rootful/jobs/test_jobs.py",
+    "prolog/10d_*": "prolog scripts of the configuration: tests/rootful/jobs/test_jobs.py",
+    "prolog/19_*_srun": "prolog scripts of the configuration: tests/rootful/jobs/test_jobs.py",
+    "env/*": "variables, told by a probe of that machine; no plugins: tests/rootful/steps/test_environment.py and "
+    "tests/rootful/jobs/test_surroundings.py",
+    "io/19_*": "the sum of what two tasks write at once is chance: tests/rootful/steps/test_stdio.py",
     "io/20*": "a terminal: tests/rootful/steps/test_pty.py",
-    "io/28c_*": "srun --immediate: no such option",
 }  # fmt: skip
 
 
@@ -141,9 +131,45 @@ DIFFERENCES = (
         "a job begins with the launch of its step",
     ),
     Row(
-        ("crash/segv_local_user_init",), lambda result: result.said.append("died trace local_user_init"),
-        "srun dies without a word", "the host of compiled plugins names plugin and hook before the command dies",
-        "otherwise the command seems at fault", "c",
+        ("crash/segv_local_user_init",), changes.two_tasks_run,
+        "srun dies with an optional plugin", "the plugin has failed, which costs a warning",
+        "the manual: optional plugins only cause a warning; an interpreter that crashed cannot go on", "c",
+    ),
+    Row(
+        ("crash/exit_local_user_init",), changes.two_tasks_run,
+        "srun ends with the status that an optional plugin gave to exit()",
+        "the plugin has failed, which costs a warning",
+        "the manual: optional plugins only cause a warning",
+    ),
+    Row(
+        ("*salloc*", "prolog/14_*"), changes.held_by_extern,
+        "without PrologFlags=Contain no step holds an allocation", "the extern step does, and calls what Slurm's calls",
+        "the allocation outlives the service",
+    ),
+    Row(
+        ("core/03f_*", "fail/salloc_exit_*"), changes.prolog_at_allocation,
+        "the prolog runs before the first step of an allocation", "it runs before the allocation is the user's",
+        "as with PrologFlags=Alloc, which Contain implies",
+    ),
+    Row(
+        ("prolog/19_*_sbatch",), changes.no_argument,
+        'srun in a script is told of an option without argument with the text "(null)"', "with none",
+        "a NULL that was printed into a variable",
+    ),
+    Row(
+        ("core/03_*",), changes.names_batch_step,
+        "a script has no SLURM_STEP_ID", "it is -5, which names the batch step", "today's Slurm",
+    ),
+    Row(
+        ("fail/sbatch_init_remote_required_rc-1", "fail/sbatch_init_post_opt_remote_required_rc-1"),
+        changes.script_never_runs,
+        "COMPLETED, and no hook exit", "FAILED, and exit is called", _SILENT,
+    ),
+    Row(
+        ("fail/sbatch_exit_remote_required_rc-1", "fail/sbatch_task_init_privileged_required_rc-1",
+         "fail/sbatch_task_post_fork_required_rc-1"), changes.script_fails,
+        "the job's file says nothing of a failed plugin; a failure of exit or task_post_fork is COMPLETED",
+        "it names plugin and hook; FAILED", _SILENT,
     ),
     Row(
         ("stack/07b_*",), changes.carriage_return,
@@ -162,9 +188,30 @@ DIFFERENCES = (
         "a convenience; nothing is ambiguous",
     ),
     Row(
-        ("say/log_routing_srun",), changes.user_stderr,
+        ("say/log_routing_srun", "say/log_routing_srun_Q"), changes.user_stderr,
         "remote init, init_post_opt and exit are unheard", "messages and stderr of all hooks reach the user",
         "a plugin that says why it fails is to be heard",
+    ),
+    Row(
+        ("say/log_routing_sbatch",), changes.user_file,
+        "remote init, init_post_opt and exit are unheard", "they are in the job's file",
+        "a plugin that says why it fails is to be heard",
+    ),
+    Row(
+        ("core/07d_*",), changes.killed_by_one,
+        "SIGKILL reaches the shells' children first: one shell goes on and prints",
+        "every process of the step gets it at once",
+        "what happens there is a race",
+    ),
+    Row(
+        ("io/28c_*",), changes.succeeds_silently,
+        "more tasks than CPUs need --overcommit", "run needs no option",
+        "programs of tests and exercises have more tasks than a laptop has CPUs",
+    ),
+    Row(
+        ("io/19b_*",), changes.one_line,
+        "a long line is cut into pieces of 1024 bytes, each with a label", "a line has one label",
+        "a reader takes each piece for a line",
     ),
     Row(
         ("core/07b_*",), changes.killed_all,

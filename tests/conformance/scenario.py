@@ -16,16 +16,33 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.model.cpu_list import parse_cpulist
-from rootful.node import NOBODY, Node, running
+from nodectl.model.step_number import BATCH, EXTERN
+from rootful.jobs.machine import queue
+from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 
 HERE = Path(__file__).parent
 LANGUAGES = {"python": ".py", "c": ".so"}
-RECORDED_UID = 2001
+RECORDED_UID, RECORDED_USER = 2001, "alice"
 TASK_HOOKS = ("task_init_privileged", "task_post_fork", "task_init", "task_exit")
 LETTERS = {"LOCAL": "L", "REMOTE": "R", "ALLOCATOR": "A", "SLURMD": "D", "JOB_SCRIPT": "J"}
-PROCESSES = {"L": "command", "R": "stepd", "J": "job script", "D": "daemon"}
-LINE = re.compile(r"(?:\w+!)?([LRJD])[.\w]*:(\w+)(?:\[t(\d+)\])?\(")
+PROCESSES = {"L": "command", "A": "allocator", "R": "stepd", "J": "job script", "D": "daemon"}
+LINE = re.compile(r"(?:\w+!)?([LARJD])(?:\.(\w+))?:(\w+)(?:\[t(\d+)\])?\(")
+COMMANDS = {"srun": "run", "sbatch": "submit", "salloc": "alloc"}
+STEPS = {BATCH: "batch", EXTERN: "extern"}
+# In front of what a command or a step says of itself, where a script's output has it among that of programs.
+SPEAKER = re.compile(r"(srun|sbatch|salloc|nodectl|slurmstepd)\b[-\w]*: ")
 SCRIPTS = {
+    # Batch scripts; their texts are not recorded, and follow from what the recordings have of their output and hooks.
+    "./two.sh": (
+        "#!/bin/sh\n#SBATCH -n2 -O\necho batch-script-begin procid=$SLURM_PROCID stepid=$SLURM_STEP_ID\n"
+        "srun -n1 @/jobs/mark\nsrun -n2 -O --label @/jobs/mark\necho batch-script-end\n"
+    ),
+    "./exit5batch.sh": "#!/bin/sh\necho hello\nexit 5\n",
+    "./dir.sh": (
+        "#!/bin/sh\n#SBATCH -n1 --trace-opt=directive\nenv | grep ^SLURM_SPANK\nsrun sh -c 'env | grep ^SLURM_SPANK'\n"
+        "srun --trace-opt=inner true\n"
+    ),
+    "./noshebang": "echo never\n",
     "../plugin/probe": "#!/bin/sh\n",
     "mark": "#!/bin/sh\necho TASK RAN procid=$SLURM_PROCID localid=$SLURM_LOCALID\n",
     "usertaskprolog": "#!/bin/sh\necho print hello from user taskprolog\n",
@@ -35,9 +52,10 @@ SCRIPTS = {
         "echo export NEWVAR=new value with spaces\n"
     ),
     "taskepilog": "#!/bin/sh\necho taskepilog stderr >&2\n",
+    "prolog": "#!/bin/sh\necho prolog stdout\necho export P=1\necho prolog stderr >&2\n",
+    "epilog": "#!/bin/sh\necho epilog stdout\n",
     "taskprolog_fail": "#!/bin/sh\nexit 3\n",
     "./noexec.sh": "#!/bin/sh\n",
-    "./noshebang": "echo never\n",
     # Task 2 ends when the others are there. A signal to the whole step may reach a shell's child first: the shell lives
     # until it has its own.
     "./one3.sh": (
@@ -98,6 +116,7 @@ class Result:
     said: list[str]
     states: list[str]
     hooks: dict[str, list[str]] = field(default_factory=dict)
+    files: dict[str, list[str]] = field(default_factory=dict)  # what jobs wrote, lines sorted
     stderr: str = field(default="", compare=False)
 
 
@@ -116,23 +135,39 @@ def recordings() -> dict[str, dict[str, Any]]:
 
 
 def by_process(lines: list[str]) -> dict[str, list[str]]:
-    """Hooks of different processes, and the ends of different tasks, are not ordered: each has a list of its own."""
+    """Hooks of different processes, and the ends of different tasks, are not ordered: each has a list of its own. Step
+    0 is the one that is meant where none is named.
+    """
     found: dict[str, list[str]] = {}
-    for line in lines:
-        match = LINE.match(line)
-        assert match is not None, line
-        context, hook, task = match.groups()
-        process = PROCESSES[context]
+    for (context, step, hook, task), line in _with_steps(lines):
+        process, of_step = PROCESSES[context], "" if step in ("", "0") else f" {step}"
         if hook in ("task_init_privileged", "task_init"):
             process = f"task {task}"
         elif hook == "task_exit":
             process = f"end of task {task}"
-        found.setdefault(process, []).append(line)
+        found.setdefault(f"{process}{of_step}", []).append(line)
     return found
 
 
+def _with_steps(lines: list[str]) -> Iterator[tuple[tuple[str, str, str, str], str]]:
+    """The parts of each line. An option is told of in the step whose init was the last."""
+    latest = ""
+    for line in lines:
+        match = LINE.match(line)
+        assert match is not None, line
+        context, step, hook, task = (part or "" for part in match.groups())
+        if context == "R" and hook == "init":
+            latest = step
+        yield (context, step or (latest if context == "R" else ""), hook, task), line
+
+
 def settled(result: Result) -> Result:
-    """A step runner that dies takes its tasks with it: how far each has come, and whose end was first, is chance."""
+    """A step runner that dies takes its tasks with it: how far each has come, and whose end was first, is chance. So is
+    whether an allocation ends before the step that holds it has forked its task.
+    """
+    if "stepd extern" in result.hooks:
+        hooks = result.hooks["stepd extern"]
+        result.hooks["stepd extern"] = [line for line in hooks if ":task_post_fork[" not in line]
     runner = result.hooks.get("stepd", [])
     if runner and not any(":exit(" in line for line in runner):
         ends = [lines for process, lines in result.hooks.items() if process.startswith("end of task")]
@@ -146,12 +181,24 @@ def recorded(row: Mapping[str, Any]) -> Result:
     """What came of the scenario there."""
     lines = [line for line in row.get("hooks", ()) if ":init(u0/0)" not in line or not line.startswith("D:")]
     said = _per_task(row["said"])
-    return settled(Result(row["exit_status"], _normal(row.get("stdout", "")), said, row["states"], by_process(lines)))
+    files = {path: _written(text) for path, text in row.get("files", {}).items()}
+    stdout = _normal(row.get("stdout", ""), row["command"][0])
+    return settled(Result(row["exit_status"], stdout, said, row["states"], by_process(lines), files))
 
 
-def _normal(text: str) -> list[str]:
-    """Lines of different tasks are not ordered; numbers of processes are the run's own."""
-    return sorted(re.sub(r"^bg \d+$", "bg N", line) for line in text.splitlines())
+def _normal(text: str, command: str = "srun") -> list[str]:
+    """Lines of different tasks are not ordered; numbers of processes and jobs are the run's own."""
+    number = r"^(Submitted batch job |)\d+$" if command == "sbatch" else r"^(bg )\d+$"
+    return sorted(re.sub(number, r"\1N", line) for line in text.splitlines())
+
+
+def _written(text: str) -> list[str]:
+    """What programs wrote into a job's file, and as facts what the job's steps said there. A tracer that tries every
+    call leaves variables there, which is the trial's business.
+    """
+    lines = text.splitlines()
+    programs = [line for line in lines if not SPEAKER.match(line) and "_JC_" not in line]
+    return sorted([*programs, *facts("\n".join(filter(SPEAKER.match, lines)))])
 
 
 def facts(text: str) -> list[str]:
@@ -198,12 +245,14 @@ class Theatre:
         (self.at / "etc/plugstack.d/noperm.conf").chmod(0o600)
         for name in ("trace", "traceb", "tracetab"):
             make_tracer(self.at / "plugin" / f"{name}{suffix}")
+        done = node.nodectl("slurm-commands", str(self.at / "bin"))
+        assert done.returncode == 0, done.stderr
 
     def script(self, name: str, text: str) -> None:
         """A program of the recordings: in `@/jobs`, or in the working directory where its name begins with ./"""
         directory = self.node.scratch if name.startswith("./") else self.at / "jobs"
         path = directory / name
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text.replace("@", str(self.at)), encoding="utf-8")
         path.chmod(0o644 if name == "./noexec.sh" else 0o755)
 
     def stack_text(self, text: str, more: str = "") -> str:
@@ -219,20 +268,50 @@ class Theatre:
             self.stack_text(row.get("plugstack") or "", calls), encoding="utf-8"
         )
         os.truncate(self.out, 0)
-        before = self.last_job()
-        words = [word.replace("@", str(self.at)) for word in row["command"][1:] if word != "-O"]
-        done = self.node.run(*words, user=NOBODY, env={"FOO": "bar", **ENVIRONMENTS.get(row["scenario"], {})})
+        before, command = self.last_job(), row["command"][0]
+        words = [word.replace("@", str(self.at)) for word in row["command"][1:] if word != "-O" or command != "srun"]
+        environment = {"FOO": "bar", **ENVIRONMENTS.get(row["scenario"], {})}
+        if command != "srun":  # Slurm's commands are found by their names
+            environment["PATH"] = f"{self.at}/bin:/usr/bin:/bin"
+        if command in COMMANDS:
+            done = self.node.nodectl(COMMANDS[command], *words, user=NOBODY, env=environment)
+        else:
+            done = self.typed(command, *words, env=environment)
+        wait_until(lambda: not queue(self.node), "the job is over")
         self.node.assert_clean()
         records = self.records()
-        states = [str(step["state"]) for step in self.ended() if int(str(step["job"])) > before]
         lines = list(map(line_of, records))
-        stdout = done.stdout.replace(str(self.at), "@")
-        result = Result(
-            done.returncode, _normal(stdout), facts(done.stderr.replace(str(self.at), "@")), states, by_process(lines)
-        )
+        stdout, stderr = (text.replace(str(self.at), "@") for text in (done.stdout, done.stderr))
+        states = self.states(before, steps=command == "srun")
+        result = Result(done.returncode, _normal(stdout, command), facts(stderr), states, by_process(lines))
+        result.files = {path: self.written(path) for path in row.get("files", {})}
         result.stderr = done.stderr
         check_barriers(lines)
         return Played(settled(result), records)
+
+    def typed(self, *words: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+        """A line of shell."""
+        return subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=2 * PATIENCE,
+            env=self.node.environment(env), cwd=self.node.scratch, user=NOBODY.pw_uid, group=NOBODY.pw_gid,
+            extra_groups=[],
+        )  # fmt: skip
+
+    def states(self, before: int, *, steps: bool) -> list[str]:
+        """Of the jobs that came after the one with the number `before`; of a run its step's, which may be a record
+        where its job has none.
+        """
+        if steps:
+            return [str(step["state"]) for step in self.ended() if int(str(step["job"])) > before]
+        told = json.loads(self.node.nodectl("acct", "--json", "-X").stdout)["jobs"]
+        return sorted(str(one["state"]) for one in told if int(one["job"]) > before)
+
+    def written(self, path: str) -> list[str]:
+        """What a job wrote into its file, which goes."""
+        file = self.node.scratch / path
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        file.unlink(missing_ok=True)
+        return _written(text.replace(str(self.at), "@").replace(NOBODY.pw_name, RECORDED_USER))
 
     def try_tracer(self) -> list[dict[str, Any]]:
         """What `nodectl spank try` of the tracer has it write down."""
@@ -307,7 +386,7 @@ def line_of(record: Mapping[str, Any]) -> str:
     """A hook as the recordings write it."""
     letter, hook = LETTERS[record["ctx"]], record["hook"]
     plugin = "" if record["plugin"] == "trace" else f"{record['plugin']}!"
-    step = f".{record['step']}" if letter == "R" and hook != "option_cb" else ""
+    step = f".{STEPS.get(record['step'], record['step'])}" if letter == "R" and hook != "option_cb" else ""
     task = f"[t{record['task']}]" if hook in TASK_HOOKS else ""
     uids = "/".join(str(RECORDED_UID if uid == NOBODY.pw_uid else uid) for uid in record["uids"])
     option = ""
@@ -321,16 +400,20 @@ def check_barriers(lines: list[str]) -> None:
     """The orders between processes that are promised: no code of the user's before the last task_post_fork, the whole
     step's hooks before and after its tasks'.
     """
-    hooks = [match.groups()[1:] for match in map(LINE.match, lines) if match and match[1] == "R"]
-    places: dict[str, list[int]] = {}
-    for place, (hook, _) in enumerate(hooks):
-        places.setdefault(hook, []).append(place)
-    for earlier, later in (
-        ("user_init", "task_init_privileged"),
-        ("task_post_fork", "task_init"),
-        ("task_exit", "exit"),
-    ):
-        assert max(places.get(earlier, [-1])) < min(places.get(later, [len(hooks)])), lines
+    steps: dict[str, list[str]] = {}
+    for (context, step, hook, _), _ in _with_steps(lines):
+        if context == "R":
+            steps.setdefault(step, []).append(hook)
+    for hooks in steps.values():
+        places: dict[str, list[int]] = {}
+        for place, hook in enumerate(hooks):
+            places.setdefault(hook, []).append(place)
+        for earlier, later in (
+            ("user_init", "task_init_privileged"),
+            ("task_post_fork", "task_init"),
+            ("task_exit", "exit"),
+        ):
+            assert max(places.get(earlier, [-1])) < min(places.get(later, [len(hooks)])), lines
 
 
 def make_tracer(path: Path) -> None:

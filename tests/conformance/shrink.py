@@ -14,6 +14,7 @@ FILES = ("core", "fail", "crash", "opt", "stack", "say", "time", "prolog", "env"
 WITH_CALLS = ("01_srun_n1_true", "02_srun_n4_label", "03_sbatch_two_sruns")
 CALLS = ("items", "env", "job_control", "getopt")
 LONGEST = 400
+LONGEST_FILE = 2000
 FACTS = [
     (r"required plugin (\w+)\.so: (\w+)\(\) failed with rc=(-?\d+)", r"failed \1 \2 \3"),
     (r"Invalid --(\S+) argument: (.*)", r"invalid \1 \2"),
@@ -68,23 +69,24 @@ def calls(record: dict[str, object]) -> dict[str, object]:
 def shrink(row: dict[str, object], name: str) -> dict[str, object]:
     """One scenario."""
     kept: dict[str, object] = {"scenario": name, "command": row["command"]}
-    if row["command"][0] != "srun":  # type: ignore[index]
-        del kept["command"]
     # What a plugin was given is UTF-8 that was read as Latin-1.
     hooks = [line.encode("latin-1").decode("utf-8") for line in row.get("hook_order", [])]  # type: ignore[attr-defined]
     row = {**row, "hook_order": hooks}
     for theirs, ours in (("plugstack_conf", "plugstack"), ("hook_order", "hooks"), ("exit_status", "exit_status")):
-        if theirs in row and "command" in kept:
+        if theirs in row:
             kept[ours] = row[theirs]
     out = str(row.get("stdout") or "")
-    if "command" in kept and len(out) <= LONGEST:
+    if len(out) <= LONGEST:
         kept["stdout"] = out
-    if "command" in kept:
-        kept["said"] = facts(str(row.get("stderr") or ""))
-        kept["states"] = sorted(job["JobState"] for job in row.get("jobs", {}).values())  # type: ignore[attr-defined]
+    if row["command"][0] != "srun":  # type: ignore[index]
+        files = {path: text for path, text in row.get("files", {}).items() if text}  # type: ignore[attr-defined]
+        kept["files"] = {path: text for path, text in files.items() if len(text) <= LONGEST_FILE}
+    kept["said"] = facts(str(row.get("stderr") or ""))
+    kept["states"] = sorted(job["JobState"] for job in row.get("jobs", {}).values())  # type: ignore[attr-defined]
     traced = [record for record in row.get("trace", []) if "items" in record]  # type: ignore[attr-defined]
     if name.removeprefix("core/") in WITH_CALLS:
-        wanted = traced if "command" in kept else [record for record in traced if record["ctx"] == "ALLOCATOR"]
+        is_run = row["command"][0] == "srun"  # type: ignore[index]
+        wanted = traced if is_run else [record for record in traced if record["ctx"] == "ALLOCATOR"]
         kept["calls"] = [calls(record) for record in wanted]
     return kept
 

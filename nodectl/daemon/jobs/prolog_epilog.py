@@ -2,7 +2,8 @@
 
 At each of these two moments the daemon first calls the hooks of the plugins that have one, in a process of their own,
 and then the script of the configuration, in another. Both processes are root's and run in the job's own cgroup. What
-went wrong is one line; where both failed, the script's line counts.
+went wrong is one line; where both failed, the script's line counts. The daemon is the controller, too: it runs the
+scripts of Slurm's controller, `prolog_slurmctld` in front of the prolog and `epilog_slurmctld` behind the epilog.
 """
 
 import os
@@ -30,19 +31,22 @@ _MEMORY = ("memory.high", "memory.max", "memory.swap.max")
 
 
 class Moment:
-    """Prolog or epilog. `name` is the script's row in the table of hooks, its key in the configuration, and the name of
-    its cgroup.
+    """Prolog or epilog. `name` is the script's row in the table of hooks and its key in the configuration, `group` the
+    name of its cgroup, `call` the plugins' hook, "" for none.
     """
 
-    __slots__ = ("call", "context", "name")
+    __slots__ = ("call", "context", "group", "name")
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.call = f"slurm_spank_job_{name}"
-        self.context = f"{name}_slurmd"  # SLURM_SCRIPT_CONTEXT
+    def __init__(self, name: str, *, of_controller: bool = False) -> None:
+        self.name = f"{name}_slurmctld" if of_controller else name
+        self.group = name
+        self.call = "" if of_controller else f"slurm_spank_job_{name}"
+        self.context = self.name if of_controller else f"{name}_slurmd"  # SLURM_SCRIPT_CONTEXT
 
 
 PROLOG, EPILOG = Moment("prolog"), Moment("epilog")
+CONTROLLERS_PROLOG, CONTROLLERS_EPILOG = Moment("prolog", of_controller=True), Moment("epilog", of_controller=True)
+_ALL = (PROLOG, EPILOG, CONTROLLERS_PROLOG, CONTROLLERS_EPILOG)
 
 
 class PrologEpilog:
@@ -63,7 +67,7 @@ class PrologEpilog:
         if os.geteuid() != 0:
             return False
         hooks = bool(step.stack) and bool(self._mentioned_hooks.places(step.stack, (PROLOG.call, EPILOG.call)))
-        return hooks or bool(self._config.prolog or self._config.epilog)
+        return hooks or any(map(self._script, _ALL))
 
     def plugins_of(self, step: Step) -> tuple[list[str], int]:
         """The plugin files of the step's stack, and a number that changes when one of them changes."""
@@ -72,13 +76,14 @@ class PrologEpilog:
     async def prolog(self, live: LiveStep) -> str:
         """Runs the prolog, before the first step. Returns what failed, one line, "" for nothing."""
         self._tasks.add_current()
-        return await self._run(PROLOG, live)
+        return await self._run(CONTROLLERS_PROLOG, live) or await self._run(PROLOG, live)
 
     async def epilog(self, live: LiveStep, record: Mapping[str, object]) -> str:
         """Runs the epilog, after the last step. Returns what failed, one line, "" for nothing."""
         for moment in (PROLOG, EPILOG):  # what a prolog left, and what an epilog left that an earlier daemon began
             await self._empty(moment, live.step)
-        return await self._run(EPILOG, live, record)
+        why = await self._run(EPILOG, live, record)
+        return await self._run(CONTROLLERS_EPILOG, live, record) or why
 
     async def end_epilog(self, live: LiveStep) -> None:
         """Kills what the epilog left in its cgroup, which may take long, and removes the cgroup."""
@@ -89,12 +94,14 @@ class PrologEpilog:
 
     def _group(self, moment: Moment, step: Step) -> str:
         """The cgroup beside the step's own; "" without cgroups."""
-        return f"{os.path.dirname(step.cgroup)}/{moment.name}" if step.cgroup else ""
+        return f"{os.path.dirname(step.cgroup)}/{moment.group}" if step.cgroup else ""
 
     def _full_path(self, moment: Moment, step: Step) -> str:
         return self._mount + self._group(moment, step) if step.cgroup else ""
 
     async def _run(self, moment: Moment, live: LiveStep, record: Mapping[str, object] | None = None) -> str:
+        if not moment.call and not self._script(moment):
+            return ""
         step = live.step
         variables = {**job_environment.for_job(step, moment.context, record), **job_environment.options(step)}
         group = self._full_path(moment, step)
@@ -103,7 +110,7 @@ class PrologEpilog:
             try:
                 if group:
                     self._make_group(group)
-                if group and moment is EPILOG:
+                if group and moment.group == EPILOG.group:
                     _lift(tree.Group(os.path.dirname(group)), step)
                 failed = await part(moment, live, variables)
             except OSError as error:
@@ -124,6 +131,8 @@ class PrologEpilog:
         tree.Group(path).make()
 
     async def _call_hooks(self, moment: Moment, live: LiveStep, variables: dict[str, str]) -> str:
+        if not moment.call:
+            return ""
         step = live.step
         stack = [step.stack[place] for place in self._mentioned_hooks.places(step.stack, (moment.call,))]
         if not stack:
@@ -156,8 +165,13 @@ class PrologEpilog:
             return process.results[-1]
         return f"{process.plugin_and_hook() or moment.call}: {process.how_it_ended()}"
 
-    async def _run_script(self, moment: Moment, live: LiveStep, variables: dict[str, str]) -> str:
+    def _script(self, moment: Moment) -> str | None:
+        """The site's script, where there is one."""
         path: str | None = getattr(self._config, moment.name)
+        return path
+
+    async def _run_script(self, moment: Moment, live: LiveStep, variables: dict[str, str]) -> str:
+        path = self._script(moment)
         if not path:
             return ""
         started = now()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from nodectl.model.step_number import EXTERN
 from rootful.jobs.machine import CPUS, FOREVER, TURNS, Client, cancel_all, queue, runs, typed, wrap
 from rootful.node import NOBODY, Node, running
 
@@ -46,6 +47,18 @@ def slurm_spank_local_user_init(sp, ac, argv):
 def slurm_spank_exit(sp, ac, argv):
     note("exit")
     return 0
+
+def other(name):
+    def hook(sp, ac, argv):
+        with open({log!r}, "a") as file:
+            print("hook", name, spank_get_item(sp, S_JOB_STEPID), file=file)
+    return hook
+
+slurm_spank_user_init = other("user_init")
+slurm_spank_task_init_privileged = other("task_init_privileged")
+slurm_spank_task_post_fork = other("task_post_fork")
+slurm_spank_task_init = other("task_init")
+slurm_spank_task_exit = other("task_exit")
 """
 
 
@@ -126,6 +139,13 @@ def test_a_step_in_a_script_has_the_scripts_options_and_then_its_own(node: Node)
     assert noted_by(node, "local") == [*LOCAL, "local exit", *own]
     blue = [line.replace("red", "blue") for line in REMOTE]
     assert noted_by(node, "remote") == [*REMOTE[:3], *REMOTE, *blue, REMOTE[3]]
+
+
+def test_step_that_holds_an_allocation_calls_one_hook_of_a_task_once_however_many_tasks_it_has(node: Node) -> None:
+    hold = f"until grep -q 'hook task_post_fork' {node.scratch}/log; do sleep 0.05; done"
+    done = node.nodectl("alloc", "-n2", "-O", "sh", "-c", hold, user=NOBODY)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in log(node) if line.startswith("hook")] == [f"hook task_post_fork {EXTERN}"]
 
 
 def test_what_prolog_and_epilog_are_told_is_in_the_jobs_environment(node: Node) -> None:
