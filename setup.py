@@ -20,7 +20,7 @@ KERNEL = [
     "operation_report", "system", "trace", "clock", "shared", "socket", "confine", "devices",
 ]  # fmt: skip
 SPANK_HOST = [
-    "host", "load", "walk", "link", "libslurm", "job", "message", "option", "environment", "item",
+    "host", "load", "container", "walk", "link", "libslurm", "job", "message", "option", "environment", "item",
     "python", "hook", "guard", "handle", "kernel", "memory",
 ]  # fmt: skip
 # The releases of libslurm that plugins are linked with: Slurm 20.11 to 26.05.

@@ -43,6 +43,7 @@ from nodectl.daemon.recovery.lock import Lock
 from nodectl.daemon.recovery.sweep import remove_dead_private_nodes, sweep
 from nodectl.kernel import _kernel, signals
 from nodectl.plugin_host import kinds
+from nodectl.plugin_host.compiled import described
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.plugin_host.node_plugins import Host, NodePlugins, load_node_plugins
 from nodectl.selection.answers import SelectionFailed
@@ -187,7 +188,7 @@ def _load_plugins(config: Config, ending: contextlib.ExitStack) -> NodePlugins:
     plugins = load_node_plugins(
         kinds.configured(config),
         config.plugin_dir,
-        Host(config.spank_hook_timeout, lambda why: messages.tell("plugin-late", why), forks=False),
+        Host(config.spank_hook_timeout, lambda why: messages.tell("plugin-late", why), forks=False, compiled=described),
     )
     ending.callback(plugins.end)
     return plugins

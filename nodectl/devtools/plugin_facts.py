@@ -8,6 +8,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from nodectl.plugin_host.compiled import described, is_compiled
 from nodectl.plugin_host.kinds import KINDS, STEP, Kind
 from nodectl.plugin_host.loader import LIFE, PluginRefused, compile_plugin, compile_text
 from nodectl.plugin_host.spelling import any_near, nearest
@@ -43,6 +44,11 @@ class Facts:
 def read(path: str, kind: str) -> Facts:
     """Look at the plugin of this kind ("task", "spank") at `path`; a file that is refused has that as its problem."""
     try:
+        if is_compiled(path):
+            found = described(path)
+            return Facts(
+                path, type=found.type, hooks=tuple(name for name in KINDS[kind].functions if name in found.hooks)
+            )
         source = compile_plugin(path)
     except PluginRefused as refused:
         return Facts(path, problems=(str(refused),))

@@ -11,7 +11,7 @@ from nodectl.config import Config
 from nodectl.devtools import plugin_facts
 from nodectl.devtools.plugin_facts import Facts
 from nodectl.plugin_host import kinds
-from nodectl.plugin_host.loader import PluginRefused, find
+from nodectl.plugin_host.loader import PluginRefused, find, suffixes_of
 from nodectl.spank import plugstack, versions
 from nodectl.spank.plugin_file import is_native
 
@@ -87,7 +87,7 @@ def _spank_facts(path: str) -> Facts:
 
 def _files(directories: Iterable[str], folder: str) -> Iterator[tuple[str, str]]:
     """Name and path of every plugin file, once for each name: the first directory wins, as when it is loaded."""
-    suffixes = (".py", ".so") if folder == "spank" else (".py",)
+    suffixes = (".py", ".so") if folder == "spank" else suffixes_of(folder)
     found: dict[str, str] = {}
     for directory in directories:
         try:

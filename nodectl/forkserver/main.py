@@ -38,6 +38,7 @@ from nodectl.kernel.closing import close_in_time
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.plugin_host.node_plugins import Host, load_node_plugins
 from nodectl.spank import preload, probe_variable, versions
+from nodectl.spank.container_plugin import open_container
 from nodectl.spank.plugin_store import PluginStore
 from nodectl.stepd.orders import receive
 from nodectl.task.stages import IGNORED
@@ -93,7 +94,7 @@ def _serve_the_daemon() -> None:
         node = load_node_plugins(
             arguments["plugins"],  # type: ignore[arg-type]  # our own daemon's words
             arguments["plugin_dir"],  # type: ignore[arg-type]
-            Host(float(str(arguments["timeout"])), tell, forks=True),
+            Host(float(str(arguments["timeout"])), tell, forks=True, compiled=open_container),
             arguments["earlier"],  # type: ignore[arg-type]
         )
     except PluginRefused as refused:

@@ -48,9 +48,9 @@ class Step:
         "container", "cores", "cpu_masks", "cpus_per_task", "cwd", "device_rules", "devices", "environment",
         "first_step", "gid", "gids", "hard_limits", "hook_timeout", "job_began", "job_control", "job_ends", "job_id",
         "kept", "kill_on_bad_exit", "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems", "mpi",
-        "name", "node_name", "ntasks", "oom_kill_step", "open_append", "options", "part", "partition",
-        "programs", "pty", "restart", "rlimits", "secure", "select_packed", "shares", "stack", "stderr",
-        "stdin", "stdout", "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables",
+        "name", "node_name", "ntasks", "oom_kill_step", "open_append", "options", "part", "partition", "programs",
+        "pty", "restart", "rlimits", "secure", "select_packed", "shares", "stack", "stderr", "stdin", "stdout",
+        "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables",
         "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose", "within",
     )  # fmt: skip
     __slots__ = (

@@ -34,18 +34,19 @@ class Kind:
     number of parameters: the rows of a launch, and `uncalled`, which no launch calls. `required`: functions that have
     no harmless stub. `key`: the key that names its plugins, "" for none. `versioned`: False where the documents let a
     plugin leave plugin_version out. `interface`: the version of the kind's own interface, by which a plugin may be
-    known too. `api`: what a plugin of any kind imports from there is no hook, whatever it is called.
+    known too. `compiled`: its plugins may be shared objects (`compiled.py`). `api`: what a plugin of any kind imports
+    from there is no hook, whatever it is called.
     """
 
     __slots__ = (
-        "api", "compared", "functions", "hosted", "interface", "key", "name", "prefix", "required", "title", "uncalled",
-        "versioned",
+        "api", "compared", "compiled", "functions", "hosted", "interface", "key", "name", "prefix", "required", "title",
+        "uncalled", "versioned",
     )  # fmt: skip
 
     def __init__(
         self, name: str, prefix: str, title: str, key: str = "", *, hosted: str = NODE, required: str = "",
         uncalled: "Mapping[str, int] | None" = None, versioned: bool = True, interface: int = 0, compared: int = FULL,
-        api: str = "nodectl.plugin_api",
+        api: str = "nodectl.plugin_api", compiled: bool = False,
     ) -> None:  # fmt: skip
         self.name = name
         self.prefix = prefix
@@ -60,6 +61,7 @@ class Kind:
         self.interface = interface
         self.compared = compared
         self.api = api
+        self.compiled = compiled
 
 
 KINDS = {
@@ -75,7 +77,7 @@ KINDS = {
             uncalled={"find": 1, "has_pid": 2, "get_pids": 1},
         ),
         Kind(
-            "job_container", "container_p_", "job containers", "job_container_type", interface=101,
+            "job_container", "container_p_", "job containers", "job_container_type", interface=101, compiled=True,
             uncalled={"reconfig": 0, "restore": 0, "add_pid_plan": 2},
         ),
         Kind("mpi", "mpi_p_", "MPI plugins, of which a step has at most one", "mpi_plugin"),

@@ -107,7 +107,7 @@ class Plugin:
 
 def find(plugin_type: str, plugin_dirs: Iterable[str]) -> str:
     """Path of the plugin of this type: `task/affinity` is the first `task/affinity.py` in
-    `plugin_dirs`.
+    `plugin_dirs`. Of kinds that may be compiled it may be a `.so`, where that directory has no such `.py`.
 
     Raises `PluginRefused` (with the type as its path) for a type that is not two plain words, and
     for one that no directory has. Runs nothing.
@@ -116,12 +116,21 @@ def find(plugin_type: str, plugin_dirs: Iterable[str]) -> str:
     if len(words) != 2 or not all(_is_plain(word) for word in words):
         raise PluginRefused(plugin_type, None, "no plugin type; one is written like task/affinity")
     dirs = tuple(plugin_dirs)
+    suffixes = suffixes_of(words[0])
     for directory in dirs:
-        path = os.path.join(directory, words[0], words[1] + ".py")
-        if os.path.isfile(path):
-            return path
+        for suffix in suffixes:
+            path = os.path.join(directory, words[0], words[1] + suffix)
+            if os.path.isfile(path):
+                return path
     searched = ":".join(dirs) or "an empty plugin_dir"
-    raise PluginRefused(plugin_type, None, f"no file {plugin_type}.py in {searched}")
+    files = " or ".join(f"{plugin_type}{suffix}" for suffix in suffixes)
+    raise PluginRefused(plugin_type, None, f"no file {files} in {searched}")
+
+
+def suffixes_of(kind: str) -> tuple[str, ...]:
+    """How the files of plugins of this kind end."""
+    known = KINDS.get(kind)
+    return (".py", ".so") if known is not None and known.compiled else (".py",)
 
 
 def compile_plugin(path: str) -> Source:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from nodectl.model.launch_order import Hook
     from nodectl.model.step import Step
+    from nodectl.plugin_host.compiled import Open
 
 _END_SECONDS = 2.0  # of a fini(): the next daemon waits for the end of this process
 
@@ -112,15 +113,19 @@ def call_one(
 
 class Host:
     """The process that loads plugins. `forks`: others are forked from it, so that no thread may be left. `last_words`
-    is told what is wrong before a function that nothing interrupts ends the process.
+    is told what is wrong before a function that nothing interrupts ends the process. `compiled` opens a plugin that is
+    a shared object.
     """
 
-    __slots__ = ("forks", "last_words", "seconds")
+    __slots__ = ("compiled", "forks", "last_words", "seconds")
 
-    def __init__(self, seconds: float, last_words: "Callable[[str], object]", *, forks: bool) -> None:
+    def __init__(
+        self, seconds: float, last_words: "Callable[[str], object]", *, forks: bool, compiled: "Open | None" = None
+    ) -> None:
         self.seconds = seconds  # that each plugin's body and its init() may take, 0 for any time
         self.last_words = last_words
         self.forks = forks
+        self.compiled = compiled
 
 
 def load_node_plugins(
@@ -159,13 +164,12 @@ def _load_or_not(plugin_type: str, dirs: "Sequence[str]", host: Host) -> "Plugin
 
 def _load(plugin_type: str, dirs: "Sequence[str]", host: Host) -> Plugin:
     path = find(plugin_type, dirs)
-    source = compile_plugin(path)
     late = f"{path}: it took longer than {host.seconds:g} s to begin, and nothing interrupted it"
     caller = PluginCaller(
         Recorder(-1, ""), None, 0, host.seconds, single_threaded=False, last_words=lambda: host.last_words(late)
     )
     messages.speaker(plugin_type)
-    plugin = caller.within_time(lambda: load(source, KINDS[plugin_type.partition("/")[0]], Plugin))
+    plugin = caller.within_time(_opener(path, plugin_type, host))
     for warning in () if host.forks else plugin.warnings:  # told once, by the daemon
         messages.tell("plugin-warning", f"{warning}; it is never called")
     outcome = caller.silent(plugin.hooks.get("init", _nothing), ())
@@ -176,6 +180,17 @@ def _load(plugin_type: str, dirs: "Sequence[str]", host: Host) -> Plugin:
     if not outcome:
         raise PluginRefused(path, None, f"init(): {outcome.why}")
     return plugin
+
+
+def _opener(path: str, plugin_type: str, host: Host) -> "Callable[[], Plugin]":
+    """Loads the plugin when it is called. Raises PluginRefused, now or then."""
+    if not path.endswith(".so"):
+        source = compile_plugin(path)
+        return lambda: load(source, KINDS[plugin_type.partition("/")[0]], Plugin)
+    compiled = host.compiled
+    if compiled is None:
+        raise PluginRefused(path, None, "compiled plugins are not loaded here")
+    return lambda: compiled(path)
 
 
 def _nothing() -> None:

@@ -11,6 +11,7 @@ class Library(NamedTuple):
     hooks: dict[str, Callable[..., int]]
     options: list[tuple[str, str | None, str | None, int, int, Callable[[int, str | None, int], int] | None]]
     missing: list[str]
+    container: dict[str, Callable[..., int]]
 
 Row = tuple[Callable[..., int], tuple[str, ...], str, object, int]
 Walk = Callable[

@@ -50,6 +50,7 @@ def read(request: object) -> Asked:
         devices, dropped = gpus.read(given.get("layout", {}), texts, int(given["ntasks"]))
         texts |= dropped
         wish = _wish(given, _in_an_allocation(request_of(texts, {}, texts.get("hostfile", ""))), devices)
+        wish = replace(wish, network=texts["network"]) if "network" in texts else wish
     except NoLayout as error:
         raise Refused("InvalidRequest", error.reason, parameter="layout") from None
     numbers = (int(given.get("jobid", given.get("job", -1))), int(given.get("step", -1)))

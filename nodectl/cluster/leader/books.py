@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nodectl.binding.request import Settings
+from nodectl.cluster.leader.chooser import Chooser
 from nodectl.cluster.leader.effects import Out
 from nodectl.cluster.leader.history import History
 from nodectl.cluster.leader.life import Life
@@ -26,14 +27,14 @@ class Books:
 
     def __init__(
         self, job: int, names: Sequence[str], now: float, owner: Mapping[str, Any], settings: Settings | None,
-        on_free: Callable[[], None],
+        on_free: Callable[[], None], chooser: Chooser | None = None,
     ) -> None:  # fmt: skip
         self.job = job
         self.names = names
         self.now = now
         self.expected = set(range(len(names)))
         self.steps_by: dict[int, str] = {}  # by rank, who runs steps there, in words
-        self.table = Table(settings)
+        self.table = Table(settings, chooser)
         self.out = Out()
         self.history = History()
         self.line = Line()

@@ -13,6 +13,7 @@ from nodectl.binding.request import Settings
 from nodectl.cluster.leader import asked as launch
 from nodectl.cluster.leader.books import Books
 from nodectl.cluster.leader.calls import Calls
+from nodectl.cluster.leader.chooser import Chooser
 from nodectl.cluster.leader.effects import Effect, Send, SendEach
 from nodectl.cluster.leader.history import shortened
 from nodectl.cluster.leader.line import Waiting
@@ -32,14 +33,15 @@ _LOOK_SECONDS = 0.2
 
 class Core:
     """`job`: the allocation's number; `names` of all its nodes by rank; `owner`: whose it is, as records say it.
-    `tells_job`: nobody else tells the tasks of their job's nodes, as Slurm does.
+    `tells_job`: nobody else tells the tasks of their job's nodes, as Slurm does. `chooser`: None for select/cons_tres.
     """
 
     def __init__(
         self, job: int, names: Sequence[str], now: float, *, owner: Mapping[str, Any] | None = None,
         settings: Settings | None = None, journal: Sequence[Header] = (), tells_job: bool = False,
+        chooser: Chooser | None = None,
     ) -> None:  # fmt: skip
-        self.books = books = Books(job, names, now, owner or {}, settings, self._look)
+        self.books = books = Books(job, names, now, owner or {}, settings, self._look, chooser)
         self.calls = Calls(books, self._launch)
         self._life, self._line, self._table, self._out = books.life, books.line, books.table, books.out
         self._machines = Machines()
@@ -54,6 +56,10 @@ class Core:
         """What is to be done, in this order."""
         self._life.flush()
         return self._out.take()
+
+    def end(self) -> None:
+        """The leader ends."""
+        self._table.end()
 
     def entries(self) -> list[dict[str, Any]]:
         """A journal that says what is known now, in place of all entries until now."""

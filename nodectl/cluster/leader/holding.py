@@ -88,6 +88,19 @@ def resources_of(shares: Mapping[int, Share], nodes: NodeTable) -> JobResources:
     )
 
 
+def shares_of(chosen: JobResources, nodes: NodeTable, parts: Mapping[int, Share], memory: int) -> dict[int, Share]:
+    """What a select plugin chose, by index of the node, for a step that holds all of it. `parts`: what its tasks need
+    there, which says the memory and devices that the plugin does not name. `memory`: MiB of a node without tasks.
+    """
+    shares = {}
+    for index in chosen.node_bitmap.search(1):
+        part = parts.get(index, Share(0, 0, memory, 0, ()))
+        mask = nodes.cpu_mask(nodes[index], chosen.core_bitmap)
+        held, gres = chosen.memory.get(index, 0) or part.memory, chosen.gres.get(index, ()) or part.gres
+        shares[index] = Share(mask, chosen.cpus.get(index, 0), held, part.tasks, gres)
+    return shares
+
+
 def ranks_of(text: str) -> list[int]:
     """The numbers of a list as `0-3,8`: of ranks and tasks there may be more than of CPUs. Raises ValueError."""
     numbers: list[int] = []

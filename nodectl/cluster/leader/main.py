@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nodectl.binding.request import Settings
+from nodectl.cluster.leader.chooser import Chooser, configured
 from nodectl.cluster.leader.core import Core
 from nodectl.cluster.leader.effects import Keep, Send, SendEach
 from nodectl.cluster.leader.journal import Entry, InUse, Journal, read
@@ -27,6 +28,7 @@ from nodectl.cluster.mesh.mesh import LEADER, Mesh, NotJoined
 from nodectl.cluster.succession.directory import RENEWAL, SUPERSEDED, JobDirectory
 from nodectl.config import ConfigError, own_node
 from nodectl.config_file.reader import load
+from nodectl.plugin_host.loader import PluginRefused
 from nodectl.wire import lean_json
 
 KINDS = ("call", "hang_up", "withdraw", "begun", "told", "ended", "order", "here", "again", "answer")
@@ -40,7 +42,7 @@ def main() -> int:
     except Superseded as error:
         _say(str(error))
         return SUPERSEDED
-    except (NotJoined, InUse, OSError, ValueError, KeyError, ConfigError) as error:
+    except (NotJoined, InUse, OSError, ValueError, KeyError, ConfigError, PluginRefused) as error:
         _say(str(error))
         return 1
 
@@ -126,7 +128,7 @@ class Leader:
         self._renewal: asyncio.TimerHandle | None = None
         entries = [] if journal is None else before or journal.entries
         self.core = Core(
-            job, names, self._now(), owner=_owner(), settings=_settings(), journal=entries,
+            job, names, self._now(), owner=_owner(), chooser=_chooser(), journal=entries,
             tells_job="SLURM_JOB_NODELIST" not in os.environ,
         )  # fmt: skip
         if journal is not None:
@@ -242,6 +244,7 @@ class Leader:
                 timer.cancel()
         if self._journal is not None:
             self._journal.close()
+        self.core.end()
 
 
 def _owner() -> dict[str, object]:
@@ -254,15 +257,18 @@ def _owner() -> dict[str, object]:
     return {"user": name, "uid": uid, "gid": gid}
 
 
-def _settings() -> Settings:
-    """By which steps are placed: those of the user's own configuration."""
+def _chooser() -> Chooser:
+    """By which steps are placed: the plugin and the settings of the user's own configuration. Raises ConfigError,
+    PluginRefused.
+    """
     config = load(own_node.configuration(), must_exist=False)
-    return Settings(
+    settings = Settings(
         select_type_parameters=tuple(word.lower() for word in config.select_type_parameters),
         slurmd_parameters=tuple(word.lower() for word in config.slurmd_parameters),
         task_plugin_param=tuple(word.lower() for word in config.task_plugin_param),
         core_spec_count=config.core_spec_count,
     )
+    return configured(config, settings, _say)
 
 
 def _say(line: str) -> None:

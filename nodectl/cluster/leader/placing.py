@@ -1,9 +1,10 @@
 """Which nodes, CPUs, memory and devices a step gets, and which of its tasks go where.
 
-select/cons_tres chooses the nodes over the table of them, as it does for a job, and says whether the step fits beside
-those that run. On what is free of these nodes the step is then laid out by `nodectl.binding`, as a step in its job: as
-many tasks on each node as on the others, and no more CPUs than they need. For a step that has nothing for itself
-(--overlap) all nodes are idle.
+The select plugin (`chooser.py`) chooses the nodes over the table of them, as it does for a job, and says whether the
+step fits beside those that run. On what is free of the nodes of select/cons_tres the step is then laid out by
+`nodectl.binding`, as a step in its job: as many tasks on each node as on the others, and no more CPUs than they need.
+What another plugin chooses the step holds as it was chosen. For a step that has nothing for itself (--overlap) all
+nodes are idle.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from nodectl.binding.layout import Layout, NodeShare
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import Request, Settings
 from nodectl.binding.step import place
+from nodectl.cluster.leader.chooser import Chooser, cons_tres
 from nodectl.cluster.leader.gpus import ALL, Gpus
-from nodectl.cluster.leader.holding import Held, Share, resources_of
+from nodectl.cluster.leader.holding import Held, Share, resources_of, shares_of
 from nodectl.cluster.machine import Machine
 from nodectl.machine.topology import Topology
 from nodectl.model.value_class import dataclass, replace
-from nodectl.selection.answers import BUSY, Choice, Refusal
+from nodectl.selection.answers import BUSY, Choice, Refusal, SelectionFailed
 from nodectl.selection.host import Selection
 from nodectl.selection.ledger import Ledger
-from nodectl.selection.loading import caller_of, load_plugin
 from nodectl.selection.modes import (
     NODE_STATE_DOWN,
     NODE_STATE_IDLE,
@@ -37,22 +38,18 @@ from nodectl.selection.modes import (
     SELECT_MODE_TEST_ONLY,
 )  # fmt: skip
 from nodectl.selection.planning import allocation_of, details_of
-from nodectl.selection.records import JobDetails, JobRecord, NodeRecord, NodeTable
-from nodectl.selection.slurmctld import Parameters
-
-_PLUGIN = "select/cons_tres"
-_NO_STATE = "/nonexistent"
-_ANY_TIME = 0  # of our own plugin
+from nodectl.selection.records import JobDetails, JobRecord, JobResources, NodeRecord, NodeTable
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a step asks for: its options, MiB of each node or of each CPU, GPUs."""
+    """What a step asks for: its options, MiB of each node or of each CPU, GPUs, words about the network."""
 
     request: Request
     memory: int = 0
     memory_per_cpu: int = 0
     gpus: Gpus = ALL
+    network: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +64,11 @@ class Placed:
 class Table:
     """The nodes that have joined, by their ranks, and what of them is taken."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self._parameters = Parameters(settings or Settings())
+    def __init__(self, settings: Settings | None = None, chooser: Chooser | None = None) -> None:
+        self._chooser = chooser or cons_tres(settings)
         self.machines: dict[int, Machine] = {}
         self.names: dict[int, str] = {}
         self._down: dict[int, str] = {}
-        self._caller = caller_of(_ANY_TIME)
-        self._plugin = load_plugin(_PLUGIN, caller=self._caller)
         self._selection: Selection | None = None
         self._ranks: tuple[int, ...] = ()
         self._topologies: list[Topology] = []
@@ -91,7 +86,8 @@ class Table:
         self.machines[rank], self.names[rank] = machine, name
         was_down = self._down.pop(rank, None) is not None
         if not same:
-            self._selection = self._most_gpus = None  # made anew when they are asked
+            self._most_gpus = None
+            self._let_go()
         elif was_down and self._selection is not None:
             self._set_state(rank, NODE_STATE_IDLE)
 
@@ -118,14 +114,28 @@ class Table:
     @property
     def settings(self) -> Settings:
         """By which steps are placed."""
-        return self._parameters.settings
+        return self._chooser.parameters.settings
 
     @property
     def selection(self) -> Selection:
-        """The plugin over the nodes that there are now."""
+        """The plugin over the nodes that there are now. Raises Refused: it cannot go on with them."""
         if self._selection is None:
-            self._selection = self._made()
+            try:
+                self._selection = self._made()
+            except SelectionFailed as error:
+                raise Refused(str(error)) from None
         return self._selection
+
+    def _let_go(self) -> None:
+        """The nodes, or what is held of them, are others: the plugin is told when it is asked again."""
+        if self._selection is not None:
+            self._selection.end()
+            self._selection = None
+
+    def end(self) -> None:
+        """The leader ends."""
+        self._let_go()
+        self._chooser.end()
 
     def _made(self) -> Selection:
         self._ranks = tuple(sorted(self.machines))
@@ -133,11 +143,9 @@ class Table:
         self.indexed_names = [self.names[rank] for rank in self._ranks]
         self._usable = [self._usable_of(rank) for rank in self._ranks]
         nodes = NodeTable(self._record(rank) for rank in self._ranks)
-        selection = Selection(self._plugin, nodes, self._caller, parameters=self._parameters, believes_own=True)
         place_of = {rank: index for index, rank in enumerate(self._ranks)}
         there = [job for number, job in self._jobs.items() if self._holdings[number].write(job, nodes, place_of)]
-        selection.start(_NO_STATE, there)
-        return selection
+        return self._chooser.begin(nodes, there)
 
     def _usable_of(self, rank: int) -> int:
         topology = self.machines[rank].topology
@@ -170,27 +178,47 @@ class Table:
         if request.nodelist or request.exclude:
             check_names(request, self.indexed_names)
         job = self._job(wish)
+        if not self._chooser.lays_out:  # to our own the network is all the same
+            selection.info.admit(job, is_kept=False)
+        placed = None
+        try:
+            placed = self._placed_as(job, wish, selection)
+        finally:
+            if placed is None or not placed.held.number:
+                selection.info.free(job)
+        return placed
+
+    def _placed_as(self, job: JobRecord, wish: Wish, selection: Selection) -> Placed | None:
+        """The step as this job of the plugin's. Raises Refused."""
+        request = wish.request
         in_use = self._ledger().with_devices if wish.gpus.is_all else ()
         found = self._chosen(job, request, without=in_use)
         if isinstance(found, Refusal):
             self._must_fit_some_day(job, request, Refusal(BUSY, found.reason) if in_use else found)
             return None
-        with contextlib.suppress(Refused):
-            placed = self._begun(job, wish, self._evenly(found, request))
-            if placed is not None:
-                return placed
+        if self._chooser.lays_out:
+            with contextlib.suppress(Refused):
+                placed = self._begun(job, wish, self._evenly(found, request))
+                if placed is not None:
+                    return placed
         # As it was chosen, for a job: some nodes may have more tasks than others.
         chosen = replace(allocation_of(found, selection.nodes, request), own=True)
-        return self._begun(job, wish, chosen)
+        return self._begun(job, wish, chosen, None if self._chooser.lays_out else found.resources)
 
-    def _begun(self, job: JobRecord, wish: Wish, allocation: Allocation) -> Placed | None:
-        """The step laid out on that, which it holds from now on; None where others do. Raises Refused."""
+    def _begun(
+        self, job: JobRecord, wish: Wish, allocation: Allocation, chosen_for: JobResources | None = None
+    ) -> Placed | None:
+        """The step laid out on that, which it holds from now on, and all of `chosen_for`, where there is that; None
+        where others do. Raises Refused.
+        """
         chosen = len(allocation.nodes)  # of -N 1-3, and of nodes for which there are no tasks
         nodes = (chosen, chosen) if wish.request.nodes else None
         step = replace(wish.request, relative=None, exclusive=False, nodes=nodes)
         layout = place(self._topologies, allocation, step, self.settings, reasons=False)
         try:
             shares = self._shares(layout, wish)
+            if chosen_for is not None:
+                shares = shares_of(chosen_for, self.selection.nodes, shares, wish.memory)
         except Refused:  # where its tasks are there are fewer GPUs for it than where they might be
             if self._holdings:
                 return None
@@ -253,6 +281,8 @@ class Table:
             details.min_nodes = details.max_nodes = len(details.req_nodes)
         if wish.gpus.asked.count and not wish.gpus.is_all:
             self._ask_for_gpus(details, wish.gpus)
+        if wish.network:
+            details.layout = {**details.layout, "network": wish.network}
         self._number += 1
         return JobRecord(self._number, details=details)
 
@@ -335,7 +365,7 @@ class Table:
             self._jobs[held.number], self._holdings[held.number] = job, held
             for rank, share in held.shares.items():
                 self._used[rank] = self._used.get(rank, 0) | share.mask
-            self._selection = None
+            self._let_go()
 
     def release(self, held: Held) -> None:
         """The step has ended."""
@@ -344,12 +374,8 @@ class Table:
             for rank, share in held.shares.items():
                 self._used[rank] &= ~share.mask
         if job is not None and self._selection is not None:
-            self._forget(job)
-
-    def _forget(self, job: JobRecord) -> None:
-        selection = self.selection
-        selection.job_fini(job)
-        selection.forget(job)
+            self._selection.job_fini(job)
+            self._selection.forget(job)
 
     def cpus(self) -> dict[str, int]:
         """By name of each node, how many CPUs steps can have there."""

@@ -64,7 +64,7 @@ static int enter_callback(struct call *call)
     return rc;
 }
 
-static PyObject *run(struct call *call)
+PyObject *run_call(struct call *call)
 {
     int rc;
     struct watch watch;
@@ -117,7 +117,7 @@ static PyObject *call_hook(PyObject *self, PyObject *const *args, Py_ssize_t cou
     struct hook_call call = call_of(hook, 0, NULL);
     if (count == 0) {
         call.call.enter = enter_life;
-        return run(&call.call);
+        return run_call(&call.call);
     }
     if (count != 3) {
         PyErr_SetString(PyExc_TypeError, "a hook is called as hook(sp, ac, argv)");
@@ -127,7 +127,7 @@ static PyObject *call_hook(PyObject *self, PyObject *const *args, Py_ssize_t cou
     if (PyErr_Occurred() || (call.argv = argv_of(hook->plugin, args[2])) == NULL)
         return NULL;
     handle_use(args[0]);
-    return run(&call.call);
+    return run_call(&call.call);
 }
 
 static PyObject *call_callback(PyObject *self, PyObject *args)
@@ -142,7 +142,7 @@ static PyObject *call_callback(PyObject *self, PyObject *args)
     call.function = callback->function;
     call.argument = bytes == NULL ? NULL : keep(PyBytes_AsString(bytes)); /* plugins keep it, too */
     Py_XDECREF(bytes);
-    return run(&call.call);
+    return run_call(&call.call);
 }
 
 static PyObject *failure_mode(PyObject *self, PyObject *none)

@@ -71,7 +71,7 @@ static PyMethodDef methods[] = {
 
 static int execute(PyObject *module)
 {
-    return kernel_begin() != 0 || handle_begin() != 0 || python_begin() != 0 ? -1 : load_begin(module);
+    return kernel_begin() != 0 || handle_begin() != 0 || python_begin() != 0 || container_begin() != 0 ? -1 : load_begin(module);
 }
 
 static PyModuleDef_Slot slots[] = {

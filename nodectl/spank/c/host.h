@@ -4,6 +4,7 @@
  *
  *   host.c         the module
  *   load.c         loads a plugin, and says what is in it
+ *   container.c    the functions of job_container plugins as callables of Python
  *   walk.c         one hook of many plugins in one call
  *   link.c         binds what ld.so has left to be bound in a plugin
  *   libslurm.c     functions of libslurm: host lists, errors
@@ -137,6 +138,7 @@ struct hook_call {
     char **argv;
 };
 
+HIDDEN PyObject *run_call(struct call *call); /* what it returns, as an int; NULL with an exception */
 HIDDEN struct hook *hook_of(PyObject *function); /* of a callable that hook_callable made; NULL with an exception */
 HIDDEN struct hook_call call_of(const struct hook *hook, int ac, char **argv);
 /* The same array for the same arguments, in every hook of the plugin; NULL with an exception. */
@@ -175,11 +177,19 @@ HIDDEN void plain_fatal(const char *format, ...) __attribute__((noreturn, format
  * functions that nobody provides; NULL with an exception. */
 HIDDEN PyObject *link_plugin(void *handle);
 HIDDEN void *link_global(const char *name); /* what every plugin finds under this name */
+/* As dlsym, but of the plugin itself: any library that it needs may have an init() too. */
+HIDDEN void *own_symbol(void *handle, const char *name);
 
 /* --- walk.c ----------------------------------------------------------------------------------------------------- */
 
 HIDDEN PyObject *make_compiled_hook(PyObject *self, PyObject *rows);
 HIDDEN extern const char compiled_hook_doc[];
+
+/* --- container.c ------------------------------------------------------------------------------------------------ */
+
+HIDDEN int container_begin(void); /* at import; -1 with an exception */
+/* By name, those that are in the library of a dlopen handle; NULL with an exception. */
+HIDDEN PyObject *container_functions(void *handle, const char *plugin);
 
 /* --- load.c ----------------------------------------------------------------------------------------------------- */
 

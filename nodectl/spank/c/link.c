@@ -260,3 +260,14 @@ PyObject *link_plugin(void *handle)
         Py_CLEAR(missing);
     return missing;
 }
+
+void *own_symbol(void *handle, const char *name)
+{
+    void *symbol = dlsym(handle, name);
+    struct link_map *map, *defines;
+    Dl_info info;
+    if (symbol == NULL || dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 ||
+        dladdr1(symbol, &info, (void **)&defines, RTLD_DL_LINKMAP) == 0)
+        return NULL;
+    return map == defines ? symbol : NULL;
+}

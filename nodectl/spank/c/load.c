@@ -73,18 +73,6 @@ static void *open_library(const char *path)
     return handle;
 }
 
-/* As dlsym, but of the plugin itself: any library that it needs may have an init() too. */
-static void *own_symbol(void *handle, const char *name)
-{
-    void *symbol = dlsym(handle, name);
-    struct link_map *map, *defines;
-    Dl_info info;
-    if (symbol == NULL || dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 ||
-        dladdr1(symbol, &info, (void **)&defines, RTLD_DL_LINKMAP) == 0)
-        return NULL;
-    return map == defines ? symbol : NULL;
-}
-
 static PyObject *text_at(const char *text)
 {
     return text == NULL ? Py_NewRef(Py_None) : PyUnicode_DecodeFSDefault(text);
@@ -142,10 +130,11 @@ static PyStructSequence_Field library_fields[] = {
     {"hooks", "callables by name; init and fini take no arguments"},
     {"options", "rows of spank_options: name, arginfo, usage, has_arg, val, cb"},
     {"missing", "functions that it calls and nobody provides"},
+    {"container", "functions of a job_container plugin, which take numbers; init and fini among them"},
     {NULL, NULL},
 };
 
-static PyStructSequence_Desc library_desc = {"nodectl.spank._spank_host.Library", "One loaded plugin.", library_fields, 9};
+static PyStructSequence_Desc library_desc = {"nodectl.spank._spank_host.Library", "One loaded plugin.", library_fields, 10};
 
 static PyTypeObject *library_type;
 
@@ -176,6 +165,7 @@ static PyObject *describe(const char *path, void *handle)
         hooks_of(handle, plugin),
         options_of(handle, plugin),
         link_plugin(handle),
+        container_functions(handle, plugin->name),
     };
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         PyStructSequence_SetItem(library, (Py_ssize_t)i, fields[i]);
