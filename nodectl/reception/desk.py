@@ -200,12 +200,9 @@ class Desk:
             self._bereave(_not_begun())
 
     def _give_up(self, error: OSError) -> None:
-        """A call of this process failed, and what it was for may be lost: all connections end, and say why. The daemon
-        hears nothing more from here.
-        """
-        words = f"the process that serves your connections failed: {error.strerror}"
+        """A call of this process failed, and what it was for may be lost: all connections end, and say why."""
         os.write(2, f"nodectl desk of uid {os.getuid()}: its connections end: {error.strerror}\n".encode())
-        self._bereave(Refused("InternalError", words))
+        self._bereave(Refused("InternalError", f"the process that serves your connections failed: {error.strerror}"))
         if self._out:
             self._poll.unregister(self._up)
             self._out.clear()

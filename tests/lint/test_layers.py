@@ -58,6 +58,7 @@ LAYERS = {
     "daemon.admission": "from a request to a step",
     "daemon.controller": "jobs: the queue, and what starts and ends them",
     "daemon.methods": "the methods of org.nodectl",
+    "daemon.loop_errors": "exceptions in the event loop, for the log",
     "daemon.node": "puts these together",
     "daemon.lean_asyncio": "asyncio without TLS",
     "daemon.main": "the daemon's start and end",

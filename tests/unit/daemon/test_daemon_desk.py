@@ -17,7 +17,7 @@ import pytest
 import descriptors
 from nodectl.config_file.reader import load
 from nodectl.daemon.processes.forkserver_channel import ForkserverChannel
-from nodectl.daemon.reception import connection, supervisor
+from nodectl.daemon.reception import supervisor
 from nodectl.daemon.reception.connection import Calls, Desk
 from nodectl.daemon.reception.supervisor import ReceptionSupervisor
 from nodectl.wire import frames, framing
@@ -256,7 +256,7 @@ def test_a_desk_that_cannot_be_served_is_let_go_and_the_log_says_so(
                 if fails == "watching it":
                     patch.setattr(asyncio.get_running_loop(), "add_reader", fail)
                 if fails == "its socket":
-                    patch.setattr(connection.socket, "socket", fail)
+                    patch.setattr(socket, "socket", fail)
                 reception._note({"desk": 1, "uid": 1000}, fds)
             with pytest.raises(BrokenPipeError):
                 os.write(writer, b"x")
@@ -290,7 +290,7 @@ def test_a_reception_that_does_not_get_the_listening_socket_is_replaced(
         return send(sock, texts, fds)
 
     async def act(reception: ReceptionSupervisor) -> None:
-        monkeypatch.setattr(supervisor.socket, "send_fds", fail_once)
+        monkeypatch.setattr(socket, "send_fds", fail_once)
         opened = asyncio.Event()
         monkeypatch.setattr(supervisor, "Desk", lambda *_: opened.set() or SimpleNamespace(abandon=list))
         with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:

@@ -275,7 +275,7 @@ def test_a_call_that_cannot_be_passed_on_is_answered_with_an_error_and_all_conne
             raise OSError(number, os.strerror(number))
         return write(fd, data)
 
-    monkeypatch.setattr(desk.os, "write", fail)
+    monkeypatch.setattr(os, "write", fail)
     client.sendall(LAUNCH)
     for sock in (client, others):
         answer = framing.receive(sock, framing.Inbox(1 << 16))
