@@ -81,6 +81,7 @@ LOOSE = {
     "daemon.node": "puts the daemon's folders together",
     "daemon.main": "puts the daemon's folders together",
     "daemon.lean_asyncio": "the daemon alone imports it, before all of these folders",
+    "daemon.loop_errors": "the daemon's start alone uses it; it knows none of these folders",
 }
 # A package's docstring names the process that runs it.
 PROCESSES = re.compile(
