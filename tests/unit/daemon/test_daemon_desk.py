@@ -292,7 +292,12 @@ def test_a_reception_that_does_not_get_the_listening_socket_is_replaced(
     async def act(reception: ReceptionSupervisor) -> None:
         monkeypatch.setattr(socket, "send_fds", fail_once)
         opened = asyncio.Event()
-        monkeypatch.setattr(supervisor, "Desk", lambda *_: opened.set() or SimpleNamespace(abandon=list))
+
+        def opens(*_: object) -> SimpleNamespace:
+            opened.set()
+            return SimpleNamespace(abandon=list)
+
+        monkeypatch.setattr(supervisor, "Desk", opens)
         with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
             listener.bind(str(tmp_path / "sock"))
             listener.listen()
