@@ -135,6 +135,7 @@ class Run(StepContext):
         "bulk",
         "caller",
         "children",
+        "clock",
         "end_reasons",
         "failures",
         "fatal",
