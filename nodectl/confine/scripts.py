@@ -13,14 +13,12 @@ import time
 from nodectl.kernel import signals, user_path
 from nodectl.kernel.children import NO_PROGRAM
 from nodectl.kernel.closing import close_all_but
-from nodectl.kernel.identity import become_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from nodectl.confine.confinement import Confinement
-    from nodectl.kernel.identity import Identity
 
 _CHUNK = 65536
 _MOST = 1 << 20  # bytes; what a prolog writes beyond is ignored
@@ -41,16 +39,15 @@ def run(
 
 
 def start_as(
-    identity: "Identity", path: str, environment: "Mapping[str, str]", cwd: str, *, enter: "Callable[[], bool]",
-    confinement: "Confinement",
-) -> int:  # fmt: skip
-    """Called by root: starts a script as the user, in a process group of its own, without any output. `enter` puts it
-    into its job's container first; where that fails the script does not run. Returns its pid, for a caller that waits
-    for its children anyway. Raises OSError where it cannot be forked.
+    path: str, environment: "Mapping[str, str]", cwd: str, *, become: "Callable[[], bool]", confinement: "Confinement"
+) -> int:
+    """Called by root: starts a script as the user, in a process group of its own, without any output. `become` makes
+    the process its user's; where that fails the script does not run. Returns its pid, for a caller that waits for its
+    children anyway. Raises OSError where it cannot be forked.
     """
     pid = os.fork()
     if pid == 0:
-        _become_script([path], environment, -1, confinement, enter=enter, identity=identity, cwd=cwd)
+        _become_script([path], environment, -1, confinement, become=become, cwd=cwd)
     _lead_group(pid)
     return pid
 
@@ -89,7 +86,7 @@ def _run(
 
 def _become_script(
     argv: list[str], environment: "Mapping[str, str]", writer: int, confinement: "Confinement | None", *,
-    enter: "Callable[[], bool] | None" = None, identity: "Identity | None" = None, cwd: str | None = None,
+    become: "Callable[[], bool] | None" = None, cwd: str | None = None,
 ) -> None:  # fmt: skip
     """In the new process. `writer` takes its output, -1 for nothing."""
     try:
@@ -97,12 +94,8 @@ def _become_script(
         for number in range(1, _signal.NSIG):
             if _signal.getsignal(number) == _signal.SIG_IGN:  # the stepd and the task ignore some
                 _signal.signal(number, _signal.SIG_DFL)
-        if enter is not None and not enter():
+        if become is not None and not become():
             return
-        if identity is not None:
-            if confinement is not None:
-                confinement.limit_capabilities()
-            become_user(identity)
         null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         os.dup2(null, 0, inheritable=True)  # not the task's own input
         os.dup2(null if writer < 0 else writer, 1, inheritable=True)

@@ -25,10 +25,9 @@ from nodectl.cgroup import tree
 from nodectl.confine.confinement import Confinement
 from nodectl.kernel import _kernel, signals
 from nodectl.kernel.closing import close_all_but
-from nodectl.kernel.identity import become_user, sign_in
 from nodectl.plugin_api import PluginError
 from nodectl.plugin_host import BUILTIN_DIR
-from nodectl.task import environment, rlimits
+from nodectl.task import environment, rlimits, users_process
 from nodectl.task.stages import program
 from nodectl.wire import framing
 from nodectl.wire.names import STEP
@@ -60,7 +59,6 @@ def execute(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> 
     for number in range(1, _signal.NSIG):
         if _signal.getsignal(number) == _signal.SIG_IGN:
             _signal.signal(number, _signal.SIG_DFL)
-    os.umask(step.umask)
     variables = {**step.environment, **environment.announced(step), **environment.for_step(step)}
     variables.update(request["environment"])  # type: ignore[call-overload]  # the daemon's words
     argv: list[str] = request["argv"] or [variables.get("SHELL", "/bin/sh")]  # type: ignore[assignment]
@@ -152,15 +150,15 @@ def _wait_for(pid: int, errors: int) -> bytes:
             return text
 
 
-def _join_processes(user: tree.Group, step: "Step") -> None:
-    """Puts the caller among the step's processes. Raises OSError before the step's devices are confined."""
+def _group(user: tree.Group, step: "Step") -> tree.Group:
+    """The cgroup of visitors, among the step's processes. Raises OSError before the step's devices are confined."""
     if step.device_rules:
         fd = user.open()
         confined = _kernel.device_programs(fd)
         os.close(fd)
         if not confined:
             raise OSError(errno.EAGAIN, "the step has not begun yet")
-    user.child("visitors").make().add(0)
+    return user.child("visitors").make()
 
 
 def _go_to(directory: str) -> None:
@@ -183,15 +181,16 @@ def _guard(  # all that the guard needs
     """In the guard: root at first."""
     status = 1
     try:
-        sign_in(step.uid)
         if not step.cgroup:
             raise OSError(errno.EOPNOTSUPP, "the node tracks no cgroups, so nothing would end it with the job")
-        rlimits.set_hard(step.hard_limits)
-        _join_processes(tree.Group(f"{mount}{step.cgroup}/user"), step)
-        _require(plugin_caller, plugin, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
+        visitors = _group(tree.Group(f"{mount}{step.cgroup}/user"), step)
         confinement = Confinement(step, step.environment)
-        confinement.limit_capabilities()
-        become_user(step.identity)
+
+        def join() -> bool:
+            _require(plugin_caller, plugin, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
+            return True
+
+        users_process.become(step, confinement, group=visitors, enter=join, signs_in=True)
         prctl.set_dumpable(0)  # until the visitor executes a program nobody looks into either
         fds = _receive(answer, errors)
         status = _be_guard(_begin_visitor(act, request, step, fds, confinement, errors), fds)

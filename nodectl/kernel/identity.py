@@ -39,6 +39,16 @@ def sign_in(uid: int) -> None:
         pass  # no audit, or an admin's rule that nobody may ever be another: the records go on telling whom they told
 
 
+def own_keyring() -> None:
+    """Gives the caller and its children a session keyring(7) of their own: else the processes of all users shared that
+    of whatever started the service, and could read each other's keys.
+    """
+    try:
+        _kernel.new_session_keyring()
+    except OSError:
+        pass  # the kernel has no keys, or a container denies them
+
+
 _entrances: "list[Callable[[], None]]" = []
 
 

@@ -14,7 +14,7 @@ import prctl
 from nodectl import container, messages
 from nodectl.cgroup import slurms, tree
 from nodectl.kernel import _kernel, pseudo_file
-from nodectl.kernel.identity import effective_user, sign_in
+from nodectl.kernel.identity import effective_user, own_keyring, sign_in
 from nodectl.model.step_number import BATCH, EXTERN
 from nodectl.stepd import mpi, record
 from nodectl.stepd.bulk.commands import LONGEST_MESSAGE
@@ -94,10 +94,7 @@ def _obey(
     """Runs one step, from its order to its end."""
     step = order.step
     messages.serves(step.job_id, str(step), step.uid)
-    try:
-        _kernel.new_session_keyring()  # else all users' tasks shared the keyring of whatever started the service
-    except OSError:
-        pass  # the kernel has no keys, or a container denies them
+    own_keyring()
     _kernel.limit_trace(trace_room.of(step))
     prctl.set_name(f"stepd {step}")
     container.introduce(step, f"{order.stem}.json")

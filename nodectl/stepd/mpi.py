@@ -10,13 +10,12 @@ import time
 
 from nodectl.cgroup import tree
 from nodectl.confine.confinement import Confinement
-from nodectl.kernel import _kernel, children, operations, pseudo_file, signals
+from nodectl.kernel import _kernel, children, operations, signals
 from nodectl.kernel.closing import close_all_but
-from nodectl.kernel.identity import become_user
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.stepd.run import StepFailed
 from nodectl.stepd.start import NO_CLONE_INTO_CGROUP
-from nodectl.task import rlimits
+from nodectl.task import users_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,17 +147,15 @@ class Mpi:
     ) -> None:
         step = self._run.step
         try:
-            if cgroup:
-                pseudo_file.write(f"{cgroup}/cgroup.procs", b"0")
             os.setpgid(0, 0)
             limits = [operations.hard_limit(_DATA, _MEMORY, _MEMORY), operations.hard_limit(_CORE, 0, 0)]
             numbers = operations.default_signals(range(1, 32))
-            _kernel.perform([*rlimits.hard_limits(step.hard_limits), *limits, numbers], None)
-            if not self._run.enter_container():
-                return
+            _kernel.perform([numbers], None)
             confinement = Confinement(step, step.environment)
-            confinement.limit_capabilities()
-            become_user(step.identity)
+            group = tree.Group(cgroup) if cgroup else None
+            if not users_process.become(step, confinement, group=group, enter=self._run.enter_container):
+                return
+            _kernel.perform(limits, None)
             null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
             for number in range(3):
                 os.dup2(null, number, inheritable=True)

@@ -13,9 +13,9 @@ import time
 from nodectl import messages
 from nodectl.confine import scripts
 from nodectl.confine.confinement import Confinement
-from nodectl.kernel import _kernel, children, pseudo_file, signals
+from nodectl.kernel import _kernel, children, signals
 from nodectl.model.launch_order import ROWS
-from nodectl.task import rlimits
+from nodectl.task import users_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,10 +167,12 @@ class TaskEpilogs:
         """Raises OSError."""
         run, step = self._run, self._run.step
         environment = {**work.task.environment, "SLURM_SCRIPT_CONTEXT": "epilog_task"}
-        work.pid = scripts.start_as(
-            step.identity, work.path, environment, step.cwd, enter=lambda: _prepare(run, work.cgroup),
-            confinement=Confinement(step, environment),
-        )  # fmt: skip
+        confinement = Confinement(step, environment)
+
+        def become() -> bool:
+            return users_process.become(step, confinement, group=work.cgroup, enter=run.enter_container)
+
+        work.pid = scripts.start_as(work.path, environment, step.cwd, become=become, confinement=confinement)
         step.helpers.add(work.pid)
         self._running[work.pid] = work
         work.killed = work.is_late = False
@@ -215,13 +217,3 @@ def _make_cgroup(run: "Run", task: "Task") -> "Group | None":
         finally:
             os.close(fd)
     return cgroup.child(f"task_{task.local_id}").make()
-
-
-def _prepare(run: "Run", cgroup: "Group | None") -> bool:
-    """In the script's process, as root: enters the cgroup and the job's container. False where it cannot."""
-    if cgroup is not None:
-        cgroup.add(0)
-    if _kernel.capabilities()[0] & rlimits.CAP_SYS_RESOURCE:
-        pseudo_file.write("/proc/self/oom_score_adj", b"0")
-    rlimits.set_hard(run.step.hard_limits)
-    return run.enter_container()

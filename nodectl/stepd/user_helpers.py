@@ -11,8 +11,8 @@ import time
 
 from nodectl.kernel import signals
 from nodectl.kernel.closing import close_all_but
-from nodectl.kernel.identity import become_user
 from nodectl.stepd.run import StepFailed
+from nodectl.task import users_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ def start(run: "Run", act: "Callable[[], None]", keep: "Iterable[int]" = ()) -> 
     if pid == 0:
         try:
             _signal.set_wakeup_fd(-1)  # its descriptor is closed here, and may be another file's then
-            if run.enter_container():
-                become_user(run.step.identity)
+            if users_process.become(run.step, enter=run.enter_container):
                 close_all_but(keep)
                 act()
         finally:

@@ -13,8 +13,7 @@ import stat
 
 from nodectl.kernel import children, signals, user_path
 from nodectl.kernel.closing import close_all_but
-from nodectl.kernel.identity import become_user
-from nodectl.task import client_streams
+from nodectl.task import client_streams, users_process
 from nodectl.task.stdio import OUT, of_client
 from nodectl.task.viewers import Viewers
 from nodectl.wire import terminal_packets as packets
@@ -184,14 +183,12 @@ def main(copies: "list[Copy]", streams: int, step: "Step", enter: "Callable[[], 
     """
     status = 1
     try:
-        if any(copy.path for copy in copies) and not enter():
+        if not users_process.become(step, enter=enter if any(copy.path for copy in copies) else None):
             os._exit(1)
-        become_user(step.identity)
         if any(copy.of_client() for copy in copies):
             _resolve(copies, client_streams.take(streams))
         keep = {fd for copy in copies for fd in (copy.source, *copy.sinks)}
         close_all_but({*keep, listener})  # not the gate, not the stepd's connections, not the tasks' ends of the pipes
-        os.umask(step.umask)
         _open_files(copies)
         viewers = None if listener < 0 else Viewers(-1, listener)
         status = _run({copy.source: _Channel(copy, viewers) for copy in copies}, viewers)

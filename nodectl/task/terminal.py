@@ -14,8 +14,8 @@ import termios
 import time
 
 from nodectl.kernel.closing import close_all_but
-from nodectl.kernel.identity import BEGAN_AS, become_user
-from nodectl.task import client_streams
+from nodectl.kernel.identity import BEGAN_AS
+from nodectl.task import client_streams, users_process
 from nodectl.task.viewers import Viewers
 from nodectl.wire import terminal_packets as packets
 
@@ -61,7 +61,7 @@ def main(step: "Step", ours: int, streams: int, leash: int, listener: int) -> "N
     """
     status = 1
     try:
-        become_user(step.identity)
+        users_process.become(step)
         client, *_ = client_streams.take(streams, stay=False)
         close_all_but((ours, client, leash, listener))
         _Copier(ours, Viewers(client, listener, packets.winsize(step.pty[1:])), leash).run()

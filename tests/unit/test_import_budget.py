@@ -88,8 +88,8 @@ ENTRIES = {
         25,
         ENUM,
     ),
-    "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 107, COLLECTIONS),
-    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 95, COLLECTIONS),
+    "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 112, COLLECTIONS),
+    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 100, COLLECTIONS),
 }
 
 
