@@ -135,7 +135,7 @@ class Explainer:
         return Explanation("", "it is suspended", (), None, (f"nodectl resume {job.job_id}",))
 
     def _barred(self, job: JobRecord, bar: Bar) -> Explanation:
-        for_whom = tuple(map(_name, self._book.waits.whom(job)[:_MOST_NAMED])) if "Depend" in bar.reason else ()
+        for_whom = tuple(map(_name, self._book.waits.whom(job, _MOST_NAMED))) if "Depend" in bar.reason else ()
         hint = _HELP.get(bar.reason)
         hints = (hint.format(job=job.job_id),) if hint else ()
         return Explanation(bar.reason, bar.words, for_whom, bar.until or None, hints)
@@ -147,7 +147,7 @@ class Explainer:
         elif block.reason == "Reservation":
             held = []
         elif block.reason == "Dependency":
-            held = self._book.waits.whom(job)
+            held = self._book.waits.whom(job, _MOST_NAMED)
         else:
             held = [one for one in active if one.user_id == job.user_id]
         one = self._reservations.by_name.get(job.details.reservation)

@@ -17,13 +17,13 @@ from nodectl.scheduler.decisions import Decision, NotAdmitted
 from nodectl.scheduler.end_reason import end_reason
 from nodectl.scheduler.explain import Explainer
 from nodectl.scheduler.explanation import Explanation
+from nodectl.scheduler.happened import Outcome
 from nodectl.scheduler.limits import Block
 from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.priority import Points
 from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Room
 from nodectl.scheduler.sweep import Sweeps
-from nodectl.scheduler.waits import Outcome
 from nodectl.selection.host import Selection
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord, ReservationRequest
@@ -143,11 +143,12 @@ class Scheduler:
         """Forget a job that waits, or these of the waiting tasks of an array. True when nothing is left of it."""
         if tasks and is_waiting_array(job):
             try:
-                nothing_left = self._book.arrays.drop(job, job_array.tasks_of(tasks))
+                gone = job_array.tasks_of(tasks)
+                nothing_left = self._book.arrays.drop(job, gone)
             except ValueError as error:
                 raise NotAdmitted(f"Invalid job array specification: {error}") from None
             if not nothing_left:
-                self._book.tasks_cancelled(job)
+                self._book.tasks_cancelled(job, gone)
                 return False
         self.ended(job, "CANCELLED", 0, now)
         return True
@@ -157,6 +158,7 @@ class Scheduler:
         NotAdmitted where its user has too many jobs for that, or where there is no number for it.
         """
         self._book.accounts.admit(job)
+        self._book.waits.admit_another(job)
         task = self._book.set_apart(job, index)
         for one in (task, job):
             self._replace(one, now)

@@ -19,9 +19,9 @@ from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.end_reason import end_reason
+from nodectl.scheduler.happened import Outcome
 from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.scheduler import Scheduler
-from nodectl.scheduler.waits import Outcome
 from nodectl.selection import known_nodes
 from nodectl.selection.host import Selection
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
