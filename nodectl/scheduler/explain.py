@@ -5,7 +5,8 @@ In the daemon's event loop and in commands that plan. Worked out when somebody a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
 
 from bitarray import bitarray
 
@@ -24,6 +25,9 @@ from nodectl.selection.records import JobRecord, JobResources
 _MOST_NAMED = 10
 _MOST_QUESTIONS = 16  # as many as a look at the line asks before it pauses
 _NO_LIMIT = 1 << 62
+_AT_A_TIME = 16  # jobs, between two moments at which the caller may do other work
+_MOST_POINTS = 512  # jobs of which the priorities are found at a time
+_T = TypeVar("_T")
 _HELP = {
     "JobHeldUser": "nodectl release {job}",
     "JobHeldAdmin": "an administrator: nodectl release {job}",
@@ -33,9 +37,18 @@ _HELP = {
 }
 
 
+class Survey(NamedTuple):
+    """All jobs that waited when it was begun, in their order, and when those are expected to start of which that is
+    known.
+    """
+
+    jobs: list[JobRecord]
+    starts: Mapping[int, float | None]
+
+
 class Explainer:
-    """`explain` for one job; `briefs` and `line` for many. Nothing else happens during a call: however many wait, it
-    asks the plugin few questions, and who asks again is told more. They do not count among the queue's own.
+    """`explain` for one job; for many a `survey`, and then `brief` for each. However many wait, it asks the plugin few
+    questions, and who asks again is told more. They do not count among the queue's own.
     """
 
     def __init__(self, book: Book, room: Room, backfill: Backfill, reservations: Reservations) -> None:
@@ -51,18 +64,46 @@ class Explainer:
         self._questions, self._foreseen = 0, {}
 
     def line(self, now: float) -> list[JobRecord]:
+        """The jobs of a survey."""
+        self._called()
+        return _finished(self._line(now))
+
+    def survey(self, now: float) -> Generator[None, None, Survey]:
         """Those in line in order, then those that wait for something else than room. `priority`, `state_reason` and
-        `state_desc` of each say what is so now.
+        `state_desc` of each say what is so now. It may be left at any yield, and the queue may change meanwhile.
         """
         self._called()
-        return self._line(now)
+        jobs = yield from self._line(now)
+        starts = yield from self._forecast(now)
+        return Survey(jobs, starts)
 
-    def _line(self, now: float) -> list[JobRecord]:
+    def _line(self, now: float) -> Generator[None, None, list[JobRecord]]:
         book = self._book
-        ordered = list(book.line.in_order(now))
-        others = [job for job in book.jobs.values() if job.job_state == PENDING and job not in book.line]
+        ordered: list[JobRecord] = []
+        for job in book.line.in_order(now):
+            ordered.append(job)
+            if not len(ordered) % _AT_A_TIME:
+                yield
+        there = set(ordered)
+        others = [job for job in book.jobs.values() if job.job_state == PENDING and job not in there]
+        yield
+        yield from self._reasons(ordered, now)
+        jobs = [*ordered, *sorted(others, key=lambda job: job.job_id)]
+        for first in range(0, len(jobs), _MOST_POINTS):
+            some = jobs[first : first + _MOST_POINTS]
+            for job, points in zip(some, book.line.all_points(some, now), strict=True):
+                job.priority = max(0, round(points))
+            yield
+        return jobs
+
+    def _reasons(self, ordered: Iterable[JobRecord], now: float) -> Iterator[None]:
+        """Says of each job in line why it waits."""
         firsts: dict[str, JobRecord] = {}
         for place, job in enumerate(ordered):
+            if not place % _AT_A_TIME:
+                yield
+            if job not in self._book.line or job.job_state != PENDING:
+                continue  # it has left meanwhile
             pool = job.details.reservation
             block = self._backfill.block(job, now) if pool in firsts else self._block_of_first(job, now)
             if block is not None:
@@ -73,19 +114,14 @@ class Explainer:
                 job.state_desc = why.words
             else:
                 job.state_reason, job.state_desc = "Priority", f"{count(place, 'job')} before it in line"
-        jobs = [*ordered, *sorted(others, key=lambda job: job.job_id)]
-        for job, points in zip(jobs, book.line.all_points(jobs, now), strict=True):
-            job.priority = max(0, round(points))
-        return jobs
 
     def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
-        """The reason of each, some words and the expected start. The line is gone through once for all of them."""
-        self._called()
-        self._line(now)
-        starts = self._forecast(now)
-        return [self._brief(job, now, starts) for job in jobs]
+        """`brief` for each, after a survey that nothing interrupts."""
+        survey = _finished(self.survey(now))
+        return [self.brief(job, now, survey.starts) for job in jobs]
 
-    def _brief(self, job: JobRecord, now: float, starts: Mapping[int, float | None]) -> Explanation:
+    def brief(self, job: JobRecord, now: float, starts: Mapping[int, float | None]) -> Explanation:
+        """The reason, some words and the expected start, by a survey that was just made."""
         if job.job_state != PENDING:
             return self._active(job)
         bar = self._book.bar(job, now)
@@ -120,7 +156,7 @@ class Explainer:
         if bar is not None:
             return bar.until if bar.reason == "BeginTime" else None
         if self._book.freed or self._starts[0] != (now, self._book.version):
-            self._starts = ((now, self._book.version), self._forecast(now))
+            self._starts = ((now, self._book.version), _finished(self._forecast(now)))
         return self._starts[1].get(job.job_id)
 
     def _active(self, job: JobRecord) -> Explanation:
@@ -290,7 +326,7 @@ class Explainer:
             ]
         )  # fmt: skip
 
-    def _forecast(self, now: float) -> dict[int, float | None]:
+    def _forecast(self, now: float) -> Generator[None, None, dict[int, float | None]]:
         """Expected starts of the first in line, as many as are tested."""
         book, room = self._book, self._room
         active = [one for one in book.active.values() if one.job_resrcs is not None and one.job_state != SUSPENDED]
@@ -301,6 +337,9 @@ class Explainer:
         for number, job in enumerate(book.line.in_order(now)):
             if number >= book.policy.bf_max_job_test:
                 break
+            yield
+            if job not in book.line:
+                continue  # it has left meanwhile
             block = self._backfill.block(job, now) if found else self._block_of_first(job, now)
             if block is not None:
                 continue
@@ -313,6 +352,15 @@ class Explainer:
             elif start is not None and start <= now + book.policy.bf_window:
                 found[job.job_id] = start
         return found
+
+
+def _finished(pieces: Generator[None, None, _T]) -> _T:
+    """What the generator returns, without other work in between."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # typeshed has Any here
 
 
 def _meet(job: JobRecord, held: JobResources, wanted: JobResources) -> bool:

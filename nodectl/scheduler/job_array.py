@@ -21,7 +21,7 @@ Tasks = list[range]
 """Ascending ranges, none empty, each of which ends before the next one begins."""
 
 
-def _freely(units: int) -> None:
+def freely(units: int) -> None:
     """For a caller without a budget."""
 
 
@@ -33,7 +33,7 @@ def parse(text: str) -> tuple[Tasks, int]:
     return tasks_of(indices), int(limit[:10]) if percent else 0
 
 
-def tasks_of(text: str, spend: Callable[[int], None] = _freely) -> Tasks:
+def tasks_of(text: str, spend: Callable[[int], None] = freely) -> Tasks:
     """Indices as "0-9:2,15" or "[0-3]". `spend` is told how many ranges and indices are gone through, before they are.
     Raises ValueError, and what `spend` raises.
     """

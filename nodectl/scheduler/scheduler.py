@@ -6,7 +6,7 @@ what time it is, and `next_time` when to look again. It decides; its caller carr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
 from nodectl.scheduler import changes, expansion, job_array
@@ -15,7 +15,7 @@ from nodectl.scheduler.backfill import Backfill, unplace
 from nodectl.scheduler.book import Book
 from nodectl.scheduler.decisions import Decision, NotAdmitted
 from nodectl.scheduler.end_reason import end_reason
-from nodectl.scheduler.explain import Explainer
+from nodectl.scheduler.explain import Explainer, Survey
 from nodectl.scheduler.explanation import Explanation
 from nodectl.scheduler.happened import Outcome
 from nodectl.scheduler.limits import Block
@@ -267,6 +267,18 @@ class Scheduler:
     def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
         """As `explain` for each, without for whom and what would help: it costs little for many jobs together."""
         return self._explainer.briefs(jobs, now)
+
+    def survey(self, now: float) -> Generator[None, None, Survey]:
+        """All that wait, and what `brief` needs. May be left at any yield, for changes of the queue too."""
+        return self._explainer.survey(now)
+
+    def brief(self, job: JobRecord, now: float, survey: Survey) -> Explanation:
+        """One of `briefs`."""
+        return self._explainer.brief(job, now, survey.starts)
+
+    def waiting_tasks(self, job: JobRecord) -> job_array.Tasks:
+        """The tasks for which the record of an array stands."""
+        return self._book.arrays.tasks(job)
 
     def expected_start(self, job: JobRecord, now: float) -> float | None:
         """When it starts by what is known now, if nobody comes before it; None where nobody knows."""

@@ -68,7 +68,7 @@ def restore(controller: Controller, selection: Selection, boot: str) -> None:
         outcome=lambda job_id, task: _outcome(controller, job_id, task),
     )
     scheduler.restore(found.jobs, now)
-    controller.table.restore(scheduler.jobs)
+    controller.table.restore(scheduler.jobs, scheduler.waiting_tasks)
     for job, state, reason in found.ended:
         job.job_state, job.state_desc, job.end_time = state, reason, now
         job.state_reason = end_reason(state, job.exit_code)
