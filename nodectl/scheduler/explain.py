@@ -6,7 +6,7 @@ In the daemon's event loop and in commands that plan. Worked out when somebody a
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from bitarray import bitarray
 
@@ -15,6 +15,7 @@ from nodectl.scheduler.book import Bar, Book
 from nodectl.scheduler.explanation import Explanation
 from nodectl.scheduler.forecast import Forecast
 from nodectl.scheduler.limits import Block, asked
+from nodectl.scheduler.pieces import finished
 from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Room, Shadow
 from nodectl.scheduler.words import count, duration
@@ -27,7 +28,6 @@ _MOST_QUESTIONS = 16  # as many as a look at the line asks before it pauses
 _NO_LIMIT = 1 << 62
 _AT_A_TIME = 16  # jobs, between two moments at which the caller may do other work
 _MOST_POINTS = 512  # jobs of which the priorities are found at a time
-_T = TypeVar("_T")
 _HELP = {
     "JobHeldUser": "nodectl release {job}",
     "JobHeldAdmin": "an administrator: nodectl release {job}",
@@ -66,7 +66,7 @@ class Explainer:
     def line(self, now: float) -> list[JobRecord]:
         """The jobs of a survey."""
         self._called()
-        return _finished(self._line(now))
+        return finished(self._line(now))
 
     def survey(self, now: float) -> Generator[None, None, Survey]:
         """Those in line in order, then those that wait for something else than room. `priority`, `state_reason` and
@@ -117,7 +117,7 @@ class Explainer:
 
     def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
         """`brief` for each, after a survey that nothing interrupts."""
-        survey = _finished(self.survey(now))
+        survey = finished(self.survey(now))
         return [self.brief(job, now, survey.starts) for job in jobs]
 
     def brief(self, job: JobRecord, now: float, starts: Mapping[int, float | None]) -> Explanation:
@@ -130,7 +130,11 @@ class Explainer:
         return Explanation(job.state_reason, job.state_desc, (), starts.get(job.job_id))
 
     def explain(self, job: JobRecord, now: float) -> Explanation:
-        """All of it."""
+        """All of it, without other work in between."""
+        return finished(self.explaining(job, now))
+
+    def explaining(self, job: JobRecord, now: float) -> Generator[None, None, Explanation]:
+        """All of it. May be left at any yield, for changes of the queue too."""
         self._called()
         if job.job_state != PENDING:
             return self._active(job)
@@ -138,25 +142,29 @@ class Explainer:
         if bar is not None:
             return self._barred(job, bar)
         block = self._backfill.block(job, now)
-        first = self._first(job, now) if block is None else job
+        first = (yield from self._first(job, now)) if block is None else job
         if first is not job:
-            return self._behind(job, first, now)
+            return (yield from self._behind(job, first, now))
+        if job.job_state != PENDING:
+            return self._active(job)  # it has started meanwhile
         block = block or self._block_of_first(job, now)
         return self._of_first(job, now) if block is None else self._blocked(job, block, now)
 
     def expected_start(self, job: JobRecord, now: float) -> float | None:
         """When it starts by what is known now; None where nobody knows."""
         self._called()
-        return self._expected_start(job, now)
+        return finished(self._expected_start(job, now))
 
-    def _expected_start(self, job: JobRecord, now: float) -> float | None:
+    def _expected_start(self, job: JobRecord, now: float) -> Generator[None, None, float | None]:
         if job.job_state != PENDING:
             return job.start_time or None
         bar = self._book.bar(job, now)
         if bar is not None:
             return bar.until if bar.reason == "BeginTime" else None
         if self._book.freed or self._starts[0] != (now, self._book.version):
-            self._starts = ((now, self._book.version), _finished(self._forecast(now)))
+            version = self._book.version
+            starts = yield from self._forecast(now)
+            self._starts = ((now, version), starts)
         return self._starts[1].get(job.job_id)
 
     def _active(self, job: JobRecord) -> Explanation:
@@ -190,11 +198,16 @@ class Explainer:
         start = one.start_time if block.reason == "Reservation" and one is not None and one.start_time > now else None
         return Explanation(block.reason, block.words, _names(held), start, (block.help,) if block.help else ())
 
-    def _first(self, job: JobRecord, now: float) -> JobRecord:
+    def _first(self, job: JobRecord, now: float) -> Generator[None, None, JobRecord]:
         """Who stands in front of all that wait for room where this job does."""
         pool = job.details.reservation
-        for one in self._book.line.in_order(now):
-            if one is job or (one.details.reservation == pool and self._block_of_first(one, now) is None):
+        for place, one in enumerate(self._book.line.in_order(now)):
+            if not place % _AT_A_TIME:
+                yield
+            if one is job:
+                return job
+            is_there = one in self._book.line and one.details.reservation == pool
+            if is_there and self._block_of_first(one, now) is None:
                 return one
         return job
 
@@ -247,16 +260,19 @@ class Explainer:
             return Explanation("ReqNodeNotAvail", words, (), None, ("an administrator: nodectl node resume",))
         return Explanation(RESOURCES, f"it is the next to start: {self._lacks(job)}")
 
-    def _behind(self, job: JobRecord, first: JobRecord, now: float) -> Explanation:
+    def _behind(self, job: JobRecord, first: JobRecord, now: float) -> Generator[None, None, Explanation]:
         ahead: list[JobRecord] = []
         for one in self._book.line.in_order(now):
-            if one is job:
+            if one is job or len(ahead) > _MOST_NAMED:
                 break
-            if len(ahead) <= _MOST_NAMED and one.details.reservation == job.details.reservation:
+            yield
+            if one.details.reservation == job.details.reservation:
                 ahead.append(one)
         before = count(len(ahead), "job") if len(ahead) <= _MOST_NAMED else f"more than {_MOST_NAMED} jobs"
         words = f"{before} before it in line"
-        start = self._expected_start(job, now)
+        start = yield from self._expected_start(job, now)
+        if job.job_state != PENDING:
+            return self._active(job)  # it has started meanwhile: nothing may be tried with it
         if not self._placed(job, now, job.time_limit, alone=True):
             return Explanation(
                 "Priority", f"{words}; {self._lacks(job)}", _names(ahead), start, self._smaller(job, now)
@@ -352,15 +368,6 @@ class Explainer:
             elif start is not None and start <= now + book.policy.bf_window:
                 found[job.job_id] = start
         return found
-
-
-def _finished(pieces: Generator[None, None, _T]) -> _T:
-    """What the generator returns, without other work in between."""
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]  # typeshed has Any here
 
 
 def _meet(job: JobRecord, held: JobResources, wanted: JobResources) -> bool:

@@ -264,6 +264,10 @@ class Scheduler:
         """Why a job waits, at this moment."""
         return self._explainer.explain(job, now)
 
+    def explaining(self, job: JobRecord, now: float) -> Generator[None, None, Explanation]:
+        """`explain`, which may be left at any yield, for changes of the queue too."""
+        return self._explainer.explaining(job, now)
+
     def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
         """As `explain` for each, without for whom and what would help: it costs little for many jobs together."""
         return self._explainer.briefs(jobs, now)

@@ -72,9 +72,10 @@ class JobCalls:
         if not self.is_admin(call):
             raise Refused("NotPermitted", "only root and members of the admin group may do that", subject="admins")
 
-    def explained(self, call: Call, job: JobRecord) -> Explanation:
-        """Why a job waits, as far as the caller may know."""
-        why = self.controller.scheduler.explain(job, time.time())
+    async def explained(self, call: Call, job: JobRecord) -> Explanation:
+        """Why a job waits, as far as the caller may know. It may have started when this returns."""
+        await self._slices.next()  # many may ask at once, as after each round of the scheduler
+        why = await self.work().through(self.controller.scheduler.explaining(job, time.time()))
         return without_others(why, job.user_name) if self.hides_others and not self.is_admin(call) else why
 
     def work(self) -> Work:

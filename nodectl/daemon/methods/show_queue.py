@@ -93,14 +93,18 @@ class ShowQueue:
         told = rows.row(job, held, now, why if job.job_state in _WAITING else None)
         return told if self._calls.permissions.may_see(call.peer, job.user_id) else rows.without_private(told)
 
-    def show_job(self, call: Call) -> Mapping[str, object]:
+    async def show_job(self, call: Call) -> Mapping[str, object]:
         """One job."""
-        controller, now = self._calls.controller, time.time()
-        job, resources = self._found(str(call.parameters["job"]))
+        controller, name, why = self._calls.controller, str(call.parameters["job"]), None
+        job, resources = self._found(name)
         if job is None or not self._may_list(call, job):
-            raise no_job(str(call.parameters["job"]))
-        why = self._calls.explained(call, job) if job.job_state in _WAITING else None
-        told = rows.record(job, resources, now, why)
+            raise no_job(name)
+        if job.job_state in _WAITING:
+            why = await self._calls.explained(call, job)
+            if job.job_state not in _WAITING:  # it has started, or has ended, meanwhile
+                why = None
+                resources = rows.held(job, controller.selection.nodes)
+        told = rows.record(job, resources, time.time(), why)
         told["select"] = controller.selection.described(job)
         mine = self._calls.permissions.may_see(call.peer, job.user_id)
         return {"record": told if mine else rows.without_private(told)}
@@ -126,13 +130,13 @@ class ShowQueue:
         kept = None if index is None else table.store.task(meant.job, index)
         return (job, {}) if kept is None else (kept.record, kept.resources)
 
-    def explain_job(self, call: Call) -> Mapping[str, object]:
+    async def explain_job(self, call: Call) -> Mapping[str, object]:
         """Why one job waits."""
         name = str(call.parameters["job"])
         job = next((one for one, _ in self._calls.controller.table.named(name)), None)
         if job is None or not self._may_list(call, job):
             raise self._calls.none(call, name)
-        why = self._calls.explained(call, job)
+        why = await self._calls.explained(call, job)
         told = {
             "state": job.job_state, "reason": why.reason, "words": why.words, "for": list(why.for_whom),
             "start": why.expected_start, "help": list(why.what_would_help),

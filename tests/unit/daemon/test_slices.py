@@ -211,3 +211,31 @@ def test_others_are_served_between_two_names(site: Site) -> None:
     work = Work(site.slices, clock=_always_due())
     turns = asyncio.run(_turns_meanwhile(site.several([str(job.job_id) for job in jobs], work)))
     assert turns > 100
+
+
+def test_others_are_served_while_the_reasons_of_many_are_found(site: Site) -> None:
+    """As when a round of the scheduler has told all clients that wait for their jobs."""
+    jobs = [site.bench.submit() for _ in range(50)]
+    site.restored()
+    site.calls.is_admin = lambda _: False
+    site.calls._slices = site.slices
+
+    async def all_asked() -> None:
+        await asyncio.gather(*(JobCalls.explained(site.calls, site.calls, job) for job in jobs))
+
+    assert asyncio.run(_turns_meanwhile(all_asked())) > len(jobs)
+
+
+def test_a_job_that_starts_while_its_reason_is_found_keeps_what_it_was_given(site: Site) -> None:
+    """To find out whether a shorter job would start, the plugin is asked for a place, which is then forgotten."""
+    *others, last = [site.bench.submit(8) for _ in range(40)]
+    pieces = site.bench.scheduler.explaining(last, site.bench.at)
+    next(pieces)
+    next(pieces)
+    for job in others:
+        site.bench.scheduler.cancel(job, site.bench.at)
+    for number in site.bench.running():
+        site.bench.end(site.bench.scheduler.jobs[number])
+    assert site.bench.look() == [last]
+    assert list(pieces)
+    assert (last.job_state, last.job_resrcs is None) == ("RUNNING", False)
