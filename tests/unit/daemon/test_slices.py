@@ -48,7 +48,7 @@ class Site:
         self.bench = Bench()
         self.bench.run(8, user=2000)
         store: Any = SimpleNamespace(batches=list, find=lambda _: None)
-        self.table = JobTable(store)
+        self.table = JobTable(store, 1 << 40)
         self.slices = Slices()
         turns = Turns()
         scheduler = self.bench.scheduler
