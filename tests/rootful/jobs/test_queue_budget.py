@@ -94,8 +94,8 @@ def test_more_than_the_bytes_of_a_users_jobs_is_refused_until_some_are_gone(
 
 def test_what_is_left_of_an_array_counts_and_whole_arrays_can_be_cancelled_all_the_same(node: Node) -> None:
     job = str(submit(node, NOBODY, array="0-99999")["parameters"]["job"])
-    for first in range(0, 16_000, 4000):
-        tasks = f"{first}-{first + 3999}:2"
+    for first in range(0, 24_000, 4000):
+        tasks = f"{first}-{first + 3999}:3"
         reply = cancel(node, NOBODY, f"{job}_[{tasks}]")
         if "error" in reply:
             break
