@@ -5,7 +5,7 @@ Values only, in the daemon's event loop and in commands that plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 
 from nodectl.model.value_class import replace
@@ -97,10 +97,16 @@ class Arrays:
             return record
         return task
 
-    def live_tasks(self, array: int) -> list[JobRecord]:
+    def is_live(self, array: int) -> bool:
+        """True where something of it has not ended."""
+        return array in self._live or array in self.waiting
+
+    def live_tasks(self, array: int) -> Iterator[JobRecord]:
         """All of it that has not ended."""
+        yield from self._live.get(array, {}).values()
         record = self.waiting.get(array)
-        return [*self._live.get(array, {}).values(), *([record] if record is not None else [])]
+        if record is not None:
+            yield record
 
     def split(self, job: JobRecord, index: int | None = None) -> JobRecord:
         """The task with this index, or the first, as a job of its own: with a new number, or, the last one, the record
@@ -126,7 +132,7 @@ class Arrays:
     def drop(self, job: JobRecord, gone: job_array.Tasks) -> bool:
         """These tasks wait no more. True where none is left; then the record is as it was."""
         left = job_array.without_all(self.tasks(job), gone)
-        if left:
+        if left and left != self.tasks(job):
             self._set(job, left)
         return not left
 

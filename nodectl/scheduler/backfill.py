@@ -16,7 +16,7 @@ from nodectl.scheduler.decisions import SUSPEND, NotAdmitted
 from nodectl.scheduler.limits import Block, asked, given
 from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Claim, Room, Shadow
-from nodectl.scheduler.waits import DONE
+from nodectl.scheduler.watchers import DONE
 from nodectl.selection.answers import BUSY, PLUGIN, Choice, Refusal
 from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY, SELECT_MODE_WILL_RUN
 from nodectl.selection.records import JobRecord, JobResources

@@ -5,19 +5,21 @@ In the daemon's event loop and in commands that plan.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from nodectl.model.value_class import dataclass
+from nodectl.scheduler import job_array
 from nodectl.scheduler.agenda import Agenda, Pauses
 from nodectl.scheduler.arrays import Arrays, is_waiting_array
 from nodectl.scheduler.fair_share import FairShare
+from nodectl.scheduler.happened import Outcome
 from nodectl.scheduler.limits import Accounts
 from nodectl.scheduler.line import Line
 from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.priority import Priority
-from nodectl.scheduler.waits import NEVER, Outcome, Waits
+from nodectl.scheduler.waits import Waits
+from nodectl.scheduler.watchers import NEVER
 from nodectl.scheduler.words import duration
 from nodectl.selection.host import Selection
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
@@ -26,9 +28,10 @@ from nodectl.selection.records import JobRecord, JobResources
 YEAR = 365 * 86_400.0
 """After how long a job without a time limit is expected to end."""
 HELD = {"user": "JobHeldUser", "admin": "JobHeldAdmin"}
-_AT_A_TIME = 16
+_AT_A_TIME = 1000
 LAUNCH_FAILURE = "JobLaunchFailure"
 NEVER_SATISFIED = "DependencyNeverSatisfied"
+DEPENDENCY = "Dependency"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,12 @@ class Book:
                     self._charge(job, self.fair_share.since(job.user_id, job.start_time, now))
                 job.end_time = self.expected_end(job, now)
         for job in known:
-            if job.job_state == PENDING:
+            if job.job_state != PENDING:
+                continue
+            if job.details.dependency:  # what became of the others is in the history: `catch_up` asks
+                job.state_reason, job.state_desc = DEPENDENCY, _waits_for(job)
+                self.unlooked[job.job_id] = job
+            else:
                 self.place(job, now)
         self.freed = True
 
@@ -113,6 +121,8 @@ class Book:
         job.job_state = PENDING
         bar = self.bar(job, now)
         job.state_reason, job.state_desc = (bar.reason, bar.words) if bar is not None else ("", "")
+        if self.waits.is_unfinished(job):
+            self.unlooked[job.job_id] = job
         deadline = self.latest_start(job)
         if deadline:
             self.agenda.note(deadline, job.job_id)
@@ -159,7 +169,7 @@ class Book:
         if at == NEVER:
             return Bar(NEVER_SATISFIED, f"what it waits for will not happen: {job.details.dependency}")
         if at is None or at > now:
-            return Bar("Dependency", f"it waits for other jobs: {job.details.dependency}", at or 0.0)
+            return Bar(DEPENDENCY, _waits_for(job), at or 0.0)
         begin = job.details.begin_time
         if begin > now:
             return Bar("BeginTime", f"it is not to begin within the next {duration(begin - now)}", begin)
@@ -252,9 +262,9 @@ class Book:
         self.selection.forget(job)
         self._look_at(self.waits.ended(job, state, exit_code))
 
-    def tasks_cancelled(self, job: JobRecord) -> None:
-        """Some of the waiting tasks of an array wait no more."""
-        self._look_at(self.waits.tasks_cancelled(job))
+    def tasks_cancelled(self, job: JobRecord, gone: job_array.Tasks) -> None:
+        """These of the waiting tasks of an array wait no more."""
+        self._look_at(self.waits.tasks_cancelled(job, gone))
 
     def suspended(self, job: JobRecord, now: float) -> None:
         """Its CPUs are others'."""
@@ -296,12 +306,16 @@ class Book:
             self.unlooked.update((job.job_id, job) for job in jobs)
 
     def catch_up(self, now: float) -> Iterator[None]:
-        """Looks at those for whom something has happened, in pieces."""
-        while self.unlooked:
-            for number in list(itertools.islice(self.unlooked, _AT_A_TIME)):
-                job = self.unlooked.pop(number)
-                if job.job_state == PENDING and self.jobs.get(number) is job:
-                    self.place(job, now)
+        """Looks at those for whom something has happened, one at a time, and no more than a good number: others are in
+        line meanwhile.
+        """
+        for _ in range(_AT_A_TIME):
+            if not self.unlooked:
+                return
+            number, job = next(iter(self.unlooked.items()))
+            del self.unlooked[number]
+            if job.job_state == PENDING and self.jobs.get(number) is job:
+                self.place(job, now)
             yield None
 
     def _charge(self, job: JobRecord, now: float) -> None:
@@ -332,9 +346,18 @@ class Book:
             self.jobs[task.job_id] = task
             self.accounts.submitted(task)
             self.waits.known(task)
-            self.waits.restore(task)
+        self.waits.restore(task)
         return task
 
     def next_index(self, job: JobRecord) -> int | None:
         """Which task of a waiting array is next; None for a job that is none, or where none may start."""
-        return self.waits.next_task(job) if is_waiting_array(job) else None
+        if not is_waiting_array(job):
+            return None
+        index = self.waits.next_task(job)
+        if index is None and self.waits.is_unfinished(job):
+            self.unlooked[job.job_id] = job
+        return index
+
+
+def _waits_for(job: JobRecord) -> str:
+    return f"it waits for other jobs: {job.details.dependency}"

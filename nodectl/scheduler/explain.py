@@ -5,7 +5,8 @@ In the daemon's event loop and in commands that plan. Worked out when somebody a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from bitarray import bitarray
 
@@ -14,6 +15,7 @@ from nodectl.scheduler.book import Bar, Book
 from nodectl.scheduler.explanation import Explanation
 from nodectl.scheduler.forecast import Forecast
 from nodectl.scheduler.limits import Block, asked
+from nodectl.scheduler.pieces import finished
 from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Room, Shadow
 from nodectl.scheduler.words import count, duration
@@ -24,6 +26,8 @@ from nodectl.selection.records import JobRecord, JobResources
 _MOST_NAMED = 10
 _MOST_QUESTIONS = 16  # as many as a look at the line asks before it pauses
 _NO_LIMIT = 1 << 62
+_AT_A_TIME = 16  # jobs, between two moments at which the caller may do other work
+_MOST_POINTS = 512  # jobs of which the priorities are found at a time
 _HELP = {
     "JobHeldUser": "nodectl release {job}",
     "JobHeldAdmin": "an administrator: nodectl release {job}",
@@ -33,9 +37,18 @@ _HELP = {
 }
 
 
+class Survey(NamedTuple):
+    """All jobs that waited when it was begun, in their order, and when those are expected to start of which that is
+    known.
+    """
+
+    jobs: list[JobRecord]
+    starts: Mapping[int, float | None]
+
+
 class Explainer:
-    """`explain` for one job; `briefs` and `line` for many. Nothing else happens during a call: however many wait, it
-    asks the plugin few questions, and who asks again is told more. They do not count among the queue's own.
+    """`explain` for one job; for many a `survey`, and then `brief` for each. However many wait, it asks the plugin few
+    questions, and who asks again is told more. They do not count among the queue's own.
     """
 
     def __init__(self, book: Book, room: Room, backfill: Backfill, reservations: Reservations) -> None:
@@ -51,18 +64,46 @@ class Explainer:
         self._questions, self._foreseen = 0, {}
 
     def line(self, now: float) -> list[JobRecord]:
+        """The jobs of a survey."""
+        self._called()
+        return finished(self._line(now))
+
+    def survey(self, now: float) -> Generator[None, None, Survey]:
         """Those in line in order, then those that wait for something else than room. `priority`, `state_reason` and
-        `state_desc` of each say what is so now.
+        `state_desc` of each say what is so now. It may be left at any yield, and the queue may change meanwhile.
         """
         self._called()
-        return self._line(now)
+        jobs = yield from self._line(now)
+        starts = yield from self._forecast(now)
+        return Survey(jobs, starts)
 
-    def _line(self, now: float) -> list[JobRecord]:
+    def _line(self, now: float) -> Generator[None, None, list[JobRecord]]:
         book = self._book
-        ordered = list(book.line.in_order(now))
-        others = [job for job in book.jobs.values() if job.job_state == PENDING and job not in book.line]
+        ordered: list[JobRecord] = []
+        for job in book.line.in_order(now):
+            ordered.append(job)
+            if not len(ordered) % _AT_A_TIME:
+                yield
+        there = set(ordered)
+        others = [job for job in book.jobs.values() if job.job_state == PENDING and job not in there]
+        yield
+        yield from self._reasons(ordered, now)
+        jobs = [*ordered, *sorted(others, key=lambda job: job.job_id)]
+        for first in range(0, len(jobs), _MOST_POINTS):
+            some = jobs[first : first + _MOST_POINTS]
+            for job, points in zip(some, book.line.all_points(some, now), strict=True):
+                job.priority = max(0, round(points))
+            yield
+        return jobs
+
+    def _reasons(self, ordered: Iterable[JobRecord], now: float) -> Iterator[None]:
+        """Says of each job in line why it waits."""
         firsts: dict[str, JobRecord] = {}
         for place, job in enumerate(ordered):
+            if not place % _AT_A_TIME:
+                yield
+            if job not in self._book.line or job.job_state != PENDING:
+                continue  # it has left meanwhile
             pool = job.details.reservation
             block = self._backfill.block(job, now) if pool in firsts else self._block_of_first(job, now)
             if block is not None:
@@ -73,19 +114,14 @@ class Explainer:
                 job.state_desc = why.words
             else:
                 job.state_reason, job.state_desc = "Priority", f"{count(place, 'job')} before it in line"
-        jobs = [*ordered, *sorted(others, key=lambda job: job.job_id)]
-        for job, points in zip(jobs, book.line.all_points(jobs, now), strict=True):
-            job.priority = max(0, round(points))
-        return jobs
 
     def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
-        """The reason of each, some words and the expected start. The line is gone through once for all of them."""
-        self._called()
-        self._line(now)
-        starts = self._forecast(now)
-        return [self._brief(job, now, starts) for job in jobs]
+        """`brief` for each, after a survey that nothing interrupts."""
+        survey = finished(self.survey(now))
+        return [self.brief(job, now, survey.starts) for job in jobs]
 
-    def _brief(self, job: JobRecord, now: float, starts: Mapping[int, float | None]) -> Explanation:
+    def brief(self, job: JobRecord, now: float, starts: Mapping[int, float | None]) -> Explanation:
+        """The reason, some words and the expected start, by a survey that was just made."""
         if job.job_state != PENDING:
             return self._active(job)
         bar = self._book.bar(job, now)
@@ -94,7 +130,11 @@ class Explainer:
         return Explanation(job.state_reason, job.state_desc, (), starts.get(job.job_id))
 
     def explain(self, job: JobRecord, now: float) -> Explanation:
-        """All of it."""
+        """All of it, without other work in between."""
+        return finished(self.explaining(job, now))
+
+    def explaining(self, job: JobRecord, now: float) -> Generator[None, None, Explanation]:
+        """All of it. May be left at any yield, for changes of the queue too."""
         self._called()
         if job.job_state != PENDING:
             return self._active(job)
@@ -102,25 +142,29 @@ class Explainer:
         if bar is not None:
             return self._barred(job, bar)
         block = self._backfill.block(job, now)
-        first = self._first(job, now) if block is None else job
+        first = (yield from self._first(job, now)) if block is None else job
         if first is not job:
-            return self._behind(job, first, now)
+            return (yield from self._behind(job, first, now))
+        if job.job_state != PENDING:
+            return self._active(job)  # it has started meanwhile
         block = block or self._block_of_first(job, now)
         return self._of_first(job, now) if block is None else self._blocked(job, block, now)
 
     def expected_start(self, job: JobRecord, now: float) -> float | None:
         """When it starts by what is known now; None where nobody knows."""
         self._called()
-        return self._expected_start(job, now)
+        return finished(self._expected_start(job, now))
 
-    def _expected_start(self, job: JobRecord, now: float) -> float | None:
+    def _expected_start(self, job: JobRecord, now: float) -> Generator[None, None, float | None]:
         if job.job_state != PENDING:
             return job.start_time or None
         bar = self._book.bar(job, now)
         if bar is not None:
             return bar.until if bar.reason == "BeginTime" else None
         if self._book.freed or self._starts[0] != (now, self._book.version):
-            self._starts = ((now, self._book.version), self._forecast(now))
+            version = self._book.version
+            starts = yield from self._forecast(now)
+            self._starts = ((now, version), starts)
         return self._starts[1].get(job.job_id)
 
     def _active(self, job: JobRecord) -> Explanation:
@@ -135,7 +179,7 @@ class Explainer:
         return Explanation("", "it is suspended", (), None, (f"nodectl resume {job.job_id}",))
 
     def _barred(self, job: JobRecord, bar: Bar) -> Explanation:
-        for_whom = tuple(map(_name, self._book.waits.whom(job)[:_MOST_NAMED])) if "Depend" in bar.reason else ()
+        for_whom = tuple(map(_name, self._book.waits.whom(job, _MOST_NAMED))) if "Depend" in bar.reason else ()
         hint = _HELP.get(bar.reason)
         hints = (hint.format(job=job.job_id),) if hint else ()
         return Explanation(bar.reason, bar.words, for_whom, bar.until or None, hints)
@@ -147,18 +191,23 @@ class Explainer:
         elif block.reason == "Reservation":
             held = []
         elif block.reason == "Dependency":
-            held = self._book.waits.whom(job)
+            held = self._book.waits.whom(job, _MOST_NAMED)
         else:
             held = [one for one in active if one.user_id == job.user_id]
         one = self._reservations.by_name.get(job.details.reservation)
         start = one.start_time if block.reason == "Reservation" and one is not None and one.start_time > now else None
         return Explanation(block.reason, block.words, _names(held), start, (block.help,) if block.help else ())
 
-    def _first(self, job: JobRecord, now: float) -> JobRecord:
+    def _first(self, job: JobRecord, now: float) -> Generator[None, None, JobRecord]:
         """Who stands in front of all that wait for room where this job does."""
         pool = job.details.reservation
-        for one in self._book.line.in_order(now):
-            if one is job or (one.details.reservation == pool and self._block_of_first(one, now) is None):
+        for place, one in enumerate(self._book.line.in_order(now)):
+            if not place % _AT_A_TIME:
+                yield
+            if one is job:
+                return job
+            is_there = one in self._book.line and one.details.reservation == pool
+            if is_there and self._block_of_first(one, now) is None:
                 return one
         return job
 
@@ -211,16 +260,19 @@ class Explainer:
             return Explanation("ReqNodeNotAvail", words, (), None, ("an administrator: nodectl node resume",))
         return Explanation(RESOURCES, f"it is the next to start: {self._lacks(job)}")
 
-    def _behind(self, job: JobRecord, first: JobRecord, now: float) -> Explanation:
+    def _behind(self, job: JobRecord, first: JobRecord, now: float) -> Generator[None, None, Explanation]:
         ahead: list[JobRecord] = []
         for one in self._book.line.in_order(now):
-            if one is job:
+            if one is job or len(ahead) > _MOST_NAMED:
                 break
-            if len(ahead) <= _MOST_NAMED and one.details.reservation == job.details.reservation:
+            yield
+            if one.details.reservation == job.details.reservation:
                 ahead.append(one)
         before = count(len(ahead), "job") if len(ahead) <= _MOST_NAMED else f"more than {_MOST_NAMED} jobs"
         words = f"{before} before it in line"
-        start = self._expected_start(job, now)
+        start = yield from self._expected_start(job, now)
+        if job.job_state != PENDING:
+            return self._active(job)  # it has started meanwhile: nothing may be tried with it
         if not self._placed(job, now, job.time_limit, alone=True):
             return Explanation(
                 "Priority", f"{words}; {self._lacks(job)}", _names(ahead), start, self._smaller(job, now)
@@ -290,7 +342,7 @@ class Explainer:
             ]
         )  # fmt: skip
 
-    def _forecast(self, now: float) -> dict[int, float | None]:
+    def _forecast(self, now: float) -> Generator[None, None, dict[int, float | None]]:
         """Expected starts of the first in line, as many as are tested."""
         book, room = self._book, self._room
         active = [one for one in book.active.values() if one.job_resrcs is not None and one.job_state != SUSPENDED]
@@ -301,6 +353,9 @@ class Explainer:
         for number, job in enumerate(book.line.in_order(now)):
             if number >= book.policy.bf_max_job_test:
                 break
+            yield
+            if job not in book.line:
+                continue  # it has left meanwhile
             block = self._backfill.block(job, now) if found else self._block_of_first(job, now)
             if block is not None:
                 continue

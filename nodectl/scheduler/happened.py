@@ -1,7 +1,7 @@
 """What has happened to jobs and arrays that others may wait for: whether they began, when, and how they ended.
 
-Values only, in the daemon's event loop and in commands that plan. Each question costs the same for an array of a million
-tasks as for one job, and at most one question to the history, of which the answer is kept.
+Values only, in the daemon's event loop and in commands that plan. A question costs the same for an array of a million
+tasks as for one job: a look into tables, or one question to the history, whose answer is kept.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Happened:
         return self.is_live(number, task) or self.outcome(number, task) is not None
 
     def began(self, number: int, task: int | None = None) -> float | None:
-        """When it began, of an array its last task; 0 for what ended without, or long ago. None where that is to come."""
+        """When it began, of an array its last task; 0 for what never ran, or long ago. None where that is to come."""
         if not self.is_live(number, task):
             return self._began.get((number, task), 0.0)
         one = self._jobs.get(number) if task is None else self._arrays.live_task(number, task)

@@ -1,7 +1,8 @@
 """The tasks of a job array that still wait, as one text: "0-9:2,15". A million of them are a few bytes.
 
-Each function costs as much as there are ranges, however many indices these have. Only the text of ranges that overlap and
-have steps is expanded into its indices, a few thousand at the most. Values only, in the daemon, and in commands.
+A function costs as much as there are ranges, however many indices these have. Only ranges with steps that overlap are
+expanded into their indices, a few thousand at the most, when their text is read. Values only, in the daemon, and in
+commands.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Tasks = list[range]
 """Ascending ranges, none empty, each of which ends before the next one begins."""
 
 
-def _freely(units: int) -> None:
+def freely(units: int) -> None:
     """For a caller without a budget."""
 
 
@@ -32,7 +33,7 @@ def parse(text: str) -> tuple[Tasks, int]:
     return tasks_of(indices), int(limit[:10]) if percent else 0
 
 
-def tasks_of(text: str, spend: Callable[[int], None] = _freely) -> Tasks:
+def tasks_of(text: str, spend: Callable[[int], None] = freely) -> Tasks:
     """Indices as "0-9:2,15" or "[0-3]". `spend` is told how many ranges and indices are gone through, before they are.
     Raises ValueError, and what `spend` raises.
     """
@@ -106,7 +107,7 @@ def without_all(tasks: Tasks, others: Tasks) -> Tasks:
         for part in _cut(tasks[place], _beside(tasks[place], others)):
             left.append(part)
             if len(left) > _MOST_RANGES:
-                raise ValueError(f"more than {_MOST_RANGES} ranges would be left")
+                raise ValueError(f"too many ranges would be left, {_MOST_RANGES} are the most")
         done = place + 1
     return left + tasks[done:]
 

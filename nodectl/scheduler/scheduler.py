@@ -6,7 +6,7 @@ what time it is, and `next_time` when to look again. It decides; its caller carr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
 from nodectl.scheduler import changes, expansion, job_array
@@ -15,15 +15,15 @@ from nodectl.scheduler.backfill import Backfill, unplace
 from nodectl.scheduler.book import Book
 from nodectl.scheduler.decisions import Decision, NotAdmitted
 from nodectl.scheduler.end_reason import end_reason
-from nodectl.scheduler.explain import Explainer
+from nodectl.scheduler.explain import Explainer, Survey
 from nodectl.scheduler.explanation import Explanation
+from nodectl.scheduler.happened import Outcome
 from nodectl.scheduler.limits import Block
 from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.priority import Points
 from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Room
 from nodectl.scheduler.sweep import Sweeps
-from nodectl.scheduler.waits import Outcome
 from nodectl.selection.host import Selection
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord, ReservationRequest
@@ -143,11 +143,12 @@ class Scheduler:
         """Forget a job that waits, or these of the waiting tasks of an array. True when nothing is left of it."""
         if tasks and is_waiting_array(job):
             try:
-                nothing_left = self._book.arrays.drop(job, job_array.tasks_of(tasks))
+                gone = job_array.tasks_of(tasks)
+                nothing_left = self._book.arrays.drop(job, gone)
             except ValueError as error:
                 raise NotAdmitted(f"Invalid job array specification: {error}") from None
             if not nothing_left:
-                self._book.tasks_cancelled(job)
+                self._book.tasks_cancelled(job, gone)
                 return False
         self.ended(job, "CANCELLED", 0, now)
         return True
@@ -157,6 +158,7 @@ class Scheduler:
         NotAdmitted where its user has too many jobs for that, or where there is no number for it.
         """
         self._book.accounts.admit(job)
+        self._book.waits.admit_another(job)
         task = self._book.set_apart(job, index)
         for one in (task, job):
             self._replace(one, now)
@@ -262,9 +264,25 @@ class Scheduler:
         """Why a job waits, at this moment."""
         return self._explainer.explain(job, now)
 
+    def explaining(self, job: JobRecord, now: float) -> Generator[None, None, Explanation]:
+        """`explain`, which may be left at any yield, for changes of the queue too."""
+        return self._explainer.explaining(job, now)
+
     def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
         """As `explain` for each, without for whom and what would help: it costs little for many jobs together."""
         return self._explainer.briefs(jobs, now)
+
+    def survey(self, now: float) -> Generator[None, None, Survey]:
+        """All that wait, and what `brief` needs. May be left at any yield, for changes of the queue too."""
+        return self._explainer.survey(now)
+
+    def brief(self, job: JobRecord, now: float, survey: Survey) -> Explanation:
+        """One of `briefs`."""
+        return self._explainer.brief(job, now, survey.starts)
+
+    def waiting_tasks(self, job: JobRecord) -> job_array.Tasks:
+        """The tasks for which the record of an array stands."""
+        return self._book.arrays.tasks(job)
 
     def expected_start(self, job: JobRecord, now: float) -> float | None:
         """When it starts by what is known now, if nobody comes before it; None where nobody knows."""

@@ -40,6 +40,20 @@ def dependencies(foe: Foe) -> None:
     cancel_all(foe)
 
 
+def counterparts(foe: Foe) -> None:
+    """Arrays whose tasks wait for those of other arrays that have their numbers, and singletons of one name."""
+    tasks = "0-1000"
+    others = [foe.ask(submit(array=tasks)).get("job", 1) for _ in range(8)]
+    wanted = "aftercorr" + "".join(f":{other}" for other in others)
+    for _ in range(20):
+        foe.ask(submit(array=tasks, dependency=wanted, hold=False))
+        foe.ask(submit(dependency="singleton", hold=False))
+    for other in others:
+        foe.ask(call("org.nodectl.Cancel", parameters={"jobs": [f"{other}_[0-1000:7]"]}))
+        foe.ask(call("org.nodectl.Queue", parameters={"points": True}))
+    cancel_all(foe)
+
+
 def arrays(foe: Foe) -> None:
     """Arrays whose lists of tasks are long."""
     tasks = ",".join(str(task) for task in range(0, 1001, 2))
@@ -109,5 +123,5 @@ def _kill(foe: Foe, step: dict[str, object]) -> None:
 
 KINDS: dict[str, Callable[[Foe], None]] = {
     kind.__name__: kind
-    for kind in (names, dependencies, arrays, allocations, traces, epilogs, outputs, visits)
+    for kind in (names, dependencies, counterparts, arrays, allocations, traces, epilogs, outputs, visits)
 }  # fmt: skip

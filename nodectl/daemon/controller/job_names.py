@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from nodectl.model.number import whole
@@ -9,6 +10,7 @@ from nodectl.scheduler import job_array
 from nodectl.selection.records import JobRecord
 
 LARGEST = 2**32 - 1
+_LONGEST = 1000  # characters of a name that is told: a longer one is none that a call may have
 
 
 class BadName(ValueError):
@@ -25,8 +27,8 @@ class JobName(NamedTuple):
     indices: job_array.Tasks = []  # noqa: RUF012  # nobody changes it
 
 
-def parse(text: str) -> JobName:
-    """Reads a name. Raises BadName."""
+def parse(text: str, spend: Callable[[int], None] = job_array.freely) -> JobName:
+    """Reads a name. `spend` as in `job_array.tasks_of`. Raises BadName, and what `spend` raises."""
     number, underscore, tasks = text.strip().partition("_")
     job = whole(number, LARGEST)
     if not job or (underscore and not tasks):
@@ -35,7 +37,7 @@ def parse(text: str) -> JobName:
         raise BadName(f"{text[:64]!r}: a bracket is missing")
     tasks = tasks.removeprefix("[").removesuffix("]")
     try:
-        return JobName(job, tasks, job_array.tasks_of(tasks) if tasks else [])
+        return JobName(job, tasks, job_array.tasks_of(tasks, spend) if tasks else [])
     except ValueError as error:
         raise BadName(f"{text[:64]!r}: {error}") from None
 
@@ -46,5 +48,9 @@ def name_of(job: JobRecord) -> str:
         return f"{job.array_job_id}_{job.array_task_id}"
     if job.array_tasks:
         limit = f"%{job.array_limit}" if job.array_limit else ""
-        return f"{job.array_job_id or job.job_id}_[{job.array_tasks}{limit}]"
+        return f"{job.array_job_id or job.job_id}_[{_short(job.array_tasks)}{limit}]"
     return str(job.job_id)
+
+
+def _short(tasks: str) -> str:
+    return tasks if len(tasks) <= _LONGEST else f"{tasks[:_LONGEST].rpartition(',')[0]},..."

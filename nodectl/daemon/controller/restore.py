@@ -19,9 +19,9 @@ from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.end_reason import end_reason
+from nodectl.scheduler.happened import Outcome
 from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.scheduler import Scheduler
-from nodectl.scheduler.waits import Outcome
 from nodectl.selection import known_nodes
 from nodectl.selection.host import Selection
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
@@ -68,7 +68,7 @@ def restore(controller: Controller, selection: Selection, boot: str) -> None:
         outcome=lambda job_id, task: _outcome(controller, job_id, task),
     )
     scheduler.restore(found.jobs, now)
-    controller.table.restore(scheduler.jobs)
+    controller.table.restore(scheduler.jobs, scheduler.waiting_tasks)
     for job, state, reason in found.ended:
         job.job_state, job.state_desc, job.end_time = state, reason, now
         job.state_reason = end_reason(state, job.exit_code)

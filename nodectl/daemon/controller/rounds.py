@@ -11,10 +11,10 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
+from nodectl.daemon.admission.slices import SLICE
 from nodectl.scheduler.decisions import Decision
 from nodectl.scheduler.scheduler import Scheduler
 
-_SLICE = 0.01
 _LONGEST_REST = 60.0  # the clock may be set meanwhile
 _LEAST_REST = 0.001
 _AGAIN = 5.0  # after an error
@@ -85,7 +85,7 @@ class Rounds:
         began = time.perf_counter()
         decisions: list[Decision] = []
         try:
-            over = self._decide(decisions, began + _SLICE)
+            over = self._decide(decisions, began + SLICE)
         finally:
             if decisions:
                 self._carry_out(decisions)  # also those before an error: they are in the scheduler's books

@@ -5,7 +5,7 @@ What changes of a job is put into the store here, and who waits for it is told. 
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from nodectl.daemon.controller import job_bytes
 from nodectl.daemon.controller.commits import Commits
@@ -27,6 +27,7 @@ class JobTable:
     def __init__(self, store: JobStore, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self.jobs: Mapping[int, JobRecord] = {}
+        self._waiting_tasks: Callable[[JobRecord], job_array.Tasks] = lambda job: job_array.tasks_of(job.array_tasks)
         self.waiting: set[int] = set()
         self.store = store
         self.commits = Commits(store)
@@ -34,13 +35,14 @@ class JobTable:
         self._bytes: dict[int, tuple[int, int]] = {}  # by job: user and bytes of the record
         self._texts: dict[int, tuple[int, int]] = {}  # by job or array: user and bytes of what it is started with
         self._arrays: dict[int, set[int]] = {}  # by array, the jobs of it that have not ended
+        self._tasks: dict[int, dict[int, int]] = {}  # of these, those that are one task each, by its index
         self._recent: OrderedDict[int, JobRecord] = OrderedDict()  # that have ended
         self._unwritten: set[int] = set()  # jobs that are not in the store while they run
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
 
-    def restore(self, jobs: Mapping[int, JobRecord]) -> None:
-        """At the daemon's start."""
-        self.jobs = jobs
+    def restore(self, jobs: Mapping[int, JobRecord], waiting_tasks: Callable[[JobRecord], job_array.Tasks]) -> None:
+        """At the daemon's start. `waiting_tasks` are those for which the record of an array stands."""
+        self.jobs, self._waiting_tasks = jobs, waiting_tasks
         for job in jobs.values():
             self._index(job)
         for job_id, uid, size in list(self.store.batches()):
@@ -76,6 +78,8 @@ class JobTable:
         self._count(job)
         if job.array_job_id:
             self._arrays.setdefault(job.array_job_id, set()).add(job.job_id)
+            if job.array_task_id is not None:
+                self._tasks.setdefault(job.array_job_id, {})[job.array_task_id] = job.job_id
         if job.job_state in (PENDING, SUSPENDED):
             self.waiting.add(job.job_id)
         else:
@@ -141,9 +145,12 @@ class JobTable:
         others = self._arrays.get(job.array_job_id)
         if others is not None:
             others.discard(job.job_id)
+            if job.array_task_id is not None:
+                self._tasks.get(job.array_job_id, {}).pop(job.array_task_id, None)
             if others:
                 return False
             del self._arrays[job.array_job_id]
+            self._tasks.pop(job.array_job_id, None)
         self._less(*self._texts.pop(text_of(job), (job.user_id, 0)))
         return job.held_by == BATCH
 
@@ -187,18 +194,19 @@ class JobTable:
             found = kept.record
         return found
 
-    def named(self, text: str) -> Iterator[tuple[JobRecord, str]]:
-        """The jobs in the queue that a name means, and, of an array that waits, which of its tasks; "" for all. Raises
-        Refused where the name is none.
+    def named(self, text: str, spend: Callable[[int], None] = job_array.freely) -> list[tuple[JobRecord, str]]:
+        """The jobs in the queue that a name means, and, of an array that waits, which of its tasks; "" for all. `spend`
+        is told how many jobs, ranges and indices are looked at, before they are. Raises Refused where the name is none,
+        and what `spend` raises.
         """
         try:
-            name = parse(text)
-            yield from list(self._meant(name))
+            name = parse(text, spend)
         except BadName as error:
             raise Refused("InvalidRequest", str(error), parameter="job") from None
+        return list(self._meant(name, spend))
 
-    def _meant(self, name: JobName) -> Iterator[tuple[JobRecord, str]]:
-        for job_id in sorted({name.job, *self._arrays.get(name.job, ())}):
+    def _meant(self, name: JobName, spend: Callable[[int], None]) -> Iterator[tuple[JobRecord, str]]:
+        for job_id in sorted(self._numbers(name, spend)):
             job = self.jobs.get(job_id)
             if job is None:
                 continue
@@ -207,23 +215,21 @@ class JobTable:
             elif job.array_task_id is not None:
                 if job.array_job_id == name.job and job_array.has(name.indices, job.array_task_id):
                     yield job, ""
-            elif job.array_tasks and name.job == text_of(job) and any_waits(job, name.indices):
-                yield job, name.tasks
+            elif job.array_tasks and name.job == text_of(job):
+                waiting = self._waiting_tasks(job)
+                spend(min(len(waiting), len(name.indices)))
+                if job_array.meet(waiting, name.indices):
+                    yield job, name.tasks
 
-    def all_named(self, texts: Iterable[str]) -> Iterator[tuple[JobRecord, str, str]]:
-        """All jobs that the names mean, with the tasks and the name."""
-        for text in texts:
-            for job, tasks in self.named(text):
-                yield job, tasks, text
-
-
-def any_waits(job: JobRecord, tasks: job_array.Tasks) -> bool:
-    """Whether one of these tasks waits in the record of an array."""
-    waiting = job_array.tasks_of(job.array_tasks)
-    try:
-        return job_array.size(job_array.without_all(waiting, tasks)) < job_array.size(waiting)
-    except ValueError:  # more pieces than are kept: some of it goes
-        return True
+    def _numbers(self, name: JobName, spend: Callable[[int], None]) -> set[int]:
+        """The jobs that a name may mean: all of an array, or, where it names few tasks, these."""
+        array = self._arrays.get(name.job, set())
+        named = job_array.size(name.indices) if name.tasks else len(array)
+        spend(1 + min(named, len(array)))
+        if named >= len(array):
+            return {name.job, *array}
+        tasks = self._tasks.get(name.job, {})
+        return {name.job, *(tasks[index] for index in job_array.indices(name.indices) if index in tasks)}
 
 
 def text_of(job: JobRecord) -> int:

@@ -56,7 +56,7 @@ class Allocate:
             else:
                 await self._changed(job, str(call.parameters["seen"]))
                 seen = ""
-        answer = self._answer(call, controller.table.get(job_id) or job)
+            answer = await self._answer(call, controller.table.get(job_id) or job)
         return {**answer, "seen": seen} if seen else answer
 
     async def _changed(self, job: JobRecord, seen: str) -> None:
@@ -72,11 +72,11 @@ class Allocate:
             await asyncio.wait([steps.released(job_id)], timeout=self._longest)
         return str(steps.wakes(job_id))
 
-    def _answer(self, call: Call, job: JobRecord) -> Mapping[str, object]:
+    async def _answer(self, call: Call, job: JobRecord) -> Mapping[str, object]:
+        why = await self._calls.explained(call, job) if job.job_state == PENDING else None
         start: float | None = job.start_time or None
         reason, words = job.state_reason, job.state_desc
-        if job.job_state == PENDING:
-            why = self._calls.explained(call, job)
+        if why is not None and job.job_state == PENDING:
             reason, words, start = why.reason, why.words, why.expected_start
         return {"state": job.job_state, "reason": reason, "words": words, "start": start, "seen": _token(job)}
 

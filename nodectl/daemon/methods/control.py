@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from nodectl.daemon.admission.slices import Work
 from nodectl.daemon.controller.commits import NotWritten
 from nodectl.daemon.controller.job_names import name_of
 from nodectl.daemon.controller.job_request import ADMIN, USER
@@ -85,22 +86,26 @@ class Control:
 
     async def _each_meant(self, call: Call) -> AsyncIterator[tuple[JobRecord, str]]:
         """Then tasks of arrays among them that have become jobs of their own meanwhile."""
-        matches = Matching(call.parameters)
-        found = [(job, tasks) for job, tasks in self._meant(call) if matches(job)]
+        matches, work = Matching(call.parameters), self._calls.work()
+        found = []
+        for job, tasks in await self._meant(call, work):
+            if matches(job):
+                found.append((job, tasks))
+            if work.is_due():
+                await work.rest()
         arrays = {job.array_job_id for job, tasks in found if job.array_tasks and not tasks}
         known = {job.job_id for job, _ in found}
         async for one in self._in_handfuls(found):
             yield one
         if arrays and len(found) >= _HANDFUL:
             late = [job for job in self._controller.table.jobs.values() if job.array_job_id in arrays]
-            for job in late:
-                if job.job_id not in known:
-                    yield job, ""
+            async for one in self._in_handfuls([(job, "") for job in late if job.job_id not in known]):
+                yield one
 
-    def _meant(self, call: Call) -> Iterable[tuple[JobRecord, str]]:
+    async def _meant(self, call: Call, work: Work) -> Iterable[tuple[JobRecord, str]]:
         """The named ones, else all that the caller may touch."""
         if "jobs" in call.parameters:
-            return self._calls.several(call, call.parameters["jobs"])
+            return await self._calls.several(call, call.parameters["jobs"], work)
         may_see = self._calls.permissions.may_see
         return [(job, "") for job in self._controller.table.jobs.values() if may_see(call.peer, job.user_id)]
 
@@ -108,7 +113,7 @@ class Control:
         """Keeps waiting jobs from starting."""
         scheduler, now = self._controller.scheduler, time.time()
         with self._looked_at_even_if_refused():
-            async for job, _ in self._in_handfuls(await self._apart(self._pending(call))):
+            async for job, _ in self._in_handfuls(await self._apart(await self._pending(call))):
                 if job.job_state != PENDING:
                     continue  # it has been started meanwhile
                 who = USER if job.user_id == call.peer.uid else ADMIN
@@ -121,7 +126,7 @@ class Control:
         """Lets held jobs wait for their turn."""
         is_admin, now = self._calls.is_admin(call), time.time()
         with self._looked_at_even_if_refused():
-            async for job, _ in self._in_handfuls(await self._apart(self._pending(call))):
+            async for job, _ in self._in_handfuls(await self._apart(await self._pending(call))):
                 if job.job_state != PENDING:
                     continue
                 try:
@@ -133,12 +138,13 @@ class Control:
 
     async def _in_handfuls(self, found: list[tuple[JobRecord, str]]) -> AsyncIterator[tuple[JobRecord, str]]:
         """Those that are still in the queue. Others are served between two handfuls."""
-        jobs = self._controller.table.jobs
+        jobs, work = self._controller.table.jobs, self._calls.work()
         for place, (job, tasks) in enumerate(found, 1):
             if jobs.get(job.job_id) is job:
                 yield job, tasks
-            if not place % _HANDFUL:
+            if not place % _HANDFUL or work.is_due():
                 await self._rest()
+                await work.rest()
 
     async def _rest(self) -> None:
         """What was done so far goes to the disk, and others are served."""
@@ -152,9 +158,9 @@ class Control:
         if tasks and not self._calls.is_admin(call):
             self._controller.table.check_bytes(job.user_id)
 
-    def _pending(self, call: Call) -> list[tuple[JobRecord, str]]:
+    async def _pending(self, call: Call) -> list[tuple[JobRecord, str]]:
         """Raises Refused where one of the jobs does not wait; of an array some tasks may run."""
-        found = self._calls.several(call, call.parameters["jobs"])
+        found = await self._calls.several(call, call.parameters["jobs"], self._calls.work())
         waiting = {job.array_job_id for job, _ in found if job.job_state == PENDING and job.array_job_id}
         for job, _ in found:
             if job.job_state != PENDING and job.array_job_id not in waiting:
@@ -165,13 +171,15 @@ class Control:
         """The jobs; where only some tasks of an array are meant that wait in one record, these as jobs of their own.
         Raises Refused.
         """
-        table, apart = self._controller.table, []
+        table, work, apart = self._controller.table, self._calls.work(), []
         for job, tasks in found:
-            meant = list(job_array.indices(_part(job, tasks)))
+            meant = list(job_array.indices(self._part(job, tasks)))
             if not meant:
                 apart.append((job, ""))
+            if work.is_due():
+                await work.rest()
             for place, index in enumerate(meant, 1):
-                if table.jobs.get(job.job_id) is not job or not job_array.has(_waiting(job), index):
+                if table.jobs.get(job.job_id) is not job or not self._waits(job, index):
                     continue  # it has been started meanwhile
                 table.check_bytes(job.user_id)
                 try:
@@ -181,13 +189,38 @@ class Control:
                 table.changed(task)
                 table.changed(job)
                 apart.append((task, ""))
-                if not place % _HANDFUL:
+                if not place % _HANDFUL or work.is_due():
                     await self._rest()
+                    await work.rest()
         return apart
+
+    def _waits(self, job: JobRecord, index: int) -> bool:
+        return bool(job.array_tasks) and job_array.has(self._controller.scheduler.waiting_tasks(job), index)
+
+    def _part(self, job: JobRecord, tasks: str) -> job_array.Tasks:
+        """The tasks that are meant of those that wait in one record; none where all are. Raises Refused."""
+        if not tasks or not job.array_tasks:
+            return []
+        waiting = self._controller.scheduler.waiting_tasks(job)
+        meant = job_array.common(waiting, job_array.tasks_of(tasks))
+        if job_array.size(meant) == job_array.size(waiting):
+            return []
+        if job_array.size(meant) > _MOST_APART:
+            words = f"{_MOST_APART} tasks are the most that become jobs of their own at a time"
+            raise Refused("WrongState", f"{name_of(job)}: {words}")
+        return meant
+
+    def _must_be_whole(self, found: Iterable[tuple[JobRecord, str]]) -> None:
+        """Raises Refused where only some of the tasks that wait in one record are meant."""
+        for job, tasks in found:
+            if self._part(job, tasks):
+                words = f"{name_of(job)} is job {job.array_job_id}"
+                raise Refused("WrongState", f"array_limit is the whole array's: {words}")
 
     async def requeue(self, call: Call) -> Mapping[str, object]:
         """Puts running batch jobs into the queue again."""
-        found = self._calls.several(call, call.parameters["jobs"])
+        work, jobs = self._calls.work(), self._controller.table.jobs
+        found = await self._calls.several(call, call.parameters["jobs"], work)
         hold = (ADMIN if self._calls.is_admin(call) else USER) if call.parameters.get("hold") else ""
         for job, _ in found:
             if job.held_by != BATCH or not job.details.requeue:
@@ -195,7 +228,10 @@ class Control:
             if job.job_state not in (RUNNING, SUSPENDED):
                 raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not run")
         for job, _ in found:
-            self._controller.ends.requeue(job, f"put into the queue again by uid {call.peer.uid}", hold)
+            if jobs.get(job.job_id) is job and job.job_state in (RUNNING, SUSPENDED):
+                self._controller.ends.requeue(job, f"put into the queue again by uid {call.peer.uid}", hold)
+            if work.is_due():
+                await work.rest()
         return await self._done()
 
     async def update(self, call: Call) -> Mapping[str, object]:
@@ -205,9 +241,9 @@ class Control:
         changes = {name: value for name, value in call.parameters.items() if name not in _OURS}
         is_admin, now = self._calls.is_admin(call), time.time()
         name = str(call.parameters["job"])
-        found = self._calls.several(call, [name])
+        found = await self._calls.several(call, [name], self._calls.work())
         if "array_limit" in call.parameters:
-            _must_be_whole(found)
+            self._must_be_whole(found)
         with self._looked_at_even_if_refused():
             for job, _ in await self._apart(found):
                 self._check_growth(call, job)
@@ -233,7 +269,7 @@ class Control:
             raise invalid("num_nodes", "is changed alone")
         if wanted not in ("0", "ALL"):
             raise invalid("num_nodes", "0 gives all that the job holds to the one that it expands, ALL takes it")
-        job = self._calls.one(call, str(call.parameters["job"]))
+        job = await self._calls.one(call, str(call.parameters["job"]))
         if job.job_state not in (RUNNING, SUSPENDED):
             raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not run")
         if wanted == "ALL":
@@ -244,7 +280,7 @@ class Control:
 
     async def suspend(self, call: Call) -> Mapping[str, object]:
         """Stops a running job."""
-        job = self._calls.one(call, str(call.parameters["job"]))
+        job = await self._calls.one(call, str(call.parameters["job"]))
         if job.job_state != RUNNING:
             words = "is suspended already" if job.job_state == SUSPENDED else f"is {job.job_state}: it does not run"
             raise Refused("WrongState", f"job {name_of(job)} {words}")
@@ -253,7 +289,7 @@ class Control:
 
     async def resume(self, call: Call) -> Mapping[str, object]:
         """Lets a suspended job go on."""
-        job = self._calls.one(call, str(call.parameters["job"]))
+        job = await self._calls.one(call, str(call.parameters["job"]))
         stopped = job.job_state == RUNNING and self._controller.parts.suspension.has_stopped(job.job_id)
         if job.job_state != SUSPENDED and not stopped:
             raise Refused("WrongState", f"job {name_of(job)} is not suspended: it is {job.job_state}")
@@ -284,33 +320,6 @@ class Control:
             await self._controller.table.commits.durable()
         except NotWritten as error:
             raise Refused("WrongState", f"it is done, and is not on the disk yet: {error}") from None
-
-
-def _waiting(job: JobRecord) -> job_array.Tasks:
-    return job_array.tasks_of(job.array_tasks) if job.array_tasks else []
-
-
-def _part(job: JobRecord, tasks: str) -> job_array.Tasks:
-    """The tasks that are meant of those that wait in one record; none where all are. Raises Refused."""
-    waiting = _waiting(job) if tasks else []
-    if not waiting:
-        return []
-    try:
-        left = job_array.without_all(waiting, job_array.tasks_of(tasks))
-        if not left:
-            return []
-        if job_array.size(waiting) - job_array.size(left) > _MOST_APART:
-            raise ValueError(f"{_MOST_APART} tasks are the most that become jobs of their own at a time")
-        return job_array.without_all(waiting, left)
-    except ValueError as error:
-        raise Refused("WrongState", f"{name_of(job)}: {error}") from None
-
-
-def _must_be_whole(found: Iterable[tuple[JobRecord, str]]) -> None:
-    """Raises Refused where only some of the tasks that wait in one record are meant."""
-    for job, tasks in found:
-        if _part(job, tasks):
-            raise Refused("WrongState", f"array_limit is the whole array's: {name_of(job)} is job {job.array_job_id}")
 
 
 __all__ = ["CANCEL", "JOBS", "REQUEUE", "UPDATE_JOB", "Control", "no_job"]

@@ -1,10 +1,13 @@
 """What the methods of jobs have in common: from a call to the record of a job, and which jobs a caller may touch."""
 
+import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from nodectl.daemon.admission.slices import Slices, Work
 from nodectl.daemon.admission.step_maker import StepMaker
+from nodectl.daemon.admission.turns import Turns
 from nodectl.daemon.controller.controller import Controller
 from nodectl.daemon.controller.job_names import name_of, parse
 from nodectl.daemon.controller.job_request import Machine, apply_options, checked_options, job_of
@@ -41,6 +44,8 @@ class JobCalls:
         self.permissions = permissions
         self.hides_others = private
         self._maker = maker
+        self._slices = Slices()
+        self._turns = Turns()
         self._machine = Machine(maker.binder.allocation.bit_count(), partition)
 
     async def wanted(self, call: Call, held_by: str) -> Wanted:
@@ -67,24 +72,47 @@ class JobCalls:
         if not self.is_admin(call):
             raise Refused("NotPermitted", "only root and members of the admin group may do that", subject="admins")
 
-    def explained(self, call: Call, job: JobRecord) -> Explanation:
-        """Why a job waits, as far as the caller may know."""
-        why = self.controller.scheduler.explain(job, time.time())
+    async def explained(self, call: Call, job: JobRecord) -> Explanation:
+        """Why a job waits, as far as the caller may know. It may have started when this returns."""
+        await self._slices.next()  # many may ask at once, as after each round of the scheduler
+        why = await self.work().through(self.controller.scheduler.explaining(job, time.time()))
         return without_others(why, job.user_name) if self.hides_others and not self.is_admin(call) else why
 
-    def one(self, call: Call, text: str) -> JobRecord:
-        """The job in the queue that a name means, which its owner and admins may touch. Raises Refused."""
-        for job, _ in self._mine(call, [text]):
-            return job
-        raise self.none(call, text)
+    def work(self) -> Work:
+        """What a call does piece by piece, while others are served."""
+        return Work(self._slices)
 
-    def several(self, call: Call, texts: Iterable[str]) -> list[tuple[JobRecord, str]]:
-        """The jobs that names mean, and, of an array that waits, which tasks. Raises Refused where there are none."""
-        names = list(texts)
-        found = list(dict.fromkeys(self._mine(call, names)))
-        if not found:
-            raise self.none(call, names[0]) if len(names) == 1 else no_job(", ".join(names[:4]))
-        return found
+    def turn(self, call: Call) -> asyncio.Lock:
+        """`async with` it: of the calls that go through all of the queue a user has one at a time."""
+        return self._turns.of(call.peer.uid)
+
+    async def one(self, call: Call, text: str) -> JobRecord:
+        """The job in the queue that a name means, which its owner and admins may touch. Raises Refused."""
+        job, _ = (await self.several(call, [text], self.work()))[0]
+        return job
+
+    async def several(self, call: Call, texts: Iterable[str], work: Work) -> list[tuple[JobRecord, str]]:
+        """The jobs that names mean, and, of an array that waits, which tasks. Some may end before it returns. Raises
+        Refused where there are none, or where the names mean too much.
+        """
+        names = list(dict.fromkeys(texts))
+        mine: dict[tuple[JobRecord, str], None] = {}
+        others = ""
+        for text in names:
+            for job, tasks in self.controller.table.named(text, work.spend):
+                if self.permissions.may_see(call.peer, job.user_id):
+                    mine[job, tasks] = None
+                else:
+                    others = text
+            if work.is_due():
+                await work.rest()
+        if mine:
+            return list(mine)
+        if others and not self.hides_others:
+            raise Refused("NotPermitted", f"job {others} is not yours")
+        if others or len(names) > 1:
+            raise no_job(others or ", ".join(names[:4]))
+        raise self.none(call, names[0]) if names else no_job("")
 
     def none(self, call: Call, text: str) -> Refused:
         """The refusal of a name that means no job in the queue."""
@@ -92,20 +120,6 @@ class JobCalls:
         if job is None or job.job_state not in ENDED or not self.permissions.may_see(call.peer, job.user_id):
             return no_job(text)
         return Refused("NoSuchJob", f"job {name_of(job)} has ended: {job.job_state}")
-
-    def _mine(self, call: Call, texts: Iterable[str]) -> Iterator[tuple[JobRecord, str]]:
-        others = ""
-        any_mine = False
-        for job, tasks, text in self.controller.table.all_named(texts):
-            if self.permissions.may_see(call.peer, job.user_id):
-                any_mine = True
-                yield job, tasks
-            else:
-                others = text
-        if others and not any_mine:
-            if self.hides_others:
-                raise no_job(others)
-            raise Refused("NotPermitted", f"job {others} is not yours")
 
 
 def no_job(text: str) -> Refused:

@@ -1,19 +1,20 @@
 """Queue, ShowJob and ExplainJob: what is known of jobs, and why they wait."""
 
-import asyncio
-import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
+from nodectl.daemon.admission.slices import Work
 from nodectl.daemon.controller import rows
 from nodectl.daemon.controller.job_names import LARGEST, BadName, parse
 from nodectl.daemon.controller.options import WORDS
 from nodectl.daemon.methods.job_calls import JobCalls, no_job
 from nodectl.model.number import whole
+from nodectl.scheduler.explain import Survey
 from nodectl.scheduler.explanation import Explanation
 from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import JobRecord
+from nodectl.wire import framing
 from nodectl.wire.dispatch import Call, invalid
 from nodectl.wire.shape import Optional, boolean, integer
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
 
 _MOST_ROWS = 1000
-_HANDFUL = 20
+_ROOM = 1 << 20  # bytes of a page; the row that exceeds them is its last
 _WAITING = (PENDING, SUSPENDED)  # for something, which is told
 QUEUE: "Shape" = {
     **{name: Optional(WORDS) for name in ("jobs", "users", "states", "names")},
@@ -37,34 +38,52 @@ class ShowQueue:
         self._calls = calls
 
     async def queue(self, call: Call) -> Mapping[str, object]:
-        """The jobs that have not ended. Others are served between two handfuls of rows."""
-        now = time.time()
-        given = call.parameters
-        skip = int(str(given.get("skip", 0)))
-        matches = Matching(given)
-        found = (job for job in self._in_order(given, now) if self._may_list(call, job) and matches(job))
-        page = list(itertools.islice(found, skip, skip + _MOST_ROWS + 1))
-        told: list[Mapping[str, object]] = []
-        listed = page[:_MOST_ROWS]
-        scheduler = self._calls.controller.scheduler
-        points = scheduler.points(listed, now) if given.get("points") else itertools.repeat(None)
-        for job, why, parts in zip(listed, scheduler.briefs(listed, now), points, strict=False):
-            more = {} if parts is None else {"points": parts._asdict()}
-            told.append({**self._row(call, job, now, why), **more})
-            if not len(told) % _HANDFUL:
-                await asyncio.sleep(0)
-        return {"jobs": told, "more": len(page) > _MOST_ROWS}
+        """A page of the jobs that have not ended. Others are served while it is made."""
+        async with self._calls.turn(call):
+            return await self._page(call)
 
-    def _in_order(self, given: Mapping[str, object], now: float) -> Iterator[JobRecord]:
-        """Those that run, the oldest first; then those that wait, in their order."""
-        controller = self._calls.controller
+    async def _page(self, call: Call) -> Mapping[str, object]:
+        now, given, work = time.time(), call.parameters, self._calls.work()
+        scheduler, jobs = self._calls.controller.scheduler, self._calls.controller.table.jobs
+        named = await self._named(given, work)
+        survey = await work.through(scheduler.survey(now))
+        skip, room = int(str(given.get("skip", 0))), _ROOM
+        matches = Matching(given)
+        told: list[Mapping[str, object]] = []
+        for job in self._in_order(survey) if named is None else named:
+            if work.is_due():
+                await work.rest()
+            if jobs.get(job.job_id) is not job or not self._may_list(call, job) or not matches(job):
+                continue
+            if skip:
+                skip -= 1
+                continue
+            if len(told) >= _MOST_ROWS or room <= 0:
+                return {"jobs": told, "more": True}
+            row = self._row(call, job, now, scheduler.brief(job, now, survey))
+            if given.get("points"):
+                row = {**row, "points": scheduler.points([job], now)[0]._asdict()}
+            told.append(row)
+            room -= len(framing.encode(row))
+        return {"jobs": told, "more": False}
+
+    async def _named(self, given: Mapping[str, object], work: Work) -> Iterable[JobRecord] | None:
+        """The jobs that the call names; None where it names none."""
         texts: Iterable[str] | None = given.get("jobs")  # type: ignore[assignment]  # its shape was checked
-        if texts is not None:
-            yield from dict.fromkeys(job for job, _, _ in controller.table.all_named(texts))
-            return
-        active = [job for job in controller.table.jobs.values() if job.job_state != PENDING]
+        if texts is None:
+            return None
+        found: dict[JobRecord, None] = {}
+        for text in dict.fromkeys(texts):
+            found.update((job, None) for job, _ in self._calls.controller.table.named(text, work.spend))
+            if work.is_due():
+                await work.rest()
+        return found
+
+    def _in_order(self, survey: Survey) -> Iterator[JobRecord]:
+        """Those that run, the oldest first; then those that wait, in their order."""
+        active = [job for job in self._calls.controller.table.jobs.values() if job.job_state != PENDING]
         yield from sorted(active, key=lambda job: (job.start_time, job.job_id))
-        yield from controller.scheduler.line(now)
+        yield from survey.jobs
 
     def _may_list(self, call: Call, job: JobRecord) -> bool:
         return not self._calls.hides_others or self._calls.permissions.may_see(call.peer, job.user_id)
@@ -74,14 +93,18 @@ class ShowQueue:
         told = rows.row(job, held, now, why if job.job_state in _WAITING else None)
         return told if self._calls.permissions.may_see(call.peer, job.user_id) else rows.without_private(told)
 
-    def show_job(self, call: Call) -> Mapping[str, object]:
+    async def show_job(self, call: Call) -> Mapping[str, object]:
         """One job."""
-        controller, now = self._calls.controller, time.time()
-        job, resources = self._found(str(call.parameters["job"]))
+        controller, name, why = self._calls.controller, str(call.parameters["job"]), None
+        job, resources = self._found(name)
         if job is None or not self._may_list(call, job):
-            raise no_job(str(call.parameters["job"]))
-        why = self._calls.explained(call, job) if job.job_state in _WAITING else None
-        told = rows.record(job, resources, now, why)
+            raise no_job(name)
+        if job.job_state in _WAITING:
+            why = await self._calls.explained(call, job)
+            if job.job_state not in _WAITING:  # it has started, or has ended, meanwhile
+                why = None
+                resources = rows.held(job, controller.selection.nodes)
+        told = rows.record(job, resources, time.time(), why)
         told["select"] = controller.selection.described(job)
         mine = self._calls.permissions.may_see(call.peer, job.user_id)
         return {"record": told if mine else rows.without_private(told)}
@@ -107,13 +130,13 @@ class ShowQueue:
         kept = None if index is None else table.store.task(meant.job, index)
         return (job, {}) if kept is None else (kept.record, kept.resources)
 
-    def explain_job(self, call: Call) -> Mapping[str, object]:
+    async def explain_job(self, call: Call) -> Mapping[str, object]:
         """Why one job waits."""
         name = str(call.parameters["job"])
         job = next((one for one, _ in self._calls.controller.table.named(name)), None)
         if job is None or not self._may_list(call, job):
             raise self._calls.none(call, name)
-        why = self._calls.explained(call, job)
+        why = await self._calls.explained(call, job)
         told = {
             "state": job.job_state, "reason": why.reason, "words": why.words, "for": list(why.for_whom),
             "start": why.expected_start, "help": list(why.what_would_help),

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from nodectl.daemon.admission.slices import Slices, Work
 from nodectl.daemon.methods.control import Control
 from nodectl.daemon.methods.show_queue import Matching
+from nodectl.scheduler import job_array
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.records import JobRecord
 from nodectl.wire.dispatch import Refused
@@ -37,6 +39,7 @@ class Queue:
         self.scheduler = SimpleNamespace(
             hold=lambda one, *_: self.done.append(one.job_id),
             release=lambda one, *_, **__: self.done.append(one.job_id),
+            waiting_tasks=lambda one: job_array.tasks_of(one.array_tasks),
         )
         self.rounds = SimpleNamespace(kick=self.kick)
         self.table = SimpleNamespace(jobs=self.jobs, commits=self, changed=lambda _: None, check_bytes=lambda _: None)
@@ -54,9 +57,15 @@ class Queue:
 
 
 def called(queue: Queue, method: str, tasks: str = "", **given: object) -> None:
+    slices = Slices()
+
+    async def several(*_: object) -> list[tuple[JobRecord, str]]:
+        return [(one, tasks) for one in queue.jobs.values()]
+
     calls: Any = SimpleNamespace(
         controller=queue,
-        several=lambda *_: [(one, tasks) for one in queue.jobs.values()],
+        several=several,
+        work=lambda: Work(slices),
         permissions=SimpleNamespace(may_see=lambda *_: True),
         is_admin=lambda _: False,
     )
