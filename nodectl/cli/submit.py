@@ -67,7 +67,8 @@ def _completed(environment: dict[str, str], choice: "str | None", login: "float 
     from nodectl.client import login_environment  # few scripts need one
 
     environment["SLURM_GET_USER_ENV"] = "1"
-    return login_environment.with_login(environment, login_environment.DEADLINE if login is None else login)
+    seconds = login_environment.DEADLINE if login is None else login
+    return login_environment.with_login(environment, waiting.say, seconds)
 
 
 def _script(command: JobCommand) -> tuple[str, list[str]]:

@@ -8,12 +8,11 @@ import os
 import pwd
 import secrets
 import select
-import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from nodectl.client.waiting import say
+from nodectl.kernel import signals
 
 DEADLINE = 8.0  # seconds; sbatch's
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -22,9 +21,9 @@ _CHUNK = 64 << 10
 _OF_SHELL = ("_", "OLDPWD", "PWD", "SHLVL", "TERM")
 
 
-def with_login(environment: Mapping[str, str], seconds: float = DEADLINE) -> dict[str, str]:
+def with_login(environment: Mapping[str, str], say: Callable[[str], None], seconds: float = DEADLINE) -> dict[str, str]:
     """`environment`, and what the login of this process's user has beside it. Where the login shell does not tell
-    within `seconds`, HOME, USER, LOGNAME, SHELL and a PATH, with a line to stderr.
+    within `seconds`, HOME, USER, LOGNAME, SHELL and a PATH, of which `say` is told.
     """
     known = _of_account()
     try:
@@ -69,7 +68,7 @@ def _told_by_shell(start: Mapping[str, str], seconds: float) -> dict[str, str]:
             if told:
                 process.kill()  # what its profiles have started may go on, as an agent does
             else:
-                os.killpg(process.pid, signal.SIGKILL)
+                signals.send_group_of_child(process.pid, signals.KILL)
     words = told.decode("utf-8", "surrogateescape").split("\0")
     pairs = (word.partition("=") for word in words)
     return {name: value for name, equals, value in pairs if equals and name not in _OF_SHELL}

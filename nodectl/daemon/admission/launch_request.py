@@ -106,12 +106,7 @@ def make_step(  # everything a step is made from
         kill_on_bad_exit=request.get("kill_on_bad_exit", False),
         time_limit=request.get("time_limit", 0),
         **_patience(config),
-        task_prologs=[path for path in (config.task_prolog, request.get("task_prolog")) if path],
-        task_epilogs=[
-            (path, seconds)
-            for path, seconds in ((request.get("task_epilog"), USER_EPILOG_SECONDS), (config.task_epilog, 0.0))
-            if path
-        ],
+        **_task_scripts(request, config),
         stack=list(stack),
         options=request.get("options", []),
         job_control=_job_control(request.get("job_control", {})),  # type: ignore[arg-type]  # REQUEST says so
@@ -125,6 +120,14 @@ def make_step(  # everything a step is made from
     )
     step.binder = binder
     return step
+
+
+def _task_scripts(request: Mapping[str, object], config: Config) -> dict[str, object]:
+    epilogs = ((request.get("task_epilog"), USER_EPILOG_SECONDS), (config.task_epilog, 0.0))
+    return {
+        "task_prologs": [path for path in (config.task_prolog, request.get("task_prolog")) if path],
+        "task_epilogs": [(path, seconds) for path, seconds in epilogs if path],
+    }
 
 
 def _of_tasks(request: Mapping[str, object]) -> dict[str, object]:

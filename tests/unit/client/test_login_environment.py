@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.client import login_environment
+from nodectl.client import login_environment, waiting
 
 Login = Callable[..., dict[str, str]]
 
@@ -23,7 +23,7 @@ def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Login:
         shell.chmod(0o755)
         account = {"HOME": str(tmp_path), "USER": "u", "LOGNAME": "u", "SHELL": str(shell), "PATH": "/usr/bin:/bin"}
         monkeypatch.setattr(login_environment, "_of_account", lambda: account)
-        return login_environment.with_login(start, seconds)
+        return login_environment.with_login(start, waiting.say, seconds)
 
     return load
 
@@ -54,7 +54,7 @@ def test_a_login_that_tells_nothing_costs_a_line(
 def test_a_missing_shell_costs_a_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     account = {"HOME": "/nonexistent", "USER": "u", "LOGNAME": "u", "SHELL": "/nonexistent", "PATH": "/bin"}
     monkeypatch.setattr(login_environment, "_of_account", lambda: account)
-    assert login_environment.with_login({})["HOME"] == "/nonexistent"
+    assert login_environment.with_login({}, waiting.say)["HOME"] == "/nonexistent"
     assert "No such file or directory" in capfd.readouterr().err
 
 
