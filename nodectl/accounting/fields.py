@@ -31,12 +31,11 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column; `width` is negative for one that is flush left. `nothing`: one of sacct's that is always empty here."""
+    """A column; `width` is negative for one that is flush left."""
 
     name: str
     width: int
     text: Callable[[Row, Style], object]
-    nothing: bool = False
 
 
 class UnknownField(Exception):
@@ -184,8 +183,7 @@ _NOTHING_HERE = """
     TRESUsageOutAve TRESUsageOutMax TRESUsageOutTot WCKey WCKeyID
 """.split()  # noqa: SIM905  # a list of words reads best
 FIELDS: dict[str, Field] = {
-    field.name.lower(): field
-    for field in (*_FIELDS, *(Field(name, 10, lambda r, s: "", True) for name in _NOTHING_HERE))
+    field.name.lower(): field for field in (*_FIELDS, *(Field(name, 10, lambda r, s: "") for name in _NOTHING_HERE))
 }
 USUAL = ("JobID", "JobName", "User", "AllocCPUS", "State", "ExitCode", "Elapsed", "TotalCPU", "MaxRSS")
 BRIEF = ("JobID", "State", "ExitCode")

@@ -168,11 +168,8 @@ def _row_as_json(row: Row, now: float) -> dict[str, object]:
 
 
 def _help() -> Iterator[str]:
-    """The fields that say something, in columns."""
-    names = sorted(field.name for field in fields.FIELDS.values() if not field.nothing)
+    """All fields that --format takes, in columns, and nothing else: programs give back what they read here."""
+    names = sorted(field.name for field in fields.FIELDS.values())
     wide = max(map(len, names)) + 1
     for place in range(0, len(names), _HELP_COLUMNS):
         yield "".join(name.ljust(wide) for name in names[place : place + _HELP_COLUMNS]).rstrip()
-    others = sum(field.nothing for field in fields.FIELDS.values())
-    yield ""
-    yield f"{others} other fields of sacct are known too, and are always empty."

@@ -6,13 +6,14 @@ it could not be done; --halt has its own. 128 and its number where a signal ende
 """
 
 import os
+import signal
 import sys
 
 from nodectl.cli import run
 from nodectl.client.advice import refuse
 from nodectl.client.bulk import joblog, outputs, printing, sources, usage
 from nodectl.client.bulk.commands import Again, Commands, line_maker
-from nodectl.client.bulk.conductor import Conductor
+from nodectl.client.bulk.conductor import COMMANDS_ENDED, Conductor
 from nodectl.client.bulk.options import NAMES, BulkParser
 from nodectl.client.bulk.progress import Progress
 from nodectl.client.bulk.rules import Rules
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 _WENT_WRONG = 255
 _NOBODY_READS = 141
-# States of a step all of whose commands have ended: what a lost node had begun was begun again elsewhere.
-_AS_COMMANDS_ENDED = ("COMPLETED", "NODE_FAIL")
 _LONGEST_NAME = 64
 _MANY = 512  # slots of -j0 in a cluster
 _TASKS = ("SLURM_NTASKS", "SLURM_NPROCS")
@@ -46,6 +45,7 @@ _PLACES = ("/tmp", "/var/tmp", ".")
 def main(settings: "GlobalOptions", words: list[str]) -> int:
     """The whole command. Returns the exit status."""
     run.standard_descriptors()
+    _hear_interrupts()
     session = None
     try:
         run.begin_cluster(settings, words, BulkParser)
@@ -65,6 +65,15 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
         if session is not None:
             session.close()
     return _WENT_WRONG
+
+
+def _hear_interrupts() -> None:
+    """A shell without job control has commands in the background ignore these. They are heard all the same, as GNU
+    parallel does: else an interrupted script would leave its bulk behind, with its CPUs. SIGHUP is nohup's.
+    """
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def _bulk(session: Session, words: list[str]) -> int:
@@ -110,6 +119,7 @@ class Bulk:
         self._total: int | None = None
         self._has_slot = False
         self._names: list[str] = []
+        self._values, self._layout = dict(parsed.values), parsed.layout
         self.commands = self._again() if self._wants.get("retry_failed") else self._made(words, given)
 
     # What is to be run.
@@ -218,26 +228,44 @@ class Bulk:
     ) -> int:
         parsed, rules = self._parsed, self._rules()
         parsed.verbose = max(parsed.verbose - 1, 0)
-        step = self._start(self._nodes_left())
-        programs = Programs(users_shell(os.environ), job_environment(parsed), str(parsed.values.get("cwd", ".")))
         conductor = Conductor(
-            step.events, step.signals, self.commands, programs.argv, rules, shown, log, progress, self._total or 0, used
-        )
+            self.commands, rules, shown, log, progress, self._total or 0, used,
+            gives_back=self._session.private is None,
+        )  # fmt: skip
         if self._local:
             conductor.warned = self._local.warned
-        conductor.run()
-        if conductor.record is None:
-            step.ask_for_end()
-        step.write_trace()
+        step = None
+        while conductor.wait_for_command(step.signals if step else None):
+            step = self._step_of(conductor)
+            if not conductor.gave_back:
+                break
         if conductor.signal:
             return 128 + conductor.signal
         tally = conductor.tally
-        if not conductor.halted and self._went_wrong(conductor, rules):
+        if step and not conductor.halted and self._went_wrong(conductor, rules):
             if conductor.record is not None:
                 complain(f"step {step.name}: {conductor.record['reason'] or 'commands were cut short'}")
             return _WENT_WRONG
         total = self._total or tally.done
         return rules.halt.exit_status(tally.failed, total, conductor.last, reached=conductor.halted)
+
+    def _step_of(self, conductor: Conductor) -> run.Started:
+        """A step for the commands that come, from its turn to its end. Whoever writes them is not held back while it
+        waits for its turn: the writer may have what it waits for. Raises Failed.
+        """
+        signals = self._session.hold_signals()
+        signals.beside = self.commands.ahead()
+        try:
+            step = self._start(self._nodes_left())
+        finally:
+            signals.beside = None
+        parsed = self._parsed
+        programs = Programs(users_shell(os.environ), job_environment(parsed), str(parsed.values.get("cwd", ".")))
+        conductor.run(step.events, step.signals, programs.argv)
+        if conductor.record is None:
+            step.ask_for_end()
+        step.write_trace()
+        return step
 
     @staticmethod
     def _went_wrong(conductor: Conductor, rules: Rules) -> bool:
@@ -246,15 +274,15 @@ class Bulk:
         if record is None or conductor.unfinished:
             return True
         blamed = conductor.tally.failed or rules.retries > 1  # on commands, also on those that succeeded later
-        return not blamed and record["state"] not in _AS_COMMANDS_ENDED
+        return not blamed and record["state"] not in COMMANDS_ENDED
 
     def _start(self, left: int) -> run.Started:
         """The step, on so many nodes, where it is not 0. Raises Failed."""
         parsed = self._parsed
-        values, layout = dict(parsed.values), parsed.layout
+        parsed.values, parsed.layout = dict(self._values), self._layout  # of which each start takes some out
         nodes = str(left) if left else self._wants.get("nodes")
         if nodes is not None:
-            parsed.layout = (*layout, "nodes")
+            parsed.layout = (*self._layout, "nodes")
             parsed.values["nodes"] = nodes
         if not parsed.values.setdefault("ntasks", self._slots(nodes or "", are_fewer=left > 0)):
             parsed.values["ntasks"] = self._as_many()
@@ -263,8 +291,7 @@ class Bulk:
         except Failed:
             if not self._cluster or not self._has_lost_more(left):
                 raise
-        parsed.values, parsed.layout = values, layout  # a node was lost while it waited for its turn
-        return self._start(self._nodes_left())
+        return self._start(self._nodes_left())  # a node was lost while it waited for its turn
 
     def _has_lost_more(self, left: int) -> bool:
         try:

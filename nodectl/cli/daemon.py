@@ -43,11 +43,11 @@ def serve(settings: "GlobalOptions") -> int:
     read = _reader(settings.config)
     try:
         config = read()
+        if settings.socket:
+            config = _with(config, socket=settings.socket)
     except ConfigError as error:
         print(f"nodectl daemon: {error}", file=sys.stderr)
         return 1
-    if settings.socket:
-        config = _with(config, socket=settings.socket)
     return run(config, read, begun)
 
 

@@ -157,7 +157,11 @@ class LocalStack:
                 option.take_argument(value if option.has_arg else None)
 
     def after_options(self) -> None:
-        """init_post_opt. With --quiet plugins are heard from then on only where something went wrong."""
+        """init_post_opt, once: a command may launch further steps. With --quiet plugins are heard from then on only
+        where something went wrong.
+        """
+        if self._ready:
+            return
         self._stack.publish()
         self._call("slurm_spank_init_post_opt")
         self._ready = True

@@ -311,6 +311,8 @@ class Session:
             framing.close(fds)
             raise Failed("Launch: the reply came without the pipes of the step")
         events, commands = fds
+        if self._events is not None:
+            self._events.close()  # of a step that has ended
         self._events = Events(events, commands, launched.events if launched else b"")
         return int(str(answer["job"])), int(str(answer["step"])), self._events
 

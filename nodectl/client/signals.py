@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     import _socket
     from collections.abc import Callable, Collection, Iterable
     from types import FrameType
+    from typing import Protocol
+
+    class Beside(Protocol):
+        """Something else that is read meanwhile, as long as `fd` is not -1."""
+
+        fd: int
+
+        def read(self) -> None:
+            """Reads once."""
+
 
 ENDING = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT)
 PASSED_ON = (_signal.SIGUSR1, _signal.SIGUSR2)
@@ -37,11 +47,12 @@ class Signals:
     process until now. `fd` can be read when some have come.
     """
 
-    __slots__ = ("_act", "_before", "_came", "_held", "_writer", "fd")
+    __slots__ = ("_act", "_before", "_came", "_held", "_writer", "beside", "fd")
 
     def __init__(self, came: "Iterable[int]" = (), blocked: "Iterable[int]" = ()) -> None:
         self._act: Callable[[int], None] | None = None
         self._held = False
+        self.beside: Beside | None = None  # what is read while an answer is waited for
         self._came = list(came)
         self.fd, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         # Before the handlers: what comes between is noted, or ends the command still.
@@ -90,6 +101,10 @@ class Signals:
         """From now on a signal's handler calls `act(number)` there and then, unless they are held."""
         self._act = act
         self.release()
+
+    def only_note(self) -> None:
+        """From now on they are noted again: nothing is there that they could be passed on to."""
+        self._act = None
 
     def hold(self) -> None:
         """What comes now waits for `release`."""
@@ -140,19 +155,26 @@ class Answer:
 
     def __call__(self) -> None:
         """Returns when there is something to read. Raises Interrupted, TooLate."""
-        poll = select.poll()
-        poll.register(self._sock.fileno(), select.POLLIN)
-        poll.register(self._signals.fd, select.POLLIN)
         while True:
             self._heed()
-            left = None if self._until is None else max(0.0, self._until - time.monotonic()) * 1000 + 1
-            ready = [fd for fd, _ in poll.poll(left)]
+            beside = self._signals.beside
+            ready = self._ready(-1 if beside is None else beside.fd)
             if self._sock.fileno() in ready:
                 return
+            if beside is not None and beside.fd in ready:
+                beside.read()
             if not ready and self._is_to_end:
                 raise Interrupted(self._signals.first(ENDING))
             if not ready:
                 raise TooLate
+
+    def _ready(self, beside: int) -> list[int]:
+        poll = select.poll()
+        for fd in (self._sock.fileno(), self._signals.fd, beside):
+            if fd >= 0:
+                poll.register(fd, select.POLLIN)
+        left = None if self._until is None else max(0.0, self._until - time.monotonic()) * 1000 + 1
+        return [fd for fd, _ in poll.poll(left)]
 
     def _heed(self) -> None:
         """Whoever waits for a turn waits no more. A launch is withdrawn: where the step has begun the answer says so,

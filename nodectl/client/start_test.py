@@ -21,7 +21,8 @@ def would_start(session: "Session", request: "Mapping[str, object]", options: "M
             raise
         raise Failed(f"allocation failure: {failed}", failed.status) from None
     start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(found["start"]))
-    if Program.is_slurms():  # it has no number, as nothing is kept of it
-        return f"Job 0 to start at {start} using {found['cpus']} processors on nodes {found['nodes']}"
+    if Program.is_slurms():
+        where = f"on nodes {found['nodes']} in partition {found['partition']}"
+        return f"Job {found['job']} to start at {start} using {found['cpus']} processors {where}"
     cpus = f"{found['cpus']} CPU{'s' if found['cpus'] != 1 else ''}"
     return f"the job would start at {start} with {cpus} on {found['nodes']}"

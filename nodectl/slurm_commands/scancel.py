@@ -214,7 +214,7 @@ def _step(name: str) -> tuple[int, int]:
 
 
 def _told(session: Session, given: Given, name: str, failed: Failed) -> int:
-    """What is over already needs no end."""
+    """What is over already needs no end, and what never was neither."""
     if failed.name not in _GONE:
         complain(f"Kill job error on job id {name}: {failed}")
         return 1
@@ -225,7 +225,10 @@ def _told(session: Session, given: Given, name: str, failed: Failed) -> int:
         if "verbose" in given or "interactive" in given:
             complain(f"Kill job error on job id {name}: Job/step already completing or completed")
         return 0
-    if "quiet" not in given:
-        what = step_name(*_step(name)) if "." in name else name
-        complain(f"Kill job error on job id {what}: {jobs.INVALID}")
-    return 1
+    if "." in name:
+        if "quiet" not in given:
+            complain(f"Kill job error on job id {step_name(*_step(name))}: {jobs.INVALID}")
+        return 1
+    if "verbose" in given:
+        complain(f"Kill job error on job id {name}: {jobs.INVALID}")
+    return 0

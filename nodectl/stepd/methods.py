@@ -11,6 +11,7 @@ from nodectl.model.step_number import EXTERN
 from nodectl.stepd.exit_status import CANCELLED, COMPLETED
 from nodectl.stepd.suspension import TSTP
 from nodectl.wire.dispatch import STEP, Refused
+from nodectl.wire.names import QUEUED_AGAIN
 from nodectl.wire.shape import Optional, boolean, integer, mapping, text
 
 TYPE_CHECKING = False
@@ -105,7 +106,9 @@ class Methods:
             _allow_service(call)
             wanted = call.parameters.get("state") == COMPLETED  # by its user
             if self._termination.runs() and self._run.state == "RUNNING" and not wanted:
-                self._run.announce_cancel(_DUE_TO.get(call.parameters.get("state", ""), ""))
+                again = call.parameters.get("reason", "").startswith(QUEUED_AGAIN)
+                due = "DUE TO JOB REQUEUE" if again else _DUE_TO.get(call.parameters.get("state", ""), "")
+                self._run.announce_cancel(due)
         reason = call.parameters.get("reason", f"interrupted by uid {call.peer.uid}")
         state = call.parameters.get("state", self._ended_by_client())
         self._termination.cut_short(reason, self._run.step.kill_wait, state)

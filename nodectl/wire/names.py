@@ -2,3 +2,5 @@
 
 NODE = "org.nodectl"
 STEP = "org.nodectl.step"
+QUEUED_AGAIN = "put into the queue again"
+"""How the reason of an End begins that is no cancellation: the daemon's word to the step's runner."""

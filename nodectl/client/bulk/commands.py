@@ -7,6 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from nodectl.client.bulk.ahead import Ahead
     from nodectl.client.bulk.sources import Sources
     from nodectl.client.bulk.template import Template, Values
 
@@ -48,8 +49,12 @@ class Commands:
         self._line = line
         self._passed_over = passed_over
         self._number = self.passed = 0
-        self.fd = sources.fd
         self.over = False
+
+    @property
+    def fd(self) -> int:
+        """What has to become readable before `read` does not wait; -1 when no more will come."""
+        return self._sources.fd
 
     def next(self) -> Command | None:
         """The next one; None when `read` has to come first, or when they are `over`. Raises Failed."""
@@ -61,13 +66,16 @@ class Commands:
                     raise Failed(f"command {self._number} has a NUL byte in it; with -0 values end with one", 255)
                 return Command(self._number, line, values)
             self.passed += 1
-        self.fd = self._sources.fd
         self.over = self.fd < 0
         return None
 
     def read(self) -> None:
         """Reads once. Raises Failed."""
         self._sources.read()
+
+    def ahead(self) -> "Ahead | None":
+        """What reads them while they wait for their turn; None where nobody waits for that."""
+        return self._sources.ahead()
 
 
 class Again:
@@ -89,6 +97,9 @@ class Again:
 
     def read(self) -> None:
         """There is nothing to read."""
+
+    def ahead(self) -> None:
+        """They are all there."""
 
 
 def line_maker(

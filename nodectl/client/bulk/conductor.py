@@ -2,6 +2,9 @@
 
 One poll(2) serves the step's events, signals, and the source of the commands, which is read only when the step has
 room for more. So memory does not grow with the number of commands, and who writes them is held back.
+
+A step is there only while there are commands: no CPUs are asked for before the first command has come, and they are
+given back when none has come for a while (`docs/decisions/0058-a-bulk-without-input-holds-nothing.md`).
 """
 
 import collections
@@ -36,22 +39,27 @@ _SETTLED = 1.0  # seconds between two looks at disks
 _REST = 10  # times what a look took: until the next one
 _PLENTY = 32  # commands in the step that have not begun: it does not wait for this process
 _NAP = 0.01
+# States of a step all of whose commands have ended: what a lost node had begun was begun again elsewhere.
+COMMANDS_ENDED = ("COMPLETED", "NODE_FAIL")
 _LONGEST_SHOWN = 200  # letters of a command in a message
 _NOT_RUN = 255  # exit status: what became of the commands nobody knows
+_IDLE = 1.0  # seconds without a command, after which the step is given back
 _FEW = 16  # as much room is waited for while enough are on their way
 
 
 class Conductor:
-    """From the step's start to its end. `tally` is what became of the commands, `record` the step's own word."""
+    """From the first command to the last. `tally` is what became of the commands, `record` the last step's own word."""
+
+    _events: "Events"
+    _signals: "Signals"
+    _argv_of: "Callable[[str], list[str]]"
 
     def __init__(
-        self, events: "Events", signals: "Signals", commands: "Commands | Again",
-        argv_of: "Callable[[str], list[str]]", rules: "Rules", outputs: "Outputs", log: "JobLog | None",
-        progress: "Progress", total: int, usage_log: "usage.UsageLog | None" = None,
+        self, commands: "Commands | Again", rules: "Rules", outputs: "Outputs", log: "JobLog | None",
+        progress: "Progress", total: int, usage_log: "usage.UsageLog | None" = None, *, gives_back: bool = False,
     ) -> None:  # fmt: skip
-        self._events = events
+        """`gives_back`: others may wait for what a step has that has nothing to do."""
         self._commands = commands
-        self._argv_of = argv_of
         self._rules = rules
         self._outputs = outputs
         self._live = Live(outputs) if rules.by_line else None
@@ -67,7 +75,7 @@ class Conductor:
         self.last = 0  # exit status of the command that was the last to fail before that
         self.signal = 0  # the first that ended it
         self.warned: set[str] = set()
-        self._signals = signals
+        self._gives_back = gives_back
         self._flying: dict[int, Command] = {}
         self._again: collections.deque[Command] = collections.deque()
         self._in_order: collections.deque[Command] = collections.deque()
@@ -75,6 +83,7 @@ class Conductor:
         self._slots = self._window = self._most_bytes = self._bytes = 0
         self._hungry = False  # for what only a read brings
         self._told_all = False  # the step, that no more come
+        self._idle_since: float | None = None
         self._cut = False  # a command was, whose end would be another without that
         self._may_begin = 0.0  # --delay
         self._settles = time.monotonic() + _SETTLED
@@ -83,7 +92,7 @@ class Conductor:
 
     def _has_room(self) -> bool:
         rules, flying = self._rules, len(self._flying)
-        if self.stopped or not self._window:
+        if self.stopped or not self._window or self._told_all:
             return False
         if rules.delay:
             return flying < self._slots and time.monotonic() >= self._may_begin
@@ -105,9 +114,21 @@ class Conductor:
         for message in wire.messages(self._encoded()):
             self._send(message)
         over = self._commands.over and not self._again and self._next is None
-        if self._window and not self._told_all and (self.stopped or over) and not (self._flying and self._may_retry()):
+        ends = self.stopped or over or self._has_nothing_to_do()
+        if self._window and not self._told_all and ends and not (self._flying and self._may_retry()):
             self._told_all = True
+            self._hungry = False
             self._call("NoMore")
+
+    def _has_nothing_to_do(self) -> bool:
+        """For so long that the step is given back."""
+        if not self._gives_back or not self._hungry or self._flying or self._again or self._next:
+            self._idle_since = None
+            return False
+        now = time.monotonic()
+        if self._idle_since is None:
+            self._idle_since = now
+        return now >= self._idle_since + _IDLE
 
     def _may_retry(self) -> bool:
         return self._rules.retries > 1 and not self.stopped
@@ -161,8 +182,42 @@ class Conductor:
 
     # What is heard.
 
-    def run(self) -> None:
-        """Until the step has ended. Raises Failed, BrokenPipeError: then the step is told to end."""
+    def wait_for_command(self, signals: "Signals | None" = None) -> bool:
+        """Until there is one for a step. False where no more come, and where a signal of those that are held came: it
+        is `signal` then. Raises Failed.
+        """
+        while self._next is None and not self.signal:
+            self._next = self._take()
+            if self._next is not None or self._commands.over:
+                break
+            poll = select.poll()
+            for fd in (self._commands.fd, *([signals.fd] if signals else ())):
+                poll.register(fd, select.POLLIN)
+            ready = [fd for fd, _ in poll.poll(self._patience())]
+            if signals and (number := signals.first(ENDING)):
+                self.signal, self.stopped = number, "signal"
+            elif self._commands.fd in ready:
+                self._commands.read()
+            self._look()
+        return self._next is not None and not self.signal
+
+    @property
+    def gave_back(self) -> bool:
+        """Whether the step has ended because it had nothing to do, while more commands may come."""
+        if self.record is None or not self._told_all or self.stopped or not self.is_waiting:
+            return False
+        return self.record["state"] in COMMANDS_ENDED or bool(self.tally.failed and self.record["state"] == "FAILED")
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether nothing is left but what may still come."""
+        return not (self._cut or self._flying or self._again or self._next or self._commands.over)
+
+    def run(self, events: "Events", signals: "Signals", argv_of: "Callable[[str], list[str]]") -> None:
+        """Until this step has ended. Raises Failed, BrokenPipeError: then the step is told to end."""
+        self._events, self._signals, self._argv_of, self.record = events, signals, argv_of, None
+        self._slots = self._window = self._most_bytes = self._bytes = 0
+        self._told_all, self._idle_since = False, None
         try:
             self._signals.act_at_once(self._act)
             self._run()
@@ -173,14 +228,15 @@ class Conductor:
         finally:
             self._progress.hide()
         self._let_go()
+        signals.only_note()
 
     def _run(self) -> None:
         poll = select.poll()
         poll.register(self._events.fd, select.POLLIN)
         poll.register(self._signals.fd, select.POLLIN)
-        source = self._commands.fd
         while self.record is None:
             self._fill()
+            source = self._commands.fd
             if self._hungry:
                 poll.register(source, select.POLLIN)
             ready = {fd for fd, _ in poll.poll(self._patience())}
@@ -203,6 +259,8 @@ class Conductor:
             waits.append(max(0.0, self._may_begin - time.monotonic()) or 0.05)
         if self._log or self._flying:
             waits.append(_SETTLED)
+        if self._idle_since is not None:
+            waits.append(max(0.0, self._idle_since + _IDLE - time.monotonic()))
         for one in (self._live, self._log):
             if one and one.seconds is not None:
                 waits.append(one.seconds)

@@ -2,6 +2,7 @@
 
 import os
 
+from nodectl.client.bulk.ahead import Ahead, is_pipe
 from nodectl.client.command import Failed
 
 _CHUNK = 1 << 16
@@ -11,7 +12,7 @@ LONGEST = 1 << 20  # bytes of one record; the kernel takes 128 KiB as one argume
 class Lines:
     """The records of an open descriptor. `name` is said where one is too long."""
 
-    __slots__ = ("_delimiter", "_fd", "_name", "_records", "_tail", "_text", "over")
+    __slots__ = ("_ahead", "_delimiter", "_fd", "_name", "_records", "_tail", "_text", "over")
 
     def __init__(self, fd: int, name: str, delimiter: bytes = b"\n") -> None:
         self._fd = fd
@@ -20,12 +21,24 @@ class Lines:
         self._text = delimiter.decode("latin-1")
         self._records: list[str] = []  # the next one last
         self._tail = b""
+        self._ahead: Ahead | None = None
         self.over = False  # nothing more can be read; some may still be there
 
     @property
     def fd(self) -> int:
         """What becomes readable before `read` does not wait; -1 when all has been read."""
-        return -1 if self.over else self._fd
+        if self.over:
+            return -1
+        kept = -1 if self._ahead is None else self._ahead.readable
+        return self._fd if kept < 0 else kept
+
+    def ahead(self) -> Ahead | None:
+        """What reads a pipe while nothing else does, and keeps it for later reads; None for what is no pipe."""
+        if self.over or not is_pipe(self._fd):
+            return None
+        if self._ahead is None or self._ahead.readable < 0:
+            self._ahead = Ahead(self._fd)
+        return self._ahead
 
     def take(self) -> str | None:
         """The next record; None when `read` has to come first, or none follow."""
@@ -36,7 +49,7 @@ class Lines:
         if self.over or self._records:
             return
         try:
-            chunk = os.read(self._fd, _CHUNK)
+            chunk = (self._ahead.take() if self._ahead else b"") or os.read(self._fd, _CHUNK)
         except OSError as error:
             raise Failed(f"read {self._name}: {error.strerror}", 255) from None
         if not chunk:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterator, Sequence
 
+    from nodectl.client.bulk.ahead import Ahead
+
     Values = tuple[str, ...]
 
 _MARKS = (":::", ":::+", "::::", "::::+")
@@ -103,6 +105,9 @@ class _Source:
         if self._lines:
             self._lines.read()
 
+    def ahead(self) -> "Ahead | None":
+        return self._lines.ahead() if self._lines else None
+
     def take(self, *, wait: bool = False) -> "Values | None":
         """The values of the next record; None where there is none, or without `wait` none yet."""
         while (record := self._record(wait=wait)) is not None:
@@ -182,6 +187,10 @@ class Sources:
     def read(self) -> None:
         """Reads once. Raises Failed."""
         self._first.read()
+
+    def ahead(self) -> "Ahead | None":
+        """What reads the first source while the commands wait for their turn; None where nobody waits for that."""
+        return self._first.ahead()
 
     def next(self) -> "Values | None":
         """The values of the next command; None when `read` has to come first, or at the end, when `fd` is -1."""

@@ -19,6 +19,7 @@ from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.modes import COMPLETING, ENDED, PENDING
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.wire.dispatch import Refused
+from nodectl.wire.names import QUEUED_AGAIN
 
 COMPLETED = "COMPLETED"
 
@@ -158,7 +159,7 @@ class Ends:
         """Nothing of it is left; `record` is its first step's."""
         doom = self._dooms.pop(job.job_id, None)
         if doom is None and job.to_requeue is not None:
-            doom = Doom(REQUEUED, "put into the queue again", job.to_requeue)  # an earlier daemon was told
+            doom = Doom(REQUEUED, QUEUED_AGAIN, job.to_requeue)  # an earlier daemon was told
         if job.given_to:
             doom = Doom(COMPLETED, given_to(job))
             record = {**record, "exit_status": 0}  # its user wanted that end

@@ -169,7 +169,7 @@ def _is_gone(controller: Controller, kept: Kept, nodes: NodeTable, boot: str, fo
         controller.table.store.put(job)
         found.jobs.append(job)
     elif record is not None and not lost:
-        job.exit_code = int(record.get("exit_status", 1))
+        job.exit_code = int(str(record.get("exit_status", 1)))
         found.ended.append((job, str(record["state"]), str(record.get("reason") or "")))
     elif kept.boot == boot and record is None and job.held_by != BATCH:
         job.job_state = RUNNING  # its client has not launched its step yet

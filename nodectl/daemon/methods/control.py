@@ -21,6 +21,7 @@ from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.wire.dispatch import Call, Refused, invalid, subject
+from nodectl.wire.names import QUEUED_AGAIN
 from nodectl.wire.shape import Optional, boolean, integer, text
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ class Control:
                 raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not run")
         for job, _ in found:
             if jobs.get(job.job_id) is job and job.job_state in (RUNNING, SUSPENDED):
-                self._controller.ends.requeue(job, f"put into the queue again by uid {call.peer.uid}", hold)
+                self._controller.ends.requeue(job, f"{QUEUED_AGAIN} by uid {call.peer.uid}", hold)
             if work.is_due():
                 await work.rest()
         return await self._done()

@@ -88,4 +88,7 @@ class Submit:
             raise Refused("LaunchRefused", choice.reason, exit_status=1)
         names = [node.name for node, bit in zip(selection.nodes, choice.nodes, strict=True) if bit]
         start = max(expected or now, choice.start_time, job.details.begin_time)
-        return {"start": float(start), "nodes": ",".join(names), "cpus": choice.resources.ncpus}
+        return {
+            "start": float(start), "nodes": ",".join(names), "cpus": choice.resources.ncpus, "job": job.job_id,
+            "partition": job.partition,
+        }  # fmt: skip

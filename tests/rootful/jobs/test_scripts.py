@@ -255,6 +255,7 @@ def test_a_requeued_script_runs_again_with_a_record_of_each_run(served: Node) ->
     done = served.nodectl("requeue", str(job), user=NOBODY)
     assert done.returncode == 0, done.stderr
     wait_until(lambda: "run 1\n" in path.read_text(), "it runs again")
+    assert " DUE TO JOB REQUEUE ***" in path.read_text()
     assert ended(served, job) == "COMPLETED"
     record = json.loads(served.nodectl("show", "--json", f"{job}.batch").stdout)
     assert (record["restart"], record["state"]) == (1, "COMPLETED")

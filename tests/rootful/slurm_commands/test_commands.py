@@ -78,7 +78,6 @@ def test_jobs_are_shown_held_changed_and_released(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        ("scancel 999999", "scancel: error: Kill job error on job id 999999: Invalid job id specified"),
         ("scancel", "scancel: error: No job identification provided"),
         ("scancel -p local -u ''", "scancel: error: Invalid user: nothing is given"),
         ("SCANCEL_NAME= scancel --me", "scancel: error: Invalid name: nothing is given"),
@@ -117,6 +116,23 @@ def test_a_wrong_request_is_refused_with_one(cluster: Cluster, typed: str, told:
     done = cluster.sh(typed)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(told)
+
+
+def test_a_job_that_never_was_needs_no_end(cluster: Cluster) -> None:
+    done = cluster.sh("scancel 999999")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    told = cluster.sh("scancel -v 999999").stderr
+    assert "scancel: error: Kill job error on job id 999999: Invalid job id specified" in told
+
+
+def test_a_client_gives_back_the_fields_that_are_listed(cluster: Cluster) -> None:
+    job = held(cluster)
+    assert cluster.ok(f"sacct -nPX -j {job} -o \"$(sacct --helpformat | xargs | tr ' ' ,)\"").count("\n") == 1
+
+
+def test_a_column_may_have_a_hyphen_in_its_name(cluster: Cluster) -> None:
+    held(cluster, "-n1")
+    assert cluster.ok("squeue -h -O tres-per-node:20,cpus-per-task:.6").split() == ["N/A", "1"]
 
 
 def test_an_account_is_told_with_its_jobs_and_chooses_them(cluster: Cluster) -> None:

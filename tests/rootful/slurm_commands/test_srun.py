@@ -46,7 +46,9 @@ def test_what_the_machine_does_not_have_is_refused_in_sruns_words(cluster: Clust
 def test_when_it_would_start_is_told_as_slurm_tells_it(cluster: Cluster, command: str) -> None:
     name = command.split(maxsplit=1)[0]
     told = cluster.sh(command).stderr
-    assert re.fullmatch(rf"{name}: Job 0 to start at [-\dT:]+ using \d+ processors on nodes {HOST}\n", told)
+    assert re.fullmatch(
+        rf"{name}: Job [1-9]\d* to start at [-\dT:]+ using \d+ processors on nodes {HOST} in partition local\n", told
+    )
     refused = cluster.sh(command.replace("--test-only", "--test-only -N 9"))
     assert refused.returncode == 1
     assert refused.stderr.startswith(f"{name}: error: allocation failure: ")

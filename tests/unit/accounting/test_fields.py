@@ -12,7 +12,7 @@ from nodectl.accounting import fields
 from nodectl.accounting.amounts import amount, near
 from nodectl.accounting.fields import FIELDS, Style, UnknownField, columns
 from nodectl.accounting.states import state_named
-from nodectl.cli.acct import listing
+from nodectl.cli.acct import _help, listing
 from unit.accounting.made_up import job, record, rows, task
 
 STYLE = Style(now=2000.0, times="%s")
@@ -29,9 +29,15 @@ def test_every_field_says_something_or_nothing_of_every_row() -> None:
         for row in (one, *steps):
             for field in FIELDS.values():
                 assert "None" not in str(field.text(row, STYLE)) or field.name == "NodeList"
-                assert not field.nothing or field.text(row, STYLE) == ""
     for names in (fields.USUAL, fields.BRIEF, fields.LONG):
         assert len(columns(",".join(names))) == len(names)
+
+
+def test_the_list_of_fields_has_all_of_them_and_nothing_else() -> None:
+    """Clients give back to --format what --helpformat prints."""
+    words = " ".join(_help()).split()
+    assert {field.name for field, _ in columns(",".join(words))} == {field.name for field in FIELDS.values()}
+    assert {"AdminComment", "JobID", "WCKey"} <= set(words)
 
 
 def test_values_are_printed_as_sacct_prints_them() -> None:

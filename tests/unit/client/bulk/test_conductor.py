@@ -130,11 +130,11 @@ def conducted(
     shown = outputs.Private(outputs.Style(), [str(tmp_path)])
     with playing(answer) as events:
         made = Conductor(
-            events, Signals(), Commands(given, line, None), lambda line: line.split(), rules or Rules(), shown, log,
+            Commands(given, line, None), rules or Rules(), shown, log,
             Progress(None, None), count,
         )  # fmt: skip
         try:
-            made.run()
+            made.run(events, Signals(), str.split)
         finally:
             shown.close()
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("nodectl")) == []
@@ -151,6 +151,50 @@ def test_no_more_are_in_the_step_than_it_takes(tmp_path: Path, capfd: pytest.Cap
     assert made.record is not None
     assert SLOTS < made.record["most"] <= WINDOW
     assert sorted(capfd.readouterr().out.splitlines()) == sorted(f"output {number}" for number in range(1, 1001))
+
+
+def test_a_step_without_commands_is_given_back_and_the_next_line_has_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(conductor_module, "_IDLE", 0.0)
+    reader, writer = os.pipe()
+    given = sources.Sources([sources.Given(file=f"/proc/self/fd/{reader}")], sources.Reading())
+    os.close(reader)
+    line, _ = line_maker(["do {}"], lambda text, quoting: Template(text, quoting=quoting), quoted=False)
+    shown = outputs.Private(outputs.Style(), [str(tmp_path)])
+    signals = Signals()
+    made = Conductor(
+        Commands(given, line, None), Rules(in_order=True), shown, None, Progress(None, None), 0, gives_back=True
+    )
+    for number in (1, 2):
+        os.write(writer, b"a line\n")
+        assert made.wait_for_command(signals)
+        with playing(well) as events:
+            made.run(events, signals, str.split)
+        assert made.gave_back
+        assert made.tally.succeeded == number
+    os.close(writer)
+    assert not made.wait_for_command(signals)
+    shown.close()
+    assert not made.unfinished
+    assert capfd.readouterr().out == "output 1\noutput 2\n"
+
+
+def test_a_signal_ends_the_wait_for_a_command(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    given = sources.Sources([sources.Given(file=f"/proc/self/fd/{reader}")], sources.Reading())
+    line, _ = line_maker(["do {}"], lambda text, quoting: Template(text, quoting=quoting), quoted=False)
+    shown = outputs.Private(outputs.Style(), [str(tmp_path)])
+    made = Conductor(Commands(given, line, None), Rules(), shown, None, Progress(None, None), 0, gives_back=True)
+    signals = Signals()
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert not made.wait_for_command(signals)
+    assert made.signal == signal.SIGTERM
+    signals.take()
+    signals.let_go()
+    shown.close()
+    os.close(reader)
+    os.close(writer)
 
 
 def test_long_commands_wait_until_the_step_has_room(tmp_path: Path) -> None:

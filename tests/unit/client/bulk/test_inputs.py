@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodectl.client.bulk import ahead as ahead_module
 from nodectl.client.bulk import lines, sources
 from nodectl.client.bulk.template import Template, base, base_without_extension, directory, without_extension
 from nodectl.client.command import BadOption, Failed
@@ -123,3 +124,69 @@ def test_the_slot_is_marked_and_the_number_is_put_in() -> None:
     template = Template("run {#} {%} {}", slot="MARK")
     assert template.line(("a b",), 7) == "run 7 MARK 'a b'"
     assert (template.has_slot, template.has_number, template.replaces) == (True, True, True)
+
+
+def test_what_is_read_ahead_comes_first_and_in_its_order() -> None:
+    reader, writer = os.pipe()
+    found = lines.Lines(reader, "pipe")
+    ahead = found.ahead()
+    assert ahead is not None
+    os.write(writer, b"one\ntw")
+    ahead.read()
+    os.write(writer, b"o\nthree\n")
+    ahead.read()
+    assert found.fd != reader, "what can be read without waiting"
+    os.write(writer, b"four\n")
+    os.close(writer)
+    assert [found.next() for _ in range(5)] == ["one", "two", "three", "four", None]
+    os.close(reader)
+
+
+def test_the_end_of_a_pipe_is_seen_after_what_was_read_ahead() -> None:
+    reader, writer = os.pipe()
+    found = lines.Lines(reader, "pipe")
+    ahead = found.ahead()
+    assert ahead is not None
+    os.write(writer, b"one\n")
+    os.close(writer)
+    ahead.read()
+    ahead.read()
+    assert ahead.fd < 0, "nobody polls an ended pipe"
+    assert [found.next(), found.next()] == ["one", None]
+    os.close(reader)
+
+
+def test_nothing_is_lost_where_the_disk_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = os.open("/dev/full", os.O_RDWR)
+    monkeypatch.setattr(ahead_module, "_nameless", lambda: os.dup(full))
+    reader, writer = os.pipe()
+    found = lines.Lines(reader, "pipe")
+    ahead = found.ahead()
+    assert ahead is not None
+    os.write(writer, b"one\ntwo\n")
+    ahead.read()
+    assert ahead.fd < 0, "the writer is held back"
+    os.close(writer)
+    assert [found.next() for _ in range(3)] == ["one", "two", None]
+    os.close(reader)
+    os.close(full)
+
+
+def test_a_writer_without_an_end_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead_module, "MOST", 6)
+    reader, writer = os.pipe()
+    found = lines.Lines(reader, "pipe")
+    ahead = found.ahead()
+    assert ahead is not None
+    os.write(writer, b"one\ntwo\n")
+    ahead.read()
+    assert ahead.fd < 0
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_file_is_not_read_ahead(tmp_path: Path) -> None:
+    path = tmp_path / "values"
+    path.write_text("one\n", encoding="utf-8")
+    with path.open("rb") as file:
+        assert lines.Lines(file.fileno(), "values").ahead() is None
