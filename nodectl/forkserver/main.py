@@ -38,7 +38,6 @@ from nodectl.kernel.closing import close_in_time
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.plugin_host.node_plugins import Host, load_node_plugins
 from nodectl.spank import preload, probe_variable, versions
-from nodectl.spank.container_plugin import open_container
 from nodectl.spank.plugin_store import PluginStore
 from nodectl.stepd.orders import receive
 from nodectl.task.stages import IGNORED
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import NoReturn
 
+    from nodectl.plugin_host.loader import Plugin
     from nodectl.plugin_host.node_plugins import NodePlugins
 
     Order = tuple[bytes, list[int]]  # a message and the descriptors that came with it
@@ -94,7 +94,7 @@ def _serve_the_daemon() -> None:
         node = load_node_plugins(
             arguments["plugins"],  # type: ignore[arg-type]  # our own daemon's words
             arguments["plugin_dir"],  # type: ignore[arg-type]
-            Host(float(str(arguments["timeout"])), tell, forks=True, compiled=open_container),
+            Host(float(str(arguments["timeout"])), tell, forks=True, compiled=_open_container),
             arguments["earlier"],  # type: ignore[arg-type]
         )
     except PluginRefused as refused:
@@ -110,6 +110,13 @@ def _serve_the_daemon() -> None:
     node.end()
     if order is not None:
         _execute_again(first, *order)
+
+
+def _open_container(path: str) -> "Plugin":
+    """A job_container plugin that is compiled. Raises PluginRefused."""
+    from nodectl.spank.container_plugin import open_container  # few nodes have one, and nothing was forked yet
+
+    return open_container(path)
 
 
 def _serve(

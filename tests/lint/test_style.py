@@ -137,7 +137,7 @@ def test_only_system_calls_the_host_of_compiled_plugins_and_the_quick_way_are_wr
     found = {str(path.relative_to(ROOT)) for path in tracked_files() if path.suffix == ".c"}
     in_package = {name for name in found if not name.startswith("tests/")}
     host = (
-        "host", "load", "walk", "link", "libslurm", "job", "message", "option", "environment", "item", "container",
+        "host", "load", "container", "walk", "link", "libslurm", "job", "message", "option", "environment", "item",
         "python", "hook", "guard", "handle", "kernel", "memory",
     )  # fmt: skip
     operations = ("launch", "operation", *(f"operation_{part}" for part in ("bind", "open", "confine", "report")))

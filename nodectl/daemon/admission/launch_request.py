@@ -29,9 +29,12 @@ _SPANK = "SPANK_"  # variables that root's scripts would obey (PATH, LD_PRELOAD,
 _MOST_VARIABLES = 1 << 20  # bytes
 USER_EPILOG_SECONDS = 5.0
 _PRESERVED = ("SLURM_NNODES", "SLURM_NPROCS", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE")
-_UNNUMBERED = dict.fromkeys(
-    ("job_id", "step_id", "first_step", "restart", "array_job", "array_task", "job_began", "job_ends"), 0
-)
+_UNNUMBERED: dict[str, object] = {
+    **dict.fromkeys(
+        ("job_id", "step_id", "first_step", "restart", "array_job", "array_task", "job_began", "job_ends"), 0
+    ),
+    "select_packed": "",
+}
 
 
 def _total_tasks(request: Mapping[str, object]) -> int:
@@ -112,7 +115,6 @@ def make_step(  # everything a step is made from
         job_control=_job_control(request.get("job_control", {})),  # type: ignore[arg-type]  # REQUEST says so
         container=_container(request, config),
         cgroup="",
-        select_packed="",
         secure=secure,
         submitted=time.time(),
         **_memory(request, layout, config, constraints),

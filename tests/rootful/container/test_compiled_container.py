@@ -1,4 +1,4 @@
-"""A job_container plugin in C, written from the document: its functions take numbers, so it needs nothing of slurmd's."""
+"""A job_container plugin in C, written from the document: its functions take numbers and need nothing of slurmd's."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ int init(void) {{ return say("init", 0, 0, 0); }}
 void fini(void) {{ say("fini", 0, 0, 0); }}
 int container_p_create(uint32_t job_id) {{ return say("create", job_id, 0, 0); }}
 int container_p_add_cont(uint32_t job_id, uint64_t cont_id) {{ return say("add_cont", job_id, cont_id != 0, 0); }}
-int container_p_add_pid(uint32_t job_id, pid_t pid, uid_t uid) {{ return say("add_pid", job_id, pid == getpid(), uid); }}
+int container_p_add_pid(uint32_t job_id, pid_t pid, uid_t uid)
+{{
+    return say("add_pid", job_id, pid == getpid(), uid);
+}}
 int container_p_delete(uint32_t job_id) {{ return say("delete", job_id, 0, 0); }}
 void container_p_reconfig(void) {{ say("reconfig", 0, 0, 0); }}
 """
@@ -139,7 +142,7 @@ def test_delete_that_fails_or_dies_is_noted(in_c: Compiled) -> None:
     for how, why in (("fail", "returned -1: No space left on device"), ("die", "its process died")):
         (in_c.node.scratch / f"{how}.delete").touch()
         assert in_c.run("true").returncode == 0
-        wait_until(lambda why=why: why in in_c.node.logged(), "it is in the log")  # type: ignore[misc]
+        wait_until(lambda why=why: why in in_c.node.logged(), "it is in the log")
         (in_c.node.scratch / f"{how}.delete").unlink()
     assert in_c.run("true").returncode == 0
 

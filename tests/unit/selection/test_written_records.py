@@ -76,8 +76,8 @@ def test_functions_that_may_write_are_those_of_the_document(tmp_path: Path, func
     job = theatre.job()
     assert theatre.runs(job)
     selection = theatre.selection
-    for call in (lambda: selection.job_suspend(job, True), lambda: selection.job_resume(job, True)):
-        assert not call()
+    assert not selection.job_suspend(job, indf_susp=True)
+    assert not selection.job_resume(job, indf_susp=True)
     assert not selection.job_fini(job)
     assert (job.account, job.time_limit) == ("physics", 0)
     (told,) = selection.faults

@@ -1,4 +1,4 @@
-"""A cluster's steps go where the plugin of `select_type` says: a site's own, which sees several nodes, or select/linear."""
+"""A cluster's steps go where the plugin of `select_type` says: a site's own, which sees all nodes, or select/linear."""
 
 from __future__ import annotations
 
