@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.scenario import LETTERS
+from conformance.tracers import LETTERS
 
 GROUPS = ("process", "items", "env", "job_control", "getopt")
 Answers = dict[str, object]

@@ -6,29 +6,24 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import subprocess
-import sysconfig
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from conformance.tracers import line_of, make_tracer
 from nodectl.model.cpu_list import parse_cpulist
-from nodectl.model.step_number import BATCH, EXTERN
 from rootful.jobs.machine import queue
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 
 HERE = Path(__file__).parent
 LANGUAGES = {"python": ".py", "c": ".so"}
-RECORDED_UID, RECORDED_USER = 2001, "alice"
-TASK_HOOKS = ("task_init_privileged", "task_post_fork", "task_init", "task_exit")
-LETTERS = {"LOCAL": "L", "REMOTE": "R", "ALLOCATOR": "A", "SLURMD": "D", "JOB_SCRIPT": "J"}
+RECORDED_USER = "alice"
 PROCESSES = {"L": "command", "A": "allocator", "R": "stepd", "J": "job script", "D": "daemon"}
 LINE = re.compile(r"(?:\w+!)?([LARJD])(?:\.(\w+))?:(\w+)(?:\[t(\d+)\])?\(")
 COMMANDS = {"srun": "run", "sbatch": "submit", "salloc": "alloc"}
-STEPS = {BATCH: "batch", EXTERN: "extern"}
 # In front of what a command or a step says of itself, where a script's output has it among that of programs.
 SPEAKER = re.compile(r"(srun|sbatch|salloc|nodectl|slurmstepd)\b[-\w]*: ")
 SCRIPTS = {
@@ -382,20 +377,6 @@ def theatres_open() -> Iterator[Theatres]:
             yield opened
 
 
-def line_of(record: Mapping[str, Any]) -> str:
-    """A hook as the recordings write it."""
-    letter, hook = LETTERS[record["ctx"]], record["hook"]
-    plugin = "" if record["plugin"] == "trace" else f"{record['plugin']}!"
-    step = f".{STEPS.get(record['step'], record['step'])}" if letter == "R" and hook != "option_cb" else ""
-    task = f"[t{record['task']}]" if hook in TASK_HOOKS else ""
-    uids = "/".join(str(RECORDED_UID if uid == NOBODY.pw_uid else uid) for uid in record["uids"])
-    option = ""
-    if hook == "option_cb":
-        option = f"{{{record['optarg']},remote={record['remote']},ret={record['ret']}}}"
-    returned = f"=>{record['ret']}" if record["ret"] else ""
-    return f"{plugin}{letter}{step}:{hook}{task}(u{uids}){option}{returned}"
-
-
 def check_barriers(lines: list[str]) -> None:
     """The orders between processes that are promised: no code of the user's before the last task_post_fork, the whole
     step's hooks before and after its tasks'.
@@ -414,20 +395,3 @@ def check_barriers(lines: list[str]) -> None:
             ("task_exit", "exit"),
         ):
             assert max(places.get(earlier, [-1])) < min(places.get(later, [len(hooks)])), lines
-
-
-def make_tracer(path: Path) -> None:
-    """The tracer under this name: a copy of its Python form, or its C form compiled."""
-    if path.suffix == ".py":
-        shutil.copy(HERE / "tracer.py", path)
-    else:
-        compile_plugin(
-            HERE / "tracer.c", path, f'-DNAME="{path.stem}"', *(["-DTABLE"] if path.stem == "tracetab" else [])
-        )
-
-
-def compile_plugin(source: Path, target: Path, *options: str) -> None:
-    """As the manual says: cc -shared."""
-    include = Path(sysconfig.get_paths()["purelib"]) / "nodectl" / "include"
-    words = ["cc", "-shared", "-fPIC", "-Wall", "-Werror", f"-I{include}", *options, "-o", str(target), str(source)]
-    subprocess.run(words, check=True)
