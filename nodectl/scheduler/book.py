@@ -91,7 +91,7 @@ class Book:
                 if job.job_state == SUSPENDED:
                     job.suspend_time = job.suspend_time or now  # a step's file does not say since when
                     self.stopped[job.job_id] = job
-                else:
+                if job.job_state != SUSPENDED or job.suspended_by_owner:
                     self._charge(job, self.fair_share.since(job.user_id, job.start_time, now))
                 job.end_time = self.expected_end(job, now)
         for job in known:
@@ -202,6 +202,7 @@ class Book:
         self.line.remove(job, now, started=True)
         job.job_state, job.state_reason, job.state_desc = RUNNING, "", ""
         job.start_time, job.suspended_seconds, job.suspend_time, job.preempted_by = now, 0.0, 0.0, 0
+        job.suspended_by_owner = False
         job.eligible_time = job.eligible_time or now
         job.end_time = self.expected_end(job, now)
         self.active[job.job_id] = job
@@ -266,12 +267,15 @@ class Book:
         """These of the waiting tasks of an array wait no more."""
         self._look_at(self.waits.tasks_cancelled(job, gone))
 
-    def suspended(self, job: JobRecord, now: float) -> None:
-        """Its CPUs are others'."""
+    def suspended(self, job: JobRecord, now: float, *, by_owner: bool = False) -> None:
+        """Its CPUs are others'. Where its owner has suspended it, its time limit runs on, and it is charged: it keeps
+        memory and devices.
+        """
         self.version += 1
-        self._discharge(job, now)
-        job.job_state, job.suspend_time = SUSPENDED, now
-        job.end_time = now + YEAR
+        if not by_owner:
+            self._discharge(job, now)
+        job.job_state, job.suspend_time, job.suspended_by_owner = SUSPENDED, now, by_owner
+        job.end_time = self.expected_end(job, now)
         self.stopped[job.job_id] = job
         self.staying.forget(job.job_id)
         self.freed = True
@@ -286,17 +290,21 @@ class Book:
     def resumed(self, job: JobRecord, now: float) -> None:
         """It has its CPUs again."""
         self.version += 1
-        job.suspended_seconds += max(0.0, now - job.suspend_time)
+        is_charged = job.suspended_by_owner
+        if not is_charged:
+            job.suspended_seconds += max(0.0, now - job.suspend_time)
         job.job_state, job.suspend_time, job.preempted_by = RUNNING, 0.0, 0
+        job.suspended_by_owner = False
         job.state_reason = job.state_desc = ""
         job.end_time = self.expected_end(job, now)
         self.resuming.pop(job.job_id, None)
         self.stopped.pop(job.job_id, None)
-        self._charge(job, now)
+        if not is_charged:
+            self._charge(job, now)
 
     def expected_end(self, job: JobRecord, now: float) -> float:
         """When an active job ends at the latest."""
-        if not job.time_limit or job.job_state == SUSPENDED:
+        if not job.time_limit or (job.job_state == SUSPENDED and not job.suspended_by_owner):
             return max(job.start_time, now) + YEAR
         return job.start_time + job.time_limit + job.suspended_seconds
 

@@ -200,7 +200,7 @@ class Scheduler:
         """
         expansion.merge(self._book, source, now)
 
-    def suspend(self, job: JobRecord, now: float) -> str:
+    def suspend(self, job: JobRecord, now: float, *, by_owner: bool = False) -> str:
         """A running job gives its CPUs to others, and keeps memory and devices. "" or why not."""
         if job.job_state == SUSPENDED:
             self._book.resuming.pop(job.job_id, None)
@@ -211,7 +211,7 @@ class Scheduler:
             return f"job {giver.job_id}, which gave it CPUs, still uses them"
         why = self.selection.job_suspend(job, True)
         if not why:
-            self._book.suspended(job, now)
+            self._book.suspended(job, now, by_owner=by_owner)
         return why
 
     def stays(self, job: JobRecord, now: float) -> None:

@@ -249,6 +249,7 @@ class JobRecord:
     end_time: float = 0.0
     suspend_time: float = 0.0
     suspended_seconds: float = 0.0
+    suspended_by_owner: bool = False
     restart_cnt: int = 0
     exit_code: int = 0
     array_job_id: int = 0

@@ -44,7 +44,7 @@ class Methods:
         return {
             f"{STEP}.Attach": ({}, self._attach),
             f"{STEP}.Status": ({}, self._status),
-            f"{STEP}.Suspend": ({}, self._suspend),
+            f"{STEP}.Suspend": ({"by_owner": Optional(boolean)}, self._suspend),
             f"{STEP}.Resume": ({}, self._resume),
             f"{STEP}.Signal": (
                 {"signal": integer(1, 64), "forwarded": Optional(boolean), "by": Optional(_UID)},
@@ -70,11 +70,14 @@ class Methods:
     def _status(self, call: "Call") -> "Mapping[str, object]":
         self._allow(call)
         status = self._run.status()
-        return {"step": {**status, "state": "SUSPENDED"} if self._termination.suspension.suspended else status}
+        suspension = self._termination.suspension
+        if suspension.suspended:
+            status = {**status, "state": "SUSPENDED", "by_owner": suspension.by_owner}
+        return {"step": status}
 
     def _suspend(self, call: "Call") -> "Mapping[str, object]":
         _allow_service(call)
-        self._termination.suspension.begin()
+        self._termination.suspension.begin(by_owner=bool(call.parameters.get("by_owner")))
         self._termination.signal(TSTP)
         return {}
 

@@ -44,7 +44,7 @@ def compose(run: "Run") -> "dict[str, object]":
         "started": run.clock.started,
         "ended": time.time(),
         **({"clock_set": round(was_set, 3)} if abs(was_set := run.clock.set_forward()) >= _SET else {}),
-        "suspended_seconds": round(run.suspended_seconds, 3),
+        "suspended_seconds": round(run.uncounted_seconds, 3),
         "unkillable": _beginning(run.unkillable),
         "victims": run.end_reasons.victims[:_MOST_VICTIMS],
         **run.end_reasons.used,

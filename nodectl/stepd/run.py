@@ -160,6 +160,7 @@ class Run(StepContext):
         "spoiled",
         "state",
         "suspended_seconds",
+        "uncounted_seconds",
         "unkillable",
     )  # fmt: skip
 
@@ -200,7 +201,8 @@ class Run(StepContext):
         self.failures: dict[int, str] = {}  # why a task never became its program
         around = cgroup_mount + cgroup_of() if cgroup_mount and self.group is None else ""
         self.end_reasons = EndReasons(step, self.tasks, self.group, self.say, around)
-        self.suspended_seconds = 0.0
+        # Those that an admin has decided on are uncounted, too: neither for the time limit nor as use.
+        self.suspended_seconds = self.uncounted_seconds = 0.0
         self.unkillable = ""
         self.clock = accounting.StepClock()
         self.state = "RUNNING"

@@ -1,5 +1,6 @@
 """Suspends a step and resumes it: SIGTSTP, so that a program can prepare, some seconds later the freezer. The time in
-which a step is suspended does not count for its time limit.
+which an admin has suspended a step does not count for its time limit. Where its owner has, it counts: a step that
+stands still keeps memory and devices, and owners do not decide how long they keep them.
 
 Runs in the stepd, which is not suspended itself and goes on answering. A step that is to end is resumed first, so that
 its tasks get the signal. SIGKILL also ends frozen processes.
@@ -20,24 +21,25 @@ FREEZE, TIME_LIMIT = "freeze", "time limit"
 class Suspension:
     """Whether the step is suspended. `deadlines` are those of `Termination`, by name; `FREEZE` is set here."""
 
-    __slots__ = ("_began", "_deadlines", "_left", "_run", "suspended")
+    __slots__ = ("_began", "_deadlines", "_left", "_run", "by_owner", "suspended")
 
     def __init__(self, run: "Run", deadlines: "dict[str, float]") -> None:
         self._run = run
         self._deadlines = deadlines
         self._began = 0.0
-        self._left: float | None = None  # of the time limit
-        self.suspended = False
+        self._left: float | None = None  # of the time limit, where that stands still
+        self.suspended = self.by_owner = False
 
-    def begin(self) -> None:
+    def begin(self, *, by_owner: bool = False) -> None:
         """Raises Refused. The caller sends SIGTSTP; `freeze` is due after suspend_grace_time."""
         self._must_run()
         if self.suspended:
             raise Refused(f"{STEP}.WrongState", f"step {self._run.step} is suspended already")
         now = time.monotonic()
         self.suspended = True
+        self.by_owner = by_owner
         self._began = now
-        limit = self._deadlines.pop(TIME_LIMIT, None)
+        limit = None if by_owner else self._deadlines.pop(TIME_LIMIT, None)
         self._left = None if limit is None else limit - now
         self._deadlines[FREEZE] = now + self._run.step.suspend_grace_time
 
@@ -54,13 +56,15 @@ class Suspension:
         self.suspended = False
         now = time.monotonic()
         self._run.suspended_seconds += now - self._began
+        if not self.by_owner:
+            self._run.uncounted_seconds += now - self._began
         if self._left is not None:
             self._deadlines[TIME_LIMIT] = now + self._left
 
     def limit(self, began: float, seconds: int) -> None:
         """The step, which began then, has another time limit; 0 for none."""
-        at = began + self._run.suspended_seconds + seconds
-        if self.suspended:
+        at = began + self._run.uncounted_seconds + seconds
+        if self.suspended and not self.by_owner:
             self._left = at - self._began if seconds else None
         elif seconds:
             self._deadlines[TIME_LIMIT] = at

@@ -2,7 +2,8 @@
 
 A login session has the limits of the first process unless its system says otherwise; pam_limits(8) of Debian does the
 same. Three of them are taken: a user's processes, which the kernel counts over all of them, locked memory, and core
-files. No user has more processes than half of the machine's threads, which is the kernel's own default.
+files. No user has more processes than half of the machine's threads, which is the kernel's own default, nor than half
+of its numbers for processes.
 """
 
 import resource

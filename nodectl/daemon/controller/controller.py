@@ -274,7 +274,7 @@ class Controller(Core, Watcher):
         except Refused as error:
             messages.tell("job-not-resumed", f"resume job {job.job_id}: {error}", job=job.job_id, uid=job.user_id)
             if job.job_state == RUNNING:
-                self.job_suspended(job.job_id)
+                self.job_suspended(job.job_id, by_owner=self.parts.suspension.is_by_owner(job.job_id))
             return str(error)
         return ""
 
@@ -311,12 +311,12 @@ class Controller(Core, Watcher):
             self.ends.has_ended(found, record)
             self.departures.over()
 
-    def job_suspended(self, job: int) -> str:
+    def job_suspended(self, job: int, *, by_owner: bool = False) -> str:
         """See Watcher."""
         found = self.table.jobs.get(job)
         if found is None or found.job_state != RUNNING:
             return ""
-        why = self.scheduler.suspend(found, time.time())
+        why = self.scheduler.suspend(found, time.time(), by_owner=by_owner)
         if why:
             messages.tell("job-keeps-cpus", f"job {job} keeps its CPUs: {why}", job=job, uid=found.user_id)
         self.table.changed(found)

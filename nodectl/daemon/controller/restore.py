@@ -149,6 +149,7 @@ def _runs(job: JobRecord, kept: Kept, first: LiveStep, nodes: NodeTable, *, ends
         job.job_state = COMPLETING
     elif job.job_state in (PENDING, COMPLETING):
         job.job_state = SUSPENDED if first.suspended else RUNNING
+        job.suspended_by_owner = first.suspended_by_owner
 
 
 def _is_gone(controller: Controller, kept: Kept, nodes: NodeTable, boot: str, found: _Found) -> None:
@@ -208,6 +209,7 @@ def _of_step(live: LiveStep, nodes: NodeTable, *, ends: bool) -> JobRecord:
     return JobRecord(
         step.job_id, step.uid, step.gid, step.user_name, step.name, step.partition,
         job_state=COMPLETING if ends else SUSPENDED if live.suspended else RUNNING,
+        suspended_by_owner=live.suspended_by_owner,
         held_by=next(word for word, number in FIRST_STEP.items() if number == step.step_id),
         time_limit=step.time_limit, submit_time=step.submitted, eligible_time=step.submitted, start_time=step.submitted,
         restart_cnt=step.restart, nodes=nodes[0].name, node_bitmap=held.node_bitmap, job_resrcs=held,

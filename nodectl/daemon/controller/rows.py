@@ -16,10 +16,11 @@ _PRIVATE = ("name", "account", "command", "comment", "work_dir", "stdin", "stdou
 
 
 def used_seconds(job: JobRecord, now: float) -> float:
-    """How long it has run, without the time that it was suspended."""
+    """How long it has run, without the time that an admin, or another job, had it suspended."""
     if not job.start_time or job.job_state == PENDING:
         return 0.0
-    until = job.end_time if not job.is_active else job.suspend_time if job.job_state == SUSPENDED else now
+    stands_still = job.job_state == SUSPENDED and not job.suspended_by_owner
+    until = job.end_time if not job.is_active else job.suspend_time if stands_still else now
     return max(0.0, until - job.start_time - job.suspended_seconds)
 
 

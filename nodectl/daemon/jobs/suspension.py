@@ -47,7 +47,7 @@ class Suspension:
         """The queue may want a job to stand still that it has just let go: one after the other."""
         return self._turns.setdefault(job, asyncio.Lock())
 
-    async def suspend_job(self, job: int) -> Sequence[int]:
+    async def suspend_job(self, job: int, *, by_owner: bool = False) -> Sequence[int]:
         """Stops all steps of a job that runs, and has its memory reclaimed. Returns processes that still run. Raises
         Refused where a step cannot be stopped, or runs all the same, and where a plugin refuses; then those that were
         stopped are let go.
@@ -56,7 +56,8 @@ class Suspension:
             steps = [live for live in self._further_steps.running(job) if not live.suspended]
             if not steps:
                 raise Refused("WrongState", f"job {job} has no step that runs")
-            results = await asyncio.gather(*(self.suspend(live) for live in steps), return_exceptions=True)
+            orders = (self.suspend(live, by_owner=by_owner) for live in steps)
+            results = await asyncio.gather(*orders, return_exceptions=True)
             failed = next((one for one in results if isinstance(one, BaseException) and not self._is_over(one)), None)
             if failed is None and not self._resources.has_given_up(job) and self._goes_on(job):
                 failed = Refused("WrongState", f"a step of job {job} was resumed, or has begun, meanwhile")
@@ -92,16 +93,21 @@ class Suspension:
             steps = [live for live in self._further_steps.running(job) if not live.suspended]
             found = await asyncio.gather(*(status(live, _PATIENCE) for live in steps))
             told = [live for live, one in zip(steps, found, strict=True) if one.get("state") == "SUSPENDED"]
+            for live, one in zip(steps, found, strict=True):
+                live.suspended_by_owner = bool(one.get("by_owner"))
             results = await asyncio.gather(*map(self._stands_still, told), return_exceptions=True)
             failed = [one for one in results if isinstance(one, BaseException)]
-            if not failed and self._resources.has_given_up(job) and (why := self._watcher().job_suspended(job)):
+            if not failed and self._resources.has_given_up(job) and (why := self._job_suspended(job)):
                 for live in [live for live in self._further_steps.running(job) if live.suspended]:
                     with contextlib.suppress(Refused):  # the queue has told the log why, the task plugin will
                         await self._let_go(live, why)
 
-    async def suspend(self, live: LiveStep) -> Sequence[int]:
-        """Stops a step. Returns processes of it that still run. Raises Refused; then it goes on."""
-        await _order(live, "Suspend")
+    async def suspend(self, live: LiveStep, *, by_owner: bool = False) -> Sequence[int]:
+        """Stops a step. Where its owner wants that, its time limit runs on, and the job is charged. Returns processes
+        of it that still run. Raises Refused; then it goes on.
+        """
+        await _order(live, "Suspend", by_owner=by_owner)
+        live.suspended_by_owner = by_owner
         return await self._stands_still(live)
 
     async def _stands_still(self, live: LiveStep) -> Sequence[int]:
@@ -112,7 +118,7 @@ class Suspension:
         await asyncio.sleep(live.step.suspend_grace_time)
         running = await self._frozen(live) if live.step.cgroup else []
         if live.suspended and not live.ended.done() and self._resources.is_to_be_given_up(live):
-            why = self._resources.suspend(live) or self._watcher().job_suspended(live.step.job_id)
+            why = self._resources.suspend(live) or self._job_suspended(live.step.job_id)
             if why:
                 await self._let_go(live, why)
         return running
@@ -138,10 +144,17 @@ class Suspension:
             try:
                 self._take_back(live)
             except Refused:
-                self._watcher().job_suspended(job)  # the queue tells the log where it cannot be
+                self._job_suspended(job)  # the queue tells the log where it cannot be
                 raise
         await self._go_on(live)
         self._further_steps.wake(job)
+
+    def is_by_owner(self, job: int) -> bool:
+        """True where the owner, and no admin, has suspended a step of the job."""
+        return any(live.suspended_by_owner for live in self._further_steps.running(job))
+
+    def _job_suspended(self, job: int) -> str:
+        return self._watcher().job_suspended(job, by_owner=self.is_by_owner(job))
 
     def _take_back(self, live: LiveStep) -> None:
         if why := self._resources.resume(live):
@@ -149,7 +162,7 @@ class Suspension:
 
     async def _go_on(self, live: LiveStep) -> None:
         await _order(live, "Resume")
-        live.suspended = False
+        live.suspended = live.suspended_by_owner = False
 
     def _goes_on(self, job: int) -> bool:
         return any(not live.ended.done() for live in self._further_steps.running(job))
@@ -177,10 +190,10 @@ class Suspension:
             await asyncio.to_thread(pseudo_file.write, f"{group.full_path}/{_RECLAIM}", used)
 
 
-async def _order(live: LiveStep, method: str) -> None:
+async def _order(live: LiveStep, method: str, **parameters: object) -> None:
     if live.in_prolog:
         raise Refused("WrongState", f"step {live.step} has no task yet: its prolog is running")
-    await live.order(method, {})
+    await live.order(method, parameters)
 
 
 def _hangs(pid: int) -> bool:

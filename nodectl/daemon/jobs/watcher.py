@@ -30,11 +30,11 @@ class Watcher:
     def step_over(self, job: int, step: int) -> None:
         """Nothing of the step runs, or it was not started."""
 
-    def job_suspended(self, job: int) -> str:
+    def job_suspended(self, job: int, *, by_owner: bool = False) -> str:
         """All steps of the job stand still; task plugins have been told. Returns why the job keeps its CPUs, which is
         logged too, "" where others may have them.
         """
-        del job
+        del job, by_owner
         return ""
 
     def job_resuming(self, job: int) -> str:

@@ -285,7 +285,7 @@ class Control:
         if job.job_state != RUNNING:
             words = "is suspended already" if job.job_state == SUSPENDED else f"is {job.job_state}: it does not run"
             raise Refused("WrongState", f"job {name_of(job)} {words}")
-        await self._controller.parts.suspension.suspend_job(job.job_id)
+        await self._controller.parts.suspension.suspend_job(job.job_id, by_owner=not self._calls.is_admin(call))
         return await self._done()
 
     async def resume(self, call: Call) -> Mapping[str, object]:

@@ -16,7 +16,8 @@ class Suspend:
 
     async def suspend(self, call: Call) -> Mapping[str, object]:
         """Stops a step. The reply names processes that still run."""
-        return {"running": list(await self._suspension.suspend(self._registry.find_running(call)))}
+        by_owner = not self._registry.permissions.is_admin(call.peer)
+        return {"running": list(await self._suspension.suspend(self._registry.find_running(call), by_owner=by_owner))}
 
     async def resume(self, call: Call) -> Mapping[str, object]:
         """Lets a step go on."""

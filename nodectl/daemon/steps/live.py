@@ -51,6 +51,7 @@ class LiveStep:
         self.prolog_failed = ""  # how
         self.interrupted = False  # in its prolog, by the end of the daemon
         self.suspended = False
+        self.suspended_by_owner = False  # where it is suspended
         self.needs_epilog = False
         self.container_deleted = False  # that of its job, which ends with this step
         self.reserved = False  # task plugins may hold something for its job

@@ -167,7 +167,8 @@ def test_hard_limits_of_a_login_hold_where_nothing_is_configured(node: Node) -> 
     """Those of the first process, of a user's processes at most what a kernel begins with."""
     found = node.run("cat", "/proc/self/limits", user=NOBODY).stdout
     lines = {line[:26].strip(): line[26:].split()[1] for line in found.splitlines()}
-    most = int(Path("/proc/sys/kernel/threads-max").read_text(encoding="ascii")) // 2
+    limits = [Path("/proc/sys/kernel", name).read_text(encoding="ascii") for name in ("threads-max", "pid_max")]
+    most = min(map(int, limits)) // 2
     names = {"Max processes": resource.RLIMIT_NPROC, "Max locked memory": resource.RLIMIT_MEMLOCK}
     for name, number in names.items():
         hard = [

@@ -62,12 +62,12 @@ class Counting:
 
 def test_suspended_step_stands_still_and_goes_on_when_resumed(node: Node) -> None:
     step = Counting(node)
-    assert node.nodectl("suspend", str(step.job), user=NOBODY).returncode == 0
+    assert node.nodectl("suspend", str(step.job)).returncode == 0
     assert step.stands_still()
     assert step.state() == "SUSPENDED"
     assert '"SUSPENDED"' in node.nodectl("ps", "--json").stdout
     assert node.run("echo", "others run").stdout == "others run\n"
-    assert node.nodectl("resume", str(step.job), user=NOBODY).returncode == 0
+    assert node.nodectl("resume", str(step.job)).returncode == 0
     step.goes_on()
     assert step.state() == "RUNNING"
     assert step.kill() == 128 + 9
@@ -98,7 +98,28 @@ def test_what_cannot_be_suspended_or_resumed_is_refused(node: Node) -> None:
     assert (ended.returncode, "has ended: CANCELLED" in ended.stderr) == (1, True)
 
 
-def test_time_limit_does_not_count_while_a_step_is_suspended(node: Node) -> None:
+def test_time_limit_and_charge_go_on_while_a_step_is_suspended_by_its_owner(node: Node) -> None:
+    """It keeps memory and devices: else its owner could keep them for ever."""
+    step = Counting(node, "--time=0:04")
+    assert node.nodectl("suspend", str(step.job), user=NOBODY).returncode == 0
+    assert step.state() == "SUSPENDED"
+    assert step.client.wait(PATIENCE) == 128 + 15
+    record = node.record(step.job)
+    assert (record["state"], record["reason"]) == ("TIMEOUT", "time limit of 4 s")
+    assert record["suspended_seconds"] == 0
+
+
+def test_an_owner_resumes_what_the_owner_has_suspended(node: Node) -> None:
+    step = Counting(node)
+    assert node.nodectl("suspend", str(step.job), user=NOBODY).returncode == 0
+    assert step.stands_still()
+    assert node.nodectl("resume", str(step.job), user=NOBODY).returncode == 0
+    step.goes_on()
+    assert step.kill() == 128 + 9
+    assert node.record(step.job)["suspended_seconds"] == 0
+
+
+def test_time_limit_does_not_count_while_an_admin_has_suspended_a_step(node: Node) -> None:
     step = Counting(node, "--time=0:04")
     node.nodectl("suspend", str(step.job))
     time.sleep(4)

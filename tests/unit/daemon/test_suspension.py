@@ -23,7 +23,7 @@ class Step:
         self.step = SimpleNamespace(
             job_id=7, step_id=number, cgroup="", suspend_grace_time=0.05, hook_timeout=0.0, uid=0
         )
-        self.suspended = self.in_prolog = False
+        self.suspended = self.suspended_by_owner = self.in_prolog = False
         self.broken = broken
         self.told = asyncio.Event()
         self.state = state
@@ -52,7 +52,7 @@ class Queue(Watcher):
         self.why = why
         self.refusal = refusal
 
-    def job_suspended(self, job: int) -> str:
+    def job_suspended(self, job: int, *, by_owner: bool = False) -> str:
         self.suspended.append(job)
         return self.refusal
 

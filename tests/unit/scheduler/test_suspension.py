@@ -75,6 +75,25 @@ def test_use_is_not_charged_while_it_is_suspended() -> None:
     assert bench.scheduler.usage(bench.at)[0][1] > used * 1.9
 
 
+def test_use_is_charged_and_time_runs_while_its_owner_has_suspended_it() -> None:
+    bench, other = Bench(), Bench()
+    job, going_on = bench.run(4, limit=600), other.run(4, limit=600)
+    end = job.end_time
+    for at in (bench, other):
+        at.at += 100
+    bench.scheduler.suspend(job, bench.at, by_owner=True)
+    assert job.end_time == end
+    for at in (bench, other):
+        at.at += 100
+    assert bench.scheduler.usage(bench.at) == other.scheduler.usage(other.at)
+    bench.scheduler.resume(job, bench.at)
+    assert (job.end_time, job.suspended_seconds) == (end, 0.0)
+    for at in (bench, other):
+        at.at += 100
+    assert bench.scheduler.usage(bench.at) == other.scheduler.usage(other.at)
+    assert going_on.end_time == end
+
+
 def test_what_is_not_running_cannot_be_suspended_nor_resumed() -> None:
     bench = Bench()
     bench.run(8)
