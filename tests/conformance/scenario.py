@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance.tracers import line_of, make_tracer
 from conformance.scenery import FILES, INCLUDES, SCRIPTS
+from conformance.tracers import line_of, make_tracer
 from nodectl.model.cpu_list import parse_cpulist
 from rootful.jobs.machine import queue
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
