@@ -242,9 +242,9 @@ class Reaper:
         kept_waiting = hook is ROWS["gate"] and task.status == _NOT_LET_IN
         if hook is not None and not kept_waiting and task.number not in run.failures and not task.killed_by_command:
             why = f"it ended inside {run.call_name(hook, place)}"
+            self._explain(task, why)
             if hook.kind == "spank" and run.spank.requires(place):
                 self._is_fatal(task.number, why)
-            self._explain(task, why)
         (run.bulk or run.end_reasons).task_ended(task)
         if not self._epilogs.begin(task):
             self._is_over(task)
@@ -328,12 +328,12 @@ class Reaper:
             elif "failed" in report:
                 self._fail(int(str(report["task"])), str(report["failed"]))
             elif "fatal" in report:
+                self._fail(int(str(report["task"])), str(report["fatal"]))
                 self._is_fatal(int(str(report["task"])), str(report["fatal"]))
 
     def _is_fatal(self, number: int, why: str) -> None:
         """A required plugin has failed in a task: the step ends. A command of a bulk step ends alone."""
         run = self._run
-        self._fail(number, why)
         if run.bulk is None and not run.fatal:
             run.fatal = f"task {number}: {why}"
             if not run.gate_is_open:
