@@ -1,6 +1,5 @@
 """How many threads the kernel lets this machine have."""
 
-
 _LIMITS = ("/proc/sys/kernel/threads-max", "/proc/sys/kernel/pid_max")
 
 
