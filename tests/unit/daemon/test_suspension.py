@@ -186,7 +186,7 @@ def test_all_steps_go_on_where_the_queue_does_not_suspend_the_job(whole: bool) -
         suspension, queue = suspension_of(steps, refusal="plugin select/no: no", plugins=plugins)
         if not whole:
             await suspension.suspend(steps[0])  # type: ignore[arg-type]
-        with pytest.raises(Refused, match="step .* goes on: plugin select/no: no"):
+        with pytest.raises(Refused, match=r"step .* goes on: plugin select/no: no"):
             await (suspension.suspend_job(7) if whole else suspension.suspend(steps[1]))  # type: ignore[arg-type]
         assert [one.state for one in steps.values()] == ["RUNNING" if whole else "SUSPENDED", "RUNNING"]
         assert [one.suspended for one in steps.values()] == [not whole, False]
