@@ -4,7 +4,6 @@ The names are those of Slurm's documents. One JobRecord is the job everywhere: i
 the daemon, and, as JSON, in its file. Bitmaps are `bitarray`s. A node bitmap has a bit for each node of the table. A
 core bitmap has a bit for each core of each node, node after node: those of one node begin at its `core_offset` and
 follow the order of its machine's cores. Counters are computed from what they count, so that they cannot disagree.
-
 Used only from the daemon's event loop, and by commands that plan.
 """
 
