@@ -251,7 +251,7 @@ class Book:
         """Whose processes may still use what they gave to this job."""
         return [one for one in self.completing.values() if one.given_to == job.job_id and one.given_resrcs is not None]
 
-    def over(self, job: JobRecord, state: str, exit_code: int, now: float) -> None:
+    def over(self, job: JobRecord, state: str, now: float) -> None:
         """It is no job of the queue any more."""
         self.version += 1
         self.line.remove(job, now)
@@ -261,7 +261,7 @@ class Book:
         self.accounts.gone(job)
         self.waits.gone(job)
         self.selection.forget(job)
-        self._look_at(self.waits.ended(job, state, exit_code))
+        self._look_at(self.waits.ended(job, state))
 
     def tasks_cancelled(self, job: JobRecord, gone: job_array.Tasks) -> None:
         """These of the waiting tasks of an array wait no more."""

@@ -12,8 +12,8 @@ from nodectl.scheduler.arrays import Arrays
 from nodectl.selection.modes import PENDING
 from nodectl.selection.records import JobRecord
 
-Outcome = tuple[str, int]
-"""State and exit code of a job that has ended."""
+Outcome = str
+"""The state in which a job has ended."""
 Target = tuple[int, int | None]
 """A job or an array by its number; with an index, one task of the array."""
 OK = "COMPLETED"
@@ -61,19 +61,19 @@ class Happened:
             return True
         if job.array_task_id is not None:
             self._keep((array, job.array_task_id), outcome, job.start_time)
-        if self._worst.setdefault(array, outcome)[0] == OK:
+        if self._worst.setdefault(array, outcome) == OK:
             self._worst[array] = outcome
         if self._arrays.is_live(array):
             return False
         worst = self._worst.pop(array)
         # Tasks that ended under an earlier daemon are known to its records alone.
-        asked = self._ask(array, None) if worst[0] == OK else None
+        asked = self._ask(array, None) if worst == OK else None
         self._keep((array, None), asked or worst, self._latest.pop(array, job.start_time))
         return True
 
     def tasks_cancelled(self, array: int) -> None:
         """Some waiting tasks of the array have ended without a job of their own."""
-        self._worst[array] = ("CANCELLED", 0)
+        self._worst[array] = "CANCELLED"
 
     def is_live(self, number: int, task: int | None = None) -> bool:
         """True for what has not ended: a job, any task of an array, or this one."""

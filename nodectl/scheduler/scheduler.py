@@ -130,7 +130,7 @@ class Scheduler:
         job.job_state, job.exit_code, job.end_time = state, exit_code, now
         job.state_reason, job.state_desc = end_reason(state, exit_code), ""
         self._room.forget(job)
-        self._book.over(job, state, exit_code, now)
+        self._book.over(job, state, now)
 
     def requeue(self, job: JobRecord, now: float) -> None:
         """An active job, of which nothing runs any more, waits again. Raises NotAdmitted for one that is not active."""

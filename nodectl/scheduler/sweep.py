@@ -69,7 +69,7 @@ class Sweeps:
 
     def _end(self, job: JobRecord, state: str, reason: str, now: float) -> End:
         """A job that waited never starts."""
-        self._book.over(job, state, 0, now)
+        self._book.over(job, state, now)
         self._room.forget(job)
         job.job_state, job.state_reason, job.end_time = state, reason, now
         return End(job, state, reason)

@@ -118,9 +118,9 @@ class Waits:
         self._happened.started(job)
         return self._told(job, self._watchers.changed(job))
 
-    def ended(self, job: JobRecord, state: str, exit_code: int) -> list[JobRecord]:
+    def ended(self, job: JobRecord, state: str) -> list[JobRecord]:
         """Who has to be looked at because this one ended. Call it when it is among the jobs no more."""
-        is_all = self._happened.ended(job, (state, exit_code))
+        is_all = self._happened.ended(job, state)
         told = self._watchers.changed(job)
         if job.array_task_id is not None:
             told |= self._corresponding.ended(job.array_job_id, job.array_task_id)

@@ -67,7 +67,7 @@ class Watchers:
         outcome = self._happened.outcome(number, task)
         if outcome is None:
             return NEVER
-        return DONE if (outcome[0] == OK) != (kind == AFTER_NOT_OK) else NEVER
+        return DONE if (outcome == OK) != (kind == AFTER_NOT_OK) else NEVER
 
     def corresponds(self, array: int, index: int) -> float | None:
         """When the task of that array has ended so that its counterpart may start."""
@@ -78,7 +78,7 @@ class Watchers:
             if self._happened.is_live(array):
                 return None
             outcome = self._happened.outcome(array)
-        return DONE if outcome is not None and outcome[0] == OK else NEVER
+        return DONE if outcome == OK else NEVER
 
     def watch(self, job: JobRecord, kind: str, target: Target) -> None:
         """The job waits for this from now on."""

@@ -307,9 +307,10 @@ class Player:
             for work in self._waiting.pop(number, ()):
                 self._at(self.now + work.think, self._submit, work)
 
-    def _outcome(self, job_id: int, task: int | None) -> tuple[str, int] | None:
+    def _outcome(self, job_id: int, task: int | None) -> str | None:
         """The queue asks how a job ended that it has forgotten."""
-        return self.rules.outcome(job_id, task)
+        found = self.rules.outcome(job_id, task)
+        return None if found is None else found[0]
 
     def _node_event(self, event: NodeEvent) -> None:
         self._idle_wakes = 0

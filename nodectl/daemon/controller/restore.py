@@ -24,7 +24,7 @@ from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.scheduler import Scheduler
 from nodectl.selection import known_nodes
 from nodectl.selection.host import Selection
-from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
+from nodectl.selection.modes import COMPLETING, ENDED, PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import (
     BATCH,
     JobDetails,
@@ -233,12 +233,7 @@ def _held_by_step(step: Step, nodes: NodeTable) -> JobResources:
 
 def _outcome(controller: Controller, job_id: int, task: int | None) -> Outcome | None:
     """How a job or a task of an array has ended that is not in the queue any more."""
-    table = controller.table
-    if task is not None:
-        kept = table.store.task(job_id, task)
-        job = None if kept is None else kept.record
-    else:
-        job = table.anywhere(job_id)
-    if job is None or job.is_active or job.job_state == PENDING:
-        return None
-    return job.job_state, job.exit_code
+    job = controller.table.get(job_id) if task is None else None
+    if job is None:
+        return controller.table.store.outcome(job_id, task)
+    return job.job_state if job.job_state in ENDED else None

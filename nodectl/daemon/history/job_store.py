@@ -179,6 +179,17 @@ class JobStore:
         statement = f"SELECT record, resources FROM job WHERE array = ? AND array > 0 AND {TASK} = ?"  # noqa: S608  # ours
         return next(_kept(self._store.query(f"{statement} ORDER BY +restart DESC LIMIT 1", (array, index))), None)
 
+    def outcome(self, job: int, task: int | None = None) -> str | None:
+        """The state in which the latest run of a job, or of a task of an array, has ended. None where it goes on, or is
+        not known. The record, which may be large, is not read.
+        """
+        which = "id = ?" if task is None else f"array = ? AND array > 0 AND {TASK} = ?"
+        order = "restart" if task is None else "+restart"  # else by its index
+        statement = f"SELECT state, ended FROM job WHERE {which} ORDER BY {order} DESC LIMIT 1"  # noqa: S608  # ours
+        for state, ended in self._store.query(statement, (job,) if task is None else (job, task)):
+            return str(state) if ended else None
+        return None
+
     def batch(self, job: int) -> BatchText | None:
         """What a batch job is started with."""
         statement = "SELECT uid, request, script FROM batch WHERE job = ?"

@@ -13,6 +13,7 @@ from nodectl.daemon.history.store import Store
 
 _ROOM = 1 << 18  # characters of records in one page
 _MOST = 1000  # rows
+_MOST_QUESTIONS = 200  # of which each is about one job: there may be nothing to tell of thousands of them
 _OPEN, _ENDED, _NAMED = "open", "ended", "named"
 _LATEST = 1e300
 
@@ -107,7 +108,8 @@ def _of_named(store: Store, table: _Table, wanted: Wanted, after: Sequence[float
     room = _ROOM
     questions = [(job, of_job) for job in wanted.jobs for of_job in table.of_job]
     whose = " AND uid = :uid" if wanted.uid is not None else ""
-    for number in range(max(0, int(place)), len(questions)):
+    begin = max(0, int(place))
+    for number in range(begin, len(questions)):
         job, of_job = questions[number]
         statement = (
             f"SELECT {table.order}, {table.columns} FROM {table.name} "  # noqa: S608
@@ -120,7 +122,8 @@ def _of_named(store: Store, table: _Table, wanted: Wanted, after: Sequence[float
         room -= sum(len(text) for row in found for text in row)
         if last is not None:
             return Page(rows, f"{_NAMED} {number} {last[0]} {last[1]}")
-        if (room <= 0 or len(rows) > _MOST) and number + 1 < len(questions):
+        is_full = room <= 0 or len(rows) > _MOST or number - begin >= _MOST_QUESTIONS
+        if is_full and number + 1 < len(questions):
             return Page(rows, f"{_NAMED} {number + 1} -1 -1")
         first = second = -1
     return Page(rows, "")

@@ -74,13 +74,14 @@ class Accounting:
             page = pages.steps(self._store, wanted, position)
             return [_step(*row) for row in page.rows], page.next
         after = _key(last) if position else (0, 0)
-        keys = sorted(key for key, live in self._registry.live.items() if key > after and _is_meant(wanted, live))
+        is_meant = _Meant(wanted)
+        keys = sorted(key for key, live in self._registry.live.items() if key > after and is_meant(live))
         records = [self._running(self._registry.live[key]) for key in keys[:_MOST_RUNNING]]
         if len(keys) > _MOST_RUNNING:
             job, step = keys[_MOST_RUNNING - 1]
             return records, f"{_RUNNING} {job}.{step}"
         self._registry.batch.flush()
-        records += self._ending(wanted)
+        records += self._ending(is_meant)
         page = pages.steps(self._store, wanted)
         return [*records, *(_step(*row) for row in page.rows)], page.next
 
@@ -95,19 +96,26 @@ class Accounting:
             figures = accounting.figures(group, accounting.KernelEvents(group), live.step.limits)
         return usage.of_step({**live.summary(), **figures})
 
-    def _ending(self, wanted: pages.Wanted) -> Iterator[dict[str, Any]]:
+    def _ending(self, is_meant: "_Meant") -> Iterator[dict[str, Any]]:
         """Steps after which their jobs are being ended: the history does not have them yet."""
         for ending in self._registry.ending.values():
-            if _is_meant(wanted, ending.live):
+            if is_meant(ending.live):
                 yield usage.of_step(ending.record)
         for live in self._registry.batch.waiting():  # the disk is full
             record = self._registry.batch.record(*live.key)
-            if record is not None and _is_meant(wanted, live):
+            if record is not None and is_meant(live):
                 yield usage.of_step(record)
 
 
-def _is_meant(wanted: pages.Wanted, live: LiveStep) -> bool:
-    return wanted.uid in (None, live.step.uid) and (not wanted.jobs or live.step.job_id in wanted.jobs)
+class _Meant:
+    """Whether a call asks for a step. The jobs that it names may be thousands."""
+
+    def __init__(self, wanted: pages.Wanted) -> None:
+        self._uid = wanted.uid
+        self._jobs = frozenset(wanted.jobs)
+
+    def __call__(self, live: LiveStep) -> bool:
+        return self._uid in (None, live.step.uid) and (not self._jobs or live.step.job_id in self._jobs)
 
 
 def _key(text: str) -> tuple[int, int]:

@@ -224,6 +224,7 @@ def test_task_of_a_long_array_is_found_without_a_look_at_the_others(path: str) -
         return query(statement, values)
 
     store.query = explained  # type: ignore[method-assign]
+    assert jobs.outcome(1000, 499) == jobs.task(1000, 499).record.job_state  # type: ignore[union-attr]
     found = jobs.task(1000, 499)
     assert found is not None
     assert (found.record.job_id, found.record.array_task_id) == (1499, 499)

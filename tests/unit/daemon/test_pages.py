@@ -151,3 +151,28 @@ def test_no_page_sorts_or_walks_the_history(
     for statement, values in asked:
         plan = [row[3] for row in real(f"EXPLAIN QUERY PLAN {statement}", values)]
         assert all(line.startswith("SEARCH") for line in plan), (statement, plan)
+
+
+def test_a_page_asks_for_a_bounded_number_of_jobs_of_which_there_is_nothing_to_tell(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(store, 10)
+    asked = 0
+    query = store.query
+
+    def counted(*given: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return query(*given)
+
+    monkeypatch.setattr(store, "query", counted)
+    wanted = Wanted(jobs=[*range(1_000_000, 1_002_000), 3])
+    rows, position, turns = [], "", 0
+    while turns == 0 or position:
+        before = asked
+        page = pages.steps(store, wanted, position)
+        assert asked - before < 300
+        rows += page.rows
+        position, turns = page.next, turns + 1
+    assert [json.loads(row[0])["job"] for row in rows] == [3]
+    assert turns > 5

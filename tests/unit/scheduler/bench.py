@@ -37,7 +37,7 @@ class Bench:
         self.at = NOW
         self.selection = given.pop("selection", None) or selection_of(nodes, **given)
         self.numbers = count(1)
-        self.ended: dict[tuple[int, int | None], tuple[str, int]] = {}
+        self.ended: dict[tuple[int, int | None], str] = {}
         self.scheduler = Scheduler(
             self.selection, policy, new_id=lambda: next(self.numbers), outcome=lambda *key: self.ended.get(key)
         )

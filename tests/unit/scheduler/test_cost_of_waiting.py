@@ -33,7 +33,7 @@ class Asked(Bench):
 def _in_history(bench: Bench, tasks: int) -> str:
     """Terms for tasks that have ended, and for one array that has not."""
     for index in range(tasks):
-        bench.ended[9000, index] = ("COMPLETED", 0)
+        bench.ended[9000, index] = "COMPLETED"
     return "afterok:" + ":".join(f"9000_{index}" for index in range(tasks))
 
 
@@ -109,9 +109,9 @@ def _corresponding(bench: Bench, tasks: str) -> tuple[JobRecord, JobRecord]:
 def test_tasks_that_wait_for_their_counterparts_are_gone_through_once_in_pieces() -> None:
     bench = Asked()
     for index in range(2000):
-        bench.ended[9000, index] = ("FAILED", 1)
-    bench.ended[9000, 1500] = ("COMPLETED", 0)
-    bench.ended[9000, None] = ("FAILED", 1)
+        bench.ended[9000, index] = "FAILED"
+    bench.ended[9000, 1500] = "COMPLETED"
+    bench.ended[9000, None] = "FAILED"
     array = bench.submit(array_tasks="0-1999", dependency="aftercorr:9000")
     asked = [bench.questions.total()]
     assert asked[0] < 600

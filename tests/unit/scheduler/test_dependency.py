@@ -114,7 +114,7 @@ def test_unknown_jobs_are_refused_and_ended_ones_are_asked_for() -> None:
     bench = Bench()
     with pytest.raises(NotAdmitted, match="there is no job 4711"):
         bench.submit(dependency="afterok:4711")
-    bench.ended[4711, None] = ("COMPLETED", 0)
+    bench.ended[4711, None] = "COMPLETED"
     job = bench.submit(dependency="afterok:4711")
     assert bench.look() == [job]
 
