@@ -103,7 +103,7 @@ def test_a_daemon_with_kept_programs_compiles_none(kept: str, tmp_path: Path, mo
     expected = Path(kept).read_bytes()
 
     async def act() -> None:
-        levels = ConfinementLevels(build({"state_dir": str(tmp_path)}), list)
+        levels = ConfinementLevels(build({"state_dir": str(tmp_path)}), list, "")
         await levels.ready(DEFAULT)
         assert os.pread(levels.programs, 1 << 16, 0) == expected
         with pytest.raises(PermissionError):
