@@ -311,6 +311,7 @@ def finish(run: Run, reaper: Reaper) -> None:
         if run.aside is not None:
             leave(run.group, run.aside)
     if run.script is not None:
+        run.pass_on_plugin_output()  # what the last hooks wrote is for the file, too
         run.script.finish(reaper)
 
 

@@ -220,13 +220,6 @@ def prolog_at_allocation(result: Result) -> None:
     result.hooks["job script"].insert(0, "J:job_prolog(u0/0)")
 
 
-def names_batch_step(result: Result) -> None:
-    result.files = {
-        path: [f"{line}-5" if line.endswith("stepid=") else line for line in lines]
-        for path, lines in result.files.items()
-    }
-
-
 def script_never_runs(result: Result) -> None:
     result.hooks["stepd batch"] += ["R.batch:exit(u0/0)", "traceb!R.batch:exit(u0/0)"]
     result.states = ["FAILED"]

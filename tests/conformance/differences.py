@@ -157,10 +157,6 @@ DIFFERENCES = (
         "a NULL that was printed into a variable",
     ),
     Row(
-        ("core/03_*",), changes.names_batch_step,
-        "a script has no SLURM_STEP_ID", "it is -5, which names the batch step", "today's Slurm",
-    ),
-    Row(
         ("fail/sbatch_init_remote_required_rc-1", "fail/sbatch_init_post_opt_remote_required_rc-1"),
         changes.script_never_runs,
         "COMPLETED, and no hook exit", "FAILED, and exit is called", _SILENT,
