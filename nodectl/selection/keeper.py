@@ -17,7 +17,8 @@ _NAMES = names(JobRecord)
 _values: Callable[[JobRecord], tuple[object, ...]] = attrgetter(*_NAMES)
 _LONGEST_WORD, _LONGEST_TEXT = 256, 65_536
 _MOST_PRIORITY, _MOST_SECONDS = 2**32 - 1, 2**31 - 1
-_ANSWER = {"job_resrcs", "start_time"}  # of job_test
+_ANSWERS = {"job_test": {"job_resrcs", "start_time"}, "job_expand": {"job_resrcs", "node_bitmap"}}
+"""What a function answers by what it writes; who calls it decides about that."""
 _PLACES = {"node_bitmap", "nodes"}  # which job_test fills in Slurm; here they follow from its answer
 Kept = list[tuple[JobRecord, tuple[object, ...]]]
 
@@ -89,11 +90,12 @@ class Keeper:
 def _put_back(job: JobRecord, values: tuple[object, ...], name: str, *, succeeded: bool) -> list[str]:
     """The fields that were written and are not this function's to write."""
     may_write = _WRITABLE.get(name, _WORDS)
-    quiet = _ANSWER | _PLACES if name == "job_test" else ()
+    answer: set[str] = _ANSWERS.get(name, set())
+    quiet = _PLACES if name == "job_test" else ()
     wrong = []
     for field, before in zip(_NAMES, values, strict=True):
         now = getattr(job, field)
-        if now is before or (field in _ANSWER and name == "job_test"):
+        if now is before or field in answer:
             continue
         is_allowed = field in may_write and may_write[field](now)
         if is_allowed and (succeeded or field in _WORDS):
