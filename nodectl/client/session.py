@@ -102,20 +102,9 @@ class Session:
     """
 
     __slots__ = (
-        "_asked",
-        "_events",
-        "_inbox",
-        "_is_own",
-        "_launched",
-        "_sock",
-        "_successors",
-        "path",
-        "private",
-        "signals",
-        "socket_path",
-        "streams",
-        "until",
-    )
+        "_asked", "_events", "_inbox", "_is_own", "_launched", "_sock", "_successors", "path", "private", "signals",
+        "socket_path", "streams", "until",
+    )  # fmt: skip
     tells = False  # whether somebody at a terminal is told what the command waits for
 
     def __init__(

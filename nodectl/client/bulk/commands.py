@@ -2,6 +2,7 @@
 
 from nodectl.client.bulk.shell import quote
 from nodectl.client.command import Failed
+from nodectl.messages import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
     from nodectl.client.bulk.ahead import Ahead
     from nodectl.client.bulk.sources import Sources
     from nodectl.client.bulk.template import Template, Values
+
+_LONGEST_SHOWN = 200  # letters of a command in a message
 
 
 class Command:
@@ -37,6 +40,27 @@ class Command:
         self.sizes: tuple[int, int] | None = None  # of a command that has ended
         self.usage = b""
         self.log: tuple[float, float, int, int, int] | None = None
+
+    def name_slot(self, mark: str) -> None:
+        """The number of its slot takes the place of the mark, where there is one."""
+        if not mark:
+            return
+        slot = str(self.slot)
+        self.line = self.line.replace(mark, slot)
+        self.stdout = self.stdout.replace(mark, slot)
+        self.stderr = self.stderr.replace(mark, slot)
+
+    def explained(self, event: "Mapping[str, object]") -> str:
+        """What the event of its end says of it that its own output does not; "" for nothing."""
+        if "failed" in event:
+            return f"nodectl: error: {event['failed']}: {self.words()}"
+        if event.get("timed_out"):
+            return f"nodectl: error: timed out: {self.words()}"
+        return f"nodectl: error: Out Of Memory: {self.words()}" if event.get("out_of_memory") else ""
+
+    def words(self) -> str:
+        """In a message: values may come from files of others, and a terminal obeys what it reads."""
+        return printable(self.line[:_LONGEST_SHOWN])
 
 
 class Commands:

@@ -14,11 +14,13 @@ import select
 import time
 
 from nodectl.client.bulk import usage, wire
+from nodectl.client.bulk.calls import Calls
+from nodectl.client.bulk.idleness import Idleness
 from nodectl.client.bulk.live import Live
 from nodectl.client.bulk.tally import Ending, Tally
 from nodectl.client.command import Failed, Interrupted
 from nodectl.client.signals import ENDING
-from nodectl.messages import is_news, printable
+from nodectl.messages import is_news
 from nodectl.wire import framing
 
 TYPE_CHECKING = False
@@ -41,9 +43,6 @@ _PLENTY = 32  # commands in the step that have not begun: it does not wait for t
 _NAP = 0.01
 # States of a step all of whose commands have ended: what a lost node had begun was begun again elsewhere.
 COMMANDS_ENDED = ("COMPLETED", "NODE_FAIL")
-_LONGEST_SHOWN = 200  # letters of a command in a message
-_NOT_RUN = 255  # exit status: what became of the commands nobody knows
-_IDLE = 1.0  # seconds without a command, after which the step is given back
 _FEW = 16  # as much room is waited for while enough are on their way
 
 
@@ -52,6 +51,7 @@ class Conductor:
 
     _events: "Events"
     _signals: "Signals"
+    _calls: Calls
     _argv_of: "Callable[[str], list[str]]"
 
     def __init__(
@@ -83,7 +83,7 @@ class Conductor:
         self._slots = self._window = self._most_bytes = self._bytes = 0
         self._hungry = False  # for what only a read brings
         self._told_all = False  # the step, that no more come
-        self._idle_since: float | None = None
+        self._idleness = Idleness()
         self._cut = False  # a command was, whose end would be another without that
         self._may_begin = 0.0  # --delay
         self._settles = time.monotonic() + _SETTLED
@@ -112,23 +112,15 @@ class Conductor:
         if len(self._flying) > max(self._slots, self._window - _FEW):
             return  # several at a time cost less
         for message in wire.messages(self._encoded()):
-            self._send(message)
+            self._calls.send(message)
         over = self._commands.over and not self._again and self._next is None
-        ends = self.stopped or over or self._has_nothing_to_do()
+        busy = not self._gives_back or not self._hungry or self._flying or self._again or self._next
+        self._idleness.note(idle=not busy)
+        ends = self.stopped or over or self._idleness.is_over
         if self._window and not self._told_all and ends and not (self._flying and self._may_retry()):
             self._told_all = True
             self._hungry = False
-            self._call("NoMore")
-
-    def _has_nothing_to_do(self) -> bool:
-        """For so long that the step is given back."""
-        if not self._gives_back or not self._hungry or self._flying or self._again or self._next:
-            self._idle_since = None
-            return False
-        now = time.monotonic()
-        if self._idle_since is None:
-            self._idle_since = now
-        return now >= self._idle_since + _IDLE
+            self._calls.call("NoMore")
 
     def _may_retry(self) -> bool:
         return self._rules.retries > 1 and not self.stopped
@@ -166,20 +158,6 @@ class Conductor:
             self._in_order.append(command)
         return command
 
-    def _send(self, data: bytes) -> None:
-        self._signals.hold()
-        try:
-            self._events.send(data)
-        except ConnectionError:
-            pass  # it has ended: its last event is on the way
-        except OSError as error:  # the step would wait for ever for what it did not get
-            raise Failed(f"send commands to the step: {error.strerror}", _NOT_RUN) from error
-        finally:
-            self._signals.release()
-
-    def _call(self, method: str, **parameters: object) -> None:
-        self._send(self._events.message(method, **parameters))
-
     # What is heard.
 
     def wait_for_command(self, signals: "Signals | None" = None) -> bool:
@@ -216,14 +194,14 @@ class Conductor:
     def run(self, events: "Events", signals: "Signals", argv_of: "Callable[[str], list[str]]") -> None:
         """Until this step has ended. Raises Failed, BrokenPipeError: then the step is told to end."""
         self._events, self._signals, self._argv_of, self.record = events, signals, argv_of, None
+        self._calls, self._idleness, self._told_all = Calls(events, signals), Idleness(), False
         self._slots = self._window = self._most_bytes = self._bytes = 0
-        self._told_all, self._idle_since = False, None
         try:
             self._signals.act_at_once(self._act)
             self._run()
         except BaseException:
             with contextlib.suppress(Failed):  # it ends with this process
-                self._pass_on(0, "End")
+                self._calls.pass_on(0, "End")
             raise
         finally:
             self._progress.hide()
@@ -259,9 +237,7 @@ class Conductor:
             waits.append(max(0.0, self._may_begin - time.monotonic()) or 0.05)
         if self._log or self._flying:
             waits.append(_SETTLED)
-        if self._idle_since is not None:
-            waits.append(max(0.0, self._idle_since + _IDLE - time.monotonic()))
-        for one in (self._live, self._log):
+        for one in (self._live, self._log, self._idleness):
             if one and one.seconds is not None:
                 waits.append(one.seconds)
         return min(waits) * 1000 + 1 if waits else None
@@ -325,9 +301,9 @@ class Conductor:
             command.stdout, command.slot = "", 0  # it gets a place once more
             self._again.append(command)
             return
-        if self._rules.slot_mark:
-            self._name_slot(command, str(command.slot))
-        self._explain(command, event)
+        command.name_slot(self._rules.slot_mark)
+        if why := command.explained(event):
+            self._say(why)
         if self._wants_usage:
             command.usage = usage.line_of(command, event, ending)
         command.alone = event.get("alone", False)
@@ -340,21 +316,6 @@ class Conductor:
         self.tally.note(ending)
         self._over(command)
         self._halt(command)
-
-    def _name_slot(self, command: "Command", slot: str) -> None:
-        mark = self._rules.slot_mark
-        command.line = command.line.replace(mark, slot)
-        command.stdout = command.stdout.replace(mark, slot)
-        command.stderr = command.stderr.replace(mark, slot)
-
-    def _explain(self, command: "Command", event: "Mapping[str, Any]") -> None:
-        """What the command's own output does not say."""
-        if "failed" in event:
-            self._say(f"nodectl: error: {event['failed']}: {_shown(command)}")
-        elif event.get("timed_out"):
-            self._say(f"nodectl: error: timed out: {_shown(command)}")
-        elif event.get("out_of_memory"):
-            self._say(f"nodectl: error: Out Of Memory: {_shown(command)}")
 
     def _tell_end(self, command: "Command") -> None:
         """Prints what it has written, and logs it, in this order: what the log knows does not run, or print, again."""
@@ -376,7 +337,7 @@ class Conductor:
             return
         halt, tally = self._rules.halt, self.tally
         self.halted, self.last = True, tally.last
-        self._say(f"nodectl: halt: {halt.words(tally.failed, tally.succeeded)}, the last: {_shown(command)}")
+        self._say(f"nodectl: halt: {halt.words(tally.failed, tally.succeeded)}, the last: {command.words()}")
         self.stop("halt", at_once=halt.at_once)
 
     # Its end.
@@ -384,36 +345,24 @@ class Conductor:
     def stop(self, why: str, *, at_once: bool = False) -> None:
         """Begins no more."""
         self.stopped = self.stopped or why
-        self._call("End" if at_once else "Withdraw")
+        self._calls.call("End" if at_once else "Withdraw")
 
     def _act(self, number: int) -> None:
         """A signal: the first one that ends is passed on to the commands that run, and no more are begun; a second one
         ends the step, a third this command.
         """
         if number not in ENDING:
-            self._pass_on(number)
+            self._calls.pass_on(number)
         elif not self.signal:
             self.signal, self.stopped = number, "signal"
             self._say("nodectl: no more commands are begun; those that run are interrupted (once more to end them)")
-            self._pass_on(number, "Withdraw")
+            self._calls.pass_on(number, "Withdraw")
         elif self.stopped != "ending":
             self.stopped = "ending"
             self._say("nodectl: ending the commands that run (once more to leave)")
-            self._pass_on(0, "End")
+            self._calls.pass_on(0, "End")
         else:
             raise Interrupted(self.signal)
-
-    def _pass_on(self, number: int, before: str = "") -> None:
-        """Called by a signal's handler: the step may be told at once, as no message is half written."""
-        try:
-            if before:
-                self._events.call(before)
-            if number:
-                self._events.call("Signal", signal=number, forwarded=True)
-        except ConnectionError:
-            return
-        except OSError as error:
-            raise Failed(f"send a signal to the step: {error.strerror}", _NOT_RUN) from error
 
     def _look(self) -> None:
         """What is done now and then."""
@@ -449,8 +398,3 @@ class Conductor:
             os.write(2, line.encode("utf-8", "surrogateescape") + b"\n")
         except OSError:
             return  # nobody reads our errors; the commands are not to suffer from it
-
-
-def _shown(command: "Command") -> str:
-    """In a message: values may come from files of others, and a terminal obeys what it reads."""
-    return printable(command.line[:_LONGEST_SHOWN])

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from nodectl.client.bulk import conductor as conductor_module
-from nodectl.client.bulk import joblog, outputs, sources
+from nodectl.client.bulk import idleness, joblog, outputs, sources
 from nodectl.client.bulk.commands import Command, Commands, line_maker
 from nodectl.client.bulk.conductor import Conductor
 from nodectl.client.bulk.halt import halt
@@ -156,7 +156,7 @@ def test_no_more_are_in_the_step_than_it_takes(tmp_path: Path, capfd: pytest.Cap
 def test_a_step_without_commands_is_given_back_and_the_next_line_has_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(conductor_module, "_IDLE", 0.0)
+    monkeypatch.setattr(idleness, "_MOST", 0.0)
     reader, writer = os.pipe()
     given = sources.Sources([sources.Given(file=f"/proc/self/fd/{reader}")], sources.Reading())
     os.close(reader)
