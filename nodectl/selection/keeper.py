@@ -17,7 +17,11 @@ _NAMES = names(JobRecord)
 _values: Callable[[JobRecord], tuple[object, ...]] = attrgetter(*_NAMES)
 _LONGEST_WORD, _LONGEST_TEXT = 256, 65_536
 _MOST_PRIORITY, _MOST_SECONDS = 2**32 - 1, 2**31 - 1
-_ANSWERS = {"job_test": {"job_resrcs", "start_time"}, "job_expand": {"job_resrcs", "node_bitmap"}}
+_ANSWERS = {
+    "job_test": {"job_resrcs", "start_time"},
+    "job_expand": {"job_resrcs", "node_bitmap"},
+    "job_resized": {"job_resrcs", "node_bitmap"},
+}
 """What a function answers by what it writes; who calls it decides about that."""
 _PLACES = {"node_bitmap", "nodes"}  # which job_test fills in Slurm; here they follow from its answer
 Kept = list[tuple[JobRecord, tuple[object, ...]]]
@@ -81,7 +85,7 @@ class Keeper:
                 for field in _put_back(job, values, name, succeeded=succeeded):
                     wrong[field] = f"changed {field} of job {job.job_id}, which is as it was"
             held = self._holds.get(job)
-            if held is not None and not _same(job, held):
+            if held is not None and "node_bitmap" not in _ANSWERS.get(name, ()) and not _same(job, held):
                 job.job_resrcs, job.node_bitmap = copied(held), held.node_bitmap.copy()
                 wrong["job_resrcs"] = f"changed what job {job.job_id} holds"
         return wrong
