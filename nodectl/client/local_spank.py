@@ -83,7 +83,7 @@ class LocalStack:
         self.warned: set[str] = set()
         caller = _CommandCaller(float(str(hello["hook_timeout"])), self._give_up)
         self._stack = Stack(caller, Spank(context))
-        self._ready = False
+        self._knows_options = False
         self._node = hello.get("node")
         versions.accept(str(hello.get("spank_versions", versions.DEFAULT)))
         entries = [
@@ -96,7 +96,7 @@ class LocalStack:
         except Failed:
             self._stack.end()
             raise
-        self._ready = context == S_CTX_ALLOCATOR
+        self._calls_exit = context == S_CTX_ALLOCATOR
         self._offers = self._merged()
 
     def _print(self, line: str) -> None:
@@ -160,11 +160,12 @@ class LocalStack:
         """init_post_opt, once: a command may launch further steps. With --quiet plugins are heard from then on only
         where something went wrong.
         """
-        if self._ready:
+        if self._knows_options:
             return
+        self._knows_options = True
         self._stack.publish()
         self._call("slurm_spank_init_post_opt")
-        self._ready = True
+        self._calls_exit = True
         if Program.quiet:
             messages.listen(self._print, level=messages.ERROR)
 
@@ -206,7 +207,7 @@ class LocalStack:
 
     def close(self) -> None:
         """exit, then every fini(): a failure is told, and costs nothing."""
-        if self._ready:
+        if self._calls_exit:
             outcome = self._stack.call("slurm_spank_exit", row=local_row("slurm_spank_exit"))
             if not outcome:
                 messages.error(outcome.why)

@@ -17,8 +17,8 @@ from conformance.scenario import Result
 
 NOT_HERE = {
     "core/03d_*": "two jobs at once, whose hooks nothing tells apart: tests/rootful/jobs/test_scripts.py",
-    "core/09[ghi]_*": "scancel, sent by hand while the job runs: tests/rootful/jobs/test_scripts.py",
-    "fail/sbatch_job_prolog_*": "the node is drained, and plays nothing more: tests/rootful/jobs/test_job_failures.py",
+    "core/09[ghi]_*": "scancel, sent by hand while the job runs: tests/rootful/jobs/test_queue_command.py",
+    "fail/sbatch_job_prolog_*": "the node is drained, and plays nothing more: tests/rootful/jobs/test_around_jobs.py",
     "misc/05_*": "two runs at once, whose hooks nothing tells apart: tests/rootful/jobs/test_further_steps.py",
     "stack/50_*sbatch": "a command and a node with different stacks: here the node tells the command its own",
     "time/03_*": "a limit of a minute; tests/rootful/jobs/test_time_warnings.py has shorter ones",
