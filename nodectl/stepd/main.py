@@ -16,7 +16,7 @@ from nodectl.cgroup import slurms, tree
 from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.identity import effective_user, own_keyring, sign_in
 from nodectl.model.step_number import BATCH, EXTERN
-from nodectl.stepd import mpi, record
+from nodectl.stepd import mpi, record, user_helpers
 from nodectl.stepd.bulk.commands import LONGEST_MESSAGE
 from nodectl.stepd.bulk.work import run_commands
 from nodectl.stepd.connections import MAX_MESSAGE, Links
@@ -312,7 +312,7 @@ def finish(run: Run, reaper: Reaper) -> None:
             leave(run.group, run.aside)
     if run.script is not None:
         run.pass_on_plugin_output()  # what the last hooks wrote is for the file, too
-        run.script.finish(reaper)
+        run.script.finish(lambda pid, seconds: user_helpers.wait_a_while(reaper, pid, seconds))
 
 
 def leave(group: tree.Group, aside: tree.Group) -> None:

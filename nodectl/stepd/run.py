@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.node_plugins import NodePlugins
     from nodectl.stepd.connections import Links
     from nodectl.stepd.plugin_output import PluginOutput
-    from nodectl.stepd.script_messages import ScriptMessages
     from nodectl.task.child import Child
 
     class Commands(Protocol):
@@ -66,6 +65,18 @@ if TYPE_CHECKING:
 
         def reason(self) -> str:
             """Why the step has failed, "" where none did."""
+
+    class Messages(Protocol):
+        """Lines for the file of a batch job's script: `stepd/script_messages.py`."""
+
+        def add(self, line: str) -> None:
+            """One line, which is kept."""
+
+        def write(self) -> None:
+            """What was kept, once the script has begun."""
+
+        def finish(self, wait: Callable[[int, float], object]) -> None:
+            """The rest, when the step is over."""
 
     class Mpi(Protocol):
         """The server of the step's MPI plugin: `stepd/mpi.py`."""
@@ -208,7 +219,7 @@ class Run(StepContext):
         self.state = "RUNNING"
         self.reason = ""
         self.plugin_output: PluginOutput | None = None  # only where there are SPANK plugins
-        self.script: ScriptMessages | None = None  # only of a batch job's script
+        self.script: Messages | None = None  # only of a batch job's script
         self.bulk: Commands | None = None  # of a bulk step, when commands can come
         self.spoiled = ""  # why a step has failed although its tasks ended well
 

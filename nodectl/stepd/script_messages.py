@@ -15,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nodectl.stepd.reaper import Reaper
     from nodectl.stepd.run import Run
 
 _MOST_LINES = 1000
@@ -46,8 +45,10 @@ class ScriptMessages:
         if self._lines and self._has_begun():
             self._write()
 
-    def finish(self, reaper: "Reaper") -> None:
-        """The step is over: writes what was kept, also of a program that never began, and waits for that a while."""
+    def finish(self, wait: "Callable[[int, float], object]") -> None:
+        """The step is over: writes what was kept, also of a program that never began, and waits for that a while:
+        `wait(pid, seconds)`.
+        """
         if self._lines:
             self._write()
         if self._pipe >= 0:
@@ -55,7 +56,7 @@ class ScriptMessages:
             self._run.private.remove(self._pipe)
             in_time = self._run.state == "RUNNING"
             patience = _PATIENCE if in_time else max(1.0, min(_PATIENCE, self._run.step.kill_wait))
-            user_helpers.wait_a_while(reaper, self._pid, patience)
+            wait(self._pid, patience)
 
     def _write(self) -> None:
         step = self._run.step
