@@ -77,8 +77,9 @@ class Events:
             data = data[written:]
 
     def close(self) -> None:
-        """The step ends, if it runs."""
-        for fd in (self.fd, self._commands):
+        """The step ends, if it runs. A second time it does nothing: the numbers may be others' by then."""
+        fds, self.fd, self._commands = (self.fd, self._commands), -1, -1
+        for fd in fds:
             try:
                 os.close(fd)
             except OSError:

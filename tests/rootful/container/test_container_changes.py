@@ -153,7 +153,7 @@ def test_a_plugin_that_is_there_no_more_is_told_of_and_its_container_removed_whe
         path = found.node.plugins / "job_container/saboteur.py"
         path.rename(found.node.dir / "kept.py")
         change(found, job_container_type=NONE)
-        why = "job_container/saboteur: no file job_container/saboteur.py in "
+        why = "job_container/saboteur: no file job_container/saboteur.py or job_container/saboteur.so in "
         for words in (("run", f"--jobid={name}", "true"), ("enter", name, "true")):
             done = found.node.nodectl(*words, user=NOBODY)
             assert done.returncode == 1

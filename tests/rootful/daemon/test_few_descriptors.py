@@ -55,15 +55,14 @@ def test_a_daemon_that_may_have_too_few_says_so_at_its_start() -> None:
     assert "RLIMIT_NOFILE is 64, and 256 are needed: ulimit -n, or LimitNOFILE of the unit" in done.stderr
 
 
-def test_a_daemon_raises_a_soft_limit_that_is_too_low() -> None:
+def test_a_daemon_raises_a_soft_limit_that_is_too_low(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    command = node.command
+    monkeypatch.setattr(node, "command", lambda *words: ["prlimit", f"--nofile=64:{hard}", *command(*words)])
     try:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
-        try:
-            node.start()
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        node.start()
+        monkeypatch.undo()
         assert node.run("true", user=NOBODY).returncode == 0
     finally:
         node.close()

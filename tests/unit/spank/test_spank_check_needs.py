@@ -126,9 +126,9 @@ def test_a_plugin_made_with_go_is_told(tmp_path: Path) -> None:
 
 
 def test_sruns_own_options_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table = 'struct spank_option spank_options[] = {{"network", 0, "P.", 0, 0, 0}, {0}};\n'
+    table = 'struct spank_option spank_options[] = {{"bb", 0, "P.", 0, 0, 0}, {0}};\n'
     _, said, _ = command(capsys, "check", compiled(tmp_path, GOOD + table))
-    assert "option --network is an option of srun itself: with Slurm the plugin's is never reached" in said
+    assert "option --bb is an option of srun itself: with Slurm the plugin's is never reached" in said
 
 
 def test_slurmd_init_is_judged_by_what_is_known_of_the_release(
