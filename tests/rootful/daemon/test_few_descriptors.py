@@ -6,6 +6,7 @@ import contextlib
 import os
 import resource
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -59,7 +60,9 @@ def test_a_daemon_raises_a_soft_limit_that_is_too_low(monkeypatch: pytest.Monkey
     node = Node()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     command = node.command
-    monkeypatch.setattr(node, "command", lambda *words: ["prlimit", f"--nofile=64:{hard}", *command(*words)])
+    limited = f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (64, {hard})); "
+    limited += "os.execv(sys.argv[1], sys.argv[1:])"
+    monkeypatch.setattr(node, "command", lambda *words: [sys.executable, "-c", limited, *command(*words)])
     try:
         node.start()
         monkeypatch.undo()
