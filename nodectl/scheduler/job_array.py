@@ -159,7 +159,9 @@ def _cut(one: range, others: Iterator[range]) -> Iterator[range]:
         if not gone:
             continue
         first = rest.index(gone[0])
-        yield from filter(None, (rest[:first], *_between(gone, rest.step)))
+        if first:
+            yield rest[:first]
+        yield from _between(gone, rest.step)  # one by one: there may be millions, of which the caller takes some
         rest = rest[rest.index(gone[-1]) + 1 :]
     if rest:
         yield rest
