@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,15 +20,16 @@ READ = {*variables.OPTIONS, *variables.OTHERS, *variables.IGNORED.split(), "SLUR
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Iterator[Service]:
-    """Of the agent on n1, for job 7."""
-    directory = tmp_path / "nodectl" / "cluster" / "7.n1"
-    directory.mkdir(parents=True)
-    for path in (directory, *directory.parents[:2]):
-        path.chmod(0o700)
-    found = Service(directory / "nodectl.sock")
-    yield found
-    found.close()
+def door() -> Iterator[Service]:
+    """Of the agent on n1, for job 7. Below a short path: that of a socket has 107 bytes at most."""
+    with tempfile.TemporaryDirectory(prefix="nodectl-") as runtime:
+        directory = Path(runtime) / "nodectl" / "cluster" / "7.n1"
+        directory.mkdir(parents=True)
+        for path in (directory, *directory.parents[:2]):
+            path.chmod(0o700)
+        found = Service(directory / "nodectl.sock")
+        yield found
+        found.close()
 
 
 def inside(door: Service, **changed: str | None) -> dict[str, str]:
