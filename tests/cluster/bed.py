@@ -87,9 +87,10 @@ class Bed:
         self._dead.add(node)
 
     def boot(self, node: str) -> None:
-        """It is there again, and Slurm knows."""
+        """It is there again, with a cable of its own, and Slurm knows."""
         self._order("boot", node)
         self._dead.discard(node)
+        self._cut.discard(node)
         self._wait_for(node)
 
     def cut(self, node: str) -> None:
@@ -132,7 +133,11 @@ class Bed:
         return (self.dir / f"{name}.log").read_text(encoding="utf-8", errors="replace")[-2000:]
 
     def _wait_for(self, node: str) -> None:
-        wait_until(lambda: self._serves(node), f"{node} serves", SLURMS_PATIENCE)
+        try:
+            wait_until(lambda: self._serves(node), f"{node} serves", SLURMS_PATIENCE)
+        except AssertionError as error:
+            said = self.run("scontrol", "show", "node", node).stdout
+            raise AssertionError(f"{error}\n{said}{self._log(node)}") from None
 
     def _serves(self, node: str) -> bool:
         """Slurm asks one that it has given up only now and then, unless it is told that the node is there again."""

@@ -261,8 +261,7 @@ def test_the_cable_of_the_leaders_node_is_cut_and_another_one_leads(user: User) 
         step.communicate()
         assert user.nodectl("cluster", "stop", machine="head").returncode == 0
     finally:
-        user.bed.mend("n1")
-        user.bed.kill("n1")  # Slurm has given it up, and takes it back when it starts anew
+        user.bed.kill("n1")  # Slurm has given it up, and takes it back at once when it starts anew
         user.bed.boot("n1")
     assert not list((user.bed.home(NOBODY) / ".local" / "state" / "nodectl" / "cluster").glob("*"))
 

@@ -85,7 +85,8 @@ class PartRun:
         framing.close([ours[0], theirs[1], theirs[2]])
         if seen is not None:
             seen[0].close()  # the other one is kept: who closes it hangs up
-        os.write(theirs[0], stdin)
+        with contextlib.suppress(BrokenPipeError):  # no task of this part reads it
+            os.write(theirs[0], stdin)
         os.close(theirs[0])
         self.readers = [threading.Thread(target=self._read, args=(place, ours[place + 1])) for place in range(2)]
         for reader in self.readers:

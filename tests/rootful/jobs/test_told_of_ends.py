@@ -52,7 +52,7 @@ def node() -> Iterator[Node]:
 
 @pytest.mark.parametrize("how", ["time limit", "cancel of the step", "cancel of the job", "SIGKILL"])
 def test_both_are_told_before_the_tasks_are_killed(node: Node, how: str) -> None:
-    words = ["--time=0:02"] if how == "time limit" else []
+    words = ["--time=0:10"] if how == "time limit" else []
     client = node.popen(*words, "sh", "-c", PROGRAM, user=NOBODY)
     wait_until((node.scratch / "pid").exists, "the task runs")
     job = node.last_job()

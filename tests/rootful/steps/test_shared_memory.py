@@ -205,7 +205,7 @@ def test_a_task_that_its_user_stops_can_be_cancelled(node: Node) -> None:
 
 
 def test_a_task_that_its_user_stops_has_no_more_time_than_its_step(node: Node) -> None:
-    held = Held(node, "--time=0:02", "touch", "begun")
+    held = Held(node, "--time=0:10", "touch", "begun")
     stop(held)
     status, said = held.end()
     assert status != 0, said

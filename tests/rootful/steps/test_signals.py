@@ -203,7 +203,7 @@ def test_a_time_limit_that_is_not_reached_does_nothing(shared_node: Node) -> Non
 @pytest.mark.parametrize("program", ["trap '' TERM; sleep 300; sleep 300", "kill -STOP $$; sleep 300"])
 def test_what_ignores_the_request_to_end_is_killed_after_kill_wait(shared_node: Node, program: str) -> None:
     begun = time.monotonic()
-    done = shared_node.run("-t", "0:02", "sh", "-c", program, user=NOBODY)
+    done = shared_node.run("-t", "0:05", "sh", "-c", program, user=NOBODY)
     assert done.returncode == (137 if "trap" in program else 143)
     assert time.monotonic() - begun < PATIENCE
     assert shared_node.record(shared_node.last_job())["state"] == "TIMEOUT"
@@ -221,7 +221,7 @@ def test_what_has_survived_a_signal_to_end_is_killed_when_its_client_dies(shared
 
 
 def test_what_has_survived_a_signal_to_end_is_killed_at_its_time_limit(shared_node: Node) -> None:
-    client = started(shared_node, "-t", "0:02", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 300; done")
+    client = started(shared_node, "-t", "0:10", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 300; done")
     job = shared_node.last_job()
     assert shared_node.nodectl("signal", "-s", "TERM", f"{job}.0", user=NOBODY).returncode == 0
     _, errors = client.communicate(timeout=PATIENCE)

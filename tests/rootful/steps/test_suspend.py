@@ -100,12 +100,12 @@ def test_what_cannot_be_suspended_or_resumed_is_refused(node: Node) -> None:
 
 def test_time_limit_and_charge_go_on_while_a_step_is_suspended_by_its_owner(node: Node) -> None:
     """It keeps memory and devices: else its owner could keep them for ever."""
-    step = Counting(node, "--time=0:04")
+    step = Counting(node, "--time=0:10")
     assert node.nodectl("suspend", str(step.job), user=NOBODY).returncode == 0
     assert step.state() == "SUSPENDED"
     assert step.client.wait(PATIENCE) == 128 + 15
     record = node.record(step.job)
-    assert (record["state"], record["reason"]) == ("TIMEOUT", "time limit of 4 s")
+    assert (record["state"], record["reason"]) == ("TIMEOUT", "time limit of 10 s")
     assert record["suspended_seconds"] == 0
 
 
@@ -120,15 +120,15 @@ def test_an_owner_resumes_what_the_owner_has_suspended(node: Node) -> None:
 
 
 def test_time_limit_does_not_count_while_an_admin_has_suspended_a_step(node: Node) -> None:
-    step = Counting(node, "--time=0:04")
+    step = Counting(node, "--time=0:10")
     node.nodectl("suspend", str(step.job))
-    time.sleep(4)
+    time.sleep(10)
     assert step.state() == "SUSPENDED"
     node.nodectl("resume", str(step.job))
     step.goes_on()
     assert step.client.wait(PATIENCE) == 128 + 15
     record = node.record(step.job)
-    assert (record["state"], record["reason"]) == ("TIMEOUT", "time limit of 4 s")
+    assert (record["state"], record["reason"]) == ("TIMEOUT", "time limit of 10 s")
 
 
 def test_task_may_prepare_for_its_suspension_and_is_told_of_its_end() -> None:

@@ -199,7 +199,7 @@ def test_a_step_whose_epilog_runs_ends_by_sigkill(node: Node) -> None:
 
 
 def test_a_step_whose_epilog_runs_ends_at_its_time_limit(node: Node) -> None:
-    client = begin_endless_epilog(node, "--time=0:02")
+    client = begin_endless_epilog(node, "--time=0:10")
     client.communicate(timeout=PATIENCE)
     record = node.record(node.last_job())
     assert record["state"] == "CANCELLED"
@@ -210,7 +210,7 @@ def test_epilogs_of_tasks_that_a_time_limit_ends_run_no_longer_than_kill_wait(no
     path = script(node, ENDLESS.replace("$SLURM_SUBMIT_DIR", f"{node.scratch}"))
     node.configure(task_epilog=str(path), kill_wait=1)
     node.start()
-    client = node.popen("-n2", "--time=0:01", "sh", "-c", "trap '' TERM; while :; do sleep 1; done", user=NOBODY)
+    client = node.popen("-n2", "--time=0:05", "sh", "-c", "trap '' TERM; while :; do sleep 1; done", user=NOBODY)
     client.communicate(timeout=PATIENCE)
     assert (node.scratch / "runs").exists()  # although its task died of the last signal
     assert node.record(node.last_job())["state"] == "TIMEOUT"

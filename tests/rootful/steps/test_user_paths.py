@@ -61,6 +61,6 @@ def test_sigkill_ends_a_step_whose_shared_output_cannot_be_emptied(node: Node, f
 def test_a_job_ends_whose_messages_cannot_be_written(node: Node, file: Path) -> None:
     ready = node.scratch / "ready"
     script = f"ln -sf {file} said\ntouch {ready}\nexec sleep 1000"
-    job = submit(node, script, "--error=said", "--time=0:02")
+    job = submit(node, script, "--error=said", "--time=0:10")
     wait_until(ready.exists, "the script has begun")
     assert wait_for(node, job, "TIMEOUT", "FAILED", "CANCELLED", "COMPLETED")["state"] == "TIMEOUT"
