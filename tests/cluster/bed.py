@@ -283,7 +283,7 @@ class Bed:
 
     def wait_for_end(self, job: str) -> None:
         """Until Slurm has nothing left of it to do."""
-        wait_until(lambda: not self.run("squeue", "-h", "-j", job).stdout.strip(), f"job {job} ends")
+        wait_until(lambda: not self.run("squeue", "-h", "-j", job).stdout.strip(), f"job {job} ends", SLURMS_PATIENCE)
 
 
 class Allocation:
