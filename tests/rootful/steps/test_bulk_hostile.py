@@ -126,7 +126,7 @@ def test_commands_before_the_step_takes_any_after_the_last_one_and_for_an_ordina
     client.run(shell(2, "true"))
     record = client.end()
     assert (record["state"], sorted(client.ended)) == ("CANCELLED", [1])
-    ordinary = BulkClient(served, 1, bulk=False, argv=["cat"])
+    ordinary = BulkClient(served, 1, bulk=False, argv=["sleep", "1000"])
     for method in ("NoMore", "Withdraw"):
         os.write(ordinary.orders, framing.encode({"method": f"{STEP}.{method}"}))
     os.write(
