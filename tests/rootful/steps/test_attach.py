@@ -94,8 +94,7 @@ def test_the_terminal_has_the_smallest_of_their_sizes(shared_node: Node) -> None
         client.wait_for(r"\$ ")
         with attached(shared_node, "--pty", rows=20, columns=120) as viewer:
             viewer.wait_for(r"\$ ")
-            client.line("stty size")
-            client.wait_for("20 100")
+            wait_until(lambda: asked(client, "stty size", "[0-9]+ [0-9]+") == "20 100", "the viewer's size was told")
             viewer.resize(25, 60)
             wait_until(lambda: asked(client, "stty size", "[0-9]+ [0-9]+") == "25 60", "the size was told")
             viewer.type(LEAVE)
