@@ -72,13 +72,16 @@ def test_one_without_input_asks_for_nothing(served: Node) -> None:
 
 
 def test_one_whose_first_line_has_not_come_leaves_the_cpus_to_others(served: Node) -> None:
-    command = subprocess.Popen(
+    with subprocess.Popen(
         served.command("bulk", ALL, "--joblog", "log", "echo"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         text=True, env=served.environment(), cwd=served.scratch,
-    )  # fmt: skip
-    wait_until((served.scratch / "log").exists, "it has got as far as its input")
-    assert served.run("--exclusive", "-n1", "echo", "ran").stdout == "ran\n"
-    assert command.communicate("a\n", timeout=PATIENCE)[0] == "a\n"
+    ) as command:  # fmt: skip
+        try:
+            wait_until((served.scratch / "log").exists, "it has got as far as its input")
+            assert served.run("--exclusive", "-n1", "echo", "ran").stdout == "ran\n"
+            assert command.communicate("a\n", timeout=PATIENCE)[0] == "a\n"
+        finally:
+            command.kill()
     (served.scratch / "log").unlink()
 
 

@@ -16,6 +16,14 @@ from nodectl.daemon.history.store import Ended, Store
 from rootful.node import NOBODY, OTHER, Node, wait_until
 
 MANY = 20_000
+# In the step runner, somebody sets the machine's clock by this many seconds while the tasks run.
+SETS_THE_CLOCK = """
+import time
+
+def slurm_spank_task_post_fork(sp, ac, argv):
+    told = time.time
+    time.time = lambda: told() + float(argv[0])
+"""
 
 
 @pytest.fixture
@@ -52,6 +60,19 @@ def test_jobs_and_steps_are_told_with_what_they_used(node: Node) -> None:
         assert [row[0] for row in acct(node, "-X", "--name=burner,x", "-o", "jobid")] == ["1"]
         assert acct(node, "-E", "yesterday") == []
         sleeper.terminate()
+
+
+@pytest.mark.parametrize("by", [90_000, -90_000])
+def test_a_step_is_as_long_as_it_was_though_the_clock_is_set_while_it_runs(node: Node, by: int) -> None:
+    node.start()
+    node.plugstack(f"required {node.plugin('sets', SETS_THE_CLOCK)} {by}\n")
+    began = time.monotonic()
+    done = node.run("sleep", "1", user=NOBODY)
+    assert done.returncode == 0, done.stderr
+    took = time.monotonic() - began
+    [[name, elapsed]] = acct(node, "-j", "1.0", "-o", "jobid,elapsedraw")[1:]
+    assert name == "1.0"
+    assert 1 <= int(elapsed) <= took
 
 
 def test_users_are_told_of_what_is_theirs(node: Node) -> None:

@@ -143,5 +143,5 @@ def test_what_the_select_plugin_keeps_of_a_step_is_there_after_a_restart(node: N
     node.restart()
     end(node, job)
     finished = node.scratch / "finished"
-    wait_until(finished.exists, "the plugin was told of the step's end")
+    wait_until(lambda: finished.exists() and finished.read_text(), "the plugin was told of the step's end")
     assert finished.read_text().splitlines()[-1] == f"1 step of {job} False"

@@ -36,16 +36,27 @@ def is_noted(node: Node) -> bool:
 
 
 def test_a_step_that_the_history_has_noted_passes_on_the_last_lines_of_its_plugins() -> None:
-    """The note for a reset of the machine emptied the file of a living step runner, which went on reading behind its
-    end: whatever plugins wrote after the first second of a step was lost.
+    """The note for a reset of the machine emptied the file of a living step runner: what a plugin had written, and the
+    step runner had not read yet, was lost.
     """
     with running() as node:
         node.plugstack(f"required {node.plugin('say', PLUGIN)}\n")
         go = node.scratch / "go"
-        client = node.popen("-n2", "sh", "-c", f"while ! [ -e {go} ]; do sleep 0.05; done", user=NOBODY)
+        script = f"echo ready; while ! [ -e {go} ]; do sleep 0.05; done"
+        client = node.popen("-n2", "sh", "-c", script, user=NOBODY)
+        assert client.stdout is not None
+        assert [client.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+        with (node.steps / "1.0.stderr").open("a", encoding="ascii") as file:  # as what a plugin has begun does
+            file.write("say between\n")
         wait_until(lambda: is_noted(node) or client.poll() is not None, "the running step is noted")
         go.touch()
         _, said = client.communicate()
         assert client.returncode == 0, said
-        assert sorted(said.splitlines()) == ["say exit", "say init", "say task_exit 0", "say task_exit 1"]
+        assert sorted(said.splitlines()) == [
+            "say between",
+            "say exit",
+            "say init",
+            "say task_exit 0",
+            "say task_exit 1",
+        ]
         node.assert_clean()

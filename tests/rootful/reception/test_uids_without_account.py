@@ -78,35 +78,51 @@ def test_uids_without_account_share_few_session_processes_and_users_are_served(n
         assert b"parameters" in sock.recv(1 << 16)
 
 
+def closers(node: Node, listener: int) -> int:
+    """How many children of the listener are no session processes."""
+    return len([pid for pid in node.service("nodectl-recept") if pid != listener] + node.service("nodectl-refuse"))
+
+
 def test_refused_connections_with_descriptors_that_never_close_cost_few_processes(node: Node, uids: list[int]) -> None:
     listener = node.reception()
+    kept = [connected(node, uid) for uid in uids[:MOST_SHARED_DESKS]]
+    wait_until(lambda: len(desks(node, uids)) == MOST_SHARED_DESKS, "as many as may be have become their user")
+
+    others = uids[MOST_SHARED_DESKS:]
 
     def act() -> None:
-        kept = [connected(node, uid) for uid in uids[:MOST_SHARED_DESKS]]
         with lingering() as make:
-            for uid in uids:
-                for _ in range(4):
-                    sock = connected(node, uid)
-                    mine = [make()]
-                    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                        socket.send_fds(sock, [b'{"half'], mine)
-                    close_in_time(mine)
-                    kept.append(sock)
-            for sock in kept:
+            for uid in others:
+                sock = connected(node, uid)
+                mine = [make()]
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    socket.send_fds(sock, [b'{"half'], mine)
+                close_in_time(mine)
+                assert ended(sock)
+                os.write(told, b"+")
+                assert os.read(go, 1)
                 sock.detach()
             os.write(told, b"+")
             signal.pause()
 
     reader, told = os.pipe()
+    go, writer = os.pipe()
     with hostile_process(act):
         os.close(told)
-        assert os.read(reader, 1) == b"+", "the connections were not made"
+        os.close(go)
+        for _ in others:
+            assert os.read(reader, 1) == b"+", "the connection was not refused"
+            node.call("Hello")  # comes after them
+            assert closers(node, listener) <= MOST_CHILDREN
+            os.write(writer, b"+")
+        assert os.read(reader, 1) == b"+"
+        assert node.run("true", user=NOBODY).returncode == 0
+        assert listener in node.service("nodectl-recept")
+        os.close(writer)
         os.close(reader)
-        for _ in range(5):
-            assert len(node.service("nodectl-refuse")) <= MOST_CHILDREN
-            assert node.run("true", user=NOBODY).returncode == 0
-        assert node.reception() == listener
-    wait_until(lambda: not node.service("nodectl-refuse"), "the children have ended")
+    for sock in kept:
+        sock.close()
+    wait_until(lambda: not closers(node, listener), "the children have ended")
 
 
 @contextlib.contextmanager

@@ -1,0 +1,88 @@
+"""When a client gets its ends of the way to its stepd: its streams follow at once, and the daemon is to close none of
+them, so not before the step is ordered, and not where the launch is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from nodectl.daemon.methods.start import StepStart
+from nodectl.wire import framing
+from nodectl.wire.dispatch import Refused
+
+TOO_MUCH = Refused("LaunchRefused", "max_step_bytes_per_user")
+
+
+class Launch:
+    """A client's call that starts a step, and the forkserver that gets the order."""
+
+    def __init__(self) -> None:
+        self.ends: list[int] = []
+        self.told: list[Any] = []
+        self.call: Any = SimpleNamespace(fds=[0, 1, 2], peer=SimpleNamespace(uid=1000), hand_over=self._hand_over)
+        files = SimpleNamespace(listen=lambda: os.open("/dev/null", os.O_RDONLY), spec="/1.0.json")
+        step = SimpleNamespace(
+            job_id=1, step_id=0, ntasks=1, cgroup="", is_first=True, within=False, secure="none", container_plugin="",
+            stack=(),
+        )  # fmt: skip
+        self.live: Any = SimpleNamespace(
+            step=step, files=files, progress_fd=-1, connect=socket.socket.close, needs_epilog=False, size=0
+        )
+        self.start = cast("Any", StepStart.__new__(StepStart))
+        self.start._registry = SimpleNamespace(add=lambda _: None)
+        self.start._jobs = SimpleNamespace(prolog_epilog=SimpleNamespace(plugins_of=lambda _: ([], 0)))
+        self.start._runners, self.start._config = "", SimpleNamespace(trace=False)
+        self.start._warm_runners = SimpleNamespace(of=lambda *_: None)
+        self.start._forkserver = SimpleNamespace(submit=self._submit)
+
+    def _hand_over(self, name: object, ends: list[int]) -> None:
+        self.ends += ends
+
+    def _submit(self, order: object, plugins: object, fds: list[int], *told: Any) -> None:
+        assert not self.ends, "the client had its ends before the step was ordered"
+        framing.close(fds)
+        self.told += told
+
+    def begin(self) -> None:
+        trace = os.open("/dev/null", os.O_RDONLY)
+        try:
+            self.start._start(self.live, trace, self.call)
+        finally:
+            os.close(trace)
+            os.close(self.live.progress_fd)
+
+
+@pytest.fixture
+def launch() -> Iterator[Launch]:
+    made = Launch()
+    yield made
+    framing.close(made.ends)
+
+
+def test_a_client_gets_its_ends_when_the_order_has_been_sent(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StepStart, "_write_spec", lambda *_: None)
+    launch.begin()
+    assert not launch.ends
+    (when_sent,) = launch.told
+    when_sent()
+    assert len(launch.ends) == 3
+
+
+def test_a_client_whose_launch_is_refused_gets_no_way_to_a_stepd(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise TOO_MUCH
+
+    monkeypatch.setattr(StepStart, "_write_spec", refuse)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(Refused):
+        launch.begin()
+    assert not launch.ends
+    assert len(os.listdir("/proc/self/fd")) == before
