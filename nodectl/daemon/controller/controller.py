@@ -26,7 +26,7 @@ from nodectl.daemon.controller.rounds import Rounds
 from nodectl.daemon.controller.starts import CannotBegin
 from nodectl.daemon.controller.steps_told import StepsTold
 from nodectl.daemon.controller.table import JobTable
-from nodectl.daemon.history.job_store import BatchText
+from nodectl.daemon.history.batch_text import PackedText
 from nodectl.daemon.jobs.watcher import Watcher
 from nodectl.scheduler.decisions import REQUEUE, SUSPEND, Decision, End, NotAdmitted, Preempt, Resume, Start
 from nodectl.scheduler.scheduler import Scheduler
@@ -78,7 +78,7 @@ class Controller(Core, Watcher):
 
     # Jobs come in.
 
-    async def submit(self, job: JobRecord, batch: BatchText | None = None) -> None:
+    async def submit(self, job: JobRecord, batch: PackedText | None = None) -> None:
         """A job with a number joins the queue. Returns when it is on the disk. Raises Refused."""
         try:
             self.scheduler.submit(job, time.time())

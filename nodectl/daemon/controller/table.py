@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from nodectl.daemon.controller import job_bytes
 from nodectl.daemon.controller.commits import Commits
 from nodectl.daemon.controller.job_names import BadName, JobName, parse
-from nodectl.daemon.history.job_store import BatchText, JobStore
+from nodectl.daemon.history.batch_text import PackedText
+from nodectl.daemon.history.job_store import JobStore
 from nodectl.scheduler import job_array
 from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
@@ -74,6 +75,10 @@ class JobTable:
         if not self.bytes[uid]:
             del self.bytes[uid]
 
+    def _put(self, job: JobRecord) -> None:
+        _, size = self._bytes.get(job.job_id, (0, 0))
+        self.store.put(job, size)
+
     def _index(self, job: JobRecord) -> None:
         self._count(job)
         if job.array_job_id:
@@ -87,14 +92,14 @@ class JobTable:
 
     # What becomes of jobs.
 
-    def add(self, job: JobRecord, batch: BatchText | None = None) -> None:
+    def add(self, job: JobRecord, batch: PackedText | None = None) -> None:
         """A job is in the queue; it is written with the next commit, with what it is started with."""
         self._index(job)
-        self.store.put(job)
+        self._put(job)
         if batch is not None:
-            size = self.store.put_batch(text_of(job), batch)
-            self._texts[text_of(job)] = batch.uid, size
-            self.bytes[batch.uid] += size
+            self.store.put_batch(text_of(job), batch)
+            self._texts[text_of(job)] = batch.uid, batch.size
+            self.bytes[batch.uid] += batch.size
 
     def add_unwritten(self, job: JobRecord) -> None:
         """A job whose step's file is its record while it runs."""
@@ -113,9 +118,9 @@ class JobTable:
 
     def changed(self, job: JobRecord) -> None:
         """Something of the job is different: it will be written, and who waits is told."""
-        if job.job_id not in self._unwritten:
-            self.store.put(job)
         self._index(job)
+        if job.job_id not in self._unwritten:
+            self._put(job)
         self._tell(job.job_id)
 
     def written_from_now_on(self, job: JobRecord) -> None:
@@ -129,7 +134,7 @@ class JobTable:
             self._unwritten.remove(job.job_id)
         else:
             self.commits.soon()
-        self.store.put(job)
+        self._put(job)
         if self._drop(job):
             self.store.drop_batch(text_of(job))
         job.details.forget_request()

@@ -44,10 +44,10 @@ async def _turns_meanwhile(work: Awaitable[object]) -> int:
 class Site:
     """The queue of a bench, as the methods of a node have it, with the clock of `_always_due`."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Any = None) -> None:
         self.bench = Bench()
         self.bench.run(8, user=2000)
-        store: Any = SimpleNamespace(batches=list, find=lambda _: None)
+        store = store or SimpleNamespace(batches=list, find=lambda _: None)
         self.table = JobTable(store, 1 << 40)
         self.slices = Slices()
         turns = Turns()
@@ -58,6 +58,7 @@ class Site:
             hides_others=False,
             permissions=SimpleNamespace(may_see=lambda *_: True),
             turn=lambda call: turns.of(call.peer.uid),
+            several=lambda call, names, work: JobCalls.several(self.calls, call, names, work),
             work=lambda: Work(self.slices, clock=_always_due()),
         )
 
