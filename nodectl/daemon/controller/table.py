@@ -5,7 +5,7 @@ What changes of a job is put into the store here, and who waits for it is told. 
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 from nodectl.daemon.controller import job_bytes
 from nodectl.daemon.controller.commits import Commits
@@ -41,12 +41,18 @@ class JobTable:
         self._unwritten: set[int] = set()  # jobs that are not in the store while they run
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
 
-    def restore(self, jobs: Mapping[int, JobRecord], waiting_tasks: Callable[[JobRecord], job_array.Tasks]) -> None:
-        """At the daemon's start. `waiting_tasks` are those for which the record of an array stands."""
+    def restoring(
+        self, jobs: Mapping[int, JobRecord], waiting_tasks: Callable[[JobRecord], job_array.Tasks]
+    ) -> Generator[None, None, None]:
+        """At the daemon's start. `waiting_tasks` are those for which the record of an array stands. May be left at any
+        yield.
+        """
         self.jobs, self._waiting_tasks = jobs, waiting_tasks
         for job in jobs.values():
             self._index(job)
+            yield
         for job_id, uid, size in list(self.store.batches()):
+            yield
             if job_id in self._arrays or job_id in jobs:
                 self._texts[job_id] = uid, size
                 self.bytes[uid] += size

@@ -165,9 +165,14 @@ class JobStore:
     # What was written.
 
     def waiting(self) -> Iterator[Kept]:
-        """The jobs of this node that have not ended, in the order of their numbers."""
-        statement = "SELECT record, resources FROM job WHERE node = ? AND ended = 0 ORDER BY id"
-        return _kept(self._store.query(statement, (self._node,)))
+        """The jobs of this node that have not ended, each read when it is asked for: together they may be more than the
+        memory has room for. What is written meanwhile may come twice.
+        """
+        statement = "SELECT rowid, record, resources FROM job WHERE node = ? AND ended = 0 AND rowid > ? ORDER BY rowid"
+        row = 0
+        while found := list(self._store.query(f"{statement} LIMIT 1", (self._node, row))):
+            row, *texts = found[0]
+            yield from _kept([tuple(texts)])
 
     def find(self, job: int) -> Kept | None:
         """A job by its number, its latest run; None where it is not known."""

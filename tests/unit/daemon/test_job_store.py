@@ -259,3 +259,17 @@ def test_jobs_that_take_a_while_to_write_are_told_until_they_are_written(path: s
     assert jobs.has_much
     jobs.commit()
     assert not jobs.has_much
+
+
+def test_a_queue_is_read_job_by_job_as_it_is_by_then(path: str) -> None:
+    """Its rows together may be more than there is memory."""
+    _, jobs = opened(path)
+    for number in range(1, 5):
+        jobs.put(a_job(number))
+    jobs.commit()
+    rows = opened(path)[1].waiting()
+    read = [next(rows).record.job_id]
+    jobs.put(a_job(2, job_state="COMPLETED", end_time=5.0))
+    jobs.commit()
+    read += [kept.record.job_id for kept in rows]
+    assert read == [1, 3, 4]

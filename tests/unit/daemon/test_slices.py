@@ -58,13 +58,15 @@ class Site:
             hides_others=False,
             permissions=SimpleNamespace(may_see=lambda *_: True),
             turn=lambda call: turns.of(call.peer.uid),
+            learn=lambda text: JobCalls.learn(self.calls, text),
             several=lambda call, names, work: JobCalls.several(self.calls, call, names, work),
             work=lambda: Work(self.slices, clock=_always_due()),
         )
 
     def restored(self) -> None:
         """The table has all jobs of the bench."""
-        self.table.restore(self.bench.scheduler.jobs, self.bench.scheduler.waiting_tasks)
+        for _ in self.table.restoring(self.bench.scheduler.jobs, self.bench.scheduler.waiting_tasks):
+            """All of it at once."""
 
     async def queue(self, **given: object) -> Any:
         call: Any = SimpleNamespace(parameters=given, peer=SimpleNamespace(uid=1000))
