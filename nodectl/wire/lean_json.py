@@ -24,8 +24,8 @@ class _Settings:
     strict = True
     object_hook = None
     object_pairs_hook = None
-    parse_float = float
-    parse_int = int
+    parse_float: object = float
+    parse_int: object = int
     memo: "dict[str, str]" = {}  # noqa: RUF012  # the scanner clears it after each value
 
     @staticmethod
@@ -33,23 +33,28 @@ class _Settings:
         raise BadJson(f"{name} is not a JSON value")
 
 
+_MOST_DIGITS = 40
+
+
+def _no_fraction(text: str) -> object:
+    raise BadJson(f"{text[:_MOST_DIGITS]} is not a whole number")
+
+
+def _whole(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise BadJson(f"a number of {len(text)} digits")
+    return int(text)
+
+
 class _SettingsOfCalls(_Settings):
     """Of what a user sends. Numbers are read in a time that grows with the square of their digits, and fractions may
     take a hundred times as long as others. No call has such numbers.
     """
 
-    @staticmethod
-    def parse_float(text: str) -> object:
-        raise BadJson(f"{text[:_MOST_DIGITS]} is not a whole number")
-
-    @staticmethod
-    def parse_int(text: str) -> object:
-        if len(text) > _MOST_DIGITS:
-            raise BadJson(f"a number of {len(text)} digits")
-        return int(text)
+    parse_float = staticmethod(_no_fraction)
+    parse_int = staticmethod(_whole)
 
 
-_MOST_DIGITS = 40
 _scan = make_scanner(_Settings())  # type: ignore[arg-type]  # duck-typed in C; typeshed says otherwise
 _scan_call = make_scanner(_SettingsOfCalls())  # type: ignore[arg-type]
 _BLANK = " \t\r\n"

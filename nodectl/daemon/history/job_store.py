@@ -23,7 +23,7 @@ _PUT = "INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _DROP_OLDER = "DELETE FROM job WHERE id = ? AND restart < ? AND ended = 0"
 _PUT_BATCH = "INSERT OR REPLACE INTO batch VALUES (?, ?, ?, ?, ?, ?)"
 REQUEUED = "REQUEUED"
-_MUCH = 400 << 10  # bytes of records: to write these takes some milliseconds
+_MUCH = 256 << 10  # bytes of records: to write these takes some milliseconds
 _LEAST = 4 << 10  # bytes of one
 
 _Statement = tuple[str, tuple[object, ...]]

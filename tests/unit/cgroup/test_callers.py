@@ -138,7 +138,7 @@ def test_strict_is_refused_where_nothing_tells_its_processes_from_others(
 
 
 NAMES = {7: "3_9", 3: "3_5", 8: "8"}
-"""Of jobs: task 9 of array 3, its task 5, which has the array's own number as the last one has, and one that is none."""
+"""Of jobs: task 9 of array 3, its task 5, which has the array's own number as the last one has, and no task."""
 
 
 @pytest.mark.parametrize(

@@ -317,7 +317,7 @@ def test_news_of_connections_are_heard_a_few_at_a_time() -> None:
     heard: list[object] = []
     one = object.__new__(ReceptionSupervisor)
     one._channel = ours
-    one._note = lambda news, _: heard.append(news)  # type: ignore[method-assign]
+    one._note = lambda news, fds: heard.append(news)  # type: ignore[method-assign]
     with ours, theirs:
         for number in range(100):
             theirs.send(b'{"pong":%d}' % number)
