@@ -254,8 +254,8 @@ def test_jobs_that_take_a_while_to_write_are_told_until_they_are_written(path: s
     _, jobs = opened(path)
     for number in range(1, 4):
         assert not jobs.has_much
-        jobs.put(a_job(number), 150_000)
-        jobs.put(a_job(number), 150_000)  # changed once more: written once
+        jobs.put(a_job(number), 100_000)
+        jobs.put(a_job(number), 100_000)  # changed once more: written once
     assert jobs.has_much
     jobs.commit()
     assert not jobs.has_much
