@@ -56,6 +56,7 @@ _LOCK_SECONDS = 15
 _BACKLOG = 512
 _LEAST_DESCRIPTORS = 256
 _ANSWER_SECONDS = 1.0
+_MORE_SECONDS = 60  # for the start
 _GARBAGE = 5000  # objects: the steps of a quarter of a second are looked through at once
 _LONGEST_ANSWER = 1 << 16
 
@@ -108,7 +109,7 @@ async def _serve(
     if not private:
         remove_dead_private_nodes(config.runtime_dir)
     # Only root's service has steps in Slurm's jobs: others find there what is not theirs.
-    _take_over(node, base, "" if private or os.geteuid() else scope_of(config))
+    await _take_over(node, base, "" if private or os.geteuid() else scope_of(config))
     if not private:  # to which nobody but its user can connect
         await node.load_admins()
     node.forkserver.start()
@@ -155,16 +156,26 @@ def _collect_less(*, private: bool) -> None:
     gc.enable()
 
 
-def _take_over(node: Node, base: Base, scope: str) -> None:
+async def _take_over(node: Node, base: Base, scope: str) -> None:
     """What an earlier daemon left: steps, then the queue. Raises SelectionFailed, ForkserverDied."""
     sweep(node.registry, node.jobs, base, scope)
     node.forkserver.tell()  # it loads plugins in the meantime
+    starting = asyncio.create_task(_ask_for_time())
     try:
-        node.restore_queue()
+        await node.restore_queue()
     except SelectionFailed:
         if base.path:
             tree.Group(base.mount + base.path).remove()  # unless steps run
         raise
+    finally:
+        starting.cancel()
+
+
+async def _ask_for_time() -> None:
+    """The service manager gives up a service that starts for too long, and a queue may be of any length."""
+    while True:
+        _notify(f"EXTEND_TIMEOUT_USEC={_MORE_SECONDS * 1_000_000}")
+        await asyncio.sleep(_MORE_SECONDS / 3)
 
 
 async def _told_to_stop(stop: asyncio.Event, *, private: bool) -> None:

@@ -138,9 +138,9 @@ class Node:
         parts = Parts(registry, jobs.further_steps, jobs.suspension, self._maker, starts, spool, growth)
         return Controller(config, JobTable(job_store, config.max_batch_bytes_per_user), parts)
 
-    def restore_queue(self) -> None:
+    async def restore_queue(self) -> None:
         """After the sweep: the queue is as an earlier daemon left it. Raises SelectionFailed."""
-        restore(self.controller, self._selection, reset_notes.boot_id())
+        await restore(self.controller, self._selection, reset_notes.boot_id())
 
     def service(self) -> Service:
         """The table of methods: the shape of a call's parameters, and who answers it."""

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 CHANNEL = 3
 _LONGEST_ORDER = 256
-_MOST_GROUPS_TOLD = 8192
 _AT_ONCE = 64  # connections between two looks at everything else
 _MOST_DESKS = 4  # of one user: all but the last are ending, or hang
 MOST_SHARED_DESKS = 16  # of all uids without an account together
@@ -257,7 +256,7 @@ class Reception:
         return False
 
     def _introduce(self, number: int, place: Desk, peer: framing.Peer, sock: "_socket.socket") -> None:
-        groups = framing.groups_of_peer(sock)[:_MOST_GROUPS_TOLD]
+        groups = peer_process.groups_of_peer(sock)
         who = {"pid": peer.pid, "gid": peer.gid, "groups": groups, "inode": peer.inode, "place": peer.place}
         self._tell({"connection": number, "desk": place.number, **who}, [peer.pidfd] if peer.pidfd >= 0 else [])
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 LONGEST_OF_OTHERS = 256 << 10  # bytes of a call
-_MOST_VALUES = 400_000  # in a call: two full lists of a launch, and room
+_MOST_VALUES = 100_000  # in a call: two full lists of a launch, and room. To read more takes longer than a slice
 LAUNCH = f"{NODE}.Launch"
 _LONG = (LAUNCH, f"{NODE}.Submit")  # with an environment, with a script
 _WITHDRAW = f"{NODE}.Withdraw"
@@ -17,7 +17,7 @@ _LONGEST_WITHDRAWAL = 256  # bytes
 
 def checked(text: bytes) -> "Mapping[str, object]":
     """The message, if it is one that costs no more to take than its length tells. Raises BrokenWire."""
-    message = framing.decode(text)
+    message = framing.decode_call(text)
     if len(text) > LONGEST_OF_OTHERS and message.get("method") not in _LONG:
         raise framing.BrokenWire(f"message longer than {LONGEST_OF_OTHERS} bytes")
     # Within strings these letters are no values; to count them is cheap, to walk through the values is not.
@@ -29,7 +29,7 @@ def checked(text: bytes) -> "Mapping[str, object]":
 def withdraws(calls: "Iterable[tuple[bytes, object]]") -> bool:
     """Whether one of these calls takes back the launch that is under way. Raises BrokenWire."""
     short = (text for text, _ in calls if len(text) <= _LONGEST_WITHDRAWAL)
-    return any(framing.decode(text).get("method") == _WITHDRAW for text in short)
+    return any(framing.decode_call(text).get("method") == _WITHDRAW for text in short)
 
 
 def _values(message: object) -> int:

@@ -71,7 +71,7 @@ _ROWS, _TASKS, _ARGV = array(array(_anything, most=3), most=4096), text(65_536),
 
 REQUEST: "Shape" = {
     "argv": array(_WORD, most=65_536),
-    "environment": mapping(text(2 << 20), most=65_536),
+    "environment": mapping(text(2 << 20), most=16_384),
     "cwd": _PATH,
     "ntasks": integer(1, 2**31),
     "cpus_per_task": Optional(integer(1, 2**31)),

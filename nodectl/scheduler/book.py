@@ -6,7 +6,7 @@ In the daemon's event loop and in commands that plan.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 from nodectl.model.value_class import dataclass
 from nodectl.scheduler import job_array
@@ -75,13 +75,15 @@ class Book:
         self.hopeless: dict[int, JobRecord] = {}  # those that want to end when what they wait for cannot happen
         self._rates: dict[int, int] = {}  # CPUs that a job's user is charged with now
 
-    def restore(self, jobs: Iterable[JobRecord], now: float) -> None:
-        """What an earlier daemon left; the selection knows of the active ones."""
+    def restoring(self, jobs: Iterable[JobRecord], now: float) -> Generator[None, None, None]:
+        """What an earlier daemon left; the selection knows of the active ones. May be left at any yield."""
         known = sorted(jobs, key=lambda job: job.start_time)
         for job in known:
             self._know(job)
+            yield
         for job in known:
             self.waits.restore(job)
+            yield
             if job.is_active:
                 self.active[job.job_id] = job
                 if job.job_state == COMPLETING:
@@ -95,6 +97,7 @@ class Book:
                     self._charge(job, self.fair_share.since(job.user_id, job.start_time, now))
                 job.end_time = self.expected_end(job, now)
         for job in known:
+            yield
             if job.job_state != PENDING:
                 continue
             if job.details.dependency:  # what became of the others is in the history: `catch_up` asks

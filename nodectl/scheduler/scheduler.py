@@ -62,7 +62,18 @@ class Scheduler:
 
     def restore(self, jobs: Iterable[JobRecord], now: float) -> None:
         """Take over what an earlier daemon left. Active jobs hold their `job_resrcs`, as the selection was told."""
-        self._book.restore(jobs, now)
+        for _ in self.restoring(jobs, now):
+            """All of it at once."""
+
+    def restoring(self, jobs: Iterable[JobRecord], now: float) -> Generator[None, None, None]:
+        """`restore`, which may be left at any yield. Nothing else may be asked of the queue before it is over."""
+        return self._book.restoring(jobs, now)
+
+    def learning(self, dependency: str) -> Generator[None, None, None]:
+        """Asks the history what a dependency names, so that a job may wait for it at no cost. May be left at any
+        yield.
+        """
+        return self._book.waits.learning(dependency)
 
     def submit(self, job: JobRecord, now: float) -> None:
         """A new job waits. Raises NotAdmitted."""

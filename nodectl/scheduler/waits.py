@@ -11,7 +11,7 @@ user asks about it. All waiting jobs of one user have a bounded number of terms 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 
 from nodectl.model.value_class import dataclass, field
 from nodectl.scheduler import job_array
@@ -74,6 +74,19 @@ class Waits:
     def want(self, job: JobRecord, text: str) -> None:
         """What the job waits for from now on. Raises NotAdmitted; then it waits for what it did."""
         self._set(job, self._read(job, text) if text else Dependency(()))
+
+    def learning(self, text: str) -> Generator[None, None, None]:
+        """Asks the history about what a text names, up to the first job that is not known. The answers are kept, for
+        `want`. May be left at any yield.
+        """
+        try:
+            terms = parse(text).terms if text else ()
+        except BadDependency:
+            return
+        for term in terms:
+            if term.kind != SINGLETON and not self._happened.is_known(term.job_id, term.task):
+                return
+            yield
 
     def restore(self, job: JobRecord) -> None:
         """What an earlier daemon's job still waits for; a text that says nothing is nothing."""

@@ -20,9 +20,6 @@ MAX_DESCRIPTORS = 16  # a launch carries four; more in one message is a mistake 
 _MOST_IN_KERNEL = 253  # SCM_MAX_FD
 _CHUNK = 65536
 _INT = 4
-# Not named by Python's socket module; the same on every architecture but parisc and sparc.
-_SO_PEERGROUPS = 59
-_MOST_GROUPS = 65536
 
 
 class BrokenWire(Exception):
@@ -68,21 +65,6 @@ def peer_of(sock: "_socket.socket") -> Peer:
     return Peer(pid, uid & 0xFFFFFFFF, gid & 0xFFFFFFFF)
 
 
-def groups_of_peer(sock: "_socket.socket") -> "list[int]":
-    """The peer's supplementary groups when it connected: SO_PEERGROUPS, Linux 4.13."""
-    size = 64
-    while size <= _MOST_GROUPS:
-        try:
-            raw = sock.getsockopt(_socket.SOL_SOCKET, _SO_PEERGROUPS, size * _INT)
-        except OSError as error:
-            if error.errno != errno.ERANGE:
-                raise
-            size *= 4
-            continue
-        return memoryview(raw).cast("I").tolist()
-    return []
-
-
 def runs(pidfd: int) -> bool:
     """True while the process has not ended, waited for or not. poll(2), because descriptors may be many."""
     poll = select.poll()
@@ -97,8 +79,17 @@ def encode(message: "Mapping[str, object]") -> bytes:
 
 def decode(text: bytes) -> "Mapping[str, object]":
     """The message of these bytes, without its NUL. Raises BrokenWire."""
+    return _decoded(text, lean_json.load_object)
+
+
+def decode_call(text: bytes) -> "Mapping[str, object]":
+    """Likewise of a user's call, which others wait for. Raises BrokenWire."""
+    return _decoded(text, lean_json.load_call)
+
+
+def _decoded(text: bytes, load: "Callable[[bytes], Mapping[str, object]]") -> "Mapping[str, object]":
     try:
-        return lean_json.load_object(text)
+        return load(text)
     except lean_json.BadJson as error:
         raise BrokenWire(f"message is {error}") from None
 

@@ -13,6 +13,7 @@ import errno
 import os
 import struct
 
+from nodectl.kernel import _kernel
 from nodectl.kernel.processes import cgroup_of
 from nodectl.wire import framing
 
@@ -54,6 +55,13 @@ def accepted(sock: "_socket.socket") -> framing.Peer:
         place = cgroup_of(peer.pid)
         peer.place = place if peer.lives() else ""  # in this order: another process may have its number by now
     return peer
+
+
+def groups_of_peer(sock: "_socket.socket") -> list[int]:
+    """The peer's supplementary groups when it connected. None of one that has thousands, as a process may have that was
+    given the groups of /etc/subgid: others would wait while they are read. Raises OSError.
+    """
+    return _kernel.peer_groups(sock.fileno())
 
 
 def place_of(peer: framing.Peer) -> str:

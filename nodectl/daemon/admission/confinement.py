@@ -82,9 +82,8 @@ class ConfinementLevels:
         if own is None or own.step.secure != STRICT:
             return
         job, jobs = call.parameters.get("job"), call.parameters.get("jobs", [])
-        named = {str(one) for one in (jobs if job is None else [job])}
-        number = own.step.job_id
-        if not own.is_certain or not named or not named <= {str(number), name_of(number)}:
+        named = set(jobs if job is None else [job])
+        if not own.is_certain or not named or not named <= _own_names(own.step.job_id, name_of):
             raise Refused("NotPermitted", f"secure: {own}, at {STRICT}, changes nothing but its own job")
 
     def is_ready(self, level: str) -> bool:
@@ -152,3 +151,11 @@ class ConfinementLevels:
         """They are complete."""
         fcntl.fcntl(self.programs, fcntl.F_ADD_SEALS, _SEALS)
         self._possible |= {DEFAULT, STRICT} if _kernel.landlock_abi() >= LEAST_LANDLOCK else {DEFAULT}
+
+
+def _own_names(number: int, name_of: Callable[[int], str]) -> set[object]:
+    """What a job is called, by calls about steps and by those about jobs. The last task of an array has the array's own
+    number, which then means all of the array.
+    """
+    name = name_of(number) or str(number)
+    return {number, name} if name.startswith(f"{number}_") else {number, name, str(number)}

@@ -19,14 +19,13 @@ from nodectl.daemon.controller.departures import Departures
 from nodectl.daemon.controller.drain import Drain
 from nodectl.daemon.controller.ends import Ends
 from nodectl.daemon.controller.expansions import Expansions
-from nodectl.daemon.controller.job_signals import JobSignals
 from nodectl.daemon.controller.leases import Leases
 from nodectl.daemon.controller.parts import Parts
 from nodectl.daemon.controller.rounds import Rounds
 from nodectl.daemon.controller.starts import CannotBegin
 from nodectl.daemon.controller.steps_told import StepsTold
 from nodectl.daemon.controller.table import JobTable
-from nodectl.daemon.history.job_store import BatchText
+from nodectl.daemon.history.batch_text import PackedText
 from nodectl.daemon.jobs.watcher import Watcher
 from nodectl.scheduler.decisions import REQUEUE, SUSPEND, Decision, End, NotAdmitted, Preempt, Resume, Start
 from nodectl.scheduler.scheduler import Scheduler
@@ -48,7 +47,6 @@ class Controller(Core, Watcher):
         self._steps = StepsTold(self)
         self.ends = Ends(self, self.drain, self._steps)
         self.expansions = Expansions(self, self.ends)
-        self.signals = JobSignals(self)
         parts.starts.is_over = self.ends.is_doomed
         self._early: dict[int, Mapping[str, Any]] = {}  # ends of jobs that were noticed before there was a queue
         self._stopping: set[int] = set()  # jobs that are being suspended, so that they make room
@@ -78,7 +76,7 @@ class Controller(Core, Watcher):
 
     # Jobs come in.
 
-    async def submit(self, job: JobRecord, batch: BatchText | None = None) -> None:
+    async def submit(self, job: JobRecord, batch: PackedText | None = None) -> None:
         """A job with a number joins the queue. Returns when it is on the disk. Raises Refused."""
         try:
             self.scheduler.submit(job, time.time())

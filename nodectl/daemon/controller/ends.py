@@ -190,6 +190,7 @@ class Ends:
 
     def _wait_again(self, job: JobRecord, doom: Doom, *, died: bool = False) -> None:
         now, scheduler = time.time(), self._core.scheduler
+        self._core.signals.forget(job.job_id)
         job.to_requeue = None
         if died:
             scheduler.begin_failed(job, doom.reason, now)
@@ -202,6 +203,7 @@ class Ends:
     def over(self, job: JobRecord, state: str, exit_code: int) -> None:
         """It has ended for good."""
         self._core.leases.end(job.job_id)
+        self._core.signals.forget(job.job_id)
         words = job.state_desc
         self._core.scheduler.ended(job, state, exit_code, time.time())
         job.state_desc = words

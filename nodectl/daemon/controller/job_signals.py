@@ -6,8 +6,8 @@ That one is sent once in each run of a job. Used only from the event loop.
 import asyncio
 import contextlib
 import time
+from typing import TYPE_CHECKING
 
-from nodectl.daemon.controller.core import Core
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel.signals import KILL
 from nodectl.model.step_number import BATCH, EXTERN
@@ -20,10 +20,14 @@ _LOOK_AGAIN = 2.0  # while the job stands still, or its script has not begun
 _LONGEST = 3600.0  # the clock may be set meanwhile
 
 
+if TYPE_CHECKING:
+    from nodectl.daemon.controller.core import Core
+
+
 class JobSignals:
     """The signals of one node's jobs."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: "Core") -> None:
         self._core = core
         self._timers: dict[int, asyncio.TimerHandle] = {}
 
@@ -41,12 +45,16 @@ class JobSignals:
 
     def watch(self, job: JobRecord) -> None:
         """It runs from now on, or has another time limit."""
-        timer = self._timers.pop(job.job_id, None)
-        if timer is not None:
-            timer.cancel()
+        self.forget(job.job_id)
         if job.details.signal and job.time_limit and job.is_active and job.warned != job.restart_cnt:
             wait = min(max(self._left(job), 0.0), _LONGEST)
             self._timers[job.job_id] = asyncio.get_running_loop().call_later(wait, self._look, job)
+
+    def forget(self, job_id: int) -> None:
+        """A run of it is over: nothing is kept of it until its time would have been up."""
+        timer = self._timers.pop(job_id, None)
+        if timer is not None:
+            timer.cancel()
 
     @staticmethod
     def _left(job: JobRecord) -> float:

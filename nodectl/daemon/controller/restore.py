@@ -1,15 +1,18 @@
 """What an earlier daemon left of the queue: which jobs wait, which run, and what became of the others meanwhile.
 
-Runs once at a daemon's start, when the steps that run have been taken over (`daemon/recovery/sweep.py`). A job whose
+Runs once at a daemon's start, when the steps that run have been taken over (`daemon/recovery/sweep.py`). The event loop
+goes on meanwhile: the queue may take seconds to read, and steps may end. The controller keeps those ends until it
+begins. A job whose
 row says that it runs, and of which there is neither a step nor the record of one, has never begun: it waits again. In
 another boot of the machine it may have begun, and the machine has ended it.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from nodectl.daemon.admission.share import FIRST_STEP
+from nodectl.daemon.admission.slices import Slices, Work
 from nodectl.daemon.controller.controller import Controller
 from nodectl.daemon.controller.ends import COMPLETED, given_to
 from nodectl.daemon.controller.job_request import told
@@ -46,13 +49,14 @@ class _Found(NamedTuple):
     ended: list[tuple[JobRecord, str, str]]
 
 
-def restore(controller: Controller, selection: Selection, boot: str) -> None:
+async def restore(controller: Controller, selection: Selection, boot: str) -> None:
     """Gives the controller its scheduler, with all that there is. Raises selection.answers.SelectionFailed."""
     now = time.time()
     store = controller.table.store
     store.drop_dead_nodes()
     controller.drain.restore(selection.nodes[0])
-    found = _jobs(controller, selection.nodes, boot)
+    work = Work(Slices())
+    found = await work.through(_jobs(controller, selection.nodes, boot))
     active = [job for job in found.jobs if job.is_active]
     selection.start(controller.config.state_dir, active, now)
     for index in known_nodes.changed(controller.config.state_dir, selection.nodes):
@@ -67,8 +71,8 @@ def restore(controller: Controller, selection: Selection, boot: str) -> None:
         new_id=lambda: _new_id(controller.parts.further_steps),
         outcome=lambda job_id, task: _outcome(controller, job_id, task),
     )
-    scheduler.restore(found.jobs, now)
-    controller.table.restore(scheduler.jobs, scheduler.waiting_tasks)
+    await work.through(scheduler.restoring(found.jobs, now))
+    await work.through(controller.table.restoring(scheduler.jobs, scheduler.waiting_tasks))
     for job, state, reason in found.ended:
         job.job_state, job.state_desc, job.end_time = state, reason, now
         job.state_reason = end_reason(state, job.exit_code)
@@ -99,12 +103,16 @@ def _reservations(controller: Controller, now: float) -> Iterator[ReservationReq
             store.drop_reservation(made.name)
 
 
-def _jobs(controller: Controller, nodes: NodeTable, boot: str) -> _Found:
+def _jobs(controller: Controller, nodes: NodeTable, boot: str) -> Generator[None, None, _Found]:
     registry = controller.parts.registry
     found = _Found([], [])
     known = set()
-    for kept in list(controller.table.store.waiting()):
+    running = list(_first_steps(controller))  # those that end meanwhile, too
+    for kept in controller.table.store.waiting():
+        yield
         job = kept.record
+        if job.job_id in known:
+            continue
         known.add(job.job_id)
         first = registry.first(job.job_id)
         if first is not None and first.step.restart == job.restart_cnt:
@@ -117,7 +125,8 @@ def _jobs(controller: Controller, nodes: NodeTable, boot: str) -> _Found:
                 job.job_resrcs = resources_from_json(kept.resources, nodes)
                 job.node_bitmap = job.job_resrcs.node_bitmap
             found.jobs.append(job)
-    for live in _first_steps(controller):
+    found.jobs.sort(key=lambda job: job.job_id)
+    for live in running:
         if live.step.job_id not in known:
             found.jobs.append(_of_step(live, nodes, ends=live.key in registry.ending))
             controller.table.add_unwritten(found.jobs[-1])

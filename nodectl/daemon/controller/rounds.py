@@ -18,6 +18,7 @@ from nodectl.scheduler.scheduler import Scheduler
 _LONGEST_REST = 60.0  # the clock may be set meanwhile
 _LEAST_REST = 0.001
 _AGAIN = 5.0  # after an error
+_MOST_DECISIONS = 32  # of a slice: to carry them out, and to write them, takes longer than to decide
 
 
 class Rounds:
@@ -100,7 +101,7 @@ class Rounds:
         for decision in self._round or ():
             if decision is not None:
                 decisions.append(decision)
-            if time.perf_counter() >= until:
+            if time.perf_counter() >= until or len(decisions) >= _MOST_DECISIONS:
                 return False
         return True
 

@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from nodectl.daemon.admission.share import make_first, share_of
+from nodectl.daemon.admission.slices import Slices, Work
 from nodectl.daemon.admission.step_maker import StepMaker
 from nodectl.daemon.controller.spool import Spool
 from nodectl.daemon.controller.table import text_of
-from nodectl.daemon.history.job_store import BatchText, JobStore
+from nodectl.daemon.history.batch_text import BatchText, unpacking
+from nodectl.daemon.history.job_store import JobStore
 from nodectl.daemon.jobs.registry import Registry
 from nodectl.daemon.jobs.step_cgroups import CgroupRemovals
 from nodectl.model.step import Step
@@ -60,6 +62,7 @@ class Starts:
         self._store = store
         self._spool = spool
         self._base = base
+        self._slices = Slices()
 
     async def ready(self, selection: Selection, job: JobRecord) -> bool:
         """Waits until the plugin says that the job's nodes are ready; False where that takes too long."""
@@ -74,11 +77,12 @@ class Starts:
     async def begin(self, selection: Selection, job: JobRecord) -> None:
         """Begins the job's first step. Raises CannotBegin; then nothing of it runs, and nothing has."""
         try:
-            text = self._store.batch(text_of(job))
+            packed = self._store.batch(text_of(job))
         except sqlite3.Error as error:
             raise CannotBegin(f"its script cannot be read: {error}", for_good=False) from None
-        if text is None:
+        if packed is None:
             raise CannotBegin("its script is lost", for_good=True)
+        text = await Work(self._slices).through(unpacking(packed))
         try:
             if not await self.ready(selection, job):
                 raise CannotBegin("its nodes are not ready", for_good=False)

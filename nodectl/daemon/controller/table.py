@@ -5,12 +5,13 @@ What changes of a job is put into the store here, and who waits for it is told. 
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 from nodectl.daemon.controller import job_bytes
 from nodectl.daemon.controller.commits import Commits
 from nodectl.daemon.controller.job_names import BadName, JobName, parse
-from nodectl.daemon.history.job_store import BatchText, JobStore
+from nodectl.daemon.history.batch_text import PackedText
+from nodectl.daemon.history.job_store import JobStore
 from nodectl.scheduler import job_array
 from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
@@ -40,12 +41,18 @@ class JobTable:
         self._unwritten: set[int] = set()  # jobs that are not in the store while they run
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
 
-    def restore(self, jobs: Mapping[int, JobRecord], waiting_tasks: Callable[[JobRecord], job_array.Tasks]) -> None:
-        """At the daemon's start. `waiting_tasks` are those for which the record of an array stands."""
+    def restoring(
+        self, jobs: Mapping[int, JobRecord], waiting_tasks: Callable[[JobRecord], job_array.Tasks]
+    ) -> Generator[None, None, None]:
+        """At the daemon's start. `waiting_tasks` are those for which the record of an array stands. May be left at any
+        yield.
+        """
         self.jobs, self._waiting_tasks = jobs, waiting_tasks
         for job in jobs.values():
             self._index(job)
+            yield
         for job_id, uid, size in list(self.store.batches()):
+            yield
             if job_id in self._arrays or job_id in jobs:
                 self._texts[job_id] = uid, size
                 self.bytes[uid] += size
@@ -74,6 +81,10 @@ class JobTable:
         if not self.bytes[uid]:
             del self.bytes[uid]
 
+    def _put(self, job: JobRecord) -> None:
+        _, size = self._bytes.get(job.job_id, (0, 0))
+        self.store.put(job, size)
+
     def _index(self, job: JobRecord) -> None:
         self._count(job)
         if job.array_job_id:
@@ -87,14 +98,14 @@ class JobTable:
 
     # What becomes of jobs.
 
-    def add(self, job: JobRecord, batch: BatchText | None = None) -> None:
+    def add(self, job: JobRecord, batch: PackedText | None = None) -> None:
         """A job is in the queue; it is written with the next commit, with what it is started with."""
         self._index(job)
-        self.store.put(job)
+        self._put(job)
         if batch is not None:
-            size = self.store.put_batch(text_of(job), batch)
-            self._texts[text_of(job)] = batch.uid, size
-            self.bytes[batch.uid] += size
+            self.store.put_batch(text_of(job), batch)
+            self._texts[text_of(job)] = batch.uid, batch.size
+            self.bytes[batch.uid] += batch.size
 
     def add_unwritten(self, job: JobRecord) -> None:
         """A job whose step's file is its record while it runs."""
@@ -113,9 +124,9 @@ class JobTable:
 
     def changed(self, job: JobRecord) -> None:
         """Something of the job is different: it will be written, and who waits is told."""
-        if job.job_id not in self._unwritten:
-            self.store.put(job)
         self._index(job)
+        if job.job_id not in self._unwritten:
+            self._put(job)
         self._tell(job.job_id)
 
     def written_from_now_on(self, job: JobRecord) -> None:
@@ -129,7 +140,7 @@ class JobTable:
             self._unwritten.remove(job.job_id)
         else:
             self.commits.soon()
-        self.store.put(job)
+        self._put(job)
         if self._drop(job):
             self.store.drop_batch(text_of(job))
         job.details.forget_request()

@@ -8,10 +8,10 @@ everything stays here and is tried again. Used only from the event loop.
 import json
 import os
 import sqlite3
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from nodectl.daemon.history.batch_text import PackedText
 from nodectl.daemon.history.schema import TASK
 from nodectl.daemon.history.store import Store
 from nodectl.selection.modes import PENDING
@@ -23,6 +23,8 @@ _PUT = "INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _DROP_OLDER = "DELETE FROM job WHERE id = ? AND restart < ? AND ended = 0"
 _PUT_BATCH = "INSERT OR REPLACE INTO batch VALUES (?, ?, ?, ?, ?, ?)"
 REQUEUED = "REQUEUED"
+_MUCH = 256 << 10  # bytes of records: to write these takes some milliseconds
+_LEAST = 4 << 10  # bytes of one
 
 _Statement = tuple[str, tuple[object, ...]]
 Resources = Callable[[JobRecord], Mapping[str, object]]
@@ -38,14 +40,6 @@ class Kept(NamedTuple):
     boot: str
 
 
-class BatchText(NamedTuple):
-    """What a batch job is started with. `request`: that of its Submit, who called, and the level of confinement."""
-
-    uid: int
-    request: Mapping[str, Any]
-    script: bytes
-
-
 class JobStore:
     """The jobs of one node in a file that nodes may share. `node` names it: its runtime directory. `boot` is the id of
     this boot; `resources` tells what a job holds.
@@ -57,15 +51,23 @@ class JobStore:
         self._boot = boot
         self._resources = resources
         self._jobs: dict[int, JobRecord] = {}  # to be written as they are then
+        self._size = 0  # bytes of these, about
         # To be written before the jobs, in this order, by what they are about: the latest counts.
         self._statements: dict[tuple[str, object], _Statement] = {}
         store.beside.append(self)
 
     # What will be written.
 
-    def put(self, job: JobRecord) -> None:
-        """The job, as it is when it is written."""
+    def put(self, job: JobRecord, size: int = 0) -> None:
+        """The job, as it is when it is written: of about so many bytes."""
+        if job.job_id not in self._jobs:
+            self._size += max(size, _LEAST)
         self._jobs[job.job_id] = job
+
+    @property
+    def has_much(self) -> bool:
+        """True where writing takes a while: who changes many jobs lets these be written before the next one."""
+        return self._size >= _MUCH
 
     def is_to_write(self, job: int) -> bool:
         """True where what is on the disk is not the job as it was put last."""
@@ -75,13 +77,10 @@ class JobStore:
         """A run of a job that is about to be put into the queue again, as it is now: it has ended."""
         self._statements["run", (job.job_id, job.restart_cnt)] = (_PUT, self._row(job, state))
 
-    def put_batch(self, job: int, batch: BatchText) -> int:
-        """What a batch job, or all tasks of an array, are started with. Returns its bytes, uncompressed."""
-        words = dumps(batch.request).encode("ascii")
-        size = len(words) + len(batch.script)
-        request, script = zlib.compress(words, 1), zlib.compress(batch.script, 1)
-        self._statements["batch", job] = (_PUT_BATCH, (job, self._node, batch.uid, size, script, request))
-        return size
+    def put_batch(self, job: int, text: PackedText) -> None:
+        """What a batch job, or all tasks of an array, are started with."""
+        values = (job, self._node, text.uid, text.size, text.script, text.request)
+        self._statements["batch", job] = (_PUT_BATCH, values)
 
     def drop_batch(self, job: int) -> None:
         """Nothing will be started with it any more."""
@@ -140,6 +139,7 @@ class JobStore:
     def written(self) -> None:
         """The transaction is over."""
         self._jobs.clear()
+        self._size = 0
         self._statements.clear()
 
     def _row(self, job: JobRecord, state: str) -> tuple[object, ...]:
@@ -165,9 +165,14 @@ class JobStore:
     # What was written.
 
     def waiting(self) -> Iterator[Kept]:
-        """The jobs of this node that have not ended, in the order of their numbers."""
-        statement = "SELECT record, resources FROM job WHERE node = ? AND ended = 0 ORDER BY id"
-        return _kept(self._store.query(statement, (self._node,)))
+        """The jobs of this node that have not ended, each read when it is asked for: together they may be more than the
+        memory has room for. What is written meanwhile may come twice.
+        """
+        statement = "SELECT rowid, record, resources FROM job WHERE node = ? AND ended = 0 AND rowid > ? ORDER BY rowid"
+        row = 0
+        while found := list(self._store.query(f"{statement} LIMIT 1", (self._node, row))):
+            row, *texts = found[0]
+            yield from _kept([tuple(texts)])
 
     def find(self, job: int) -> Kept | None:
         """A job by its number, its latest run; None where it is not known."""
@@ -190,12 +195,10 @@ class JobStore:
             return str(state) if ended else None
         return None
 
-    def batch(self, job: int) -> BatchText | None:
+    def batch(self, job: int) -> PackedText | None:
         """What a batch job is started with."""
-        statement = "SELECT uid, request, script FROM batch WHERE job = ?"
-        for uid, request, script in self._store.query(statement, (job,)):
-            return BatchText(uid, json.loads(zlib.decompress(request)), zlib.decompress(script))
-        return None
+        statement = "SELECT uid, size, script, request FROM batch WHERE job = ?"
+        return next((PackedText(*row) for row in self._store.query(statement, (job,))), None)
 
     def batches(self) -> Iterator[tuple[int, int, int]]:
         """Of each batch text of this node: its job, its user, its bytes."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 _SLACK = 256  # records: forgetting them one by one would cost more
 _OF_THE_LIMIT = 16
 _MOST_AT_ONCE = 500  # of those that are too old
+_MOST_BYTES = 1 << 20  # that a transaction forgets of each table: the event loop waits meanwhile
 _DAY = 86_400
 _OLD = "ended > 0 AND ended < ?"
 
@@ -47,8 +48,7 @@ def prune(db: sqlite3.Connection, limits: Limits, now: float) -> None:
     for kind in _KINDS:
         _keep_shares(db, kind, limits)
         if limits.days:
-            old = f"SELECT rowid FROM {kind.table} WHERE {_OLD} ORDER BY ended LIMIT {_MOST_AT_ONCE}"  # noqa: S608
-            db.execute(f"DELETE FROM {kind.table} WHERE rowid IN ({old})", (now - limits.days * _DAY,))  # noqa: S608
+            _forget_old(db, kind, now - limits.days * _DAY)
 
 
 def has_old(db: sqlite3.Connection, limits: Limits, now: float) -> bool:
@@ -64,12 +64,14 @@ def _keep_shares(db: sqlite3.Connection, kind: _Kind, limits: Limits) -> None:
     kept = db.execute(f"SELECT * FROM {kind.kept}").fetchall()  # noqa: S608  # all of it is ours
     records, size = (sum(row[place] for row in kept) for place in (1, 2))
     most, most_bytes = limits.records, limits.most_bytes
-    if records <= most + min(_SLACK, most // _OF_THE_LIMIT) and size <= most_bytes + most_bytes // _OF_THE_LIMIT:
+    slack = most_bytes // _OF_THE_LIMIT
+    if records <= most + min(_SLACK, most // _OF_THE_LIMIT) and size <= most_bytes + slack:
         return
     share, share_of_bytes = fair((row[1] for row in kept), most), fair((row[2] for row in kept), most_bytes)
+    left = max(_MOST_BYTES, size - most_bytes - slack)
     for uid, records, size in kept:
-        if records > share or size > share_of_bytes:
-            _forget(db, kind, uid, records - share, size - share_of_bytes)
+        if left > 0 and (records > share or size > share_of_bytes):
+            left -= _forget(db, kind, uid, records - share, size - share_of_bytes, left)
 
 
 def fair(sizes: Iterable[int], most: int) -> int:
@@ -83,13 +85,28 @@ def fair(sizes: Iterable[int], most: int) -> int:
     return ordered[-1] if ordered else 0
 
 
-def _forget(db: sqlite3.Connection, kind: _Kind, uid: int, records: int, size: int) -> None:
-    """At least so many records and bytes of the user's, as far as there are."""
-    last = None
+def _forget_old(db: sqlite3.Connection, kind: _Kind, before: float) -> None:
+    """Some of those that ended before that."""
+    statement = f"SELECT rowid, {kind.size} FROM {kind.table} WHERE {_OLD} ORDER BY ended LIMIT {_MOST_AT_ONCE}"  # noqa: S608
+    left, found = _MOST_BYTES, []
+    for rowid, of_record in db.execute(statement, (before,)):
+        found.append((rowid,))
+        left -= of_record
+        if left <= 0:
+            break
+    db.executemany(f"DELETE FROM {kind.table} WHERE rowid = ?", found)  # noqa: S608
+
+
+def _forget(db: sqlite3.Connection, kind: _Kind, uid: int, records: int, size: int, most: int) -> int:
+    """At least so many records and bytes of the user's, as far as there are, but not many more than `most` bytes: the
+    next transaction goes on. Returns how many bytes that was.
+    """
+    last, done = None, 0
     statement = f"SELECT rowid, {kind.size} FROM {kind.table} WHERE uid = ?{kind.which} ORDER BY rowid"  # noqa: S608
     for rowid, of_record in db.execute(statement, (uid,)):
-        if records <= 0 and size <= 0:
+        if (records <= 0 and size <= 0) or done >= most:
             break
-        last, records, size = rowid, records - 1, size - of_record
+        last, records, size, done = rowid, records - 1, size - of_record, done + of_record
     if last is not None:
         db.execute(f"DELETE FROM {kind.table} WHERE uid = ?{kind.which} AND rowid <= ?", (uid, last))  # noqa: S608
+    return done

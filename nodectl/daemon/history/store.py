@@ -37,7 +37,7 @@ _NOT_PARTS = """
     WHERE json_extract(record, '$.uid') IS NOT :uid OR json_extract(record, '$.part') IS NULL
     UNION ALL SELECT 1 FROM job WHERE id = :job LIMIT 1
 """
-_ROOM = 1 << 20  # characters of records in one reply: the event loop stands still while they are read and written
+_ROOM = 1 << 18  # characters of records in one reply: the event loop stands still while they are read and written
 _LAST_JOB = 0xFFFFFF00
 _CACHE_KIB = 512  # of the file, which the kernel has in memory anyway
 # Of zlib, for traces: most have a few KiB, and memory for larger ones costs more than they do.

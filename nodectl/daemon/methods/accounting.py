@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
 
 _MOST_JOBS = 1000
-_MOST_RUNNING = 100  # in one reply: a few files are read for each
+_MOST_RUNNING = 25  # in one reply: a few files are read for each
 _RUNNING = "running"
 _TIME = Optional(integer(0, 1 << 40))
 ACCOUNTING: "Shape" = {

@@ -54,7 +54,6 @@ UPDATE_JOB: "Shape" = {
 }
 _OURS = ("job", "requeue", "array_limit", "num_nodes")
 """What the scheduler does not change."""
-_HANDFUL = 100  # jobs
 _MOST_APART = 1000
 
 
@@ -96,11 +95,11 @@ class Control:
                 await work.rest()
         arrays = {job.array_job_id for job, tasks in found if job.array_tasks and not tasks}
         known = {job.job_id for job, _ in found}
-        async for one in self._in_handfuls(found):
+        async for one in self._in_turns(found):
             yield one
-        if arrays and len(found) >= _HANDFUL:
+        if arrays:
             late = [job for job in self._controller.table.jobs.values() if job.array_job_id in arrays]
-            async for one in self._in_handfuls([(job, "") for job in late if job.job_id not in known]):
+            async for one in self._in_turns([(job, "") for job in late if job.job_id not in known]):
                 yield one
 
     async def _meant(self, call: Call, work: Work) -> Iterable[tuple[JobRecord, str]]:
@@ -114,7 +113,7 @@ class Control:
         """Keeps waiting jobs from starting."""
         scheduler, now = self._controller.scheduler, time.time()
         with self._looked_at_even_if_refused():
-            async for job, _ in self._in_handfuls(await self._apart(await self._pending(call))):
+            async for job, _ in self._in_turns(await self._apart(await self._pending(call))):
                 if job.job_state != PENDING:
                     continue  # it has been started meanwhile
                 who = USER if job.user_id == call.peer.uid else ADMIN
@@ -127,7 +126,7 @@ class Control:
         """Lets held jobs wait for their turn."""
         is_admin, now = self._calls.is_admin(call), time.time()
         with self._looked_at_even_if_refused():
-            async for job, _ in self._in_handfuls(await self._apart(await self._pending(call))):
+            async for job, _ in self._in_turns(await self._apart(await self._pending(call))):
                 if job.job_state != PENDING:
                     continue
                 try:
@@ -137,20 +136,20 @@ class Control:
                 self._controller.table.changed(job)
         return await self._done()
 
-    async def _in_handfuls(self, found: list[tuple[JobRecord, str]]) -> AsyncIterator[tuple[JobRecord, str]]:
-        """Those that are still in the queue. Others are served between two handfuls."""
+    async def _in_turns(self, found: list[tuple[JobRecord, str]]) -> AsyncIterator[tuple[JobRecord, str]]:
+        """Those that are still in the queue. Others are served in between."""
         jobs, work = self._controller.table.jobs, self._calls.work()
-        for place, (job, tasks) in enumerate(found, 1):
+        for job, tasks in found:
             if jobs.get(job.job_id) is job:
                 yield job, tasks
-            if not place % _HANDFUL or work.is_due():
-                await self._rest()
-                await work.rest()
+            await self._rest(work)
 
-    async def _rest(self) -> None:
-        """What was done so far goes to the disk, and others are served."""
-        with contextlib.suppress(NotWritten):  # it is tried again
-            await self._controller.table.commits.durable()
+    async def _rest(self, work: Work) -> None:
+        """Where that is due, or much is to be written, it goes to the disk, and others are served."""
+        if self._controller.table.store.has_much or work.is_due():
+            with contextlib.suppress(NotWritten):  # it is tried again
+                await self._controller.table.commits.durable()
+            await work.rest()
 
     def _check_growth(self, call: Call, job: JobRecord, tasks: str = "all") -> None:
         """Whole jobs are cancelled in any case. What may need more room, as the rest of an array does, is refused to a
@@ -179,7 +178,7 @@ class Control:
                 apart.append((job, ""))
             if work.is_due():
                 await work.rest()
-            for place, index in enumerate(meant, 1):
+            for index in meant:
                 if table.jobs.get(job.job_id) is not job or not self._waits(job, index):
                     continue  # it has been started meanwhile
                 table.check_bytes(job.user_id)
@@ -190,9 +189,7 @@ class Control:
                 table.changed(task)
                 table.changed(job)
                 apart.append((task, ""))
-                if not place % _HANDFUL or work.is_due():
-                    await self._rest()
-                    await work.rest()
+                await self._rest(work)
         return apart
 
     def _waits(self, job: JobRecord, index: int) -> bool:
@@ -231,8 +228,7 @@ class Control:
         for job, _ in found:
             if jobs.get(job.job_id) is job and job.job_state in (RUNNING, SUSPENDED):
                 self._controller.ends.requeue(job, f"{QUEUED_AGAIN} by uid {call.peer.uid}", hold)
-            if work.is_due():
-                await work.rest()
+            await self._rest(work)
         return await self._done()
 
     async def update(self, call: Call) -> Mapping[str, object]:
@@ -240,13 +236,14 @@ class Control:
         if "num_nodes" in call.parameters:
             return await self._resize(call)
         changes = {name: value for name, value in call.parameters.items() if name not in _OURS}
+        await self._calls.learn(str(call.parameters.get("dependency", "")))
         is_admin, now = self._calls.is_admin(call), time.time()
         name = str(call.parameters["job"])
         found = await self._calls.several(call, [name], self._calls.work())
         if "array_limit" in call.parameters:
             self._must_be_whole(found)
         with self._looked_at_even_if_refused():
-            for job, _ in await self._apart(found):
+            async for job, _ in self._in_turns(await self._apart(found)):
                 self._check_growth(call, job)
                 try:
                     self._controller.scheduler.update(job, changes, now, is_admin=is_admin)

@@ -61,7 +61,12 @@ class JobCalls:
         asked = self._maker.binder.options_of(step)
         job = job_of(step, asked, self._machine, request, held_by=held_by)
         apply_options(job, options, is_admin=self.permissions.is_admin(call.peer))
+        await self.learn(job.details.dependency)
         return Wanted(job, step, request, level)
+
+    async def learn(self, dependency: str) -> None:
+        """Has the history asked about what a job is to wait for."""
+        await self.work().through(self.controller.scheduler.learning(dependency))
 
     def is_admin(self, call: Call) -> bool:
         """True for root and members of admin_group."""

@@ -66,6 +66,13 @@ class Launch:
         """A number. Where the call says what it is for, that is looked at as at the launch."""
         if "request" in call.parameters:
             return self._consider(call, self._reserve_for)
+        if self._maker.known_user({}, call.peer.uid) is None:
+            return self._reserve_soon(call)
+        return self._numbers.reserve(call)
+
+    async def _reserve_soon(self, call: Call) -> Reply:
+        """Likewise, for a caller of whom an account is found. One process may have thousands of uids without one."""
+        await self._maker.user_of({}, call.peer.uid)
         return self._numbers.reserve(call)
 
     def _reserve_for(self, call: Call, request: Mapping[str, object], user: User, level: str) -> Reply:

@@ -8,7 +8,7 @@ from nodectl.wire.dispatch import Call
 from nodectl.wire.shape import Optional, integer
 
 TRACE = {**WHICH, "begin": Optional(integer(0, 2**31))}
-_ROOM = 1 << 20  # bytes of lines in one reply: decoded, they are some ten times as large
+_ROOM = 1 << 17  # bytes of lines in one reply: decoded, they are some ten times as large
 
 
 class ReadTrace:

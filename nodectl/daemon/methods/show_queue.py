@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
 
 _MOST_ROWS = 1000
-_ROOM = 1 << 20  # bytes of a page; the row that exceeds them is its last
+_ROOM = 1 << 19  # bytes of a page; the row that exceeds them is its last
 _WAITING = (PENDING, SUSPENDED)  # for something, which is told
 QUEUE: "Shape" = {
     **{name: Optional(WORDS) for name in ("jobs", "users", "states", "names")},

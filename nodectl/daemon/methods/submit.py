@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nodectl.config import Config
 from nodectl.daemon.controller.job_request import checked_options
 from nodectl.daemon.controller.options import an_object
-from nodectl.daemon.history.job_store import BatchText
+from nodectl.daemon.history.batch_text import BatchText, packing
 from nodectl.daemon.jobs.further_steps import FurtherSteps
 from nodectl.daemon.methods.job_calls import JobCalls
 from nodectl.scheduler.decisions import NotAdmitted
@@ -44,7 +44,8 @@ class Submit:
         job = wanted.job
         job.array_tasks = str(checked_options(call.parameters["job"]).get("array", ""))
         kept = {name: value for name, value in wanted.request.items() if name not in ("job", "step", "jobid")}
-        batch = BatchText(job.user_id, {"request": kept, "caller": call.peer.uid, "level": wanted.level}, script)
+        text = BatchText(job.user_id, {"request": kept, "caller": call.peer.uid, "level": wanted.level}, script)
+        batch = await self._calls.work().through(packing(text))
         await self._numbers.ready(wanted.numbered)
         job.job_id, _ = self._numbers.take(wanted.numbered, call.peer.uid, None)
         if job.array_tasks:

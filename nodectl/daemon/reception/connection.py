@@ -297,7 +297,7 @@ def _decoded(text: bytes) -> Mapping[str, object]:
     """Decodes without the garbage collector, which would go through millions of empty lists again and again."""
     gc.disable()
     try:
-        return framing.decode(text)
+        return framing.decode_call(text)
     finally:
         gc.enable()
 

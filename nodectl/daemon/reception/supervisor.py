@@ -8,6 +8,7 @@ import asyncio
 import functools
 import os
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from nodectl.wire import framing, lean_json
 from nodectl.wire.dispatch import Service
 
 _LONGEST_NEWS = 1 << 17
+_AT_ONCE = 16  # news, before others have their turn
 _PING_SECONDS = 1.0
 _SILENT_SECONDS = 5.0
 _READY_SECONDS = 20.0
@@ -72,7 +74,7 @@ class ReceptionSupervisor:
         ours.setblocking(False)
         self._channel = ours
         self._numbered = {}
-        self._loop.add_reader(ours.fileno(), self._hear)
+        self._loop.add_reader(ours.fileno(), self._hear, _AT_ONCE)
         self._send({"most": self._config.max_connections_per_user, "longest": self._config.max_message_bytes})
         self._send({"ping": self._pings})
         self._hand_listener()
@@ -117,9 +119,10 @@ class ReceptionSupervisor:
             self._lose()
         self._timer = self._loop.call_later(_PING_SECONDS, self._ping, silent)
 
-    def _hear(self) -> None:
-        """Reads all news of the reception."""
-        while self._channel is not None:
+    def _hear(self, most: int = sys.maxsize) -> None:
+        """Reads the news of the reception, `most` of them: connections may come as fast as they are read."""
+        while self._channel is not None and most > 0:
+            most -= 1
             room = socket.CMSG_SPACE(_FDS * 4)
             try:
                 data, ancillary, _, _ = self._channel.recvmsg(_LONGEST_NEWS, room, socket.MSG_CMSG_CLOEXEC)

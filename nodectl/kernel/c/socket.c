@@ -10,7 +10,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { MOST_DESCRIPTORS = 253 }; /* SCM_MAX_FD */
+enum { MOST_DESCRIPTORS = 253 /* SCM_MAX_FD */, MOST_GROUPS = 4096 };
+
+#ifndef SO_PEERGROUPS
+#define SO_PEERGROUPS 59 /* the same on every architecture but parisc and sparc */
+#endif
 
 PyDoc_STRVAR(say_doc,
 "say(socket: int, data: bytes) -> bool\n\n"
@@ -86,9 +90,38 @@ static PyObject *take_descriptors(PyObject *self, PyObject *args)
     return found;
 }
 
+PyDoc_STRVAR(peer_groups_doc,
+"peer_groups(socket: int) -> list[int]\n\n"
+"The supplementary groups of a local socket's peer when it connected: SO_PEERGROUPS, Linux 4.13. None where they are\n"
+"more than 4096. Raises OSError.");
+
+static PyObject *peer_groups(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    int fd;
+    if (!PyArg_Parse(arg, "i", &fd))
+        return NULL;
+    gid_t groups[MOST_GROUPS];
+    socklen_t size = sizeof groups;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size) != 0) {
+        if (errno != ERANGE)
+            return failed("getsockopt");
+        size = 0;
+    }
+    Py_ssize_t count = (Py_ssize_t)(size / sizeof(gid_t));
+    PyObject *found = PyList_New(count);
+    for (Py_ssize_t at = 0; at < count && found != NULL; at++) {
+        PyObject *number = PyLong_FromUnsignedLong(groups[at]);
+        if (number == NULL || PyList_SetItem(found, at, number) != 0) /* which takes the number in any case */
+            Py_CLEAR(found);
+    }
+    return found;
+}
+
 PyMethodDef socket_methods[] = {
     {"say", say, METH_VARARGS, say_doc},
     {"has_come", has_come, METH_O, has_come_doc},
     {"take_descriptors", take_descriptors, METH_VARARGS, take_descriptors_doc},
+    {"peer_groups", peer_groups, METH_O, peer_groups_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -15,6 +15,7 @@ import pytest
 from nodectl.kernel.closing import close_in_time
 from nodectl.reception.main import MOST_SHARED_DESKS
 from nodectl.reception.refusals import MOST_CHILDREN
+from nodectl.wire import framing
 from rootful.hostile import lingering
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_until
 from rootful.raw import call, connect
@@ -139,3 +140,29 @@ def hostile_process(act: Callable[[], None]) -> Iterator[None]:
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+def test_uids_without_account_are_given_no_numbers(node: Node, uids: list[int]) -> None:
+    """What is kept for each would be kept for thousands."""
+    with connected(node, uids[0]) as sock:
+        sock.sendall(call("org.nodectl.Reserve"))
+        reply = framing.receive(sock, framing.Inbox(1 << 20))
+    assert reply is not None
+    assert reply["error"] == "org.nodectl.InvalidRequest"
+    assert f"no user {uids[0]}" in str(reply["parameters"])
+    assert "job" in node.call("Reserve")
+
+
+@pytest.mark.parametrize("count", [300, 4000, 60_000])
+def test_a_caller_in_many_groups_is_served_and_so_are_others(node: Node, count: int) -> None:
+    """As a process may be to which newgidmap gave a range of /etc/subgid, and the user of a large directory."""
+    listener, own = node.reception(), os.getgroups()
+    os.setgroups(range(LEAST, LEAST + count))
+    try:
+        sock = connected(node, NOBODY.pw_uid)
+    finally:
+        os.setgroups(own)
+    with sock:
+        sock.sendall(call("org.nodectl.Hello"))
+        assert b"parameters" in sock.recv(1 << 16)
+    assert node.reception() == listener

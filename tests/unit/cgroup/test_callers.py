@@ -9,10 +9,10 @@ from typing import NamedTuple
 import pytest
 
 from nodectl.cgroup import callers
-from nodectl.cgroup.callers import Callers
+from nodectl.cgroup.callers import Callers, Origin
 from nodectl.config_file.reader import build
 from nodectl.daemon.admission.confinement import ConfinementLevels
-from nodectl.wire.dispatch import Refused
+from nodectl.wire.dispatch import Call, Refused
 from nodectl.wire.framing import Peer
 
 BASE = "/nodectl"
@@ -135,3 +135,34 @@ def test_strict_is_refused_where_nothing_tells_its_processes_from_others(
         levels.level_of({"secure": "strict"}, peer(pidfd, ""))
     assert levels.level_of({}, peer(pidfd, "")) == "none"
     os.close(levels.programs)
+
+
+NAMES = {7: "3_9", 3: "3_5", 8: "8"}
+"""Of jobs: task 9 of array 3, its task 5, which has the array's own number as the last one has, and no task."""
+
+
+@pytest.mark.parametrize(
+    ("job", "own", "others"),
+    [
+        (7, [{"job": 7}, {"job": "7"}, {"jobs": ["3_9", "7"]}], [{"job": "3"}, {"jobs": ["3_9", "3_5"]}, {"jobs": []}]),
+        (3, [{"job": 3}, {"job": "3_5"}], [{"job": "3"}, {"jobs": ["3"]}, {"jobs": ["3_5", "3"]}, {"job": "3_[5-9]"}]),
+        (8, [{"job": 8}, {"jobs": ["8"]}], [{"job": "8_1"}, {"job": 7}, {"users": ["me"]}, {"job": ""}]),
+    ],
+)
+def test_a_strict_step_names_its_own_job_and_not_the_array_that_has_its_number(
+    job: int, own: list[dict[str, object]], others: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels = ConfinementLevels(build({"secure": "none"}), list, "")
+    monkeypatch.setattr(levels, "_origin", lambda _: Origin(Step(job), is_certain=True))
+    for parameters in own:
+        levels.check_change(_change(parameters), lambda number: NAMES[number])
+    for parameters in others:
+        with pytest.raises(Refused, match="changes nothing but its own job"):
+            levels.check_change(_change(parameters), lambda number: NAMES[number])
+    os.close(levels.programs)
+
+
+def _change(parameters: dict[str, object]) -> Call:
+    call = Call({"method": "org.nodectl.Hold"}, Peer(1, USER, USER))
+    call.parameters = parameters
+    return call

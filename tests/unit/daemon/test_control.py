@@ -1,4 +1,4 @@
-"""What is done to thousands of jobs in one call, in handfuls; which jobs the lists of a call mean."""
+"""What is done to thousands of jobs in one call, some at a time; which jobs the lists of a call mean."""
 
 from __future__ import annotations
 
@@ -42,7 +42,14 @@ class Queue:
             waiting_tasks=lambda one: job_array.tasks_of(one.array_tasks),
         )
         self.rounds = SimpleNamespace(kick=self.kick)
-        self.table = SimpleNamespace(jobs=self.jobs, commits=self, changed=lambda _: None, check_bytes=lambda _: None)
+        self.table = SimpleNamespace(
+            jobs=self.jobs, commits=self, store=self, changed=lambda _: None, check_bytes=lambda _: None
+        )
+        self._written = 0
+
+    @property
+    def has_much(self) -> bool:
+        return len(self.done) - self._written >= 100
 
     def kick(self) -> None:
         self.kicks += 1
@@ -52,6 +59,7 @@ class Queue:
 
     async def durable(self) -> None:
         self.turns += 1
+        self._written = len(self.done)
         self.at.pop(self.turns, lambda: None)()
         await asyncio.sleep(0)
 
@@ -62,8 +70,12 @@ def called(queue: Queue, method: str, tasks: str = "", **given: object) -> None:
     async def several(*_: object) -> list[tuple[JobRecord, str]]:
         return [(one, tasks) for one in queue.jobs.values()]
 
+    async def learn(_: str) -> None:
+        """Of no dependency."""
+
     calls: Any = SimpleNamespace(
         controller=queue,
+        learn=learn,
         several=several,
         work=lambda: Work(slices),
         permissions=SimpleNamespace(may_see=lambda *_: True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from nodectl.daemon.controller.controller import Controller
 from nodectl.daemon.controller.ends import Ends
 from nodectl.daemon.controller.expansions import Expansions
 from nodectl.daemon.controller.job_names import BadName, JobName, name_of, parse
+from nodectl.daemon.controller.job_signals import JobSignals
 from nodectl.daemon.controller.leases import Leases
 from nodectl.daemon.controller.rounds import Rounds
 from nodectl.daemon.controller.spool import Spool
@@ -227,12 +229,30 @@ def controller_of(jobs: Iterable[JobRecord], *, written: bool) -> tuple[Any, lis
     )
     registry = SimpleNamespace(steps_of=lambda _: [], first=lambda _: None)
     controller.parts = SimpleNamespace(registry=registry)
-    controller.signals = SimpleNamespace(watch=lambda _: None)
+    controller.signals = JobSignals(controller)
     controller.ends = Ends(controller, controller, SimpleNamespace(killed=lambda _: None))  # type: ignore[arg-type]
     controller._begin_batch = lambda job: job.job_id
     controller.tasks = SimpleNamespace(begin=happened.append)
     controller._stopping = set()
     return controller, happened
+
+
+def test_nothing_is_kept_of_a_job_that_has_ended_before_its_warning() -> None:
+    """Its time may be up a year later, and a user has thousands of jobs one after the other."""
+
+    async def life() -> None:
+        job = JobRecord(7, job_state=RUNNING, time_limit=3600, start_time=time.time())
+        job.details.signal = "USR1@60"
+        controller, _ = controller_of([job], written=True)
+        controller.table.ended = lambda _: None
+        controller.leases = SimpleNamespace(end=lambda _: None)
+        controller.ends._after_end = lambda: None
+        controller.signals.watch(job)
+        assert list(controller.signals._timers) == [7]
+        controller.ends.over(job, "COMPLETED", 0)
+        assert not controller.signals._timers
+
+    asyncio.run(life())
 
 
 def test_job_whose_first_step_is_gone_is_not_asked_about_again_at_once() -> None:

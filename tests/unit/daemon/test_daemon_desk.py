@@ -308,3 +308,20 @@ def test_a_reception_that_does_not_get_the_listening_socket_is_replaced(
     run(lambda: reception_with(act))
     assert failed
     assert "does not get the order" in capfd.readouterr().err
+
+
+def test_news_of_connections_are_heard_a_few_at_a_time() -> None:
+    """They may come as fast as they are read, and others are served in between."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    heard: list[object] = []
+    one = object.__new__(ReceptionSupervisor)
+    one._channel = ours
+    one._note = lambda news, fds: heard.append(news)  # type: ignore[method-assign]
+    with ours, theirs:
+        for number in range(100):
+            theirs.send(b'{"pong":%d}' % number)
+        one._hear(supervisor._AT_ONCE)
+        assert 0 < len(heard) == supervisor._AT_ONCE
+        one._hear()  # of a connection that is used already all is wanted
+        assert len(heard) == 100

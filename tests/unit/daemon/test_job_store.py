@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from nodectl.daemon.history.job_store import REQUEUED, BatchText, JobStore
+from nodectl.daemon.history.batch_text import BatchText
+from nodectl.daemon.history.job_store import REQUEUED, JobStore
 from nodectl.daemon.history.store import Ended, Store, StoreError
 from nodectl.selection.records import BATCH, JobDetails, JobRecord
+from unit.daemon.packed import packed, unpacked
 
 ODD = os.fsdecode(b"\xff")
 REQUEST = {"argv": [f"job{ODD}.sh", "1"], "environment": {"A": ODD}}
@@ -46,14 +48,14 @@ def fill_the_disk(store: Store) -> None:
 def test_accepted_job_is_there_for_the_next_daemon(path: str) -> None:
     _, jobs = opened(path)
     jobs.put(a_job(7, name="n", array_tasks="0-9"))
-    jobs.put_batch(7, BatchText(1001, REQUEST, b"#!/bin/sh\n\xff"))
+    jobs.put_batch(7, packed(BatchText(1001, REQUEST, b"#!/bin/sh\n\xff")))
     jobs.commit()
     assert not jobs.is_behind
     _, again = opened(path)  # as nothing closed the first one
     (found,) = again.waiting()
     assert found.record.as_json() == a_job(7, name="n", array_tasks="0-9").as_json()
     assert not found.resources
-    assert again.batch(7) == BatchText(1001, REQUEST, b"#!/bin/sh\n\xff")
+    assert unpacked(again.batch(7)) == BatchText(1001, REQUEST, b"#!/bin/sh\n\xff")
     assert [(job, uid) for job, uid, _ in again.batches()] == [(7, 1001)]
 
 
@@ -115,7 +117,7 @@ def test_queue_of_a_node_that_is_gone_goes_with_it(path: str, tmp_path: Path) ->
     one.commit()
     gone.put(a_job(2))
     gone.put(a_job(4, job_state="COMPLETED", end_time=5.0))
-    gone.put_batch(2, BatchText(1001, REQUEST, b"#!"))
+    gone.put_batch(2, packed(BatchText(1001, REQUEST, b"#!")))
     gone.commit()
     one.drop_dead_nodes()
     one.commit()
@@ -135,7 +137,7 @@ def test_full_disk_loses_nothing_that_was_put_and_writes_it_later(path: str) -> 
     store, jobs = opened(path)
     fill_the_disk(store)
     jobs.put(a_job(7))
-    jobs.put_batch(7, BatchText(1001, REQUEST, b"#!" + os.urandom(9000)))
+    jobs.put_batch(7, packed(BatchText(1001, REQUEST, b"#!" + os.urandom(9000))))
     for _ in range(2):
         with pytest.raises(sqlite3.OperationalError, match="full"):
             jobs.commit()
@@ -151,7 +153,7 @@ def test_refused_job_was_never_put(path: str) -> None:
     jobs.put(a_job(6))
     fill_the_disk(store)
     jobs.put(a_job(7))
-    jobs.put_batch(7, BatchText(1001, REQUEST, b"#!" + os.urandom(9000)))
+    jobs.put_batch(7, packed(BatchText(1001, REQUEST, b"#!" + os.urandom(9000))))
     with pytest.raises(sqlite3.OperationalError, match="full"):
         jobs.commit()
     jobs.forget(7)
@@ -246,3 +248,28 @@ def test_odd_bytes_of_an_admin_keep_nothing_from_the_disk(path: str) -> None:
     again.drop_reservation(f"r{ODD}")
     again.commit()
     assert not again.reservations()
+
+
+def test_jobs_that_take_a_while_to_write_are_told_until_they_are_written(path: str) -> None:
+    _, jobs = opened(path)
+    for number in range(1, 4):
+        assert not jobs.has_much
+        jobs.put(a_job(number), 100_000)
+        jobs.put(a_job(number), 100_000)  # changed once more: written once
+    assert jobs.has_much
+    jobs.commit()
+    assert not jobs.has_much
+
+
+def test_a_queue_is_read_job_by_job_as_it_is_by_then(path: str) -> None:
+    """Its rows together may be more than there is memory."""
+    _, jobs = opened(path)
+    for number in range(1, 5):
+        jobs.put(a_job(number))
+    jobs.commit()
+    rows = opened(path)[1].waiting()
+    read = [next(rows).record.job_id]
+    jobs.put(a_job(2, job_state="COMPLETED", end_time=5.0))
+    jobs.commit()
+    read += [kept.record.job_id for kept in rows]
+    assert read == [1, 3, 4]

@@ -31,7 +31,7 @@ class Queue:
         self.table = JobTable(store_of(tmp_path), 1 << 30)
         self.scheduler = Scheduler(selection_of(), PLAIN, new_id=lambda: 99, outcome=lambda *_: None)
         self.table.jobs = self.scheduler.jobs
-        self.leases = self.rounds = self
+        self.leases = self.rounds = self.signals = self
         self.ends = Ends(self, self, self)  # type: ignore[arg-type]  # as much of them as ends need
 
     def kick(self) -> None:
@@ -45,6 +45,9 @@ class Queue:
 
     def end(self, job: int) -> None:
         """Of a lease."""
+
+    def forget(self, job: int) -> None:
+        """No warning is due."""
 
 
 @pytest.mark.parametrize("hold", ["", "user"])

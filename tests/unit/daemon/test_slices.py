@@ -44,10 +44,10 @@ async def _turns_meanwhile(work: Awaitable[object]) -> int:
 class Site:
     """The queue of a bench, as the methods of a node have it, with the clock of `_always_due`."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Any = None) -> None:
         self.bench = Bench()
         self.bench.run(8, user=2000)
-        store: Any = SimpleNamespace(batches=list, find=lambda _: None)
+        store = store or SimpleNamespace(batches=list, find=lambda _: None)
         self.table = JobTable(store, 1 << 40)
         self.slices = Slices()
         turns = Turns()
@@ -58,12 +58,15 @@ class Site:
             hides_others=False,
             permissions=SimpleNamespace(may_see=lambda *_: True),
             turn=lambda call: turns.of(call.peer.uid),
+            learn=lambda text: JobCalls.learn(self.calls, text),
+            several=lambda call, names, work: JobCalls.several(self.calls, call, names, work),
             work=lambda: Work(self.slices, clock=_always_due()),
         )
 
     def restored(self) -> None:
         """The table has all jobs of the bench."""
-        self.table.restore(self.bench.scheduler.jobs, self.bench.scheduler.waiting_tasks)
+        for _ in self.table.restoring(self.bench.scheduler.jobs, self.bench.scheduler.waiting_tasks):
+            """All of it at once."""
 
     async def queue(self, **given: object) -> Any:
         call: Any = SimpleNamespace(parameters=given, peer=SimpleNamespace(uid=1000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sqlite3
 import time
 from collections.abc import Iterable
@@ -71,7 +72,12 @@ def ended(store: Store, uid: int, count: int, *, at: float = 0.0, size: int = 10
 
 
 def jobs_of(store: Store, uid: int) -> list[int]:
-    return [int(str(found["job"])) for found in store.latest(uid, 10_000)[0]]
+    jobs: list[int] = []
+    more = True
+    while more:
+        found, more = store.latest(uid, 10_000, len(jobs))
+        jobs += [int(str(one["job"])) for one in found]
+    return jobs
 
 
 def test_flood_of_one_users_steps_takes_nothing_from_others(path: str) -> None:
@@ -98,6 +104,25 @@ def test_history_is_bound_in_bytes_by_the_same_shares(path: str) -> None:
     ended(store, 2, 50, size=100_000)
     assert jobs_of(store, 1) == few[::-1]
     assert 8 <= len(jobs_of(store, 2)) <= 11
+
+
+def test_what_is_too_much_is_forgotten_a_little_at_a_time(path: str) -> None:
+    """However much is kept: the event loop waits for each transaction."""
+    most, slack = 32 << 20, 2 << 20
+    store = Store(path, 10_000, most)
+    ended(store, 1, 350, size=100_000)
+    kept = [kept_bytes(store)]
+    while len(kept) < 40:
+        ended(store, 1, 1, size=100_000)
+        kept.append(kept_bytes(store))
+    assert max(kept) <= most + slack + 200_000
+    assert max(before - after for before, after in itertools.pairwise(kept)) <= 1_200_000
+    assert any(after < before for before, after in itertools.pairwise(kept))
+
+
+def kept_bytes(store: Store) -> int:
+    [(size,)] = store.query("SELECT SUM(bytes) FROM kept")
+    return int(size)
 
 
 def test_history_of_commands_that_add_one_step_each_is_bound_too(path: str) -> None:

@@ -157,3 +157,28 @@ def test_more_corresponding_tasks_than_are_gone_through_are_refused() -> None:
     text = "aftercorr:" + ":".join(str(one.job_id) for one in first)
     with pytest.raises(NotAdmitted, match="1000000 tasks would each wait for 5 others"):
         bench.submit(array_tasks="0-999999", dependency=text)
+
+
+def test_the_history_is_asked_about_a_dependency_in_pieces_before_the_job_comes() -> None:
+    bench = Asked()
+    text = _in_history(bench, _TERMS)
+    pieces = [bench.questions.total() for _ in bench.scheduler.learning(text)]
+    assert pieces == list(range(1, _TERMS + 1))
+    bench.submit(dependency=text)
+    assert bench.questions.total() == _TERMS
+
+
+def test_a_dependency_that_names_no_job_is_asked_about_up_to_that() -> None:
+    bench = Asked()
+    assert len(list(bench.scheduler.learning("afterok:77:78:79"))) == 0
+    assert list(bench.questions) == [(77, None)]
+    assert list(bench.scheduler.learning("nonsense")) == list(bench.scheduler.learning("")) == []
+
+
+def test_a_restart_takes_over_a_queue_in_pieces() -> None:
+    bench = Bench()
+    running = bench.run(8)
+    jobs = [bench.job(dependency=f"afterok:{running.job_id}") for _ in range(50)]
+    after = Bench(selection=bench.selection)
+    assert sum(1 for _ in after.scheduler.restoring([running, *jobs], bench.at)) >= len(jobs)
+    assert len(after.scheduler.jobs) == len(jobs) + 1

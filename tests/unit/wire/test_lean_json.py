@@ -100,3 +100,15 @@ def test_bytes_travel_as_lone_surrogates(data: bytes) -> None:
 def test_only_an_object_in_utf8_is_an_object(data: bytes, reason: str) -> None:
     with pytest.raises(lean_json.BadJson, match=reason):
         lean_json.load_object(data)
+
+
+@pytest.mark.parametrize("number", ["9" * 41, "-" + "9" * 40, "1" * 4000, "0.5", "1e3", "4.9406564584124654e-324"])
+def test_a_call_with_a_number_that_takes_long_to_read_is_refused_before_it_is_read(number: str) -> None:
+    with pytest.raises(lean_json.BadJson, match=r"digits|not a whole number") as caught:
+        lean_json.load_call(f'{{"a":[{number}]}}'.encode())
+    assert len(str(caught.value)) < 80
+
+
+def test_a_call_is_read_as_everything_else_is() -> None:
+    text = json.dumps({"a": [1, -(2**64), None, True, "\udcff"], "b": {"c": "9" * 100}}).encode()
+    assert lean_json.load_call(text) == json.loads(text)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import descriptors
-from nodectl.wire import framing
+from nodectl.wire import framing, peer_process
 
 LIMIT = 4096
 Pair = tuple[socket.socket, socket.socket]
@@ -201,7 +201,7 @@ def test_descriptors_are_those_of_their_message_however_the_reads_fall(pair: Pai
 def test_the_peer_is_who_the_kernel_says(pair: Pair) -> None:
     peer = framing.peer_of(pair[0])
     assert (peer.pid, peer.uid, peer.gid) == (os.getpid(), os.geteuid(), os.getegid())
-    assert set(framing.groups_of_peer(pair[0])) == set(os.getgroups())
+    assert set(peer_process.groups_of_peer(pair[0])) == set(os.getgroups())
 
 
 def test_no_listener_is_an_error_that_names_the_path(tmp_path: os.PathLike[str]) -> None:

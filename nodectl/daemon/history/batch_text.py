@@ -1,0 +1,71 @@
+"""What a batch job is started with, as it is and as the history keeps it: packed.
+
+A script may have megabytes, and the event loop compresses them. So both ways are generators: others are served between
+two pieces. Functions of values, in the daemon.
+"""
+
+import json
+import zlib
+from collections.abc import Generator, Mapping
+from typing import Any, NamedTuple
+
+from nodectl.wire.lean_json import dumps
+
+_PIECE = 64 << 10  # bytes, which take a millisecond or two
+_QUICKLY = 1  # of zlib
+_T = Generator[None, None, bytes]
+
+
+class BatchText(NamedTuple):
+    """What a batch job is started with. `request`: that of its Submit, who called, and the level of confinement."""
+
+    uid: int
+    request: Mapping[str, Any]
+    script: bytes
+
+
+class PackedText(NamedTuple):
+    """The same, compressed. `size`: its bytes before that."""
+
+    uid: int
+    size: int
+    script: bytes
+    request: bytes
+
+
+def packing(text: BatchText) -> Generator[None, None, PackedText]:
+    """Returns it packed. May be left at any yield."""
+    words = dumps(text.request).encode("ascii")
+    yield
+    script = yield from _compressed(text.script)
+    request = yield from _compressed(words)
+    return PackedText(text.uid, len(words) + len(text.script), script, request)
+
+
+def unpacking(text: PackedText) -> Generator[None, None, BatchText]:
+    """The other way. Raises zlib.error, ValueError for what `packing` has not made."""
+    words = yield from _expanded(text.request)
+    script = yield from _expanded(text.script)
+    return BatchText(text.uid, json.loads(words), script)
+
+
+def _compressed(data: bytes) -> _T:
+    compressor = zlib.compressobj(_QUICKLY)
+    parts = []
+    for begin in range(0, len(data), _PIECE):
+        parts.append(compressor.compress(data[begin : begin + _PIECE]))
+        yield
+    return b"".join([*parts, compressor.flush()])
+
+
+def _expanded(data: bytes) -> _T:
+    expander = zlib.decompressobj()
+    parts = []
+    while not expander.eof:
+        part = expander.decompress(data, _PIECE)
+        data = expander.unconsumed_tail
+        if not part and not data and not expander.eof:
+            raise ValueError("the text ends too early")
+        parts.append(part)
+        yield
+    return b"".join(parts)

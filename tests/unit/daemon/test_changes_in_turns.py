@@ -1,0 +1,89 @@
+"""A call that changes many jobs has them written a few at a time: no transaction is as large as the call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nodectl.daemon.admission.slices import Work
+from nodectl.daemon.controller.ends import Ends
+from nodectl.daemon.methods.control import Control
+from nodectl.selection.records import JobRecord
+from unit.daemon.test_slices import Site
+
+_A_FEW = 8
+_TASKS = 100
+
+
+class Disk:
+    """Counts the jobs of each transaction."""
+
+    def __init__(self) -> None:
+        self.jobs: set[int] = set()
+        self.largest = 0
+
+    def put(self, job: JobRecord, size: int = 0) -> None:
+        assert size > 0
+        self.jobs.add(job.job_id)
+
+    @property
+    def has_much(self) -> bool:
+        return len(self.jobs) >= _A_FEW
+
+    @property
+    def is_behind(self) -> bool:
+        return bool(self.jobs)
+
+    def commit(self) -> None:
+        self.largest = max(self.largest, len(self.jobs))
+        self.jobs.clear()
+
+    def is_to_write(self, job: int) -> bool:
+        return job in self.jobs
+
+    def drop_batch(self, job: int) -> None:
+        """No job here has a text."""
+
+    def batches(self) -> list[tuple[int, int, int]]:
+        return []
+
+
+def _control(site: Site) -> Control:
+    """The methods, with a clock that stands still: only what is to be written makes them wait."""
+    core: Any = site.calls.controller
+    nothing: Any = SimpleNamespace(kick=lambda: None, end=lambda _: None)
+    core.rounds = core.leases = nothing
+    core.ends = Ends(core, nothing, nothing)
+    site.calls.is_admin = lambda _: False
+    site.calls.work = lambda: Work(site.slices, clock=lambda: 0.0)
+    return Control(site.calls)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda control, array: control.update(_call(job=array, comment="x")),
+        lambda control, array: control.hold(_call(jobs=[array])),
+        lambda control, array: control.release(_call(jobs=[array])),
+        lambda control, array: control.cancel(_call(jobs=[array])),
+        lambda control, array: control.update(_call(job=f"{array}_[0-{_TASKS - 1}]", comment="x")),
+    ],
+    ids=["update", "hold", "release", "cancel", "update tasks that wait in one record"],
+)
+def test_no_transaction_is_as_large_as_the_call(call: Callable[[Control, str], Coroutine[Any, Any, object]]) -> None:
+    disk = Disk()
+    site = Site(disk)
+    array = site.bench.submit(array_tasks=f"0-{2 * _TASKS}", held="user")
+    for index in range(_TASKS, 2 * _TASKS):
+        site.bench.scheduler.set_apart(array, index, site.bench.at)
+    site.restored()
+    asyncio.run(call(_control(site), str(array.job_id)))
+    assert 0 < disk.largest <= _A_FEW + 1  # a task and its array are written together
+
+
+def _call(**parameters: object) -> Any:
+    return SimpleNamespace(parameters=parameters, peer=SimpleNamespace(uid=1000))
