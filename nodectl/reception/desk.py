@@ -210,6 +210,8 @@ class Desk:
         self._up = -1
 
     def _reply(self, client: Client, text: bytes) -> None:
+        if client.launching and client.way is not None:
+            client.send_what_came()
         client.busy = client.launching = False
         failed = client.not_handed_over
         done = client.take_what_came()

@@ -109,6 +109,7 @@ if TYPE_CHECKING:
 
 
 STEPD_SLOT = 0
+LINK = 3  # the place of the connection to the daemon among the descriptors of an order
 _OOM_ADJUSTMENT = b"-999"
 
 

@@ -1,4 +1,4 @@
-"""A file system in user space with one file, as any user may have one: it answers everything but a close(2)."""
+"""A file system in user space with one file, as any user may have one: it does not answer whoever closes it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import signal
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import prctl
@@ -17,6 +17,8 @@ _GETATTR, _OPEN, _RELEASE, _FLUSH, _INIT = 3, 14, 18, 25, 26  # uapi/linux/fuse.
 _HEADER = struct.Struct("=IIQQIIII")
 _WITHOUT_ANSWER = {_FLUSH, 2, 36}  # FORGET and INTERRUPT take none
 _ATTRIBUTES = struct.pack("=QII6Q10I", 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0o100666, 1, 0, 0, 0, 4096, 0)
+_WRITE = 16
+_WRITES_LATE = 1 << 16  # FUSE_WRITEBACK_CACHE
 _ANSWERS = {
     _INIT: struct.pack("=IIIIHHIIHHI7I", 7, 31, 0, 0, 0, 0, 4096, 1, 0, 0, 0, *[0] * 7),
     _GETATTR: _ATTRIBUTES,
@@ -31,6 +33,22 @@ def unanswered_file(path: Path, *, attributes: bool = True) -> Iterator[None]:
 
     Without `attributes` whoever looks at it (fstat(2)) waits as well.
     """
+    with _mounted(path, _WITHOUT_ANSWER if attributes else _WITHOUT_ANSWER | {_GETATTR}, _ANSWERS):
+        yield
+
+
+@contextlib.contextmanager
+def unwritten_file(path: Path) -> Iterator[None]:
+    """At `path`: the kernel writes late what it is given, and that is not answered until the block is left. Whoever has
+    the last copy of a descriptor waits for that, wherever it is let go of, if another one was written to meanwhile.
+    """
+    late = struct.pack("=IIIIHHIIHHI7I", 7, 31, 0, _WRITES_LATE, 0, 0, 4096, 1, 0, 0, 0, *[0] * 7)
+    with _mounted(path, {_WRITE, 2, 36}, {**_ANSWERS, _INIT: late, _FLUSH: b""}):
+        yield
+
+
+@contextlib.contextmanager
+def _mounted(path: Path, unanswered: set[int], answers: Mapping[int, bytes]) -> Iterator[None]:
     path.touch()
     device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     words = f"fd={device},rootmode=100000,user_id=0,group_id=0,allow_other"
@@ -38,7 +56,7 @@ def unanswered_file(path: Path, *, attributes: bool = True) -> Iterator[None]:
     subprocess.run(mounting, check=True, pass_fds=[device])
     server = os.fork()
     if server == 0:
-        _serve(device, _WITHOUT_ANSWER if attributes else _WITHOUT_ANSWER | {_GETATTR})
+        _serve(device, unanswered, answers)
     os.close(device)
     try:
         yield
@@ -48,14 +66,14 @@ def unanswered_file(path: Path, *, attributes: bool = True) -> Iterator[None]:
         subprocess.run(["umount", "-l", path], check=True)
 
 
-def _serve(device: int, unanswered: set[int]) -> None:
+def _serve(device: int, unanswered: set[int], answers: Mapping[int, bytes]) -> None:
     prctl.set_pdeathsig(signal.SIGKILL)
     with contextlib.suppress(OSError):
         while request := os.read(device, 1 << 17):
             _, opcode, unique, *_ = _HEADER.unpack_from(request)
             if opcode in unanswered:
                 continue
-            answer = _ANSWERS.get(opcode)
+            answer = answers.get(opcode)
             error = -errno.ENOSYS if answer is None else 0
             body = answer or b""
             os.write(device, struct.pack("=IiQ", 16 + len(body), error, unique) + body)
