@@ -81,15 +81,23 @@ def main(
 
 
 def _end(order: "Order | None", status: int) -> "NoReturn":
-    """The end of the process closes what nobody has taken of a client's streams, and no signal ends a close that their
-    maker's file system does not answer. So the process is the user's by then, and all else is closed.
+    """The end of the process closes what nobody has taken of a client's streams, and what else a user's processes have
+    sent. No signal ends a close that their maker's file system does not answer. So the process is the user's by then,
+    and all else is closed.
     """
     try:
-        if order is not None and order.fds.client is not None and client_streams.are_left(order.fds.streams):
+        if order is not None and (left := _left(order)):
             users_process.become(order.step)
-            close_all_but([order.fds.streams])
+            close_all_but(left)
     finally:
         os._exit(status)
+
+
+def _left(order: Order) -> "list[int]":
+    left = order.fds.of_user
+    if order.fds.client is not None and client_streams.are_left(order.fds.streams):
+        left = [*left, order.fds.streams]
+    return left
 
 
 def _settle() -> None:

@@ -12,7 +12,9 @@ from nodectl.cgroup import tree
 from nodectl.confine.confinement import Confinement
 from nodectl.kernel import _kernel, children, operations, signals
 from nodectl.kernel.closing import close_all_but
+from nodectl.kernel.identity import BEGAN_AS
 from nodectl.plugin_host.loader import PluginRefused
+from nodectl.stepd import user_helpers
 from nodectl.stepd.run import StepFailed
 from nodectl.stepd.start import NO_CLONE_INTO_CGROUP
 from nodectl.task import users_process
@@ -22,10 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nodectl.model.mpi_server import MpiServer
-    from nodectl.model.step import Task
+    from nodectl.model.step import Step, Task
     from nodectl.stepd.reaper import Reaper
     from nodectl.stepd.run import Run
     from nodectl.task.child import Child
+
+    Join = Callable[[Step, dict[str, str], list[int]], None]
 
 _DATA, _CORE = 2, 4  # RLIMIT_*
 _MEMORY = 512 << 20  # bytes of data that a server may have
@@ -76,17 +80,19 @@ class Mpi:
             sockets = self._sockets() if server.connected else []
             ours += sockets
             environment = self._environment(server, life, writer, sockets)
+            join = None
             if self._run.step.nnodes > 1:
                 from nodectl.stepd import mpi_part  # few steps are a part of one
 
-                others = mpi_part.connect(self._run.step)
-                ours.append(others)
-                environment.update(mpi_part.variables(self._run.step, others))
+                join = mpi_part.join
             self._pid, cgroup = self._fork()
             if self._pid == 0:
-                self._become_server(server, environment, ours, cgroup)
+                self._become_server(server, environment, ours, cgroup, join)
         finally:
-            if not self._pid and words >= 0:  # nobody is there who would say anything
+            if not self._pid:  # nobody is there who would say or send anything
+                ours += self._ends
+                self._ends = []
+            if not self._pid and words >= 0:
                 self._run.private.remove(words)
                 ours.append(words)
             for fd in ours:
@@ -143,9 +149,16 @@ class Mpi:
         }
 
     def _become_server(
-        self, server: "MpiServer", environment: "dict[str, str]", keep: "list[int]", cgroup: str
-    ) -> None:
+        self, server: "MpiServer", environment: "dict[str, str]", keep: "list[int]", cgroup: str,
+        join: "Join | None",
+    ) -> None:  # fmt: skip
         step = self._run.step
+
+        def enter() -> bool:
+            if join is not None and BEGAN_AS != 0:
+                join(step, environment, keep)  # here already: the job's container may hide the name of the agent
+            return self._run.enter_container()
+
         try:
             os.setpgid(0, 0)
             limits = [operations.hard_limit(_DATA, _MEMORY, _MEMORY), operations.hard_limit(_CORE, 0, 0)]
@@ -153,8 +166,10 @@ class Mpi:
             _kernel.perform([numbers], None)
             confinement = Confinement(step, step.environment)
             group = tree.Group(cgroup) if cgroup else None
-            if not users_process.become(step, confinement, group=group, enter=self._run.enter_container):
+            if not users_process.become(step, confinement, group=group, enter=enter):
                 return
+            if join is not None and BEGAN_AS == 0:
+                join(step, environment, keep)  # a part of root's service has no container
             _kernel.perform(limits, None)
             null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
             for number in range(3):
@@ -165,6 +180,8 @@ class Mpi:
             os.chdir("/tmp")  # strict confinement lets it write there
             confinement.confine()
             os.execve(server.argv[0], server.argv, environment)
+        except OSError as error:
+            os.write(int(environment["NODECTL_MPI_WORDS"]), f"failed {error.strerror}\n".encode())
         finally:
             os._exit(children.NO_PROGRAM)
 
@@ -179,10 +196,12 @@ class Mpi:
         run.require(run.node.call(run.caller, "mpi_p_slurmstepd_task", (run.step, task), task.number))
 
     def tasks_have_begun(self) -> None:
-        """Or never will: only they have their ends now."""
-        for fd in self._ends:
-            os.close(fd)
-        self._ends.clear()
+        """Or never will: only they have their ends now, in which the server may have put anything."""
+        ends, self._ends = self._ends, []
+        try:
+            user_helpers.let_go(self._run, ends)
+        except OSError as error:
+            self._end(f"close the sockets of its MPI server: {error.strerror}")
 
     def read(self) -> None:
         """Takes words of the server's. Nothing that follows from one of them collects a child, which would read here

@@ -1,9 +1,10 @@
-"""The MPI server of a part of a step over several nodes: how it reaches those of the others. Runs in the stepd."""
+"""The MPI server of a part of a step over several nodes: how it reaches those of the others. Runs in the process that
+becomes the server, as the user: the path is the user's, and what lies there may never answer.
+"""
 
 import _socket
 import errno
 
-from nodectl.kernel.identity import effective_user
 from nodectl.model import mpi_frames as frames
 from nodectl.model.cpu_list import format_cpulist
 from nodectl.wire import framing
@@ -15,19 +16,22 @@ if TYPE_CHECKING:
 _SECONDS = 5.0
 
 
-def connect(step: "Step") -> int:
-    """A socket to the agent, for the server, from which a job's container may hide the agent's name. Raises OSError.
+def join(step: "Step", environment: "dict[str, str]", keep: "list[int]") -> None:
+    """Connects, and tells the server of it. Raises OSError."""
+    others = _connect(step)
+    keep.append(others)
+    environment.update(_variables(step, others))
 
-    The user names it, and the user's server gets it: so the stepd connects as the user, and to nobody but the user.
-    """
+
+def _connect(step: "Step") -> int:
+    """A socket to the agent, which has to be the user's. Raises OSError."""
     part = step.part
     if part is None:
         raise ValueError("a step on one node has no other parts")
     one = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         one.settimeout(_SECONDS)
-        with effective_user(step.identity):
-            one.connect(part.exchange)
+        one.connect(part.exchange)
         if framing.peer_of(one).uid != step.uid:
             raise PermissionError(errno.EPERM, "it is not the user's who listens at part.exchange")
         one.sendall(frames.frame(part.nodeid, frames.HELLO, str(step).encode("ascii")))
@@ -37,7 +41,7 @@ def connect(step: "Step") -> int:
         one.close()
 
 
-def variables(step: "Step", others: int) -> "dict[str, str]":
+def _variables(step: "Step", others: int) -> "dict[str, str]":
     """What a server is told besides: `nodectl/model/mpi_server.py`."""
     return {
         "NODECTL_MPI_SIZE": str(step.total_tasks),

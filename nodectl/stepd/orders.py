@@ -174,6 +174,7 @@ def _is_clean(run: "Run") -> bool:
         and not run.unkillable
         and children.next_to_collect() == children.NO_CHILD
         and not _has_another_share()
+        and not run.fds.of_user
         and (run.client_streams < 0 or not client_streams.are_left(run.client_streams))
     )
 

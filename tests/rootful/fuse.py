@@ -15,9 +15,10 @@ import prctl
 
 _GETATTR, _OPEN, _RELEASE, _FLUSH, _INIT = 3, 14, 18, 25, 26  # uapi/linux/fuse.h
 _HEADER = struct.Struct("=IIQQIIII")
-_WITHOUT_ANSWER = {_FLUSH, 2, 36}  # FORGET and INTERRUPT take none
+_TAKE_NO_ANSWER = (2, 36)  # FORGET and INTERRUPT
+_WITHOUT_ANSWER = {_FLUSH, *_TAKE_NO_ANSWER}
 _ATTRIBUTES = struct.pack("=QII6Q10I", 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0o100666, 1, 0, 0, 0, 4096, 0)
-_WRITE = 16
+_LOOKUP, _WRITE = 1, 16
 _WRITES_LATE = 1 << 16  # FUSE_WRITEBACK_CACHE
 _ANSWERS = {
     _INIT: struct.pack("=IIIIHHIIHHI7I", 7, 31, 0, 0, 0, 0, 4096, 1, 0, 0, 0, *[0] * 7),
@@ -33,6 +34,7 @@ def unanswered_file(path: Path, *, attributes: bool = True) -> Iterator[None]:
 
     Without `attributes` whoever looks at it (fstat(2)) waits as well.
     """
+    path.touch()
     with _mounted(path, _WITHOUT_ANSWER if attributes else _WITHOUT_ANSWER | {_GETATTR}, _ANSWERS):
         yield
 
@@ -43,15 +45,23 @@ def unwritten_file(path: Path) -> Iterator[None]:
     the last copy of a descriptor waits for that, wherever it is let go of, if another one was written to meanwhile.
     """
     late = struct.pack("=IIIIHHIIHHI7I", 7, 31, 0, _WRITES_LATE, 0, 0, 4096, 1, 0, 0, 0, *[0] * 7)
-    with _mounted(path, {_WRITE, 2, 36}, {**_ANSWERS, _INIT: late, _FLUSH: b""}):
+    path.touch()
+    with _mounted(path, {_WRITE, *_TAKE_NO_ANSWER}, {**_ANSWERS, _INIT: late, _FLUSH: b""}):
         yield
 
 
 @contextlib.contextmanager
-def _mounted(path: Path, unanswered: set[int], answers: Mapping[int, bytes]) -> Iterator[None]:
-    path.touch()
+def unanswered_directory(path: Path) -> Iterator[None]:
+    """At `path`: whoever looks for a name in it waits until the block is left."""
+    path.mkdir()
+    with _mounted(path, {_LOOKUP, *_TAKE_NO_ANSWER}, _ANSWERS, kind="040000"):
+        yield
+
+
+@contextlib.contextmanager
+def _mounted(path: Path, unanswered: set[int], answers: Mapping[int, bytes], *, kind: str = "100000") -> Iterator[None]:
     device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
-    words = f"fd={device},rootmode=100000,user_id=0,group_id=0,allow_other"
+    words = f"fd={device},rootmode={kind},user_id=0,group_id=0,allow_other"
     mounting = ["mount", "-i", "-t", "fuse", "-o", words, "nodectl-test", str(path)]
     subprocess.run(mounting, check=True, pass_fds=[device])
     server = os.fork()

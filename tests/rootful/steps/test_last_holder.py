@@ -18,7 +18,7 @@ import pytest
 from rootful import raw
 from rootful.fuse import unwritten_file
 from rootful.hostile import as_user
-from rootful.node import OTHER, Node, wait_until
+from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_until
 
 pytestmark = [
     pytest.mark.rootful,
@@ -34,6 +34,30 @@ def slurm_spank_HOOK(spank, ac, argv):
         while os.path.exists(FLAG):
             time.sleep(0.01)
     return RETURN
+"""
+
+MPI = """
+import os, sys, time
+from nodectl.model.mpi_server import MpiServer
+from nodectl.plugin_api import PluginError
+
+SENDS = '''
+import os, socket
+fd = os.open(FILE, os.O_RDWR)
+for number in os.environ["NODECTL_MPI_SOCKETS"].split(","):
+    socket.send_fds(socket.socket(fileno=int(number)), [b"x"], [fd])
+os.close(fd)
+open(FLAG + ".sent", "w").close()
+os.read(int(os.environ["NODECTL_MPI_LIFE"]), 1)
+'''
+
+def mpi_p_slurmstepd_prefork(step):
+    step.mpi_server = MpiServer([sys.executable, "-IS", "-c", SENDS], {}, connected=True)
+
+def mpi_p_slurmstepd_task(step, task):
+    while os.path.exists(FLAG):
+        time.sleep(0.01)
+    raise PluginError(22, "as it was told")
 """
 
 
@@ -176,3 +200,26 @@ def test_streams_do_not_leave_their_user_before_a_step_runner_has_them(node: Nod
         assert "start a step runner" in reason, reason
     finally:
         os.kill(forkserver, signal.SIGCONT)
+
+
+def test_what_an_mpi_server_sends_to_tasks_that_never_begin_is_not_closed_by_root() -> None:
+    """Its user can make it execute anything."""
+    node = Node(mpi_plugin=["mpi/none", "mpi/sends"])
+    flag, path = node.scratch / "hold", node.scratch / "file"
+    text = MPI.replace("FILE", repr(repr(str(path)))[1:-1]).replace("FLAG", repr(str(flag)))
+    node.plugin("sends", text, kind="mpi")
+    flag.touch()
+    try:
+        node.start()
+        with unwritten_file(path):
+            client = node.popen("-n2", "--mpi=sends", "true", user=NOBODY)
+            wait_until((node.scratch / "hold.sent").exists, "the server has sent the file to each task")
+            wait_until(lambda: not holders(path), "it is on its way")
+            with written_to(path):
+                flag.unlink()
+                client.communicate(timeout=PATIENCE)
+                wait_until(lambda: ended(node), "the step has ended")
+                wait_until(lambda: not roots(node), "no process of root's is left of the step")
+        node.assert_clean()
+    finally:
+        node.close()
