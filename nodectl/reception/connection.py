@@ -85,6 +85,13 @@ class Client:
         if not self.launching:
             self.send_what_came()
 
+    def answered(self) -> int:
+        """The call is over: sends the descriptors of a launch. Returns the errno where the kernel refused to, or 0."""
+        if self.launching and self.way is not None:
+            self.send_what_came()
+        self.busy = self.launching = False
+        return self.not_handed_over
+
     def send_what_came(self) -> None:
         """Where the kernel does not send them, `not_handed_over` says why."""
         assert self.way is not None  # noqa: S101  # the daemon has told it

@@ -12,7 +12,6 @@ from nodectl.cgroup import tree
 from nodectl.confine.confinement import Confinement
 from nodectl.kernel import _kernel, children, operations, signals
 from nodectl.kernel.closing import close_all_but
-from nodectl.kernel.identity import BEGAN_AS
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.stepd import user_helpers
 from nodectl.stepd.run import StepFailed
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nodectl.model.mpi_server import MpiServer
-    from nodectl.model.step import Step, Task
+    from nodectl.model.step import Task
     from nodectl.stepd.reaper import Reaper
     from nodectl.stepd.run import Run
     from nodectl.task.child import Child
 
-    Join = Callable[[Step, dict[str, str], list[int]], None]
+    Become = Callable[..., bool]
 
 _DATA, _CORE = 2, 4  # RLIMIT_*
 _MEMORY = 512 << 20  # bytes of data that a server may have
@@ -80,14 +79,14 @@ class Mpi:
             sockets = self._sockets() if server.connected else []
             ours += sockets
             environment = self._environment(server, life, writer, sockets)
-            join = None
+            become: Become = users_process.become
             if self._run.step.nnodes > 1:
                 from nodectl.stepd import mpi_part  # few steps are a part of one
 
-                join = mpi_part.join
+                become = mpi_part.joining(environment, ours)
             self._pid, cgroup = self._fork()
             if self._pid == 0:
-                self._become_server(server, environment, ours, cgroup, join)
+                self._become_server(server, environment, ours, cgroup, become)
         finally:
             if not self._pid:  # nobody is there who would say or send anything
                 ours += self._ends
@@ -149,16 +148,9 @@ class Mpi:
         }
 
     def _become_server(
-        self, server: "MpiServer", environment: "dict[str, str]", keep: "list[int]", cgroup: str,
-        join: "Join | None",
-    ) -> None:  # fmt: skip
+        self, server: "MpiServer", environment: "dict[str, str]", keep: "list[int]", cgroup: str, become: "Become"
+    ) -> None:
         step = self._run.step
-
-        def enter() -> bool:
-            if join is not None and BEGAN_AS != 0:
-                join(step, environment, keep)  # here already: the job's container may hide the name of the agent
-            return self._run.enter_container()
-
         try:
             os.setpgid(0, 0)
             limits = [operations.hard_limit(_DATA, _MEMORY, _MEMORY), operations.hard_limit(_CORE, 0, 0)]
@@ -166,10 +158,8 @@ class Mpi:
             _kernel.perform([numbers], None)
             confinement = Confinement(step, step.environment)
             group = tree.Group(cgroup) if cgroup else None
-            if not users_process.become(step, confinement, group=group, enter=enter):
+            if not become(step, confinement, group=group, enter=self._run.enter_container):
                 return
-            if join is not None and BEGAN_AS == 0:
-                join(step, environment, keep)  # a part of root's service has no container
             _kernel.perform(limits, None)
             null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
             for number in range(3):

@@ -5,22 +5,41 @@ becomes the server, as the user: the path is the user's, and what lies there may
 import _socket
 import errno
 
+from nodectl.kernel.identity import BEGAN_AS
 from nodectl.model import mpi_frames as frames
 from nodectl.model.cpu_list import format_cpulist
+from nodectl.task import users_process
 from nodectl.wire import framing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nodectl.cgroup.tree import Group
+    from nodectl.confine.confinement import Confinement
     from nodectl.model.step import Step
 
 _SECONDS = 5.0
 
 
-def join(step: "Step", environment: "dict[str, str]", keep: "list[int]") -> None:
-    """Connects, and tells the server of it. Raises OSError."""
-    others = _connect(step)
-    keep.append(others)
-    environment.update(_variables(step, others))
+def joining(environment: "dict[str, str]", keep: "list[int]") -> "Callable[..., bool]":
+    """`users_process.become` for the server's process, which connects as well, and is told so in its environment."""
+
+    def join(step: "Step") -> None:
+        others = _connect(step)
+        keep.append(others)
+        environment.update(_variables(step, others))
+
+    def become(step: "Step", confinement: "Confinement", *, group: "Group | None", enter: "Callable[[], bool]") -> bool:
+        if BEGAN_AS != 0:
+            join(step)  # earlier than root's, because the job's container may hide the name of the agent
+        if not users_process.become(step, confinement, group=group, enter=enter):
+            return False
+        if BEGAN_AS == 0:
+            join(step)  # a part of root's service has no container
+        return True
+
+    return become
 
 
 def _connect(step: "Step") -> int:

@@ -62,7 +62,7 @@ def let_go(run: "Run", fds: "list[int]") -> None:
 
 
 def _be_last(run: "Run", reader: int, writer: int) -> "NoReturn":
-    """In the child: waits until the stepd has closed them. If it were the user's earlier, its user could end it too soon."""
+    """In the child: waits until the stepd has closed them. Were it the user's before, its user could end it."""
     try:
         _signal.set_wakeup_fd(-1)
         os.close(writer)
