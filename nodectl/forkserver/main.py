@@ -40,6 +40,7 @@ from nodectl.plugin_host.node_plugins import Host, load_node_plugins
 from nodectl.spank import preload, probe_variable, versions
 from nodectl.spank.plugin_store import PluginStore
 from nodectl.stepd.orders import receive
+from nodectl.stepd.run import LINK
 from nodectl.task.stages import IGNORED
 from nodectl.wire import lean_json
 from nodectl.wire.framing import LONGEST_ORDER
@@ -147,10 +148,14 @@ def _serve(
 def _start(
     channel: "_socket.socket", stepds: Stepds, data: bytes, request: "Mapping[str, object]", fds: "list[int]"
 ) -> None:
-    try:
-        _answer(channel, stepds.start(data, request, fds))
-    finally:
-        close_in_time(fds)
+    """When the daemon has the answer a client's streams may come, so that nothing is open here any more to which they
+    go. The end of the link, from which the daemon would learn less, comes after the answer.
+    """
+    answer = stepds.start(data, request, fds)
+    link = fds.pop(LINK)
+    close_in_time(fds)
+    _answer(channel, answer)
+    os.close(link)
     stepds.prepare()
 
 

@@ -76,12 +76,25 @@ class Client:
             raise framing.BrokenWire(f"more than {framing.MAX_DESCRIPTORS} descriptors without waiting for a reply")
 
     def hand_over(self, fds: list[int], answer: bytes) -> None:
-        """Send the call's descriptors where the first of `fds` leads. `answer` is for when the daemon gives none. Where
-        the kernel does not send them, `not_handed_over` says why.
+        """Send the call's descriptors where the first of `fds` leads; those of a launch when it is answered, because
+        others may still have the end to which they go. `answer` is for when the daemon gives none.
         """
         self.way = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fds[0])
         self.theirs += fds[1:]
         self.answer = answer
+        if not self.launching:
+            self.send_what_came()
+
+    def answered(self) -> int:
+        """The call is over: sends the descriptors of a launch. Returns the errno where the kernel refused to, or 0."""
+        if self.launching and self.way is not None:
+            self.send_what_came()
+        self.busy = self.launching = False
+        return self.not_handed_over
+
+    def send_what_came(self) -> None:
+        """Where the kernel does not send them, `not_handed_over` says why."""
+        assert self.way is not None  # noqa: S101  # the daemon has told it
         try:
             framing.hand_over(self.way, self.fds)
         except (BrokenPipeError, ConnectionResetError):
@@ -90,12 +103,17 @@ class Client:
             self.not_handed_over = error.errno or errno.EIO
 
     def has_begun(self) -> bool:
-        """True when a step runner has the other end of the way; False when nobody has it, and no step will begin."""
+        """True when a step runner has the other end of the way, and gets the descriptors; False when nobody has it, and
+        no step will begin.
+        """
         if self.way is None:
             return False
         poll = select.poll()
         poll.register(self.way.fileno(), select.POLLIN)
         try:
-            return bool(poll.poll(_BEGUN_MS)) and self.way.recv(1) == frames.BEGUN
+            begun = bool(poll.poll(_BEGUN_MS)) and self.way.recv(1) == frames.BEGUN
         except OSError:
             return False
+        if begun:
+            self.send_what_came()
+        return begun

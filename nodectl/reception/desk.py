@@ -210,8 +210,7 @@ class Desk:
         self._up = -1
 
     def _reply(self, client: Client, text: bytes) -> None:
-        client.busy = client.launching = False
-        failed = client.not_handed_over
+        failed = client.answered()
         done = client.take_what_came()
         if client.gone:
             done += client.theirs

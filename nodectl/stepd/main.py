@@ -14,6 +14,7 @@ import prctl
 from nodectl import container, messages
 from nodectl.cgroup import slurms, tree
 from nodectl.kernel import _kernel, pseudo_file
+from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.identity import effective_user, own_keyring, sign_in
 from nodectl.model.step_number import BATCH, EXTERN
 from nodectl.stepd import mpi, record, user_helpers
@@ -29,7 +30,7 @@ from nodectl.stepd.run import STEPD_SLOT, Run, StepFailed
 from nodectl.stepd.script_messages import ScriptMessages
 from nodectl.stepd.start import confine_runner, start_tasks
 from nodectl.stepd.termination import OUTPUT_LIMIT
-from nodectl.task import client_streams, environment, rlimits
+from nodectl.task import client_streams, environment, rlimits, users_process
 from nodectl.tracing import room as trace_room
 
 TYPE_CHECKING = False
@@ -59,12 +60,14 @@ def main(
     kept. Never returns.
     """
     status = 1
+    order: Order | None = None
     try:
         _settle()
-        first = Order(request, fds)
-        sign_in(first.step.uid)
-        _obey(first, node, cgroup_mount, store, orders, ahead)
-        while orders is not None and (order := orders.next()) is not None:
+        order = Order(request, fds)
+        sign_in(order.step.uid)
+        _obey(order, node, cgroup_mount, store, orders, ahead)
+        while orders is not None and (following := orders.next()) is not None:
+            order = following
             _obey(order, node, cgroup_mount, store, orders)
         if ahead is not None:
             ahead.step_ends()
@@ -74,7 +77,27 @@ def main(
     except BaseException:  # the top of a process; the daemon records its death
         sys.excepthook(*sys.exc_info())
     finally:
+        _end(order, status)
+
+
+def _end(order: "Order | None", status: int) -> "NoReturn":
+    """The end of the process closes what nobody has taken of a client's streams, and what else a user's processes have
+    sent. No signal ends a close that their maker's file system does not answer. So the process is the user's by then,
+    and all else is closed.
+    """
+    try:
+        if order is not None and (left := _left(order)):
+            users_process.become(order.step)
+            close_all_but(left)
+    finally:
         os._exit(status)
+
+
+def _left(order: Order) -> "list[int]":
+    left = order.fds.of_user
+    if order.fds.client is not None and client_streams.are_left(order.fds.streams):
+        left = [*left, order.fds.streams]
+    return left
 
 
 def _settle() -> None:

@@ -13,6 +13,7 @@ from nodectl.confine.confinement import Confinement
 from nodectl.kernel import _kernel, children, operations, signals
 from nodectl.kernel.closing import close_all_but
 from nodectl.plugin_host.loader import PluginRefused
+from nodectl.stepd import user_helpers
 from nodectl.stepd.run import StepFailed
 from nodectl.stepd.start import NO_CLONE_INTO_CGROUP
 from nodectl.task import users_process
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from nodectl.stepd.reaper import Reaper
     from nodectl.stepd.run import Run
     from nodectl.task.child import Child
+
+    Become = Callable[..., bool]
 
 _DATA, _CORE = 2, 4  # RLIMIT_*
 _MEMORY = 512 << 20  # bytes of data that a server may have
@@ -76,17 +79,19 @@ class Mpi:
             sockets = self._sockets() if server.connected else []
             ours += sockets
             environment = self._environment(server, life, writer, sockets)
+            become: Become = users_process.become
             if self._run.step.nnodes > 1:
                 from nodectl.stepd import mpi_part  # few steps are a part of one
 
-                others = mpi_part.connect(self._run.step)
-                ours.append(others)
-                environment.update(mpi_part.variables(self._run.step, others))
+                become = mpi_part.joining(environment, ours)
             self._pid, cgroup = self._fork()
             if self._pid == 0:
-                self._become_server(server, environment, ours, cgroup)
+                self._become_server(server, environment, ours, cgroup, become)
         finally:
-            if not self._pid and words >= 0:  # nobody is there who would say anything
+            if not self._pid:  # nobody is there who would say or send anything
+                ours += self._ends
+                self._ends = []
+            if not self._pid and words >= 0:
                 self._run.private.remove(words)
                 ours.append(words)
             for fd in ours:
@@ -143,7 +148,7 @@ class Mpi:
         }
 
     def _become_server(
-        self, server: "MpiServer", environment: "dict[str, str]", keep: "list[int]", cgroup: str
+        self, server: "MpiServer", environment: "dict[str, str]", keep: "list[int]", cgroup: str, become: "Become"
     ) -> None:
         step = self._run.step
         try:
@@ -153,7 +158,7 @@ class Mpi:
             _kernel.perform([numbers], None)
             confinement = Confinement(step, step.environment)
             group = tree.Group(cgroup) if cgroup else None
-            if not users_process.become(step, confinement, group=group, enter=self._run.enter_container):
+            if not become(step, confinement, group=group, enter=self._run.enter_container):
                 return
             _kernel.perform(limits, None)
             null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
@@ -165,6 +170,8 @@ class Mpi:
             os.chdir("/tmp")  # strict confinement lets it write there
             confinement.confine()
             os.execve(server.argv[0], server.argv, environment)
+        except OSError as error:
+            os.write(int(environment["NODECTL_MPI_WORDS"]), f"failed {error.strerror}\n".encode())
         finally:
             os._exit(children.NO_PROGRAM)
 
@@ -179,10 +186,12 @@ class Mpi:
         run.require(run.node.call(run.caller, "mpi_p_slurmstepd_task", (run.step, task), task.number))
 
     def tasks_have_begun(self) -> None:
-        """Or never will: only they have their ends now."""
-        for fd in self._ends:
-            os.close(fd)
-        self._ends.clear()
+        """Or never will: only they have their ends now, in which the server may have put anything."""
+        ends, self._ends = self._ends, []
+        try:
+            user_helpers.let_go(self._run, ends)
+        except OSError as error:
+            self._end(f"close the sockets of its MPI server: {error.strerror}")
 
     def read(self) -> None:
         """Takes words of the server's. Nothing that follows from one of them collects a child, which would read here

@@ -1,33 +1,56 @@
-"""The MPI server of a part of a step over several nodes: how it reaches those of the others. Runs in the stepd."""
+"""The MPI server of a part of a step over several nodes: how it reaches those of the others. Runs in the process that
+becomes the server, as the user: the path is the user's, and what lies there may never answer.
+"""
 
 import _socket
 import errno
 
-from nodectl.kernel.identity import effective_user
+from nodectl.kernel.identity import BEGAN_AS
 from nodectl.model import mpi_frames as frames
 from nodectl.model.cpu_list import format_cpulist
+from nodectl.task import users_process
 from nodectl.wire import framing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nodectl.cgroup.tree import Group
+    from nodectl.confine.confinement import Confinement
     from nodectl.model.step import Step
 
 _SECONDS = 5.0
 
 
-def connect(step: "Step") -> int:
-    """A socket to the agent, for the server, from which a job's container may hide the agent's name. Raises OSError.
+def joining(environment: "dict[str, str]", keep: "list[int]") -> "Callable[..., bool]":
+    """`users_process.become` for the server's process, which connects as well, and is told so in its environment."""
 
-    The user names it, and the user's server gets it: so the stepd connects as the user, and to nobody but the user.
-    """
+    def join(step: "Step") -> None:
+        others = _connect(step)
+        keep.append(others)
+        environment.update(_variables(step, others))
+
+    def become(step: "Step", confinement: "Confinement", *, group: "Group | None", enter: "Callable[[], bool]") -> bool:
+        if BEGAN_AS != 0:
+            join(step)  # earlier than root's, because the job's container may hide the name of the agent
+        if not users_process.become(step, confinement, group=group, enter=enter):
+            return False
+        if BEGAN_AS == 0:
+            join(step)  # a part of root's service has no container
+        return True
+
+    return become
+
+
+def _connect(step: "Step") -> int:
+    """A socket to the agent, which has to be the user's. Raises OSError."""
     part = step.part
     if part is None:
         raise ValueError("a step on one node has no other parts")
     one = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         one.settimeout(_SECONDS)
-        with effective_user(step.identity):
-            one.connect(part.exchange)
+        one.connect(part.exchange)
         if framing.peer_of(one).uid != step.uid:
             raise PermissionError(errno.EPERM, "it is not the user's who listens at part.exchange")
         one.sendall(frames.frame(part.nodeid, frames.HELLO, str(step).encode("ascii")))
@@ -37,7 +60,7 @@ def connect(step: "Step") -> int:
         one.close()
 
 
-def variables(step: "Step", others: int) -> "dict[str, str]":
+def _variables(step: "Step", others: int) -> "dict[str, str]":
     """What a server is told besides: `nodectl/model/mpi_server.py`."""
     return {
         "NODECTL_MPI_SIZE": str(step.total_tasks),

@@ -141,6 +141,7 @@ class Orders:
             self._waits = False  # the forkserver has ended
             return
         run.links.close()
+        run.fds.client = None  # none of its descriptors is open any more
         close_all_but((*pseudo_file.held(), self._link.fileno()))
         prctl.set_name(WAITING)
 
@@ -173,7 +174,8 @@ def _is_clean(run: "Run") -> bool:
         and not run.unkillable
         and children.next_to_collect() == children.NO_CHILD
         and not _has_another_share()
-        and (run.client_streams < 0 or not _holds_streams(run.client_streams))
+        and not run.fds.of_user
+        and (run.client_streams < 0 or not client_streams.are_left(run.client_streams))
     )
 
 
@@ -185,19 +187,3 @@ def _has_another_share() -> bool:
         return not pseudo_file.read("/proc/self/autogroup").endswith(b" nice 0\n")
     except OSError:
         return False  # a kernel without
-
-
-def _holds_streams(streams: int) -> bool:
-    """Whether a client's streams still lie there: to close them may take as long as their maker likes. From now on none
-    can come.
-    """
-    socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, streams)
-    socket.shutdown(_socket.SHUT_RD)
-    socket.detach()
-    while True:
-        try:
-            return client_streams.has_come(streams)
-        except ConnectionResetError:
-            continue  # told once, whatever is there
-        except BrokenPipeError:
-            return False  # its end has come instead

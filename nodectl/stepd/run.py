@@ -109,6 +109,7 @@ if TYPE_CHECKING:
 
 
 STEPD_SLOT = 0
+LINK = 3  # the place of the connection to the daemon among the descriptors of an order
 _OOM_ADJUSTMENT = b"-999"
 
 
@@ -123,10 +124,12 @@ class Descriptors:
     `streams` is a socket in which the client's standard streams wait, or will wait. Tasks and pumps take copies of them
     there. The stepd itself neither receives nor closes them: their maker could make that take any time.
 
+    `of_user` are other sockets in which something of the user's may lie when the stepd ends.
+
     `lifeline` is a pidfd of the process that asked for the step, where the step is not to outlive it; else -1.
     """
 
-    __slots__ = ("client", "lifeline", "link", "listener", "news", "orders", "progress", "streams", "trace")
+    __slots__ = ("client", "lifeline", "link", "listener", "news", "of_user", "orders", "progress", "streams", "trace")
 
     def __init__(self, fds: "Sequence[int]", client: "int | None", lifeline: int = -1) -> None:
         self.trace, self.progress, self.listener, link, *rest = fds
@@ -134,6 +137,7 @@ class Descriptors:
         self.client = client
         self.lifeline = lifeline
         self.streams, self.orders, self.news = rest or (-1, -1, -1)
+        self.of_user: list[int] = []
 
 
 class Run(StepContext):

@@ -1,6 +1,6 @@
-"""Processes in which a step's user opens a path, in the place of the stepd. Whoever made the path decides how long an
-open, a write or a close takes, for ever on a file system of the user's own: so the stepd does none of it, and waits for
-such a process only while it serves everything else.
+"""Processes in which a step's user opens a path, or closes what other processes of the user's have sent, in the place
+of the stepd. Whoever made the file decides how long an open, a write or a close takes, for ever on a file system of the
+user's own: so the stepd does none of it, and waits for such a process only while it serves everything else.
 
 Forked by the stepd, as root; they enter the job's container and become the user first of all.
 """
@@ -17,6 +17,7 @@ from nodectl.task import users_process
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import NoReturn
 
     from nodectl.stepd.reaper import Reaper
     from nodectl.stepd.run import Run
@@ -37,6 +38,38 @@ def start(run: "Run", act: "Callable[[], None]", keep: "Iterable[int]" = ()) -> 
             os._exit(0)
     run.step.helpers.add(pid)
     return pid
+
+
+def let_go(run: "Run", fds: "list[int]") -> None:
+    """Closes sockets in which something of the user's may lie, and is not the last to do so: a child is, as the user.
+    Raises OSError where there is no child; they stay open then, until the stepd itself ends as the user.
+    """
+    if not fds:
+        return
+    run.fds.of_user += fds
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    try:
+        pid = run.spawn()
+        if pid == 0:
+            _be_last(run, reader, writer)
+        run.step.helpers.add(pid)
+        for fd in fds:
+            run.fds.of_user.remove(fd)
+            os.close(fd)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def _be_last(run: "Run", reader: int, writer: int) -> "NoReturn":
+    """In the child: waits until the stepd has closed them. Were it the user's before, its user could end it."""
+    try:
+        _signal.set_wakeup_fd(-1)
+        os.close(writer)
+        os.read(reader, 1)
+        users_process.become(run.step)
+    finally:
+        os._exit(0)
 
 
 def act_as_user(run: "Run", reaper: "Reaper", act: "Callable[[], None]") -> None:

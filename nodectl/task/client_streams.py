@@ -5,6 +5,7 @@ only looks whether the streams have come. Tasks and pumps take the descriptors: 
 may hang, and nobody waits for a task or a pump. When the last of several tasks has its copies nothing stays.
 """
 
+import _socket
 import errno
 import os
 
@@ -20,6 +21,27 @@ def greet(streams: int) -> None:
 def has_come(streams: int) -> bool:
     """True when the streams have come. Raises OSError where they never will."""
     return _kernel.has_come(streams)
+
+
+def are_left(streams: int) -> bool:
+    """Whether they still lie there: to close them may take as long as their maker likes. From now on none can come.
+    Never for a socket that is closed already.
+    """
+    try:
+        socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, streams)
+    except OSError:
+        return False
+    try:
+        socket.shutdown(_socket.SHUT_RD)
+    finally:
+        socket.detach()
+    while True:
+        try:
+            return has_come(streams)
+        except ConnectionResetError:
+            continue  # told once, whatever is there
+        except BrokenPipeError:
+            return False  # its end has come instead
 
 
 def take(streams: int, *, stay: bool = True) -> "tuple[int, int, int]":

@@ -55,7 +55,9 @@ class Call:
     here, and `hand_over(answer, ours)` has them put into the first of `ours` (wire/frames.py).
     """
 
-    __slots__ = ("fds", "hand_over", "method", "more", "oneway", "parameters", "peer", "withdrawn")
+    __slots__ = (
+        "_is_held", "_reply", "fds", "hand_over", "method", "more", "oneway", "parameters", "peer", "withdrawn",
+    )  # fmt: skip
 
     def __init__(
         self, message: "Mapping[str, object]", peer: "Peer", fds: int = 0, hand_over: "HandOver | None" = None
@@ -82,6 +84,25 @@ class Call:
         self.fds = fds
         self.hand_over: HandOver = hand_over or _keep
         self.withdrawn = False  # whoever made it wants it no more, and has been told that it has not begun
+        self._is_held = False
+        self._reply: Callable[[], None] | None = None
+
+    def hold_reply(self) -> None:
+        """From now on the reply waits for `release_reply`."""
+        self._is_held = True
+
+    def release_reply(self) -> None:
+        """The reply may go out, or goes out now."""
+        self._is_held = False
+        if self._reply is not None:
+            self._reply()
+
+    def reply_with(self, send: "Callable[[], None]") -> None:
+        """Calls `send`, which sends the reply, when that may go out."""
+        if self._is_held:
+            self._reply = send
+        else:
+            send()
 
 
 def _keep(answer: "Reply", ours: "Sequence[int]") -> None:

@@ -9,9 +9,9 @@ From the desk, through a pipe, which can carry no descriptor:
 From the daemon, through a socket that it never reads:
 
     N reply TEXT     the reply to the call, empty where none was asked for; the next call may follow
-    N hand TEXT      comes with descriptors: the first is a socket into which the desk puts those of the call, the
-                     others are the client's, and go with the reply. TEXT is the reply should the daemon end before it
-                     gives one
+    N hand TEXT      comes with descriptors: the first is a socket into which the desk puts those of the call, of a
+                     launch with its reply; the others are the client's, and go with the reply. TEXT is the reply should
+                     the daemon end before it gives one
     N withdrawn      that launch had not begun, and the client is told so; `reply` comes some day all the same. Of one
                      that has begun `reply` is on the way already
 """

@@ -4,12 +4,11 @@ A step without a prolog is started at once, without waiting for anything: thousa
 start that fails half-way is undone, unless a prolog has begun: then the step gets a record, and its job an epilog.
 """
 
-import asyncio
 import contextlib
 import errno
 import os
 import socket
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping
 
 from nodectl.cgroup import delegation, slurms, tree
 from nodectl.cgroup.constraints import Constraints
@@ -67,8 +66,8 @@ class StepStart:
         if self._jobs.prolog_epilog.any_for(step) and step.is_first:
             return self._start_after_prolog(live, call)
         with self._undone_on_failure(live), self._trace(live) as trace:
-            client = self._start(live, trace, call)
-        return _name(live) if client is None or client.done else client.name_when_done()
+            self._start(live, trace, call)
+        return _name(live)
 
     @contextlib.contextmanager
     def _undone_on_failure(self, live: LiveStep) -> Iterator[None]:
@@ -132,9 +131,7 @@ class StepStart:
             if not why:
                 live.files.end_prolog()
                 live.in_prolog = False
-                client = self._start(live, trace, call)
-                if client is not None and not client.done:
-                    await client.name_when_done()
+                self._start(live, trace, call)
         except (OSError, ForkserverDied) as error:
             return f"step {live.step}: {self._reason(error)}"
         return why
@@ -148,13 +145,15 @@ class StepStart:
         self._budget.take(live, len(spec) + most + trace_room.of(live.step))
         live.files.write_spec(spec, most)
 
-    def _start(self, live: LiveStep, trace: int, call: Call | None) -> "_HandOver | None":
-        """Makes what the step needs and orders it from the forkserver. Returns how the client gets its ends, None where
-        nobody waits for the step. Raises OSError, ForkserverDied, Refused.
+    def _start(self, live: LiveStep, trace: int, call: Call | None) -> None:
+        """Makes what the step needs and orders it from the forkserver. A client gets its ends, and the reply when the
+        forkserver has answered: only then its desk sends its streams, which a user has made, to the stepd. So no
+        process but the desk and those of the step may have to close them. Raises OSError, ForkserverDied, Refused.
         """
         step, files = live.step, live.files
         fds: list[int] = []
-        client: _HandOver | None = None
+        client: Call | None = call if call is not None and call.fds else None
+        ends: list[int] = []  # of the client
         try:
             fds.append(progress.make(step.ntasks))
             live.progress_fd = os.dup(fds[0])
@@ -164,9 +163,9 @@ class StepStart:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             fds.append(theirs.detach())
             live.connect(ours)
-            if call is not None and call.fds:
-                streams, client = _connect_client(call, _name(live))
-                fds += streams
+            if client is not None:
+                stepds_ends, ends = _connect_client()
+                fds += stepds_ends
             if not live.needs_epilog:
                 self._write_spec(live)
             self._registry.add(live)
@@ -176,6 +175,8 @@ class StepStart:
                 fds.append(os.dup(call.peer.pidfd))
             handed = [*copied_descriptors.copies((trace,)), *fds]
             fds.clear()  # they are closed in any case
+            if client is not None:
+                client.hold_reply()
             self._forkserver.submit(
                 {
                     "step": str(step),
@@ -183,7 +184,7 @@ class StepStart:
                     "cgroup": slurms.stepd_path(step.cgroup) if step.cgroup else "",
                     "runners": self._runners,
                     "trace": self._config.trace,
-                    "client": call.peer.uid if call is not None and call.fds else None,
+                    "client": client.peer.uid if client is not None else None,
                     "keep": self._warm_runners.of(step, live.size),
                     "secure": step.secure,
                     "container_plugin": step.container_plugin,
@@ -191,15 +192,17 @@ class StepStart:
                 },
                 self._jobs.prolog_epilog.plugins_of(step),
                 handed,
-                client.hand_over if client is not None else _nothing,
+                client.release_reply if client is not None else _nothing,
             )
         except BaseException:
+            framing.close(ends)
             if client is not None:
-                client.close()
+                client.release_reply()
             raise
         finally:
             framing.close(fds)
-        return client
+        if client is not None:
+            client.hand_over(_name(live), ends)
 
     def _make_cgroups(self, step: Step) -> None:
         confinement = self._constraints.of_job(self._jobs.further_steps.job_of(step))
@@ -212,47 +215,14 @@ class StepStart:
             make_step_cgroup(self._mount, step.cgroup, confinement, controllers)
 
 
-class _HandOver:
-    """The client's ends of what connects it with its stepd. They go to its desk when the stepd's ends have left the
-    daemon, since the client's streams, which a user has made, follow at once: no process but the desk may have to
-    close them for the daemon.
-    """
-
-    def __init__(self, call: Call, name: Name, ends: Sequence[int]) -> None:
-        self.done = False
-        self._call = call
-        self._name = name
-        self._ends = ends
-        self._awaited: asyncio.Future[None] | None = None
-
-    def hand_over(self) -> None:
-        """The stepd's ends are on their way."""
-        self.done = True
-        self._call.hand_over(self._name, self._ends)
-        if self._awaited is not None and not self._awaited.done():
-            self._awaited.set_result(None)
-
-    async def name_when_done(self) -> Name:
-        """The answer to the client, which must not come before its ends."""
-        if not self.done:
-            self._awaited = asyncio.get_running_loop().create_future()
-            await self._awaited
-        return self._name
-
-    def close(self) -> None:
-        """The step was not ordered."""
-        if not self.done:
-            framing.close(self._ends)
-
-
 def _nothing() -> None:
-    """No client waits for its ends."""
+    """No client waits for an answer."""
 
 
-def _connect_client(call: Call, name: Name) -> tuple[list[int], _HandOver]:
+def _connect_client() -> tuple[list[int], list[int]]:
     """Makes what connects a client and its stepd, so that neither depends on what the other made: a socket for the
-    client's streams, a pipe for its orders, a pipe for events. Returns the stepd's ends, and the client's to be handed
-    over. Raises OSError.
+    client's streams, a pipe for its orders, a pipe for events. Returns the stepd's ends, and the client's. Raises
+    OSError.
     """
     made: list[int] = []
     try:
@@ -264,7 +234,7 @@ def _connect_client(call: Call, name: Name) -> tuple[list[int], _HandOver]:
     except OSError:
         framing.close(made)
         raise
-    return [streams, orders, news], _HandOver(call, name, (way, events, commands))
+    return [streams, orders, news], [way, events, commands]
 
 
 def _socketpair() -> tuple[int, int]:

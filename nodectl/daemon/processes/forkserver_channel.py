@@ -23,7 +23,7 @@ _END_SECONDS = 5
 
 
 def _nothing() -> None:
-    """Nobody waits until an order is on its way."""
+    """Nobody waits for the answer."""
 
 
 class ForkserverDied(Exception):
@@ -52,7 +52,8 @@ class ForkserverChannel:
         self._begun = begun
         self._sock: socket.socket | None = None
         self._told: socket.socket | None = None  # of one that is not ready yet
-        self._waiting: list[tuple[bytes, list[int], Callable[[], None]]] = []
+        self._waiting: list[tuple[bytes, list[int]]] = []
+        self._when_answered: dict[str, Callable[[], None]] = {}  # by step
         self._is_full = False  # the channel: what waits, waits for room
         self._told_plugins: tuple[list[str], int] | None = None
         self.pid = 0
@@ -116,19 +117,26 @@ class ForkserverChannel:
 
     def submit(
         self, request: Mapping[str, object], plugins: tuple[list[str], int], fds: Sequence[int],
-        when_sent: Callable[[], None] = _nothing,
+        when_answered: Callable[[], None] = _nothing,
     ) -> None:  # fmt: skip
         """Asks for one stepd; closes `fds` when they are on their way. Raises ForkserverDied.
 
-        `when_sent` is called once, after that, perhaps later: `fds` lead to nobody here any more. So whatever a user
-        sends there from now on, the daemon does not hold it. It is called as well where the forkserver dies before.
+        `when_answered` is called once, with the answer: neither the daemon nor the forkserver has `fds` any more. So
+        whatever a user sends there from now on, none of them holds it. It is called as well where the forkserver dies
+        before.
         `plugins`: the files of the step's stack and the number of their changes. The forkserver looks at the files when
         it is told of them: when either is not what it was.
         """
         self._ensure_started(fds)
         if plugins != self._told_plugins:
             request = {**request, "plugins": plugins[0]}
-        self._send(request, fds, when_sent)
+        step = str(request["step"])
+        self._when_answered[step] = when_answered
+        try:
+            self._send(request, fds)
+        except OSError:
+            del self._when_answered[step]
+            raise
         self._told_plugins = plugins
 
     def request_container(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
@@ -136,7 +144,7 @@ class ForkserverChannel:
         too long raises OSError.
         """
         self._ensure_started(fds)
-        self._send(request, fds, _nothing)
+        self._send(request, fds)
 
     def _ensure_started(self, fds: Sequence[int]) -> None:
         try:
@@ -145,17 +153,17 @@ class ForkserverChannel:
             framing.close(fds)
             raise
 
-    def _send(self, request: Mapping[str, object], fds: Sequence[int], when_sent: Callable[[], None]) -> None:
+    def _send(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
         data = lean_json.dumps(request).encode("ascii")
         if len(data) > framing.LONGEST_ORDER:
             framing.close(fds)
             raise OSError(errno.E2BIG, f"{len(data)} bytes are more than the forkserver takes, {framing.LONGEST_ORDER}")
-        self._waiting.append((data, list(fds), when_sent))
+        self._waiting.append((data, list(fds)))
         self._write()
 
     def _write(self) -> None:
         while self._waiting and self._sock is not None:
-            data, fds, when_sent = self._waiting[0]
+            data, fds = self._waiting[0]
             try:
                 socket.send_fds(self._sock, [data], fds)
             except BlockingIOError:
@@ -168,7 +176,6 @@ class ForkserverChannel:
                 return
             del self._waiting[0]
             framing.close(fds)
-            when_sent()
         if self._is_full and self._sock is not None:
             self._is_full = False
             asyncio.get_running_loop().remove_writer(self._sock.fileno())
@@ -184,7 +191,9 @@ class ForkserverChannel:
         if not data:
             self._lost()
             return
-        self._answered(lean_json.load_object(data))
+        answer = lean_json.load_object(data)
+        self._answered(answer)
+        self._when_answered.pop(str(answer["step"]), _nothing)()
 
     def _lost(self) -> None:
         """The forkserver has died: steps that it has not answered are not started."""
@@ -193,6 +202,9 @@ class ForkserverChannel:
         os.waitpid(self.pid, 0)
         self.pid = 0
         self._answered({"lost": True, "error": "the forkserver died"})
+        waiting, self._when_answered = self._when_answered, {}
+        for when_answered in waiting.values():
+            when_answered()
 
     def close(self) -> None:
         """Closes the channel; the forkserver ends when it reads that."""
@@ -203,9 +215,8 @@ class ForkserverChannel:
             self._sock.close()
             self._sock, self._is_full = None, False
             waiting, self._waiting = self._waiting, []
-            for _, fds, when_sent in waiting:
+            for _, fds in waiting:
                 framing.close(fds)
-                when_sent()
 
     def collect(self) -> None:
         """After `close`: waits for its end, and kills it where it does not end, for instance in a plugin's fini()."""

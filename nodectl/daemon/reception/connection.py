@@ -100,7 +100,11 @@ class Connection:
         text = _text(answer) if wanted else b""
         if len(text) > _SMALL and (why := self._desk.has_no_room(len(text))):
             text = _text(error_reply(Refused("TooLarge", why)))
-        self._desk.send(self._number, frames.REPLY, text)
+        send = functools.partial(self._desk.send, self._number, frames.REPLY, text)
+        if call is None:
+            send()
+        else:
+            call.reply_with(send)
         if self._gone:
             self._desk.forget(self._number)
 

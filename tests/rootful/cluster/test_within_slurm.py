@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from nodectl.cgroup import tree
+from rootful.fuse import unanswered_directory
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
+from rootful.parts import by_hand
 from rootful.slurms import JOB, SlurmJob, why
 
 pytestmark = pytest.mark.rootful
@@ -355,3 +357,31 @@ def test_hooks_of_root_are_called(slurm: SlurmJob) -> None:
         assert told == {"init": "0", "task_init_privileged": "0", "task_init": nobody, "exit": "0"}
         agent.kill()
         slurm.end()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="no file systems in user space here")
+def test_sigkill_ends_a_step_whose_mpi_server_cannot_look_for_its_agent(slurm: SlurmJob) -> None:
+    """The user names the path: no process of root's looks there."""
+    with running(slurm_scope=slurm.scope, unkillable_step_timeout=1) as node:
+        directory = node.scratch / "directory"
+        with unanswered_directory(directory):
+            agent = slurm.caller(node)
+            (part, _) = by_hand(3, ["0", "1"], job=JOB, exchange=f"{directory}/agent")
+            assert "error" not in agent.launch(JOB, 3, "true", mpi="pmi2", part=part)
+            wait_until(lambda: _stuck(slurm), "the server waits for the file system")
+            assert _stuck(slurm) == [NOBODY.pw_uid]
+            node.call("Signal", job=JOB, step=3, signal=9)
+            wait_until(lambda: not node.call("List")["steps"], "the step has ended")
+        wait_until(lambda: not slurm.ours(), "what is ours is removed")
+        agent.kill()
+        slurm.end()
+
+
+def _stuck(slurm: SlurmJob) -> list[int]:
+    """The users of processes of steps that wait in a file system."""
+    found = []
+    for pid in (pid for path in slurm.ours() for pid in tree.Group(path).core.procs):
+        with contextlib.suppress(OSError):
+            if "fuse" in Path(f"/proc/{pid}/stack").read_text(encoding="utf-8"):
+                found.append(os.stat(f"/proc/{pid}").st_uid)
+    return found

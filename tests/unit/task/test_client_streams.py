@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from nodectl.kernel import _kernel, operations
-from nodectl.stepd.orders import _holds_streams
 from nodectl.task import client_streams
 from nodectl.tracing import progress
 from nodectl.tracing.progress import Progress
@@ -64,14 +63,14 @@ def test_the_last_of_several_leaves_nothing(streams: socket.socket, memory: Prog
         assert client_streams.has_come(streams.fileno())
         assert take(streams, memory, task, forked=is_fork) == 0
     assert not client_streams.has_come(streams.fileno())
-    assert not _holds_streams(streams.fileno())
+    assert not client_streams.are_left(streams.fileno())
 
 
 def test_one_that_dies_before_leaves_them_there(streams: socket.socket, memory: Progress) -> None:
     """It can be killed by its user from the moment on in which it is that user's: a runner has to see it."""
     for task in range(TAKERS - 1):
         assert take(streams, memory, task) == 0
-    assert _holds_streams(streams.fileno())
+    assert client_streams.are_left(streams.fileno())
 
 
 def test_they_are_not_closed_by_who_leaves_nothing(memory: Progress) -> None:
