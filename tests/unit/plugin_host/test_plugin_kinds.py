@@ -60,8 +60,8 @@ def test_plugin_of_a_new_kind_is_loaded_and_called(clock: Path) -> None:
     assert plugins.has("clock_p_read")
     assert plugins.call(caller, "clock_p_read", ("here",))
     outcome = plugins.call(caller, "clock_p_read", ("there",))
-    assert (outcome.rc, outcome.why) == (7, "plugin clock/wall: clock_p_read: returned 7")
-    assert plugins.name("clock", 0) == "clock/wall"
+    assert (outcome.rc, outcome.why) == (7, "plugin clock/wall (clock on the wall): clock_p_read: returned 7")
+    assert plugins.name("clock", 0) == "clock/wall (clock on the wall)"
     assert plugins.name("clock", 1) == ""
 
 
