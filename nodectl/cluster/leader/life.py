@@ -355,6 +355,9 @@ class Life:
             part = step.parts.get(rank)
             if part is not None and part.state != OVER:
                 self.part_lost(step, rank, f"node {self._names[rank]} was lost: {reason}", now)
+            goes_on = step.number in self.steps and not step.ending
+            if goes_on and self._table.give_up(step.held, rank):
+                self._out.keep({"e": "step", **step.as_json()})
             caller = step.call is not None and step.call[0] == rank and not step.replied
             if step.number in self.steps and (caller or step.client == rank):
                 step.client = None

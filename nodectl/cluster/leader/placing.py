@@ -377,6 +377,24 @@ class Table:
             self._selection.job_fini(job)
             self._selection.forget(job)
 
+    def give_up(self, held: Held, rank: int) -> bool:
+        """The step goes on without this node, which is lost: the plugin is told. False where nothing changes: the step
+        holds nothing there, or nothing else, or the plugin keeps it.
+        """
+        share = held.shares.get(rank)
+        if share is None or held.number not in self._holdings or len(held.shares) == 1:
+            return False
+        job = self._jobs[held.number]
+        if (
+            self._selection is not None
+            and rank in self.machines
+            and self._selection.resized(job, self._selection.nodes[self._index(rank)])
+        ):
+            return False  # the log says why
+        held.shares = {other: kept for other, kept in held.shares.items() if other != rank}
+        self._used[rank] &= ~share.mask
+        return True
+
     def cpus(self) -> dict[str, int]:
         """By name of each node, how many CPUs steps can have there."""
         return {self.names[rank]: self._usable_of(rank).bit_count() for rank in sorted(self.machines)}
