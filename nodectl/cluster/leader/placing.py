@@ -24,9 +24,10 @@ from nodectl.binding.step import place
 from nodectl.cluster.leader.chooser import Chooser, cons_tres
 from nodectl.cluster.leader.gpus import ALL, Gpus
 from nodectl.cluster.leader.holding import Held, Share, resources_of, shares_of
+from nodectl.cluster.leader.wish import Placed, Wish
 from nodectl.cluster.machine import Machine
 from nodectl.machine.topology import Topology
-from nodectl.model.value_class import dataclass, replace
+from nodectl.model.value_class import replace
 from nodectl.selection.answers import BUSY, Choice, Refusal, SelectionFailed
 from nodectl.selection.host import Selection
 from nodectl.selection.ledger import Ledger
@@ -39,26 +40,6 @@ from nodectl.selection.modes import (
 )  # fmt: skip
 from nodectl.selection.planning import allocation_of, details_of
 from nodectl.selection.records import JobDetails, JobRecord, JobResources, NodeRecord, NodeTable
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a step asks for: its options, MiB of each node or of each CPU, GPUs, words about the network."""
-
-    request: Request
-    memory: int = 0
-    memory_per_cpu: int = 0
-    gpus: Gpus = ALL
-    network: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """Where a step goes. `ranks`: by index of the layout's nodes; `held`: what nobody else has meanwhile."""
-
-    layout: Layout
-    ranks: tuple[int, ...]
-    held: Held
 
 
 class Table:

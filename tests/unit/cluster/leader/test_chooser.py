@@ -9,7 +9,8 @@ import pytest
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import Settings
 from nodectl.cluster.leader.chooser import Chooser, configured
-from nodectl.cluster.leader.placing import Placed, Table
+from nodectl.cluster.leader.placing import Table
+from nodectl.cluster.leader.wish import Placed
 from nodectl.cluster.machine import Machine
 from nodectl.config_file.reader import load
 from nodectl.machine.spec import from_spec
