@@ -215,19 +215,6 @@ def test_name_that_is_no_line_of_text_is_refused(tmp_path: Path, value: str) -> 
     assert message.startswith("nice.py:2: plugin_name is ")
 
 
-@pytest.mark.parametrize(
-    ("name", "title"),
-    [
-        ("task niceness", "task/nice (task niceness)"),
-        ("nice", "task/nice"),
-        ("task/nice", "task/nice"),
-        ("n" * 101, f"task/nice ({'n' * 97}...)"),
-    ],
-)
-def test_people_are_told_type_and_name_where_the_name_says_more(tmp_path: Path, name: str, title: str) -> None:
-    assert load(tmp_path, HEAD.replace("niceness", name)).title == title
-
-
 def test_type_that_was_not_asked_for_is_refused(tmp_path: Path) -> None:
     message = refusal(tmp_path, HEAD.replace("task/nice", "task/other"))
     assert message == "nice.py:1: plugin_type is 'task/other'; 'task/nice' was asked for"
