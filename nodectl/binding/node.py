@@ -62,7 +62,9 @@ def lay_out(
         return place((machine,), allocation, request, settings, reasons=reasons)
     bind = request.cpu_bind
     if bind is None or bind.mode or not bind.unit:
-        return place((machine,), allocation, replace(request, overcommit=True), settings, reasons=reasons)
+        shared = place((machine,), allocation, replace(request, overcommit=True), settings, reasons=reasons)
+        unsaid = {name: value for name, value in shared.environment.items() if name != "SLURM_OVERCOMMIT"}
+        return replace(shared, environment=unsaid)  # a variable says what the user has
     few = max(1, available // size)
     group = place((machine,), allocation, replace(request, ntasks=few), settings, reasons=reasons)
     return _repeated(group, ntasks)

@@ -200,6 +200,10 @@ def _environment(
         variables["SLURM_DIST_PLANESIZE"] = str(request.distribution.plane)
     if request.cpus_per_task is not None:
         variables["SLURM_CPUS_PER_TASK"] = str(request.cpus_per_task)
+    if request.overcommit:
+        variables["SLURM_OVERCOMMIT"] = "1"
+    if request.ntasks_per_node:
+        variables["SLURM_NTASKS_PER_NODE"] = str(request.ntasks_per_node)
     if request.threads_per_core not in (None, UNLIMITED):
         variables["SLURM_THREADS_PER_CORE"] = str(request.threads_per_core)
     return variables | memory.environment(request.mem_bind)

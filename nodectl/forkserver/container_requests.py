@@ -153,7 +153,7 @@ def _call(node: "NodePlugins", call: str, request: "Mapping[str, object]", answe
 
 
 def _why(node: "NodePlugins", call: str, outcome: "Outcome | None") -> str:
-    return "" if outcome is None or outcome else f"plugin {node.container.type}: {call}: {outcome.why}"
+    return "" if outcome is None or outcome else f"plugin {node.container.title}: {call}: {outcome.why}"
 
 
 def _seconds(request: "Mapping[str, object]") -> float:

@@ -111,7 +111,7 @@ def _require(plugin_caller: "PluginCaller", plugin: "Plugin", call: str, argumen
     messages.speaker(plugin.type)
     outcome = plugin_caller.silent(function, arguments)
     if not outcome:
-        raise PluginError(outcome.errno or errno.EIO, f"plugin {plugin.type}: {call}: {outcome.why}")
+        raise PluginError(outcome.errno or errno.EIO, f"plugin {plugin.title}: {call}: {outcome.why}")
 
 
 def _container_id(spec: str, step: "Step") -> int:

@@ -154,12 +154,15 @@ class PluginCaller:
         *,
         task: "int | None" = None,
         place: int = 0,
+        title: str = "",
     ) -> Outcome:
-        """Calls `function(*arguments)`. Never raises what the plugin raises."""
+        """Calls `function(*arguments)`. Never raises what the plugin raises. `title`: what people are told, where that
+        is more than the trace's name of the plugin.
+        """
         if self._progress is not None:
             self._progress.enter(self._slot, hook, place)
         started = now()
-        return self._over(hook, plugin, started, self.silent(function, arguments), task)
+        return self._over(hook, plugin, started, self.silent(function, arguments), task, title)
 
     def walk(
         self, hook: "Hook", compiled: "CompiledHook", handle: object, begin: int, *, task: "int | None"
@@ -182,13 +185,15 @@ class PluginCaller:
         place, started, value = stopped
         return place, self._over(hook, compiled.plugin_name(place), started, judged(value), task)
 
-    def _over(self, hook: "Hook", plugin: str, started: int, outcome: Outcome, task: "int | None") -> Outcome:
+    def _over(  # the facts of a trace line
+        self, hook: "Hook", plugin: str, started: int, outcome: Outcome, task: "int | None", title: str = ""
+    ) -> Outcome:
         """A call has come back."""
         if self.left_thread():
             outcome = Outcome(FAILED, LEFT_THREAD)
         self._recorder.write(hook, started, plugin=plugin, task=task, rc=outcome.rc, note=outcome.why)
         if outcome.why:
-            outcome.why = f"plugin {plugin}: {hook.call}: {outcome.why}"
+            outcome.why = f"plugin {title or plugin}: {hook.call}: {outcome.why}"
         return outcome
 
     def enter(self, hook: "Hook", place: int) -> None:

@@ -11,8 +11,9 @@ import os
 import types
 
 from nodectl.kernel import trust
+from nodectl.messages import printable
 from nodectl.plugin_host.kinds import KINDS
-from nodectl.plugin_host.loader import LIFE, Plugin, PluginRefused
+from nodectl.plugin_host.loader import LIFE, Plugin, PluginRefused, titled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class CompiledPlugin(Plugin):
         self.path = path
         self.type = type_of(path)
         self.name = name
+        self.title = titled(self.type, printable(name))
         self.version = version
         self.hooks = dict(hooks)  # type: ignore[arg-type]  # callables of C
         self.warnings = []

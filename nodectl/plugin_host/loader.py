@@ -36,6 +36,7 @@ LIFE = {"init": 0, "fini": 0}
 """What a plugin of any kind may have, with the numbers of parameters."""
 _APIS = frozenset(kind.api for kind in KINDS.values())  # a plugin of one kind may log as one of another
 _MAX_SOURCE = 4 << 20
+_LONGEST_NAME = 100  # of a plugin_name in messages
 _VARARGS = 0x04
 _NO_PLAIN_CALL = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
 
@@ -78,12 +79,13 @@ class Source:
 class Plugin:
     """A loaded plugin that passed every check; its `init` has not been called.
 
-    `hooks` holds the functions that are there, by name, `init` and `fini` among them. `warnings`: what is odd about it,
+    `hooks` holds the functions that are there, by name, `init` and `fini` among them. `title` is what people are told:
+    type and name. `warnings`: what is odd about it,
     and would be a refusal elsewhere. A kind whose plugins have more makes a class of its own of this, and refuses what
     is wrong with that when it is made.
     """
 
-    __slots__ = ("hooks", "module", "name", "path", "type", "version", "warnings")
+    __slots__ = ("hooks", "module", "name", "path", "title", "type", "version", "warnings")
 
     def __init__(
         self,
@@ -98,11 +100,19 @@ class Plugin:
         self.module = module
         self.type: str = module.plugin_type
         self.name: str = module.plugin_name
+        self.title = titled(self.type, self.name)
         self.version = version
         self.hooks = hooks
 
     def __repr__(self) -> str:
         return f"Plugin({self.type!r}, {self.path!r})"
+
+
+def titled(plugin_type: str, name: str) -> str:
+    """How messages call a plugin: `task/nice (task niceness)`. A name that repeats the type is left out."""
+    if name in ("", plugin_type, plugin_type.rpartition("/")[2]):
+        return plugin_type
+    return f"{plugin_type} ({name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + '...'})"
 
 
 def find(plugin_type: str, plugin_dirs: Iterable[str]) -> str:

@@ -99,7 +99,7 @@ class NodePlugins:
     def name(self, kind: str, place: int) -> str:
         """Which plugin of a kind stands at `place` of its stack, for messages about a process that left inside it."""
         stack = self.stacks.get(kind, ())
-        return stack[place].type if place < len(stack) else ""
+        return stack[place].title if place < len(stack) else ""
 
 
 def call_one(
@@ -108,7 +108,7 @@ def call_one(
 ) -> Outcome:  # fmt: skip
     """Calls the function of the plugin at this place of its stack, which has it."""
     messages.speaker(plugin.type)
-    return caller.call(row, plugin.type, plugin.hooks[row.call], arguments, task=task, place=place)
+    return caller.call(row, plugin.type, plugin.hooks[row.call], arguments, task=task, place=place, title=plugin.title)
 
 
 class Host:
@@ -215,4 +215,4 @@ def _end(plugins: "Sequence[Plugin]") -> None:
         fini = plugin.hooks.get("fini")
         messages.speaker(plugin.type)
         if fini is not None and not (outcome := caller.silent(fini, ())):
-            messages.tell("plugin-end-failed", f"plugin {plugin.type}: fini(): {outcome.why}")
+            messages.tell("plugin-end-failed", f"plugin {plugin.title}: fini(): {outcome.why}")

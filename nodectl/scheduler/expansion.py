@@ -30,7 +30,7 @@ def admit(book: Book, job: JobRecord, text: str) -> None:
     if not why and book.waits.is_expanded(job):
         why = f"another job is to expand job {job.job_id} itself"
     if not why and not book.selection.expand_allow():
-        why = f"plugin {book.selection.type} cannot expand jobs"
+        why = f"plugin {book.selection.title} cannot expand jobs"
     if why:
         raise _refused(why)
 

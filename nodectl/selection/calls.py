@@ -60,6 +60,7 @@ class Calls:
         on_call: OnCall | None,
     ) -> None:  # fmt: skip
         self.type = plugin.type
+        self.title = plugin.title
         self.parameters = parameters
         self.now = 0.0
         self.on_call = on_call
@@ -144,7 +145,7 @@ class Calls:
 
     def fault(self, name: str, rule: str, words: str) -> str:
         """The plugin broke a rule in this function; returns the line about it, which the log has once."""
-        text = f"plugin {self.type}: {PREFIX}{name}: {words}"
+        text = f"plugin {self.title}: {PREFIX}{name}: {words}"
         if len(self.faults) < _MOST_FAULTS:
             self.faults.append(text)
         if (name, rule) not in self._told:

@@ -59,6 +59,7 @@ class Selection:
     ) -> None:  # fmt: skip
         given = parameters or Parameters()
         self.type = plugin.type
+        self.title = plugin.title
         self.nodes = nodes
         self.ledger = Ledger(nodes, given)
         self._calls = Calls(plugin, caller, given, say, on_call)
@@ -259,7 +260,7 @@ class Selection:
     def expand(self, source: JobRecord, target: JobRecord) -> str:
         """`target` gets all that `source` holds."""
         if not self.expand_allow():
-            return f"plugin {self.type} cannot expand jobs"
+            return f"plugin {self.title} cannot expand jobs"
         if source is target:
             return "a job cannot be expanded by itself"
         if self.ledger.is_stopped(source) or self.ledger.is_stopped(target):
@@ -385,4 +386,4 @@ class Selection:
 
     def _named(self, name: str, answer: Answer) -> str:
         """Why a call failed, in one line that names plugin and function."""
-        return f"plugin {self.type}: {PREFIX}{name}: {answer.why}"
+        return f"plugin {self.title}: {PREFIX}{name}: {answer.why}"

@@ -154,7 +154,7 @@ class Judge:
         candidates: Sequence[JobRecord], excluded: bitarray | None,
     ) -> Choice | Refusal:  # fmt: skip
         if answer.fault:
-            return Refusal(PLUGIN, f"plugin {self._calls.type}: select_p_job_test: {answer.why}")
+            return Refusal(PLUGIN, f"plugin {self._calls.title}: select_p_job_test: {answer.why}")
         if not answer.ok:
             kind, words = (NEVER, NOT_AVAILABLE) if mode == SELECT_MODE_TEST_ONLY else (BUSY, NODES_BUSY)
             return Refusal(kind, answer.why if answer.own else words)

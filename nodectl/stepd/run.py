@@ -318,7 +318,7 @@ class Run(StepContext):
             return True
         outcome = self.caller.silent(function, (self.step.job_id, os.getpid(), self.step.uid))
         if not outcome:
-            messages.error(f"step {self.step}: plugin {plugin.type}: {call}: {outcome.why}")
+            messages.error(f"step {self.step}: plugin {plugin.title}: {call}: {outcome.why}")
         return bool(outcome)
 
     def descriptors(self) -> list[int]:

@@ -133,7 +133,7 @@ class Child:
 
     def _planned(self, hook: "Hook", place: int, plugin: "Plugin") -> "Iterator[Operation]":
         wanted, outcome = self._plans[hook.call, place]
-        who = f"plugin {plugin.type}: {hook.call}: "
+        who = f"plugin {plugin.title}: {hook.call}: "
         yield operations.row(number_of(hook), place, self.recorder.facts(hook, plugin.type), who)
         if not outcome or not isinstance(wanted, list):
             yield operations.fail(outcome.why or f"returned {wanted!r}, not a list of operations", 1)

@@ -261,3 +261,13 @@ def one_line(result: Result) -> None:
 
 def no_argument(result: Result) -> None:
     result.hooks["command"] = [line.replace("{(null),", "{None,") for line in result.hooks["command"]]
+
+
+def ended_by(signal: int, word: str = "", state: str = "FAILED") -> Callable[[Result], None]:
+    """The task ends by that signal, of which the command says `word`."""
+
+    def change(result: Result) -> None:
+        result.exit_status, result.states = 128 + signal, [state]
+        result.said = [f"task 0 signal {word}"] if word else []
+
+    return change

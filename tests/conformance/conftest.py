@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance.scenario import Theatres, theatres_open
+from conformance.theatre import Theatres, theatres_open
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,7 +12,19 @@ SCRIPTS = {
         "srun --trace-opt=inner true\n"
     ),
     "./noshebang": "echo never\n",
-    "../plugin/probe": "#!/bin/sh\n",
+    "../plugin/probe": (
+        "#!/usr/bin/python3 -IS\nimport json, os, resource\n"
+        "os.umask(umask := os.umask(0))\n"
+        "names = 'CORE', 'NOFILE', 'NPROC', 'STACK'\n"
+        "limits = {name: resource.getrlimit(getattr(resource, 'RLIMIT_' + name))[0] for name in names}\n"
+        "env = sorted(f'{name}={value}' for name, value in os.environ.items())\n"
+        "told = {'probe': 1, 'env': env, 'uid': os.getuid(), 'umask': f'{umask:04o}', 'cwd': os.getcwd()}\n"
+        "print(json.dumps({**told, 'nice': os.nice(0), 'limits': limits}))\n"
+    ),
+    "./trap.sh": (
+        "#!/bin/sh\ntrap 'echo got USR1 $SLURM_PROCID; got=1' USR1\necho ready $SLURM_PROCID\n"
+        'until [ "$got" ]; do sleep 0.02; done\necho done $SLURM_PROCID\n'
+    ),
     "mark": "#!/bin/sh\necho TASK RAN procid=$SLURM_PROCID localid=$SLURM_LOCALID\n",
     "usertaskprolog": "#!/bin/sh\necho print hello from user taskprolog\n",
     "usertaskepilog": "#!/bin/sh\n",
@@ -21,6 +33,9 @@ SCRIPTS = {
         "echo export NEWVAR=new value with spaces\n"
     ),
     "taskepilog": "#!/bin/sh\necho taskepilog stderr >&2\n",
+    "taskprolog_slow": "#!/bin/sh\nsleep 0.2\n",
+    "prolog_slow": "#!/bin/sh\nsleep 0.2\n",
+    "prolog_raw": "#!/bin/sh\nenv\n",
     "prolog": "#!/bin/sh\necho prolog stdout\necho export P=1\necho prolog stderr >&2\n",
     "epilog": "#!/bin/sh\necho epilog stdout\n",
     "taskprolog_fail": "#!/bin/sh\nexit 3\n",

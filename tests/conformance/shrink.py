@@ -13,6 +13,9 @@ from pathlib import Path
 FILES = ("core", "fail", "crash", "opt", "stack", "say", "time", "prolog", "env", "misc", "io")
 WITH_CALLS = ("01_srun_n1_true", "02_srun_n4_label", "03_sbatch_two_sruns")
 CALLS = ("items", "env", "job_control", "getopt")
+PROBED = "env/"  # scenarios whose programs tell of their surroundings
+PROBE = '{"probe"'
+OWN = ("TRACE_", "SRUN_DEBUG=")  # variables of who recorded
 LONGEST = 400
 LONGEST_FILE = 2000
 FACTS = [
@@ -66,6 +69,19 @@ def calls(record: dict[str, object]) -> dict[str, object]:
     return kept
 
 
+def probes(text: str) -> list[dict[str, object]]:
+    """What programs told of their surroundings."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith(PROBE):
+            told = json.loads(line)
+            variables = sorted(word for word in told["env"] if not word.startswith(OWN))
+            limits = {name: soft for name, (soft, _) in told["rlimits"].items()}
+            facts_of = {name: told[name] for name in ("umask", "nice", "cwd")}
+            found.append({"env": variables, "uid": told["uid"][0], **facts_of, "limits": limits})
+    return found
+
+
 def shrink(row: dict[str, object], name: str) -> dict[str, object]:
     """One scenario."""
     kept: dict[str, object] = {"scenario": name, "command": row["command"]}
@@ -81,6 +97,13 @@ def shrink(row: dict[str, object], name: str) -> dict[str, object]:
     if row["command"][0] != "srun":  # type: ignore[index]
         files = {path: text for path, text in row.get("files", {}).items() if text}  # type: ignore[attr-defined]
         kept["files"] = {path: text for path, text in files.items() if len(text) <= LONGEST_FILE}
+    if row.get("user", "alice") != "alice":
+        kept["user"] = row["user"]
+    if "slurm_conf_extra" in row:
+        kept["configuration"] = row["slurm_conf_extra"]
+    if name.startswith(PROBED):
+        texts = [out, *row.get("files", {}).values()]  # type: ignore[attr-defined]
+        kept["probes"] = [probe for text in texts for probe in probes(text)]
     kept["said"] = facts(str(row.get("stderr") or ""))
     kept["states"] = sorted(job["JobState"] for job in row.get("jobs", {}).values())  # type: ignore[attr-defined]
     traced = [record for record in row.get("trace", []) if "items" in record]  # type: ignore[attr-defined]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from conformance.calls import CALL_DIFFERENCES, Answers, CallRow, by_hook, change, words
-from conformance.scenario import LANGUAGES, Theatres, recordings
+from conformance.scenario import LANGUAGES, recordings
+from conformance.theatre import Theatres
 
 RECORDINGS = recordings()
 ONE_TASK, FOUR_TASKS, BATCH = "core/01_srun_n1_true", "core/02_srun_n4_label", "core/03_sbatch_two_sruns"

@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from conformance import changes
-from conformance.scenario import LANGUAGES, Result, Theatres, recorded, recordings
+from conformance.scenario import LANGUAGES, Result, recorded, recordings
+from conformance.theatre import Theatres
 
 RECORDINGS = recordings()
 # The hook, in which context if there are several, and what its failure costs where it is required.

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from conformance.scenario import LANGUAGES, Theatre, Theatres
+from conformance.scenario import LANGUAGES
+from conformance.theatre import Theatre, Theatres
 from rootful.node import NOBODY
 
 FEW = settings(

@@ -60,6 +60,7 @@ class Life:
         self.ok("cancel", "-s", "URG", job, user=NOBODY)
         self.shown = {"job": node.call("ShowJob", job=job), "nodes": node.call("Nodes")}
         self.ok("node", "drain", "for a test")
+        self.shown["drained"] = node.call("Nodes")
         self.ok("node", "resume")
         self.ok("reserve", "create", "later", "--start=now+2hours", "--duration=10", "--users=nobody")
         told = self.names().count("reconfigure")
@@ -98,6 +99,12 @@ def test_job_is_told_of_in_the_documents_order(life: Life) -> None:
 def test_what_the_plugin_says_is_told(life: Life) -> None:
     assert life.shown["job"]["record"]["select"] == {"text": "network=", "line": "network=", "cons_res": 0}
     assert life.shown["nodes"]["nodes"][0]["select"] == {"cpus": 1, "memory": 1}
+
+
+def test_reason_of_a_node_has_its_time_and_its_user(life: Life) -> None:
+    (drained,) = life.shown["drained"]["nodes"]
+    assert (drained["reason"], drained["reason_uid"]) == ("for a test", 0)
+    assert drained["reason_time"] > 0
 
 
 def test_plugin_that_keeps_to_the_document_is_never_blamed(life: Life) -> None:

@@ -43,6 +43,36 @@ def make_tracer(path: Path) -> None:
         )
 
 
+# Compiled plugins with faults, by their names: the symbols without which, or with which other value, they are made.
+_SYMBOLS = {
+    "plugin_name": 'char plugin_name[] = "bad"', "plugin_type": 'char plugin_type[] = "spank"',
+    "plugin_version": "unsigned int plugin_version = 0x160508",
+    "spank_plugin_version": "unsigned int spank_plugin_version = 1",
+    "hook": "int slurm_spank_user_init(spank_t sp, int ac, char **av) { (void)sp, (void)ac, (void)av; return 0; }",
+}  # fmt: skip
+_MISSING = _SYMBOLS["hook"].replace("return 0", "int no_such_function(void); return no_such_function()")
+FAULTS: dict[str, dict[str, str]] = {
+    "badmicro": {"plugin_version": "unsigned int plugin_version = 0x160501"},
+    "badtype": {"plugin_type": 'char plugin_type[] = "task/bad"'},
+    "nometa": {"plugin_name": "", "plugin_type": "", "plugin_version": ""},
+    "nospankver": {"spank_plugin_version": ""},
+    "nosyms": {"hook": ""},
+    "unresolved": {"hook": _MISSING},
+    "unresolved_now": {"hook": _MISSING},
+}
+
+
+def make_faulty(directory: Path) -> None:
+    """The compiled plugins of `FAULTS`, and one that is no shared object."""
+    directory.mkdir()
+    for name, changes in FAULTS.items():
+        source = directory / f"{name}.c"
+        symbols = [text for text in ({**_SYMBOLS, **changes}).values() if text]
+        source.write_text("#include <slurm/spank.h>\n" + ";\n".join(symbols) + ";\n", encoding="ascii")
+        compile_plugin(source, directory / f"{name}.so", f"-Wl,-z,{'now' if name.endswith('_now') else 'lazy'}")
+    (directory / "notelf.so").write_text("no shared object\n", encoding="ascii")
+
+
 def compile_plugin(source: Path, target: Path, *options: str) -> None:
     """As the manual says: cc -shared."""
     include = Path(sysconfig.get_paths()["purelib"]) / "nodectl" / "include"

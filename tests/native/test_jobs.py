@@ -24,7 +24,7 @@ TOLD = [
     "nodes n1 1 index 0 0 -1 cpus 6 tasks 2 each 3 partition batch",
     "limit 2 start 1700000000 end 1700000090 submitted 1700000000",
     "memory 512 gres gpu:2 tres cpu=6,mem=512M,node=1,billing=6,gres/gpu=2",
-    "command /bin/true in /srv out out_%j account NULL licenses NULL",
+    "command /bin/true in /srv out out_%j account NULL licenses NULL details 0 0 required 0 0",
     "cluster here batch 1 restarts 3 array 3999999999_7 flags 3",
 ]
 

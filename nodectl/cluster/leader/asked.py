@@ -9,7 +9,7 @@ from nodectl.binding.options import request_of
 from nodectl.binding.refused import Refused as NoLayout
 from nodectl.binding.request import Request
 from nodectl.cluster.leader import gpus
-from nodectl.cluster.leader.placing import Wish
+from nodectl.cluster.leader.wish import Wish
 from nodectl.model.value_class import replace
 from nodectl.request import launch
 from nodectl.wire.dispatch import Refused, invalid

@@ -48,7 +48,7 @@ class Chooser:
     def end(self) -> None:
         """The leader ends: the plugin's fini() is called."""
         if (why := unload(self._plugin, self._caller)) and self._say is not None:
-            self._say(f"plugin {self._plugin.type}: fini(): {why}")
+            self._say(f"plugin {self._plugin.title}: fini(): {why}")
 
 
 def cons_tres(settings: Settings | None = None) -> Chooser:

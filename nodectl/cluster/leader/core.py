@@ -18,9 +18,9 @@ from nodectl.cluster.leader.effects import Effect, Send, SendEach
 from nodectl.cluster.leader.history import shortened
 from nodectl.cluster.leader.line import Waiting
 from nodectl.cluster.leader.orders import HANG_UP
-from nodectl.cluster.leader.placing import Placed
 from nodectl.cluster.leader.restore import entries, restore
 from nodectl.cluster.leader.steps import Caller
+from nodectl.cluster.leader.wish import Placed
 from nodectl.cluster.machine import Machines
 from nodectl.wire import lean_json
 from nodectl.wire.dispatch import Refused, error_reply, invalid, withdrawn

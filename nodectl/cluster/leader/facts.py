@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nodectl.cluster.leader.placing import Placed
+from nodectl.cluster.leader.wish import Placed
 
 _COMMAND = 4096  # characters
 

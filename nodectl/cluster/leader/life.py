@@ -15,9 +15,10 @@ from nodectl.cluster.leader.effects import Out, SendEach
 from nodectl.cluster.leader.facts import facts_of
 from nodectl.cluster.leader.history import History
 from nodectl.cluster.leader.orders import END, HANG_UP, KILL, Orders, way_to_end
-from nodectl.cluster.leader.placing import Placed, Table
+from nodectl.cluster.leader.placing import Table
 from nodectl.cluster.leader.steps import ASKED, BEGUN, OVER, Caller, Part, Step, list_of, tasks_of
 from nodectl.cluster.leader.sums import CANCELLED, FAILED, NODE_FAIL, OUT_OF_MEMORY
+from nodectl.cluster.leader.wish import Placed
 from nodectl.kernel.children import said
 
 KILL_SECONDS = 120.0  # in which a part ends that was told to; then its output is dropped, which nobody may read
@@ -355,6 +356,9 @@ class Life:
             part = step.parts.get(rank)
             if part is not None and part.state != OVER:
                 self.part_lost(step, rank, f"node {self._names[rank]} was lost: {reason}", now)
+            goes_on = step.number in self.steps and not step.ending
+            if goes_on and self._table.give_up(step.held, rank):
+                self._out.keep({"e": "step", **step.as_json()})
             caller = step.call is not None and step.call[0] == rank and not step.replied
             if step.number in self.steps and (caller or step.client == rank):
                 step.client = None

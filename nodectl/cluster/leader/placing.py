@@ -24,9 +24,10 @@ from nodectl.binding.step import place
 from nodectl.cluster.leader.chooser import Chooser, cons_tres
 from nodectl.cluster.leader.gpus import ALL, Gpus
 from nodectl.cluster.leader.holding import Held, Share, resources_of, shares_of
+from nodectl.cluster.leader.wish import Placed, Wish
 from nodectl.cluster.machine import Machine
 from nodectl.machine.topology import Topology
-from nodectl.model.value_class import dataclass, replace
+from nodectl.model.value_class import replace
 from nodectl.selection.answers import BUSY, Choice, Refusal, SelectionFailed
 from nodectl.selection.host import Selection
 from nodectl.selection.ledger import Ledger
@@ -39,26 +40,6 @@ from nodectl.selection.modes import (
 )  # fmt: skip
 from nodectl.selection.planning import allocation_of, details_of
 from nodectl.selection.records import JobDetails, JobRecord, JobResources, NodeRecord, NodeTable
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a step asks for: its options, MiB of each node or of each CPU, GPUs, words about the network."""
-
-    request: Request
-    memory: int = 0
-    memory_per_cpu: int = 0
-    gpus: Gpus = ALL
-    network: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """Where a step goes. `ranks`: by index of the layout's nodes; `held`: what nobody else has meanwhile."""
-
-    layout: Layout
-    ranks: tuple[int, ...]
-    held: Held
 
 
 class Table:
@@ -376,6 +357,24 @@ class Table:
         if job is not None and self._selection is not None:
             self._selection.job_fini(job)
             self._selection.forget(job)
+
+    def give_up(self, held: Held, rank: int) -> bool:
+        """The step goes on without this node, which is lost: the plugin is told. False where nothing changes: the step
+        holds nothing there, or nothing else, or the plugin keeps it.
+        """
+        share = held.shares.get(rank)
+        if share is None or held.number not in self._holdings or len(held.shares) == 1:
+            return False
+        job = self._jobs[held.number]
+        if (
+            self._selection is not None
+            and rank in self.machines
+            and self._selection.resized(job, self._selection.nodes[self._index(rank)])
+        ):
+            return False  # the log says why
+        held.shares = {other: kept for other, kept in held.shares.items() if other != rank}
+        self._used[rank] &= ~share.mask
+        return True
 
     def cpus(self) -> dict[str, int]:
         """By name of each node, how many CPUs steps can have there."""

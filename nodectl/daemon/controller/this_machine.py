@@ -21,7 +21,7 @@ def selection_of(config: Config, plugin: Plugin, binder: Binder, memory: int) ->
         devices=tuple(binder.node_devices),
     )
     late = (
-        f"plugin {plugin.type}: a function did not return within {config.spank_hook_timeout} s, nothing interrupted it"
+        f"plugin {plugin.title}: a function did not return within {config.spank_hook_timeout} s, nothing interrupted it"
     )
     # A daemon that hangs serves nobody: it ends, and the next one begins.
     caller = caller_of(config.spank_hook_timeout, lambda: messages.tell("plugin-late", late))

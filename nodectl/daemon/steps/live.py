@@ -260,7 +260,9 @@ class LiveStep:
             return ""
         if hook.process == "task":
             return " while its tasks ran"
-        plugin = self.step.container_plugin if hook.kind == "job_container" else plugins.name(hook.kind, place)
+        plugin = plugins.name(hook.kind, place)
+        if hook.kind == "job_container" and self.step.container_plugin != plugins.container.type:
+            plugin = self.step.container_plugin
         if hook.kind == "spank" and place < len(self.step.stack):
             plugin = os.path.basename(self.step.stack[place].path).removesuffix(".py")
         return f" in {hook.call}" + (f" of plugin {plugin}" if plugin else "")

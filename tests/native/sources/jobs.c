@@ -29,8 +29,9 @@ static void tell(const slurm_job_info_t *job)
            (long long)job->end_time, (long long)job->submit_time);
     printf("memory %llu gres %s tres %s\n", (unsigned long long)job->pn_min_memory, or_null(job->gres_total),
            or_null(job->tres_alloc_str));
-    printf("command %s in %s out %s account %s licenses %s\n", or_null(job->command), or_null(job->work_dir),
-           or_null(job->std_out), or_null(job->account), or_null(job->licenses));
+    printf("command %s in %s out %s account %s licenses %s details %u %d required %d %d\n", or_null(job->command),
+           or_null(job->work_dir), or_null(job->std_out), or_null(job->account), or_null(job->licenses),
+           job->gres_detail_cnt, job->gres_detail_str != NULL, job->req_nodes != NULL, job->req_node_inx != NULL);
     printf("cluster %s batch %u restarts %u array %u_%u", or_null(job->cluster), job->batch_flag, job->restart_cnt,
            job->array_job_id, job->array_task_id);
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 11, 0)

@@ -116,7 +116,7 @@ def test_failure_is_told_with_its_errno(in_c: Compiled, function: str) -> None:
     (in_c.node.scratch / f"fail.{function}").touch()
     done = in_c.run("true")
     assert done.returncode == 1
-    why = f"plugin job_container/inc: container_p_{function}: returned -1: No space left on device"
+    why = f"plugin job_container/inc (a container in C): container_p_{function}: returned -1: No space left on device"
     assert why in done.stderr
     (in_c.node.scratch / f"fail.{function}").unlink()
     assert in_c.run("true").returncode == 0

@@ -172,7 +172,8 @@ def test_script_that_fails_undoes_the_container_and_is_one_line(name: str, fault
             "is writable by others": "not trusted",
             "is missing": "No such file or directory",
         }[fault]
-        assert f"plugin job_container/namespace: container_p_create: {name.replace('_', ' ')} {path}: {words}" in line
+        assert "plugin job_container/namespace (job container by namespaces): container_p_create: " in line
+        assert f": {name.replace('_', ' ')} {path}: {words}" in line
         assert found.left() == []  # undone by who made it, not by a later removal
 
 

@@ -171,7 +171,7 @@ def test_a_parent_that_is_not_there_refuses_the_job_and_leaves_nothing() -> None
         done = found.node.run("--container-ns=net", "true", user=NOBODY)
         assert done.returncode == 1
         (line,) = done.stderr.splitlines()
-        assert "plugin job_container/namespace: container_p_create: network: no interface ndtmissing" in line
+        assert "(job container by namespaces): container_p_create: network: no interface ndtmissing" in line
         assert found.left() == []
         assert found.node.run("true", user=NOBODY).returncode == 0
 

@@ -76,7 +76,7 @@ def test_a_failure_before_the_tasks_keeps_them_from_beginning(site: Node, call: 
     finally:
         mark.unlink()
     assert (done.stdout, done.returncode) == ("", 1)
-    assert "plugin mpi/one: mpi_p_" in done.stderr
+    assert "plugin mpi/one (for a test): mpi_p_" in done.stderr
     assert "as it was told" in done.stderr
 
 

@@ -55,6 +55,19 @@ def test_more_tasks_than_cpus_share_them_all_or_take_a_list_in_turn() -> None:
     assert masks({}, ntasks=9, cpu_bind="map_cpu:3,1") == [8, 2, 8, 2, 8, 2, 8, 2, 8]
 
 
+def test_variables_say_what_the_user_asked_for_and_nothing_else() -> None:
+    def told(**given: object) -> dict[str, str]:
+        settings = node.settings_of(build({}), MACHINE)
+        return node.lay_out(MACHINE, ALL, request_of(given, {}), settings, "bed").environment
+
+    names = {"SLURM_OVERCOMMIT", "SLURM_NTASKS_PER_NODE"}
+    assert not names & told(ntasks=2).keys()
+    assert not names & told(ntasks=9).keys()  # share CPUs unasked
+    assert told(ntasks=2, overcommit=True)["SLURM_OVERCOMMIT"] == "1"
+    assert told(ntasks=9, overcommit=True)["SLURM_OVERCOMMIT"] == "1"
+    assert told(ntasks=2, ntasks_per_node="2")["SLURM_NTASKS_PER_NODE"] == "2"
+
+
 def test_what_does_not_exist_is_refused() -> None:
     with pytest.raises(Refused, match="allocated CPUs are: 0xFF"):
         masks({}, ntasks=1, cpu_bind="map_cpu:8")

@@ -60,8 +60,8 @@ def test_plugin_of_a_new_kind_is_loaded_and_called(clock: Path) -> None:
     assert plugins.has("clock_p_read")
     assert plugins.call(caller, "clock_p_read", ("here",))
     outcome = plugins.call(caller, "clock_p_read", ("there",))
-    assert (outcome.rc, outcome.why) == (7, "plugin clock/wall: clock_p_read: returned 7")
-    assert plugins.name("clock", 0) == "clock/wall"
+    assert (outcome.rc, outcome.why) == (7, "plugin clock/wall (clock on the wall): clock_p_read: returned 7")
+    assert plugins.name("clock", 0) == "clock/wall (clock on the wall)"
     assert plugins.name("clock", 1) == ""
 
 
@@ -100,3 +100,16 @@ def test_every_kind_that_the_configuration_names_has_a_folder_with_plugins() -> 
     for kind in KINDS.values():
         if kind.key:
             assert os.path.isfile(f"{BUILTIN_DIR}/{kind.name}/__init__.py"), kind.name
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("task niceness", "task/nice (task niceness)"),
+        ("nice", "task/nice"),
+        ("task/nice", "task/nice"),
+        ("n" * 101, f"task/nice ({'n' * 97}...)"),
+    ],
+)
+def test_people_are_told_type_and_name_where_the_name_says_more(name: str, title: str) -> None:
+    assert loader.titled("task/nice", name) == title

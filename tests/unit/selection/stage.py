@@ -13,7 +13,7 @@ from nodectl.selection.records import JobDetails, JobRecord
 from nodectl.selection.slurmctld import Parameters
 from nodectl.simulation.described import nodes_of
 
-HEAD = 'plugin_type = "select/{name}"\nplugin_name = "a test\'s"\nplugin_version = (22, 5, 8)\n'
+HEAD = 'plugin_type = "select/{name}"\nplugin_name = "{name}"\nplugin_version = (22, 5, 8)\n'
 FIRST = """
 def select_p_job_test(job, bitmap, least, most, wanted, mode, candidates, preempted, excluded):
     for place, node in enumerate(list(bitmap.search(1))):

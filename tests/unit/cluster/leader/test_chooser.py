@@ -9,7 +9,8 @@ import pytest
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import Settings
 from nodectl.cluster.leader.chooser import Chooser, configured
-from nodectl.cluster.leader.placing import Placed, Table
+from nodectl.cluster.leader.placing import Table
+from nodectl.cluster.leader.wish import Placed
 from nodectl.cluster.machine import Machine
 from nodectl.config_file.reader import load
 from nodectl.machine.spec import from_spec
@@ -119,6 +120,49 @@ def test_a_step_holds_the_whole_nodes_that_select_linear_gives(tmp_path: Path) -
     assert made.place(wish(ntasks=1)) is None
 
 
+TWO = """
+calls = []
+answer = 0
+
+def select_p_job_test(job, bitmap, least, most, wanted, mode, candidates, preempted, excluded):
+    for place, node in enumerate(list(bitmap.search(1))):
+        bitmap[node] = place < max(least, wanted)
+
+def select_p_job_resized(job, node):
+    calls.append((job.job_id, node.name))
+    return answer
+"""
+
+
+def test_a_plugin_is_told_of_a_node_that_a_step_has_lost(tmp_path: Path) -> None:
+    chooser, said = chosen_by(tmp_path, TWO)
+    made = table(chooser)
+    placed = made.place(wish(ntasks=2, nodes="2"))
+    assert placed is not None
+    held = placed.held
+    made.take_out(1, "lost")
+    assert not made.give_up(held, 2)  # it has nothing there
+    assert made.give_up(held, 1)
+    assert ranks(placed) == {0: "ff"}
+    assert chooser._plugin.module.calls == [(held.number, "n2")]
+    assert (made.cpus_used(0), made.cpus_used(1)) == (0xFF, 0)
+    assert not made.give_up(held, 0)  # the last node goes when the step ends
+    made.release(held)
+    assert made.cpus_used(0) == 0
+    assert not said
+
+
+def test_a_step_keeps_the_node_that_its_plugin_does_not_give_up(tmp_path: Path) -> None:
+    chooser, said = chosen_by(tmp_path, TWO.replace("answer = 0", "answer = -1"))
+    made = table(chooser)
+    placed = made.place(wish(ntasks=2, nodes="2"))
+    assert placed is not None
+    assert not made.give_up(placed.held, 1)
+    assert ranks(placed) == {0: "ff", 1: "ff"}
+    assert made.cpus_used(1) == 0xFF
+    assert said == ["plugin select/last (the last node): select_p_job_resized: returned -1"]
+
+
 def test_what_a_sites_plugin_chooses_wrongly_is_not_used_and_told(tmp_path: Path) -> None:
     chooser, said = chosen_by(tmp_path, LAST.replace("held.values()", "[]"))
     made = table(chooser)
@@ -126,7 +170,7 @@ def test_what_a_sites_plugin_chooses_wrongly_is_not_used_and_told(tmp_path: Path
     with pytest.raises(Refused, match="core 0 of node n3 is another job's"):
         made.place(wish(ntasks=1))
     assert len(said) == 1
-    assert said[0].startswith("plugin select/last: select_p_job_test: ")
+    assert said[0].startswith("plugin select/last (the last node): select_p_job_test: ")
 
 
 def test_a_plugin_that_is_refused_is_named(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from nodectl.binding.refused import Refused
 from nodectl.binding.step import is_exact
 from nodectl.cluster.leader import asked
 from nodectl.cluster.leader.holding import Held
-from nodectl.cluster.leader.placing import Placed, Table, Wish
+from nodectl.cluster.leader.placing import Table
+from nodectl.cluster.leader.wish import Placed, Wish
 from nodectl.cluster.machine import Machine
 from nodectl.machine.spec import from_spec
 from nodectl.model.cpu_list import cpus_of, format_cpulist

@@ -123,6 +123,20 @@ def test_with_no_kill_the_others_go_on_without_it(cluster: Cluster) -> None:
     assert [row["state"] for row in record["nodes"]] == ["COMPLETED", "NODE_FAIL", "COMPLETED"]
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["the leader", "the next leader"])
+def test_a_step_that_goes_on_without_a_node_holds_nothing_there(cluster: Cluster, *, later: bool) -> None:
+    number = cluster.run(nodes=3, ntasks=3, no_kill=True)
+    cluster.lose(1)
+    cluster.settle()
+    if later:
+        cluster.new_leader()
+        cluster.settle()
+    step = cluster.core.books.life.steps[number]
+    assert list(step.held.shares) == [0, 2]
+    cluster.end(number)
+    assert cluster.is_idle()
+
+
 def test_parts_that_need_each_other_end_with_a_lost_node_whatever_no_kill_says(cluster: Cluster) -> None:
     number = cluster.run(nodes=3, ntasks=3, no_kill=True)
     cluster.agents[0].stand(number, joined=True)

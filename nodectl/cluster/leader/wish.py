@@ -1,0 +1,29 @@
+"""What a step asks of a cluster, and where it goes."""
+
+from __future__ import annotations
+
+from nodectl.binding.layout import Layout
+from nodectl.binding.request import Request
+from nodectl.cluster.leader.gpus import ALL, Gpus
+from nodectl.cluster.leader.holding import Held
+from nodectl.model.value_class import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a step asks for: its options, MiB of each node or of each CPU, GPUs, words about the network."""
+
+    request: Request
+    memory: int = 0
+    memory_per_cpu: int = 0
+    gpus: Gpus = ALL
+    network: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a step goes. `ranks`: by index of the layout's nodes; `held`: what nobody else has meanwhile."""
+
+    layout: Layout
+    ranks: tuple[int, ...]
+    held: Held
