@@ -1,5 +1,5 @@
-"""When a client gets its ends of the way to its stepd: its streams follow at once, and the daemon is to close none of
-them, so not before the step is ordered, and not where the launch is refused.
+"""When a client gets its ends of the way to its stepd, and when it is answered: its streams follow the answer, and
+neither the daemon nor the forkserver is to close any of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ class Launch:
     def __init__(self) -> None:
         self.ends: list[int] = []
         self.told: list[Any] = []
-        self.call: Any = SimpleNamespace(fds=[0, 1, 2], peer=SimpleNamespace(uid=1000), hand_over=self._hand_over)
+        self.held = False
+        self.call: Any = SimpleNamespace(
+            fds=[0, 1, 2], peer=SimpleNamespace(uid=1000), hand_over=self._hand_over,
+            hold_reply=lambda: setattr(self, "held", True), release_reply=lambda: setattr(self, "held", False),
+        )  # fmt: skip
         files = SimpleNamespace(listen=lambda: os.open("/dev/null", os.O_RDONLY), spec="/1.0.json")
         step = SimpleNamespace(
             job_id=1, step_id=0, ntasks=1, cgroup="", is_first=True, within=False, secure="none", container_plugin="",
@@ -65,13 +69,16 @@ def launch() -> Iterator[Launch]:
     framing.close(made.ends)
 
 
-def test_a_client_gets_its_ends_when_the_order_has_been_sent(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_is_answered_when_the_forkserver_has_answered(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(StepStart, "_write_spec", lambda *_: None)
     launch.begin()
-    assert not launch.ends
-    (when_sent,) = launch.told
-    when_sent()
     assert len(launch.ends) == 3
+    assert launch.held
+    (when_answered,) = launch.told
+    when_answered()
+    assert not launch.held
 
 
 def test_a_client_whose_launch_is_refused_gets_no_way_to_a_stepd(
@@ -85,4 +92,5 @@ def test_a_client_whose_launch_is_refused_gets_no_way_to_a_stepd(
     with pytest.raises(Refused):
         launch.begin()
     assert not launch.ends
+    assert not launch.held
     assert len(os.listdir("/proc/self/fd")) == before
