@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from nodectl.daemon.controller.core import Core
 from nodectl.daemon.controller.drain import Drain
 from nodectl.daemon.controller.job_request import ADMIN
+from nodectl.daemon.controller.job_signals import JobSignals
 from nodectl.daemon.controller.steps_told import StepsTold
 from nodectl.daemon.history.job_store import REQUEUED
 from nodectl.daemon.steps.live import LiveStep
@@ -44,11 +45,12 @@ class Ends:
 
     given_is_free: Callable[[JobRecord], None]
 
-    def __init__(self, core: Core, drain: Drain, steps: StepsTold) -> None:
+    def __init__(self, core: Core, drain: Drain, steps: StepsTold, signals: JobSignals) -> None:
         self._core = core
         self._table = core.table
         self._drain = drain
         self._steps = steps
+        self._signals = signals
         self._dooms: dict[int, Doom] = {}
         self.starting: set[int] = set()
 
@@ -190,7 +192,7 @@ class Ends:
 
     def _wait_again(self, job: JobRecord, doom: Doom, *, died: bool = False) -> None:
         now, scheduler = time.time(), self._core.scheduler
-        self._core.signals.forget(job.job_id)
+        self._signals.forget(job.job_id)
         job.to_requeue = None
         if died:
             scheduler.begin_failed(job, doom.reason, now)
@@ -203,7 +205,7 @@ class Ends:
     def over(self, job: JobRecord, state: str, exit_code: int) -> None:
         """It has ended for good."""
         self._core.leases.end(job.job_id)
-        self._core.signals.forget(job.job_id)
+        self._signals.forget(job.job_id)
         words = job.state_desc
         self._core.scheduler.ended(job, state, exit_code, time.time())
         job.state_desc = words

@@ -69,9 +69,7 @@ def launch() -> Iterator[Launch]:
     framing.close(made.ends)
 
 
-def test_a_client_is_answered_when_the_forkserver_has_answered(
-    launch: Launch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_is_answered_when_the_forkserver_has_answered(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StepStart, "_write_spec", lambda *_: None)
     launch.begin()
     assert len(launch.ends) == 3

@@ -11,6 +11,7 @@ import pytest
 
 from nodectl.daemon.controller import restore
 from nodectl.daemon.controller.ends import Ends
+from nodectl.daemon.controller.job_signals import JobSignals
 from nodectl.daemon.controller.table import JobTable
 from nodectl.daemon.history.job_store import JobStore, Kept
 from nodectl.daemon.history.store import Store
@@ -31,8 +32,8 @@ class Queue:
         self.table = JobTable(store_of(tmp_path), 1 << 30)
         self.scheduler = Scheduler(selection_of(), PLAIN, new_id=lambda: 99, outcome=lambda *_: None)
         self.table.jobs = self.scheduler.jobs
-        self.leases = self.rounds = self.signals = self
-        self.ends = Ends(self, self, self)  # type: ignore[arg-type]  # as much of them as ends need
+        self.leases = self.rounds = self
+        self.ends = Ends(self, self, self, JobSignals(self))  # type: ignore[arg-type]  # as much of them as ends need
 
     def kick(self) -> None:
         """A round of the scheduler."""
@@ -45,9 +46,6 @@ class Queue:
 
     def end(self, job: int) -> None:
         """Of a lease."""
-
-    def forget(self, job: int) -> None:
-        """No warning is due."""
 
 
 @pytest.mark.parametrize("hold", ["", "user"])
