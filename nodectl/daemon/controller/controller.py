@@ -19,6 +19,7 @@ from nodectl.daemon.controller.departures import Departures
 from nodectl.daemon.controller.drain import Drain
 from nodectl.daemon.controller.ends import Ends
 from nodectl.daemon.controller.expansions import Expansions
+from nodectl.daemon.controller.job_signals import JobSignals
 from nodectl.daemon.controller.leases import Leases
 from nodectl.daemon.controller.parts import Parts
 from nodectl.daemon.controller.rounds import Rounds
@@ -47,6 +48,8 @@ class Controller(Core, Watcher):
         self._steps = StepsTold(self)
         self.ends = Ends(self, self.drain, self._steps)
         self.expansions = Expansions(self, self.ends)
+        self.signals = JobSignals(self)
+        self.ends.run_is_over = self.signals.forget
         parts.starts.is_over = self.ends.is_doomed
         self._early: dict[int, Mapping[str, Any]] = {}  # ends of jobs that were noticed before there was a queue
         self._stopping: set[int] = set()  # jobs that are being suspended, so that they make room

@@ -7,7 +7,6 @@ import asyncio
 import time
 
 from nodectl.config import Config
-from nodectl.daemon.controller.job_signals import JobSignals
 from nodectl.daemon.controller.leases import Leases
 from nodectl.daemon.controller.parts import Parts
 from nodectl.daemon.controller.rounds import Rounds
@@ -31,7 +30,6 @@ class Core:
         self.table = table
         self.parts = parts
         self.leases = leases
-        self.signals = JobSignals(self)
         self.tasks = BackgroundTasks()
         self._usage_due = False
 

@@ -39,10 +39,11 @@ class Doom(NamedTuple):
 
 class Ends:
     """The ends of one node's jobs. `starting`: jobs whose first step is being made. `given_is_free` is called when a
-    job is over that has given what it held to another one.
+    job is over that has given what it held to another one; `run_is_over` at the end of each run.
     """
 
     given_is_free: Callable[[JobRecord], None]
+    run_is_over: Callable[[int], None]
 
     def __init__(self, core: Core, drain: Drain, steps: StepsTold) -> None:
         self._core = core
@@ -190,7 +191,7 @@ class Ends:
 
     def _wait_again(self, job: JobRecord, doom: Doom, *, died: bool = False) -> None:
         now, scheduler = time.time(), self._core.scheduler
-        self._core.signals.forget(job.job_id)
+        self.run_is_over(job.job_id)
         job.to_requeue = None
         if died:
             scheduler.begin_failed(job, doom.reason, now)
@@ -203,7 +204,7 @@ class Ends:
     def over(self, job: JobRecord, state: str, exit_code: int) -> None:
         """It has ended for good."""
         self._core.leases.end(job.job_id)
-        self._core.signals.forget(job.job_id)
+        self.run_is_over(job.job_id)
         words = job.state_desc
         self._core.scheduler.ended(job, state, exit_code, time.time())
         job.state_desc = words

@@ -231,6 +231,7 @@ def controller_of(jobs: Iterable[JobRecord], *, written: bool) -> tuple[Any, lis
     controller.parts = SimpleNamespace(registry=registry)
     controller.signals = JobSignals(controller)
     controller.ends = Ends(controller, controller, SimpleNamespace(killed=lambda _: None))  # type: ignore[arg-type]
+    controller.ends.run_is_over = controller.signals.forget
     controller._begin_batch = lambda job: job.job_id
     controller.tasks = SimpleNamespace(begin=happened.append)
     controller._stopping = set()

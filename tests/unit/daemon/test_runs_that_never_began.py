@@ -31,8 +31,9 @@ class Queue:
         self.table = JobTable(store_of(tmp_path), 1 << 30)
         self.scheduler = Scheduler(selection_of(), PLAIN, new_id=lambda: 99, outcome=lambda *_: None)
         self.table.jobs = self.scheduler.jobs
-        self.leases = self.rounds = self.signals = self
+        self.leases = self.rounds = self
         self.ends = Ends(self, self, self)  # type: ignore[arg-type]  # as much of them as ends need
+        self.ends.run_is_over = self.forget
 
     def kick(self) -> None:
         """A round of the scheduler."""
