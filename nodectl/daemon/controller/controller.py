@@ -46,9 +46,10 @@ class Controller(Core, Watcher):
         self.departures = Departures(parts.registry, parts.further_steps)
         self.drain = Drain(self)
         self._steps = StepsTold(self)
-        self.signals = JobSignals(self)
-        self.ends = Ends(self, self.drain, self._steps, self.signals)
+        self.ends = Ends(self, self.drain, self._steps)
         self.expansions = Expansions(self, self.ends)
+        self.signals = JobSignals(self)
+        self.ends.run_is_over = self.signals.forget
         parts.starts.is_over = self.ends.is_doomed
         self._early: dict[int, Mapping[str, Any]] = {}  # ends of jobs that were noticed before there was a queue
         self._stopping: set[int] = set()  # jobs that are being suspended, so that they make room

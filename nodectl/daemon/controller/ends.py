@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from nodectl.daemon.controller.core import Core
 from nodectl.daemon.controller.drain import Drain
 from nodectl.daemon.controller.job_request import ADMIN
-from nodectl.daemon.controller.job_signals import JobSignals
 from nodectl.daemon.controller.steps_told import StepsTold
 from nodectl.daemon.history.job_store import REQUEUED
 from nodectl.daemon.steps.live import LiveStep
@@ -40,17 +39,17 @@ class Doom(NamedTuple):
 
 class Ends:
     """The ends of one node's jobs. `starting`: jobs whose first step is being made. `given_is_free` is called when a
-    job is over that has given what it held to another one.
+    job is over that has given what it held to another one; `run_is_over` at the end of each run.
     """
 
     given_is_free: Callable[[JobRecord], None]
+    run_is_over: Callable[[int], None]
 
-    def __init__(self, core: Core, drain: Drain, steps: StepsTold, signals: JobSignals) -> None:
+    def __init__(self, core: Core, drain: Drain, steps: StepsTold) -> None:
         self._core = core
         self._table = core.table
         self._drain = drain
         self._steps = steps
-        self._signals = signals
         self._dooms: dict[int, Doom] = {}
         self.starting: set[int] = set()
 
@@ -192,7 +191,7 @@ class Ends:
 
     def _wait_again(self, job: JobRecord, doom: Doom, *, died: bool = False) -> None:
         now, scheduler = time.time(), self._core.scheduler
-        self._signals.forget(job.job_id)
+        self.run_is_over(job.job_id)
         job.to_requeue = None
         if died:
             scheduler.begin_failed(job, doom.reason, now)
@@ -205,7 +204,7 @@ class Ends:
     def over(self, job: JobRecord, state: str, exit_code: int) -> None:
         """It has ended for good."""
         self._core.leases.end(job.job_id)
-        self._signals.forget(job.job_id)
+        self.run_is_over(job.job_id)
         words = job.state_desc
         self._core.scheduler.ended(job, state, exit_code, time.time())
         job.state_desc = words

@@ -6,8 +6,8 @@ That one is sent once in each run of a job. Used only from the event loop.
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING
 
+from nodectl.daemon.controller.core import Core
 from nodectl.daemon.steps.live import LiveStep
 from nodectl.kernel.signals import KILL
 from nodectl.model.step_number import BATCH, EXTERN
@@ -20,14 +20,10 @@ _LOOK_AGAIN = 2.0  # while the job stands still, or its script has not begun
 _LONGEST = 3600.0  # the clock may be set meanwhile
 
 
-if TYPE_CHECKING:
-    from nodectl.daemon.controller.core import Core
-
-
 class JobSignals:
     """The signals of one node's jobs."""
 
-    def __init__(self, core: "Core") -> None:
+    def __init__(self, core: Core) -> None:
         self._core = core
         self._timers: dict[int, asyncio.TimerHandle] = {}
 

@@ -200,13 +200,13 @@ def test_a_step_that_runs_is_told_with_what_its_cgroup_has_counted(node: Node) -
         step.terminate()
 
 
-def test_hundreds_of_running_steps_come_in_several_replies_and_once_each(node: Node) -> None:
+def test_many_running_steps_come_in_several_replies_and_once_each(node: Node) -> None:
     node.start()
     request = {"argv": ["sleep", "1000"], "environment": {"PATH": "/usr/bin:/bin"}, "cwd": "/", "ntasks": 1}
-    jobs = [int(str(node.call("Launch", request=request)["job"])) for _ in range(110)]
+    jobs = [int(str(node.call("Launch", request=request)["job"])) for _ in range(30)]
     first = node.call("Accounting", of="steps")
-    assert len(first["records"]) == 100  # type: ignore[arg-type]
-    assert first["next"] == f"running {jobs[99]}.0"
+    assert len(first["records"]) == 25  # type: ignore[arg-type]
+    assert first["next"] == f"running {jobs[24]}.0"
     assert [int(row[0]) for row in acct(node, "-X", "-o", "jobid")] == jobs
     for bad in ("running", "running x", "running 1", "running 1.x", "running 1.0 2", "running -1.0"):
         assert node.call("Accounting", of="steps", next=bad)["error"] == "org.nodectl.InvalidRequest"

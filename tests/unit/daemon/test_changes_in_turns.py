@@ -57,7 +57,8 @@ def _control(site: Site) -> Control:
     core: Any = site.calls.controller
     nothing: Any = SimpleNamespace(kick=lambda: None, end=lambda _: None)
     core.rounds = core.leases = nothing
-    core.ends = Ends(core, nothing, nothing, nothing)
+    core.ends = Ends(core, nothing, nothing)
+    core.ends.run_is_over = lambda _: None
     site.calls.is_admin = lambda _: False
     site.calls.work = lambda: Work(site.slices, clock=lambda: 0.0)
     return Control(site.calls)

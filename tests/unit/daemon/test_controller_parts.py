@@ -230,8 +230,8 @@ def controller_of(jobs: Iterable[JobRecord], *, written: bool) -> tuple[Any, lis
     registry = SimpleNamespace(steps_of=lambda _: [], first=lambda _: None)
     controller.parts = SimpleNamespace(registry=registry)
     controller.signals = JobSignals(controller)
-    steps: Any = SimpleNamespace(killed=lambda _: None)
-    controller.ends = Ends(controller, controller, steps, controller.signals)
+    controller.ends = Ends(controller, controller, SimpleNamespace(killed=lambda _: None))  # type: ignore[arg-type]
+    controller.ends.run_is_over = controller.signals.forget
     controller._begin_batch = lambda job: job.job_id
     controller.tasks = SimpleNamespace(begin=happened.append)
     controller._stopping = set()

@@ -11,7 +11,6 @@ import pytest
 
 from nodectl.daemon.controller import restore
 from nodectl.daemon.controller.ends import Ends
-from nodectl.daemon.controller.job_signals import JobSignals
 from nodectl.daemon.controller.table import JobTable
 from nodectl.daemon.history.job_store import JobStore, Kept
 from nodectl.daemon.history.store import Store
@@ -33,7 +32,8 @@ class Queue:
         self.scheduler = Scheduler(selection_of(), PLAIN, new_id=lambda: 99, outcome=lambda *_: None)
         self.table.jobs = self.scheduler.jobs
         self.leases = self.rounds = self
-        self.ends = Ends(self, self, self, JobSignals(self))  # type: ignore[arg-type]  # as much of them as ends need
+        self.ends = Ends(self, self, self)  # type: ignore[arg-type]  # as much of them as ends need
+        self.ends.run_is_over = self.forget
 
     def kick(self) -> None:
         """A round of the scheduler."""
@@ -46,6 +46,9 @@ class Queue:
 
     def end(self, job: int) -> None:
         """Of a lease."""
+
+    def forget(self, job: int) -> None:
+        """No warning is due."""
 
 
 @pytest.mark.parametrize("hold", ["", "user"])
