@@ -19,7 +19,7 @@ from nodectl.selection.records import JobRecord
 from nodectl.wire.lean_json import dumps
 
 _PUT = "INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-# A run that did not begin after all was counted, and is none.
+# A run that was counted but never began is no run.
 _DROP_OLDER = "DELETE FROM job WHERE id = ? AND restart < ? AND ended = 0"
 _PUT_BATCH = "INSERT OR REPLACE INTO batch VALUES (?, ?, ?, ?, ?, ?)"
 REQUEUED = "REQUEUED"
@@ -53,13 +53,13 @@ class JobStore:
         self._node = node
         self._boot = boot
         self._resources = resources
-        self._jobs: dict[int, JobRecord] = {}  # to be written as they are then
+        self._jobs: dict[int, JobRecord] = {}  # written with their state at that time
         self._size = 0  # bytes of these, about
-        # To be written before the jobs, in this order, by what they are about: the latest counts.
+        # Written before the jobs, in this order. The key is the statement's subject: the latest statement counts.
         self._statements: dict[tuple[str, object], _Statement] = {}
         store.beside.append(self)
 
-    # What will be written.
+    # Queued writes.
 
     def put(self, job: JobRecord, size: int = 0) -> None:
         """Queue a job of about `size` bytes for the next transaction. The transaction writes the job's then current
@@ -167,7 +167,7 @@ class JobStore:
                 self._statements["dead", node] = ("DELETE FROM job WHERE node = ? AND ended = 0", (node,))
                 self._statements["dead texts", node] = ("DELETE FROM batch WHERE node = ?", (node,))
 
-    # What was written.
+    # Reads.
 
     def waiting(self) -> Iterator[Kept]:
         """Yield the jobs of this node which have not ended, read singly: all together may exceed the memory.

@@ -29,10 +29,10 @@ _DRAW = (
     " ON CONFLICT (name) DO UPDATE SET value = MAX(value, :below) + :count RETURNING value"
 )
 _LEAVE_OUT = "INSERT INTO counter VALUES ('job', :job) ON CONFLICT (name) DO UPDATE SET value = MAX(value, :job)"
-_AT_A_TIME = 16  # job ids, where jobs come one after the other: so many are lost should the daemon be killed
+_AT_A_TIME = 16  # job ids, where jobs come in quick succession: so many are lost if the daemon is killed
 _SOON = 1.0  # seconds
 _OF_STEP = "SELECT {} FROM step WHERE job = ? AND step = ? ORDER BY restart DESC LIMIT 1"
-# Of what is known of a job's steps that which cannot be of parts of this user's, and the job as one of this node's own.
+# Rows which show that the job is this node's own: steps that are no parts of this user, and the job itself.
 _NOT_PARTS = """
     SELECT 1 FROM (SELECT record FROM step WHERE job = :job UNION ALL SELECT record FROM running WHERE job = :job)
     WHERE json_extract(record, '$.uid') IS NOT :uid OR json_extract(record, '$.part') IS NULL
