@@ -55,8 +55,7 @@ class Spare:
         self._pages = b""
 
     def serve(self, order: bytes, fds: "Sequence[int]", fit: "Fit") -> int:
-        """Hand the order to the spare, if present and fitting. Return the pid of the stepd, or 0 if no process has the
-        order.
+        """Hand the order to a fitting spare. Return the pid of the stepd, or 0 if no process has the order.
 
         Raises OSError if the spare does not answer, because it was stopped: then it is unknown whether it has the
         order.
@@ -129,8 +128,7 @@ class Spare:
         touch(self._pages)
 
     def wait(self, link: "_socket.socket", mount: str) -> "tuple[Mapping[str, object], list[int], ForkedAhead]":
-        """In the spare: wait for the order and move to the step's cgroup. Return the order, the descriptors and the
-        link.
+        """In the spare: wait for the order, then move to the step's cgroup. Return order, descriptors and link.
 
         The process ends if no order comes.
         """

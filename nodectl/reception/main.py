@@ -294,7 +294,7 @@ class Reception:
                 peer.let_go()
                 self._refusals.add(sock, peer, _NO_ACCOUNT)
 
-    # Desks.
+    # Session processes.
 
     def _desk_of(self, peer: framing.Peer) -> "Desk | None":
         """Return the user's session process, opened if needed; None if too many old processes have not ended."""

@@ -66,7 +66,7 @@ def groups_of_peer(sock: "_socket.socket") -> list[int]:
 
 
 def place_of(peer: framing.Peer) -> str:
-    """Return the peer process's cgroup at accept, or "" if the kernel tells neither process nor cgroup.
+    """Return the peer process's cgroup at accept, or "" if the kernel does not tell the process or the cgroup.
 
     Raises Gone if the process has ended and its cgroup is not known for certain.
     """

@@ -38,12 +38,12 @@ def why_unusable(path: str, error: sqlite3.Error) -> str:
 
 
 def locked_for(error: sqlite3.Error) -> float | None:
-    """Return for how many seconds the file had been locked, or None for a different error."""
+    """Return the seconds for which the file had been locked at the error, or None for a different error."""
     return getattr(error, "locked_for", 0.0) if _is(error, _LOCKED) else None
 
 
 async def patiently(work: Callable[[], _Result]) -> _Result:
-    """Do the work, with retries while the file is locked, for a few seconds at most. Raises sqlite3.Error."""
+    """Do the work, with retries until the file has been locked for a few seconds. Raises sqlite3.Error."""
     while True:
         try:
             return work()

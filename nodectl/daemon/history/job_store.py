@@ -62,9 +62,7 @@ class JobStore:
     # Queued writes.
 
     def put(self, job: JobRecord, size: int = 0) -> None:
-        """Queue a job of about `size` bytes for the next transaction. The transaction writes the job's then current
-        state.
-        """
+        """Queue a job of about `size` bytes. The next transaction writes the job's state at the time of writing."""
         if job.job_id not in self._jobs:
             self._size += max(size, _LEAST)
         self._jobs[job.job_id] = job

@@ -139,9 +139,9 @@ class Store:
             self._drawn = [drawn for drawn in self._drawn if drawn > job]
 
     def is_elsewheres(self, job: int, uid: int) -> bool:
-        """Return True if the history knows nothing of the job but this user's parts of steps of several nodes.
+        """Return True if the history knows the job only as this user's parts of steps over several nodes.
 
-        Raises sqlite3.Error.
+        Also True for an unknown job. Raises sqlite3.Error.
         """
         return self._db.execute(_NOT_PARTS, {"job": job, "uid": uid}).fetchone() is None
 
@@ -253,13 +253,13 @@ class Store:
             self.add([Ended({**record, "ended": time.time()}, b"") for record in ended])
 
     def note_containers(self, plugin: str, base: str) -> None:
-        """Note on the disk the directory `base` of the plugin's containers. Raises sqlite3.Error."""
+        """Note on the disk the directory `base`, below which containers of the plugin lie. Raises sqlite3.Error."""
         if (plugin, base) not in self._containers:
             self._write_through("INSERT OR IGNORE INTO container VALUES (?, ?)", [(plugin, base)])
             self._containers.append((plugin, base))
 
     def forget_containers(self, plugin: str, base: str) -> None:
-        """Delete a note on containers: none is left in `base`, and none will come. Raises sqlite3.Error."""
+        """Delete the note on `base`, where no containers of the plugin are left or will come. Raises sqlite3.Error."""
         self._db.execute("DELETE FROM container WHERE plugin = ? AND base = ?", (plugin, base))
         self._containers = [place for place in self._containers if place != (plugin, base)]
 
@@ -287,10 +287,10 @@ class Store:
         return None if row is None else zlib.decompress(row[0])
 
     def latest(self, uid: int | None, most: int, skip: int = 0) -> tuple[list[Mapping[str, object]], bool]:
-        """Return records of the steps added last, newest first, after the first `skip`, and whether the reply had no
-        room for more.
+        """Return the records of the steps added last, newest first, and whether the reply left some out.
 
-        `uid` selects one user's steps; None selects all.
+        The first `skip` records are left out. `uid` selects one user's steps; None selects all. The second value is
+        True if one reply has no room for all records.
         """
         where, values = ("WHERE uid = ?", [uid]) if uid is not None else ("", [])
         statement = f"SELECT record FROM step {where} ORDER BY rowid DESC LIMIT ? OFFSET ?"  # noqa: S608

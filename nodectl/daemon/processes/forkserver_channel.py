@@ -71,8 +71,7 @@ class ForkserverChannel:
         self._told = self._begin()
 
     def start(self) -> None:
-        """Wait until the forkserver is ready, after executing a forkserver if needed; return at once if a forkserver
-        serves.
+        """Wait until a forkserver is ready, executing a new process if needed. Return at once if already ready.
 
         Raises ForkserverDied; OSError if there can be no forkserver.
         """

@@ -17,7 +17,7 @@ from nodectl.plugin_host.node_plugins import NodePlugins
 
 _LARGEST = 1 << 19  # bytes of the step's files
 _MOST_TASKS = 32  # each leaves 10 KiB in the runner, which no job is charged for
-_COPIED = ("", "all", "-")  # a stdin of several tasks: by a pump
+_COPIED = ("", "all", "-")  # a stdin of several tasks, copied by a relay process
 _BY_CGROUP, _BY_PARENT = "proctrack/cgroup", "proctrack/linuxproc"
 
 

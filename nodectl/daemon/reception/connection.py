@@ -275,9 +275,7 @@ class Desk:
             connection.peer.let_go()
 
     def close(self) -> None:
-        """Close the channels to the session process. Calls under way go on without a reply, unless a call changes
-        nothing.
-        """
+        """Close the channels. Calls under way go on without a reply; calls which change nothing are cancelled."""
         if self._closed:
             return
         self._closed = True

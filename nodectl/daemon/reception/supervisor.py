@@ -161,8 +161,9 @@ class ReceptionSupervisor:
         self._send({"account": uid, "exists": await self._has_account(uid)})
 
     def _open(self, number: int, uid: int, fds: list[int]) -> None:
-        """Serve a new session process. On failure close the descriptors: the session process tells the clients and
-        ends.
+        """Serve a new session process. On failure close the descriptors, which makes the process end.
+
+        The session process tells its clients first.
         """
         assert self._service is not None  # noqa: S101  # no user comes before it listens
         try:
@@ -207,9 +208,7 @@ class ReceptionSupervisor:
             self._loop.call_later(_BETWEEN_STARTS, self._start_again)
 
     async def close(self) -> None:
-        """Stop serving calls. A call which comes too late gets no answer, rather than an answer from a half-closed
-        node.
-        """
+        """Stop serving calls. A late call gets no answer, rather than an answer from a half-closed node."""
         self._ended = True
         self._timer.cancel()
         for answer in list(self._answers):

@@ -19,7 +19,7 @@ class Lock:
 
     @classmethod
     def take(cls, directory: str, *, wait: float | bool) -> "Lock | None":
-        """Lock a directory, with a wait of up to `wait` seconds (False: none). Return None on failure."""
+        """Lock a directory, with a wait of up to `wait` seconds (False: none). Return None if the lock stays taken."""
         fd = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         deadline = time.monotonic() + float(wait)
         while True:

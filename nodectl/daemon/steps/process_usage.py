@@ -75,7 +75,7 @@ async def of_steps(steps: Mapping[tuple[int, int], tuple[int, float]]) -> Mappin
 
 
 async def _processes() -> Processes:
-    """Return the processes of the machine now; none of more than 16,384."""
+    """Return the present processes of the machine, or none for a machine with more than 16,384."""
     names = [name for name in os.listdir("/proc") if name.isdecimal()]
     found: dict[int, Process] = {}
     if len(names) > _MOST_PROCESSES:

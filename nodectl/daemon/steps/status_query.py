@@ -1,4 +1,4 @@
-"""Asks a stepd for the Status of a step, a single time for all users asking at once.
+"""Asks a stepd for the Status of a step: a single question at a time, however many users ask.
 
 A stepd in a plugin's hook does not answer, and each question that waits for it takes memory of the daemon.
 """
