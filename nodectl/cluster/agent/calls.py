@@ -1,4 +1,4 @@
-"""Calls of org.nodectl at the daemon of the agent's own node, which may be started again in between."""
+"""Calls of org.nodectl to the daemon of the agent's own node, which may restart in between."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _AGAIN = 0.05
 
 
 class Calls:
-    """Of one socket. Each call has a connection of its own while it is under way."""
+    """The calls to a daemon's socket. Each running call has a separate connection."""
 
     def __init__(self, path: str) -> None:
         self._settings = GlobalOptions()
@@ -24,7 +24,7 @@ class Calls:
     async def ask(
         self, method: str, parameters: Mapping[str, object], fds: Sequence[int] = ()
     ) -> tuple[Mapping[str, Any], list[int]]:
-        """What is replied, and the descriptors that come along, which are the caller's. Raises Failed."""
+        """Return the reply and the descriptors sent along, which then belong to the caller. Raises Failed."""
         while True:
             session = self._idle.pop() if self._idle else await self._connected()
             keep = False
@@ -56,6 +56,6 @@ class Calls:
             await asyncio.sleep(_AGAIN)
 
     def close(self) -> None:
-        """Ends the connections that nobody uses."""
+        """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()

@@ -1,8 +1,9 @@
-"""Files that tasks of all nodes share: -i, -o and -e without %t, %n and %N in the name.
+"""Files shared by the tasks of all nodes: -i, -o and -e without %t, %n and %N in the name.
 
-They are on the client's node, which need not share its disks with the others; and a node that empties a file of output,
-as one node's step does, empties what tasks of the others have written. So they are streams, as without these options:
-the agent of the client's node opens them, as srun does, once the step has its number. The agent is the step's user.
+The files are on the client's node, which need not share its disks with the other nodes. A node that truncates an output
+file, as a step on one node does, would delete the output of the other nodes' tasks. The files are therefore carried as
+streams, as without these options: the agent of the client's node opens them, as srun does, once the step has its
+number. The agent runs as the step's user.
 """
 
 import os
@@ -21,18 +22,18 @@ _USUAL_UMASK = 0o022
 
 
 class CommonFiles:
-    """Those of one request. `request` is what is asked of the nodes."""
+    """The shared files of a request. `request`: the request for the nodes."""
 
     __slots__ = ("_asked", "_patterns", "request")
 
     def __init__(self, request: Mapping[str, Any]) -> None:
-        """Of a request that nobody has looked at."""
+        """Read an unchecked request."""
         self._asked = request
         self._patterns = _common(request)
         self.request = {**request, **{_NAMES[number]: _SENT for number in self._patterns}}
 
     def open_into(self, fds: list[int], key: tuple[int, int]) -> None:
-        """Puts them in the place of the client's streams. Raises OSError, naming the file."""
+        """Replace the client's streams by the files. Raises OSError with the file's name."""
         paths: dict[str, int] = {}
         for number, pattern in self._patterns.items():
             path = filename.expand(pattern, self._step(pattern, *key), 0)
@@ -44,7 +45,7 @@ class CommonFiles:
             fds[number] = fd
 
     def _step(self, pattern: str, job: int, step: int) -> Step:
-        """What names of files tell of it."""
+        """Return a Step with the fields used in file names."""
         asked = self._asked
         user = pwd.getpwuid(os.geteuid()).pw_name if "u" in pattern else ""
         name = asked.get("name") or os.path.basename(asked["argv"][0])
@@ -63,7 +64,7 @@ class CommonFiles:
 
 
 def _common(request: Mapping[str, Any]) -> dict[int, str]:
-    """The pattern of each stream that goes into such a file."""
+    """Return the name pattern of each stream for a shared file."""
     given = {number: request.get(name) or "" for number, name in _NAMES.items()}
     if request.get("bulk") or not all(isinstance(pattern, str) for pattern in given.values()):
         return {}

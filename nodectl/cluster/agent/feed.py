@@ -1,7 +1,7 @@
-"""A client's standard input, on its way to all nodes of its step, and into the tasks there.
+"""A client's standard input, on the way to all nodes of the step, and into the tasks there.
 
-The slowest node that reads sets the pace. A node whose tasks have closed their input is left out from then on; one
-whose tasks do not read at all keeps the input standing, and nothing else: the end of a step never waits for it.
+The slowest reading node sets the pace. A node whose tasks have closed their input is left out from then on; a node
+whose tasks do not read at all blocks the input, and nothing else: the end of a step never waits for it.
 """
 
 import os
@@ -21,8 +21,9 @@ Send = Callable[[Iterable[int], Mapping[str, object], bytes], None]
 
 
 class Feed:
-    """In the client's agent: reads `fd`, which is closed here; -1 has its end at once. `send` sends to nodes by their
-    ranks.
+    """The sending end, in the client's agent.
+
+    Reads and closes `fd`; -1 means an empty input. `send` sends to nodes by rank.
     """
 
     def __init__(self, fd: int, ranks: Iterable[int], send: Send) -> None:
@@ -60,8 +61,10 @@ class Feed:
         self._send(self._took, {"at": self._sent.end, "end": True}, b"")
 
     def heard(self, rank: int, told: Mapping[str, Any]) -> None:
-        """A node says how many `bytes` its tasks have; `again`: it does not have what is behind `have`; `closed`: they
-        want no more.
+        """Handle a node's report.
+
+        `bytes`: the count that its tasks have; `again`: bytes behind `have` are missing; `closed`: the tasks want no
+        more.
         """
         if rank not in self._took:
             return
@@ -74,14 +77,15 @@ class Feed:
         self._forget_sent()
 
     def resumed(self, rank: int) -> None:
-        """A link was broken: says where it stands, and hears what is missing. A node that has heard nothing yet does
-        not ask by itself.
+        """Report the present place to a node after a broken link, and so learn the missing bytes.
+
+        A node that has heard nothing yet does not ask on its own.
         """
         if rank in self._took:
             self._send((rank,), {"at": self._sent.end, "end": self._ended}, b"")
 
     def forget(self, rank: int) -> None:
-        """A node that wants no more, or is lost."""
+        """Leave out a lost node, or a node without need for more input."""
         self._took.pop(rank, None)
         if not self._took:
             self.close()
@@ -99,7 +103,7 @@ class Feed:
             self._send((rank,), {"at": self._sent.end, "end": True}, b"")
 
     def close(self) -> None:
-        """The step has ended, or nobody reads."""
+        """Stop reading after the step's end, or without readers."""
         self._close()
         self._took.clear()
         self._sent.clear()
@@ -115,8 +119,8 @@ class Feed:
 
 
 def _opened(fd: int) -> tuple[int, int]:
-    """A descriptor to read from that does not wait, -1 where there is nothing, and the pid of the child that reads for
-    us, else 0.
+    """Return a non-blocking descriptor for reading, -1 for none, and the pid of the child reading for the agent, else
+    0.
     """
     if fd < 0:
         return -1, 0
@@ -129,8 +133,10 @@ def _opened(fd: int) -> tuple[int, int]:
 
 
 class Intake:
-    """In the agent of a part: writes into the pipe `fd`, closed here, what comes from the client's agent. `answer`
-    tells it what the tasks have taken.
+    """The receiving end, in the agent of a part.
+
+    Writes the input from the client's agent into the pipe `fd`, and closes it. `answer` reports to the client's agent
+    the bytes that the tasks have taken.
     """
 
     def __init__(self, fd: int, answer: Callable[[Mapping[str, object]], None]) -> None:
@@ -146,7 +152,7 @@ class Intake:
         self._ended = False
 
     def take(self, header: Mapping[str, Any], body: bytes) -> None:
-        """A message of the client's agent."""
+        """Handle a message of the client's agent."""
         at = int(header["at"])
         if self._fd < 0:
             self._answer({"bytes": self._taken, "closed": True})
@@ -167,7 +173,7 @@ class Intake:
             self._flush()
 
     def ask(self) -> None:
-        """What is missing is to be sent again."""
+        """Ask for missing bytes again."""
         if self._fd >= 0:
             self._told, self._asked = self._taken, self._have
             self._answer({"bytes": self._taken, "have": self._have, "again": True})
@@ -194,7 +200,7 @@ class Intake:
             self.close(told=True)
 
     def close(self, *, told: bool = False) -> None:
-        """The tasks see the end."""
+        """Close the tasks' input."""
         if self._fd < 0:
             return
         self._watch.want(False)

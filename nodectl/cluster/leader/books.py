@@ -1,4 +1,4 @@
-"""All that the leader knows, and its answers to callers: what core, calls and restoring share."""
+"""The leader's whole state and the replies to callers: shared by core, calls and restoring."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _MOST_REMEMBERED = 4096
 
 
 class Books:
-    """`names` of all nodes by rank; `now`: the time of what happens; `expected`: ranks that have not joined yet and may
-    still: what does not fit waits for them. `on_free`: something has become free.
+    """The leader's state.
+
+    `names` of all nodes by rank; `now`: the time of the present event; `expected`: ranks that have not joined yet and
+    may still: launches that do not fit wait for them. `on_free` is called when a step has released its nodes.
     """
 
     def __init__(
@@ -44,21 +46,23 @@ class Books:
         self.life.owner = dict(owner)
 
     def reply(self, call: Caller, parameters: Mapping[str, object]) -> None:
-        """The answer to a call."""
+        """Reply to a call."""
         self.answer(call, {"parameters": parameters})
 
     def refuse(self, call: Caller, refused: Refused) -> None:
-        """Likewise, why not."""
+        """Refuse a call."""
         self.answer(call, error_reply(refused))
 
     def answer(self, call: Caller, told: Mapping[str, object]) -> None:
-        """Likewise, either."""
+        """Send the answer to a call, a reply or an error, and remember the answer for a call in `_once`."""
         if call in self._once:
             self._once[call] = told
         self.out.send(call[0], "reply", id=call[1], **told)
 
     def comes_again(self, call: Caller) -> bool:
-        """Whether a call that is to have its effect once was there before; then it is answered as it was."""
+        """Return whether a call to be carried out only once came before; then repeat the answer, where there is an
+        answer.
+        """
         if call not in self._once:
             self._once[call] = None
             while len(self._once) > _MOST_REMEMBERED:
