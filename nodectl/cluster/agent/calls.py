@@ -9,7 +9,7 @@ from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.session import Gone, NotTaken
 
 _MOST_IDLE = 64
-_PATIENCE = 60.0  # seconds for a daemon that is started again
+_PATIENCE = 60.0  # seconds for the restart of a daemon
 _AGAIN = 0.05
 
 
@@ -33,13 +33,13 @@ class Calls:
                 keep = True
                 return reply, session.take_descriptors()
             except Gone as gone:
-                # A launch that was not taken leaves its descriptors with us.
+                # A launch that was not taken leaves its descriptors here.
                 if not may_ask_again(method, gone, fds) and not isinstance(gone, NotTaken):
                     raise
             except Failed as failed:
                 keep = bool(failed.name)
                 raise
-            finally:  # after a cancellation the answer may come later: nobody is to take it for another's
+            finally:  # after a cancellation the answer may come later, and must not be taken for that of another call
                 if keep and len(self._idle) < _MOST_IDLE:
                     self._idle.append(session)
                 else:

@@ -1,6 +1,6 @@
 """The messages of a step between two agents, each delivered once and in order, even across broken links.
 
-Each message has a number and is kept until the other end has it. Without I/O.
+Each message has a number and is kept until the remote end has it. Without I/O.
 """
 
 from collections import deque
@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Header = Mapping[str, Any]
-_TELL_BY = 16  # things taken, without one to say
+_TELL_BY = 16  # messages taken, before a confirmation of its own
 
 
 class Channel:
     """An end of the channel.
 
-    `send` sends a header to the other end, which passes it to its `hear`; `take` gets the other end's messages. `late`:
+    `send` sends a header to the remote end's `hear`; `take` gets the remote end's messages. `late`:
     a message may have to wait here before it is passed on; `took` then confirms it. A sender of many messages checks
     `kept` first.
     """
@@ -27,8 +27,8 @@ class Channel:
         self._late = late
         self._number = 0
         self._heard = self._took = self._told = 0
-        self._asked = -1  # what comes behind this is asked for already
-        self._kept: deque[tuple[int, object]] = deque()  # what the other one may not have taken
+        self._asked = -1  # messages behind this number are requested already
+        self._kept: deque[tuple[int, object]] = deque()  # messages that the remote end may not have taken
 
     @property
     def kept(self) -> int:

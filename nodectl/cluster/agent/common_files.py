@@ -17,7 +17,7 @@ from nodectl.task import filename
 from nodectl.task.stdio import ERR, IN, OUT
 
 _SENT, _NAMES = "all", {IN: "stdin", OUT: "stdout", ERR: "stderr"}
-_DEVICES = "/dev/"  # a node's own, which nobody empties
+_DEVICES = "/dev/"  # each node's own, which cannot be truncated
 _USUAL_UMASK = 0o022
 
 
@@ -55,7 +55,7 @@ class CommonFiles:
         keeps = 0 if self._asked.get("open_append") else os.O_TRUNC
         before = os.umask(self._asked.get("umask", _USUAL_UMASK))
         try:
-            # A FIFO that nobody reads is an error: the agent waits for nobody.
+            # A FIFO without a reader is an error: the agent must not wait.
             return user_path.open_file(
                 path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK | keeps
             )
@@ -69,7 +69,7 @@ def _common(request: Mapping[str, Any]) -> dict[int, str]:
     if request.get("bulk") or not all(isinstance(pattern, str) for pattern in given.values()):
         return {}
     found: dict[int, str] = given
-    found[ERR] = found[ERR] or found[OUT]  # where nothing else is said they go together
+    found[ERR] = found[ERR] or found[OUT]  # by default stderr goes where stdout goes
     return {number: pattern for number, pattern in found.items() if _is_common(pattern, request.get("ntasks"))}
 
 

@@ -55,7 +55,7 @@ def _copy(source: int, target: int, agent: int) -> NoReturn:
             os._exit(1)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # of the terminal's and the agent's: what is on its way is written
+            signal.signal(number, signal.SIG_IGN)  # of terminal or agent: data under way is still written
         os.dup2(source, 0, inheritable=False)
         os.dup2(target, 1, inheritable=False)
         close_all_but()

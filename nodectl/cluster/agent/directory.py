@@ -20,10 +20,10 @@ from nodectl.cluster.start.words import SERVED
 from nodectl.config import own_node
 from nodectl.kernel import signals
 
-_LOCK = "lock"  # of an agent's directory, and of its node's, which the daemon and its forkserver hold
+_LOCK = "lock"  # in an agent's directory, and in its node's, where the daemon and its forkserver hold the lock
 _PAUSE = 0.05
 _PATIENCE = 60.0  # seconds for an earlier node of the same job to end its steps
-_SERVED_SECONDS = 5.0  # an agent that is about to end lets nobody in any more by then
+_SERVED_SECONDS = 5.0  # by then an agent about to end accepts no more connections
 
 
 class Directory:
@@ -73,7 +73,7 @@ def leave(top: str) -> None:
         return
     try:
         fcntl.flock(turn, fcntl.LOCK_EX)
-        if _is_still(turn, top):  # else another agent has made it anew, and may be about to make its own in it
+        if _is_still(turn, top):  # otherwise another agent has made it anew, and may be about to make its own in it
             own_directories.remove(os.path.dirname(top), top)
     except OSError:
         return
@@ -159,13 +159,13 @@ def _make(base: str, top: str, name: str) -> int | None:
                 if _is_dead(f"{top}/{found}"):
                     _remove(f"{top}/{found}")
             except OSError:
-                continue  # its own node is quicker
+                continue  # its own node has removed it first
         path = f"{top}/{name}"
         if os.path.isdir(path):
             return None
         os.mkdir(path, 0o700)
         while (lock := _taken(path)) is None:
-            time.sleep(_PAUSE)  # somebody looks whether it is taken
+            time.sleep(_PAUSE)  # another process is checking the lock
         return lock
     finally:
         os.close(turn)

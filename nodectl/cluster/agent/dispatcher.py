@@ -15,7 +15,7 @@ from nodectl.stepd.bulk.commands import BadCommand, Command
 Tell = Callable[[Mapping[str, object]], None]
 _LOST = 1 << 8  # a wait status
 _MOST_AT_ONCE = 256 << 10  # bytes of commands in one message
-_MOST_AHEAD = 65_536  # commands beyond the slots of all nodes, which are kept here until they have ended
+_MOST_AHEAD = 65_536  # commands beyond the slots of all nodes; kept here until they end
 _MOST_BYTES = 256 << 20  # of all commands that are kept here
 
 
@@ -74,12 +74,12 @@ class Dispatcher:
         self._send = send
         self._tell = tell
         self._queue: deque[tuple[int, _Sent]] = deque()
-        self._order: list[tuple[float, int]] = []  # a heap of loads and ranks, among them some that were
+        self._order: list[tuple[float, int]] = []  # a heap of loads and ranks, including outdated loads
         self._second: set[int] = set()  # commands that begin for the second time
-        self._flying = 0  # commands that nodes have
+        self._flying = 0  # commands sent to nodes and not ended
         self._no_more = self._withdrew = self._closed = False
 
-    # What the client says.
+    # Calls of the client.
 
     def call(self, method: str, parameters: Mapping[str, Any]) -> None:
         """Handle a call of org.nodectl.step about commands. Raises BadCommand."""
@@ -107,7 +107,7 @@ class Dispatcher:
         for rank in self._nodes:
             self._send(rank, "Withdraw", {})
 
-    # What nodes say.
+    # Events of nodes.
 
     def heard(self, rank: int, event: Mapping[str, Any]) -> None:
         """Handle a node's event: slots, or begun, ended and withdrawn commands."""
@@ -163,7 +163,7 @@ class Dispatcher:
             self._tell({"event": "tasks", "ended": failed})
         self._go_on()
 
-    # What follows.
+    # Sending commands to nodes.
 
     def _go_on(self) -> None:
         chosen: dict[int, list[Mapping[str, object]]] = {}
@@ -201,7 +201,7 @@ class Dispatcher:
             if node.has_room(size):
                 found = rank
             elif len(node.sent) < node.most:
-                full.append((load, rank))  # only for one as large as this
+                full.append((load, rank))  # full only for a command of this size
         for one in full:
             heapq.heappush(self._order, one)
         return found

@@ -33,7 +33,7 @@ from nodectl.wire.names import NODE
 _BACKLOG = 512
 _MOST_VISITORS = 1024
 _STREAMS = 3
-_PAUSE = 0.1  # seconds, where no descriptor is left for who comes
+_PAUSE = 0.1  # seconds, when no descriptor is left for a connection
 
 
 class _Pending:
@@ -96,12 +96,12 @@ class Door:
         try:
             sock, _ = self._listener.accept()
         except (BlockingIOError, ConnectionError):
-            return  # it has gone
+            return  # the client has gone
         except OSError:
             self._arrivals.want(False)
             self._later = self._loop.call_later(_PAUSE, self._arrivals.want)
             return
-        peer = peer_process.accepted(sock)  # first of all: it may end
+        peer = peer_process.accepted(sock)  # first of all: the process may end
         if peer.uid != os.geteuid() or len(self._visitors) >= _MOST_VISITORS:
             peer.let_go()
             sock.close()
@@ -141,7 +141,7 @@ class Door:
                 framing.close(fds)
                 visitor.answer({"parameters": self._hello.answer()}, oneway=call.oneway)
                 return
-            if method == "Withdraw":  # the launch has been answered
+            if method == "Withdraw":  # too late: the launch has been answered
                 framing.close(fds)
                 visitor.answer({"parameters": {}}, oneway=call.oneway)
                 return
@@ -165,11 +165,11 @@ class Door:
         try:
             if visitor not in self._visitors:
                 framing.close(fds)
-                return  # it has gone, and its pidfd
+                return  # the client has gone, and its pidfd
             call.parameters = dict(await self._visitors_step.held(peer, method, call.parameters))
             if visitor not in self._visitors:
                 framing.close(fds)
-                return  # it has gone
+                return  # the client has gone
             if visitor.withdraws:
                 raise withdrawn()
             self._ask_leader(visitor, call, method, fds)
@@ -180,7 +180,7 @@ class Door:
         except Refused as refused:
             framing.close(fds)
             visitor.answer(error_reply(refused))
-        except BaseException:  # a mistake of ours, or the agent ends: nobody waits for ever
+        except BaseException:  # a bug here, or the agent ends: the visitor must not wait for ever
             framing.close(fds)
             visitor.close()
             raise
@@ -221,7 +221,7 @@ class Door:
         del sender, body
         pending = self._pending.pop(int(header["id"]), None)
         if pending is None:
-            return  # answered twice, by a leader that was started again
+            return  # answered twice, the second time by a restarted leader
         parameters = header.get("parameters") or {}
         if "error" in header:
             name = str(header["error"])

@@ -19,7 +19,7 @@ from nodectl.model import mpi_frames as frames
 from nodectl.wire import framing
 
 _BACKLOG = 512
-_MOST_STRANGERS = 64  # connections that have named no step
+_MOST_STRANGERS = 64  # connections without a step's name
 _MOST_UNREAD = 128 << 20  # bytes; twice what all nodes of a step give each other at once
 _MOST_REMEMBERED = 4096  # steps
 _CHUNK = 65536
@@ -128,9 +128,9 @@ class Exchange:
         self._arrivals = Watch(self._listener.fileno(), self._accept)
         self._later: asyncio.TimerHandle | None = None
         self._places: dict[Key, _Place] = {}
-        self._strangers: dict[_Server, None] = {}  # that have named no step yet
-        self._early: OrderedDict[Key, dict[int, int]] = OrderedDict()  # who spoke before the part was here
-        self._over: OrderedDict[Key, int] = OrderedDict()  # parts that are over, and which node it was
+        self._strangers: dict[_Server, None] = {}  # without a step's name yet
+        self._early: OrderedDict[Key, dict[int, int]] = OrderedDict()  # ranks of early messages, by node
+        self._over: OrderedDict[Key, int] = OrderedDict()  # ended parts, with this node's number in each
         self._resuming: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
@@ -161,7 +161,7 @@ class Exchange:
         if place is None:
             return
         if place.server is None:
-            self._accept()  # it may have come in the same turn of the loop
+            self._accept()  # the server may have connected in the same turn of the loop
             for server in list(self._strangers):
                 server.read()
         place.is_over = True
@@ -181,9 +181,9 @@ class Exchange:
             try:
                 sock, _ = self._listener.accept()
             except (BlockingIOError, ConnectionError):
-                return  # there is none
+                return  # no connection waits
             except OSError:
-                self._arrivals.want(False)  # no descriptor is left, and it waits
+                self._arrivals.want(False)  # no descriptor is left; the connection waits
                 self._later = self._loop.call_later(_PAUSE, self._arrivals.want)
                 return
             self._welcome(sock)
@@ -195,7 +195,7 @@ class Exchange:
             return
         if len(self._strangers) >= _MOST_STRANGERS:
             oldest = next(iter(self._strangers))
-            oldest.read()  # it may have named its step meanwhile
+            oldest.read()  # the server may have named its step meanwhile
             if oldest.key is None:
                 oldest.close()
         try:

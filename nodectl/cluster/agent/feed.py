@@ -29,7 +29,7 @@ class Feed:
     def __init__(self, fd: int, ranks: Iterable[int], send: Send) -> None:
         self._send = send
         self._took = dict.fromkeys(ranks, 0)
-        self._slowest = 0  # of these
+        self._slowest = 0  # the lowest value of `_took`
         self._sent = SentBytes()
         self._ended = False
         self._given = fd
@@ -148,7 +148,7 @@ class Intake:
         self._have = 0
         self._taken = 0
         self._told = 0
-        self._asked = -1  # what is behind this place is asked for already
+        self._asked = -1  # the bytes behind this place are requested already
         self._ended = False
 
     def take(self, header: Mapping[str, Any], body: bytes) -> None:
@@ -166,7 +166,7 @@ class Intake:
         elif fresh := body[max(0, self._have - at) :]:
             self._have += len(fresh)
             if self._have - self._taken > 2 * _WINDOW:
-                self.close()  # it does not keep to what it was told
+                self.close()  # the sender ignores the window
                 return
             self._waiting.append(memoryview(fresh))
         if not self._watch.wanted:
@@ -190,7 +190,7 @@ class Intake:
         except BlockingIOError:
             pass
         except OSError:
-            self.close()  # nobody reads it
+            self.close()  # the pipe has no reader
             return
         self._watch.want(self._waiting)
         if self._taken - self._told >= _WINDOW // 4:

@@ -23,7 +23,7 @@ class Hello:
 
     def __init__(self, node: str, job: int, nodes: int, config: Config) -> None:
         self._config = config
-        self.level = config.secure  # of steps that ask for none
+        self.level = config.secure  # for steps that ask for none
         self._known: plugstack.Plugstack | None = None
         self._about = {
             "version": __version__,

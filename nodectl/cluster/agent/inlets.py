@@ -6,7 +6,7 @@ from typing import Any
 from nodectl.cluster.agent.sinks import Sink
 
 Answer = Callable[[Mapping[str, object]], None]
-_TOLD_BY = 4  # parts of a window
+_TOLD_BY = 4  # reports per window
 
 
 class Inlet:
@@ -24,7 +24,7 @@ class Inlet:
         self._have = 0
         self._written = 0
         self._told = 0
-        self._asked = -1  # what is behind this place is asked for already
+        self._asked = -1  # the bytes behind this place are requested already
 
     def take(self, header: Mapping[str, Any], body: bytes) -> None:
         """Handle a message of the node."""

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
 
 _OF_BULK = ("Run", "NoMore", "Withdraw")
-# Kept until the leader has heard them: nothing else is, of whatever length.
+# Orders kept until the leader has confirmed them; nothing of unbounded length is kept.
 _ORDERS: "Mapping[str, Shape]" = {"Signal": {"signal": integer(1, 64), "forwarded": Optional(boolean)}, "End": {}}
 _MOST_UNREAD = 4 << 20  # bytes of events
-# Of commands: more than the dispatcher may keep of them begins and ends, while the client is busy.
+# For commands: while the client is busy, more may begin and end than the dispatcher may keep.
 _MOST_UNREAD_OF_BULK = 512 << 20
 _LONGEST_ORDER = 1 << 20
 
@@ -57,7 +57,7 @@ class Launched:
         self._on_over = on_over
         self._over = False
         self._ended = False
-        self._last: Mapping[str, object] | None = None  # the end, which waits for the terminal
+        self._last: Mapping[str, object] | None = None  # the end event, while it waits for the terminal
         self._feed: Feed | None = None
         self._inlets: dict[tuple[int, int], Inlet] = {}
         self._sinks: dict[int, Sink] = {}
@@ -75,8 +75,7 @@ class Launched:
             self._take_streams(*fds, reads=reads)
 
     def _pipes(self, most: int) -> tuple[list[int], Writer, Reader]:
-        """Return the client's ends of two pipes, with writer and reader. `most`: the limit in bytes for unread events.
-        """
+        """Return the client's ends of two pipes, with writer and reader. `most`: the limit of unread event bytes."""
         events, tells = os.pipe2(os.O_CLOEXEC)
         try:
             hears, commands = os.pipe2(os.O_CLOEXEC)
@@ -102,7 +101,7 @@ class Launched:
     def _give(self, ranks: Iterable[int], header: Mapping[str, object], data: bytes) -> None:
         self._post.send_each("in", {**self._name, **header}, dict.fromkeys(ranks), data)
 
-    # What the client says.
+    # Calls of the client.
 
     def _obey(self, messages: list[Mapping[str, Any]]) -> None:
         for message in messages:
@@ -212,7 +211,7 @@ class Launched:
             os.close(self._relay_fd)
             self._relay_fd = -1
 
-    # What nodes and the leader say.
+    # Messages of nodes and the leader.
 
     def output(self, rank: int, header: Header, body: bytes) -> None:
         """Handle output of the step."""
@@ -248,7 +247,7 @@ class Launched:
         """Ask a node to repeat messages sent before the step was known here, some of which were dropped."""
         for fd in self._sinks:
             self._inlet(rank, fd)
-        if self._dispatcher is not None or not self._sinks:  # it speaks of commands, or of a terminal
+        if self._dispatcher is not None or not self._sinks:  # messages about commands, or of a terminal
             self._channel(rank)
         self.resumed(rank)
 
@@ -278,7 +277,7 @@ class Launched:
     def _flush(self, sinks: set[Sink], event: Mapping[str, object]) -> None:
         """Send the end event when all output has gone."""
         if not sinks:
-            # A node that has a terminal says its last before its part is over: who has not done it is lost.
+            # A node with the terminal sends its last packet before its part ends; a node that has not is lost.
             if self._relay is None or self._relayed or not self._relay.heard_last:
                 self._tell_end(event)
             else:
@@ -366,7 +365,7 @@ class LaunchedSteps:
             step.work(rank, header)
         elif key not in self._gone:
             self._early.keep(key, ("work", rank, header, body))
-        elif not header.get("gone"):  # else two agents would answer each other for ever
+        elif not header.get("gone"):  # otherwise two agents would answer each other for ever
             self._post.send(rank, "deal", {"job": key[0], "step": key[1], "heard": 0, "gone": True})
 
     def _refuse(self, key: Key, ranks: set[int]) -> None:

@@ -20,9 +20,9 @@ from nodectl.wire import lean_json
 
 _START = "import sys; sys.path[:0] = {path!r}; from nodectl.cluster.leader import main; sys.exit(main.main())"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 10.0
-_SOON = 10.0  # a leader that lived no longer makes the next one wait
+_SOON = 10.0  # after a shorter life of a leader, the next start is delayed
 _ENDING = 5.0
-_LOOK, _MOST_LOOKS = 1.0, 30  # seconds; not by a clock: where we were stopped ourselves, it gets its time again
+_LOOK, _MOST_LOOKS = 1.0, 30  # seconds; counted, since a clock would go on while this process is stopped
 
 
 class LeaderProcess:
@@ -64,7 +64,7 @@ class LeaderProcess:
             begun = loop.time()
             try:
                 status: object = await self._once()
-            except OSError as error:  # no process for it just now
+            except OSError as error:  # no process can be started now
                 status = error.strerror
             if status == SUPERSEDED:
                 self._superseded()

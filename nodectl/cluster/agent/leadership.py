@@ -27,7 +27,7 @@ class Leadership:
         self._directory = JobDirectory.of(place.job, secret)
         self._leader: LeaderProcess | None = None
         self._succession: Succession | None = None
-        self.why_not = ""  # nobody can take the root's place
+        self.why_not = ""  # the reason why no agent can replace the root; "" if one can
 
     def begin(self, at: Sequence[tuple[str, int]]) -> None:
         """Begin the first epoch, as the agent of rank 0, listening at the addresses `at`."""

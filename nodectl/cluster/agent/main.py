@@ -45,7 +45,7 @@ from nodectl.model.cpu_list import cpus_of
 
 _LONGEST_LINE = 1 << 16
 _SHORTEST_SECRET = 16  # bytes
-_GARBAGE = 5000  # objects: those of many steps are looked through at once
+_GARBAGE = 5000  # objects: one collection covers those of many steps
 
 
 def main() -> int:
@@ -53,7 +53,7 @@ def main() -> int:
     if os.geteuid() == 0:
         print("nodectl agent: root has the service on each node; agents are for everybody else", file=sys.stderr)
         return 1
-    signals.put_off()  # until they are heard: a directory that was made is removed
+    signals.put_off()  # until the loop handles them, so that the directory is removed
     os.umask(0o077)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -64,7 +64,7 @@ def main() -> int:
         print(f"failed {os.environ.get('SLURMD_NODENAME') or '-'} {failed}", flush=True)
         print(f"nodectl agent: {failed}", file=sys.stderr)
         return 1
-    if sys.version_info < (3, 12):  # later ones do so by themselves
+    if sys.version_info < (3, 12):  # later versions do so by themselves
         asyncio.set_child_watcher(asyncio.PidfdChildWatcher())  # else a thread waits for each child, and `copier` forks
     try:
         return asyncio.run(signals.until_end(Agent(where, own.path).run()))
@@ -105,7 +105,7 @@ class Agent:
             await self._meet(mesh, lines, leadership)
             work.open()
             gc.collect()
-            gc.freeze()  # what is there now stays
+            gc.freeze()  # the present objects are permanent
             gc.set_threshold(_GARBAGE)
             print("joined", self._place.rank, *(["alone"] if leadership.why_not else []), flush=True)
             watching = asyncio.create_task(self._until_end_of(lines))
@@ -262,7 +262,7 @@ class Work:
         self._views.close()
         self._parts.close()
         if self._service is not None:
-            with contextlib.suppress(TimeoutError):  # then they end with this process
+            with contextlib.suppress(TimeoutError):  # then the parts end with this process
                 async with asyncio.timeout(place.kill_wait(os.environ)):
                     await self._parts.over()
         self._exchange.close()

@@ -24,7 +24,7 @@ class Writer:
         self._most = most
         self._on_broken = on_broken
         self._out = bytearray()
-        self._try_at = 0  # with so many bytes the event loop is not waited for
+        self._try_at = 0  # with this many bytes, write without waiting for the event loop
         self._watch = Watch(fd, self._flush, writes=True)
         self._last = False
         self._loop = asyncio.get_running_loop()
@@ -40,7 +40,7 @@ class Writer:
             return
         self._out += data
         if not self._watch.wanted or len(self._out) >= self._try_at:
-            self._flush()  # who reads meanwhile gets on with it, however much else this turn of the loop has to do
+            self._flush()  # so that the reader gets data early, even in a long turn of the loop
         elif len(self._out) > self._most:
             self._break()
 

@@ -17,15 +17,15 @@ from nodectl.config import own_node
 from nodectl.kernel import signals
 
 _START = (
-    "import gc, sys; gc.disable(); "  # until it serves: a tenth of its imports
+    "import gc, sys; gc.disable(); "  # until it serves: saves a tenth of the import time
     "sys.path[:0] = {path!r}; from nodectl.cli import daemon; "
     "import os; os._exit(daemon.of_agent({directory!r}, {config!r}, {kill_wait}))"
 )
 _HANDED_ON = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "PATH", *SEEN_BY)
 _LONGEST_PAUSE = 16.0
-_SOON = 5.0  # a daemon that lived no longer makes the next one wait
+_SOON = 5.0  # after a shorter life of a daemon, the next start is delayed
 _LOOK = 1.0
-_SECONDS = 60.0  # in which it has to be there
+_SECONDS = 60.0  # for the daemon's start
 
 
 class OwnNode:
@@ -123,7 +123,7 @@ class OwnNode:
                 self._keeper.cancel()
             while not self._keeper.done():
                 if self._pidfd >= 0:
-                    signals.send(self._pidfd, signals.CONT)  # somebody may have stopped it
+                    signals.send(self._pidfd, signals.CONT)  # the daemon may have been stopped
                 await asyncio.wait([self._keeper], timeout=_LOOK)
 
 

@@ -35,7 +35,7 @@ HANGUP = "hangup"
 _FATAL = "fatal"
 _OF_BULK = ("start", "tasks")
 _GPUS = (*VISIBLE, *OF_STEP)
-_ENDED_FOR_ALL = ("CANCELLED", "TIMEOUT")  # by an order: on the other nodes it ends, too
+_ENDED_FOR_ALL = ("CANCELLED", "TIMEOUT")  # by an order: the parts of other nodes end, too
 
 
 class Part:
@@ -70,10 +70,10 @@ class Part:
         self._commands: Writer | None = None
         self._events: Reader | None = None
         self._looking: asyncio.Future[None] | None = None
-        self._wanted: list[Mapping[str, object]] | None = []  # orders that came before it had begun
-        self._given: OrderedDict[Key, None] = OrderedDict()  # orders that came, by who gave them and their numbers
+        self._wanted: list[Mapping[str, object]] | None = []  # orders received before the begin
+        self._given: OrderedDict[Key, None] = OrderedDict()  # orders received, by the caller's rank and number
         self.begun = self._over = False
-        self._standing: dict[str, object] = {}  # what the leader has to know whenever it is told of this part
+        self._standing: dict[str, object] = {}  # sent to the leader with each report of this part
         self._relay: Relay | None = None  # of a step with a terminal
         self._has_terminal = self._takes_terminal()
         self._channel = Channel(
@@ -171,7 +171,7 @@ class Part:
     def _tell(self, kind: str, told: Mapping[str, object]) -> None:
         self._post.send(LEADER, kind, {**self._name, **told})
 
-    # What the step says.
+    # Events of the step.
 
     def _take_events(self, messages: list[Mapping[str, Any]]) -> None:
         events, work = [], []
@@ -186,7 +186,7 @@ class Part:
                 work.append(event)
             elif event:
                 events.append({**event, "node": self._node})
-        if work:  # thousands a second, of which the leader has to know nothing
+        if work:  # thousands a second, which the leader does not need
             self._channel.say(work)
         if events:
             self._tell("told", {"events": events})
@@ -229,7 +229,7 @@ class Part:
             self._commands.close()
         self._on_over(self, {"record": self._record, **self._standing})
 
-    # What others say.
+    # Messages for the part.
 
     def is_new(self, by: Sequence[int] | None) -> bool:
         """Return whether an order came for the first time: the next leader repeats unanswered orders."""

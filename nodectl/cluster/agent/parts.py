@@ -34,7 +34,7 @@ class Parts:
         self._node = node
         self._calls = calls
         self._parts: dict[Key, Part] = {}
-        self._told: OrderedDict[Key, Mapping[str, object]] = OrderedDict()  # ends of which the leader may not know
+        self._told: OrderedDict[Key, Mapping[str, object]] = OrderedDict()  # ends that the leader may not know
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaves = False
         self._all_over = asyncio.Event()
@@ -61,7 +61,7 @@ class Parts:
             self._post.send(LEADER, "begun", {**name, "error": told})
             return
         if part.key in self._parts or part.key in self._told:
-            return  # a leader that was started again asks for what is there
+            return  # a restarted leader repeats the message
         self._parts[part.key] = part
         if part.seat is not None:
             self._exchange.expect(part.key, part.seat)
@@ -121,7 +121,7 @@ class Parts:
         part = self._of(header)
         if part is not None and part.client == sender:
             part.deal(header)
-        elif part is None and not header.get("gone"):  # to which nobody answers
+        elif part is None and not header.get("gone"):  # never answered
             name = {"job": header["job"], "step": header["step"]}
             self._post.send(sender, "work", {**name, "heard": 0, "gone": True})
 

@@ -17,7 +17,7 @@ AGENT, GUESTS = "NODECTL_AGENT", "NODECTL_GUESTS"
 KILL_WAIT = "NODECTL_KILL_WAIT"  # seconds from Slurm's SIGTERM to its SIGKILL, as its configuration says
 _MOST_NODES = 1 << 20
 _LAST_JOB = 2**32 - 1
-_KILL_WAIT = 20  # seconds: most sites have Slurm's thirty
+_KILL_WAIT = 20  # seconds: most sites keep Slurm's default of thirty
 _LONGEST_KILL_WAIT = 1 << 16
 
 

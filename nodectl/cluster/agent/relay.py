@@ -12,7 +12,7 @@ from nodectl.cluster.agent.channel import Channel
 from nodectl.cluster.agent.watch import Watch
 from nodectl.wire import terminal_packets as packets
 
-_MOST = 32  # packets that the other end may not have passed on
+_MOST = 32  # packets that the remote end may not have passed on
 _ONE_BYTE_EACH = "latin-1"
 _END = ""
 
@@ -20,7 +20,7 @@ _END = ""
 class Relay:
     """An end of the relay.
 
-    `fd` is closed here; `channel` is a late channel. `on_flushed` is called when the other end has sent its last
+    `fd` is closed here; `channel` is a late channel. `on_flushed` is called when the remote end has sent its last
     packet, and all packets have been passed on.
     """
 
@@ -29,7 +29,7 @@ class Relay:
         self._sock.setblocking(False)
         self._channel = channel
         self._on_flushed = on_flushed
-        self._queue: deque[str | None] = deque()  # what the other end has said
+        self._queue: deque[str | None] = deque()  # packets of the remote end
         self._input = Watch(fd, self._read)
         self._output = Watch(fd, self._flush, writes=True)
         self._last = self._said_last = self._closed = False
@@ -96,7 +96,7 @@ class Relay:
         except BlockingIOError:
             return False
         except OSError:
-            pass  # nobody reads it
+            pass  # the socket has no reader
         return True
 
     def close(self) -> None:

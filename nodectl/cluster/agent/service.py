@@ -13,7 +13,7 @@ from nodectl.client.command import Failed, GlobalOptions
 from nodectl.config import Config, ConfigError
 from nodectl.config_file.reader import DEFAULT_PATH, load
 
-_SECONDS = 10.0  # for an answer; a service that hangs holds nobody up for longer
+_SECONDS = 10.0  # for an answer; a service that hangs delays the agent no longer
 
 
 class Service:

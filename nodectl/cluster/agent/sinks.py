@@ -82,7 +82,7 @@ class Sink:
         if then is None:
             return
         if pid:
-            copier.when_ended(pid, then)  # it has read all when it ends
+            copier.when_ended(pid, then)  # the child has read all at its end
         else:
             then()
 

@@ -14,7 +14,7 @@ from nodectl.kernel import signals
 from nodectl.wire import lean_json
 
 _START = "import sys; sys.path[:0] = {path!r}; from nodectl.cluster.succession import heir; sys.exit(heir.main())"
-_PAUSE = 0.5  # seconds, before another heir is started where one was killed
+_PAUSE = 0.5  # seconds before the next heir, after one was killed
 
 
 class Succession:
@@ -72,7 +72,7 @@ class Succession:
                 env={**os.environ},
             )  # fmt: skip
         except OSError:
-            return b""  # no process for it just now
+            return b""  # no process can be started now
         try:
             if process.stdin is not None and process.stdout is not None:
                 process.stdin.write(lean_json.dumps(told).encode("ascii") + b"\n")

@@ -28,7 +28,7 @@ class Unheard:
 
     def order(self, key: Key, method: str, parameters: Mapping[str, object]) -> None:
         """Send an order: a signal, or the end of a step."""
-        self._count -= 1  # calls of the door have the numbers above 0
+        self._count -= 1  # calls of the gateway have numbers above 0
         call = {"method": method, "parameters": parameters}
         self._orders[self._count] = {"id": self._count, "job": key[0], "step": key[1], "call": call}
         while len(self._orders) > _MOST_REMEMBERED:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nodectl.cluster.agent.calls import Calls
 
 Answer = Callable[[Mapping[str, object], list[int]], None]
-_MOST = 32  # packets that were typed and that the node may not have
+_MOST = 32  # packets of typed input that the node may not have
 _END = ""
 _ONE_BYTE_EACH = "latin-1"
 
@@ -43,7 +43,7 @@ class _View:
         self._on_over = over
         self._waiting = set(ranks)
         self._open: dict[int, Channel] = {}
-        self._terminal: tuple[int, int] | None = None  # on which node, of which task
+        self._terminal: tuple[int, int] | None = None  # rank of the node, and task
         self._refused: Mapping[str, object] | None = None
         ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
@@ -148,7 +148,7 @@ class _View:
             self.leave()
             return
         channel = self._open.get(self._terminal[0]) if self._terminal is not None else None
-        if channel is not None:  # elsewhere nobody reads it
+        if channel is not None:  # without a terminal it has no reader
             channel.say(typed.decode(_ONE_BYTE_EACH))
         self._watch()
 
@@ -219,10 +219,10 @@ class Views:
         view = self._views.get(int(header["id"]))
         if view is not None:
             view.heard(rank, header)
-        elif not header.get("gone"):  # else two agents would answer each other for ever
+        elif not header.get("gone"):  # otherwise two agents would answer each other for ever
             self._post.send(rank, "look", {"id": header["id"], "gone": True})
 
-    # For those of other nodes.
+    # For viewers of other nodes.
 
     def _view(self, rank: int, header: Header, body: bytes) -> None:
         del body

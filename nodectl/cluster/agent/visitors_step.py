@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nodectl.cluster.agent.calls import Calls
 
 CHANGING = ("Signal", "Suspend", "Resume", "SuspendJob", "ResumeJob", "Cancel")
-LOOKED_AT = ("Launch", "View", *CHANGING)  # methods by which a program could do more than it may
+LOOKED_AT = ("Launch", "View", *CHANGING)  # methods that could let a program exceed its rights
 
 
 class _Step(NamedTuple):
@@ -64,7 +64,7 @@ class VisitorsStep:
             raise Refused("NotPermitted", f"secure: {own}, at {level}, starts no other: that could write elsewhere")
         request = parameters.get("request")
         if not isinstance(request, dict):
-            return parameters  # the leader says what is wrong with it
+            return parameters  # the leader reports the mistake
         asked = request.get("secure")
         if asked in LEVELS and is_below(asked, level):
             raise Refused("NotPermitted", f"secure: {asked} is below {level}, the level of {own}, which asks")

@@ -12,7 +12,7 @@ from nodectl.forkserver.bcast import write_whole
 
 def main() -> int:
     """Write the file and return the exit status: 0, or 1 where the file was not written."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that a partial file which has a name is removed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that a partial file is removed
     path, mode, force, size, *times = sys.argv[1:]
     try:
         write_whole(

@@ -43,7 +43,7 @@ def send(session: Session, nodes: int, source: int, path: str, names: Mapping[st
     `source`: a descriptor of the file; `names`: mode, force, and perhaps times, as of the call Bcast. Raises Failed.
     """
     status = os.fstat(source)
-    # A node that cannot enter the directory has its task in /tmp, where the file is not to be.
+    # A task whose node cannot enter the directory runs in /tmp, where the file must not go.
     whole = os.path.join(os.getcwd(), path)
     words = [
         whole, f"{names['mode']:o}", str(int(names["force"])), str(status.st_size), *map(str, names.get("times", ())),

@@ -15,8 +15,8 @@ from nodectl.cluster.agent.place import AGENT
 from nodectl.cluster.engine.engine import Agents, Nodes, NoEngine, begin
 from nodectl.kernel import signals
 
-# A connection of its own, whatever the user's configuration wants for their shells, and no question to anybody. `-T`:
-# a terminal would change what agents read and write.
+# A separate connection, whatever the user's configuration says for shells, and no questions to the user. `-T`: a
+# terminal would change the agents' input and output.
 _OPTIONS = {
     "BatchMode": "yes", "ConnectTimeout": "10", "ServerAliveInterval": "5", "ServerAliveCountMax": "3",
     "ControlMaster": "no", "ControlPath": "none", "ClearAllForwardings": "yes", "ForwardAgent": "no",
@@ -24,7 +24,7 @@ _OPTIONS = {
 }  # fmt: skip
 PROGRAM = " ".join(["ssh -T", *(f"-o {name}={value}" for name, value in _OPTIONS.items())])
 _REFUSALS = ("Permission denied (", "Host key verification failed", "Too many authentication failures")
-_FIRST_JOB, _JOBS = 1 << 30, 1 << 30  # none that Slurm's controller gives
+_FIRST_JOB, _JOBS = 1 << 30, 1 << 30  # never given by Slurm's controller
 
 
 class Hosts:

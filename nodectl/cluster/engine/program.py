@@ -9,8 +9,8 @@ import sys
 import nodectl
 
 _BOOT = "import sys; sys.path[:0] = {path!r}; {look}from {module} import main; sys.exit(main())"
-# What has no interpreter, one without nodectl, or another nodectl says so in a line that the holder understands. The
-# first is one line of words for any login shell: csh knows no quoted one that goes on.
+# A node without the interpreter, without nodectl, or with another version of it prints a line that the holder
+# understands. The first check is on one line, for any login shell: csh has no quoted words over several lines.
 _LOOK = (
     'if [ -x "$0" ] && [ -d {packages} ]; then exec "$0" "$@"; fi; '
     'echo failed "${{SLURMD_NODENAME:--}}" {why}; exit 127'

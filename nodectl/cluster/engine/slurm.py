@@ -18,7 +18,7 @@ from nodectl.binding.refused import Refused
 from nodectl.cluster.agent.place import KILL_WAIT
 from nodectl.cluster.engine.engine import Agents, Nodes, NoEngine, begin
 
-_STEP = "nodectl-"  # how the name of the agents' step begins, by which it is found again
+_STEP = "nodectl-"  # the beginning of the agents' step name, by which the step is found again
 _OURS = b"nodectl.slurm_commands"  # in a file that `nodectl slurm-commands` has written
 _READ = 4096
 _AGENTS_SECONDS = 15.0  # for agents to end
@@ -36,7 +36,8 @@ _OPTIONS_OF_SRUN = (
     "STDERRMODE", "STDINMODE", "STDOUTMODE", "STEP_GRES", "TASK_EPILOG", "TASK_PROLOG", "THREADS", "THREADS_PER_CORE",
     "THREAD_SPEC", "TIMELIMIT", "TRES_BIND", "TRES_PER_TASK", "UNBUFFEREDIO", "WAIT", "WCKEY", "WHOLE", "WORKING_DIR",
 )  # fmt: skip
-# Of a job that counts its GPUs so, a step without an option gets fewer (22.05): by task one task's for each agent.
+# In a job with these variables, a step without an option gets fewer GPUs (22.05): per task, each agent gets one
+# task's.
 _GPUS_COUNTED = ("SLURM_GPUS", "SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET")
 _KILL_WAIT = re.compile(r"^KillWait\s*=\s*(\d+) sec$", re.MULTILINE)
 _GPUS_OF_NODE = re.compile(r"\b(gpu(?::[^:,()=]+)?):(\d+)\(")
@@ -55,7 +56,7 @@ class Slurm:
     """
 
     name = "slurm"
-    kills = True  # srun leaves a process behind that has the step killed
+    kills = True  # srun leaves a process behind that kills the step
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -80,7 +81,7 @@ class Slurm:
         line = [self._program("srun"), *named, *_OPTIONS, *self._gpus(nodes.job), *words]
         taken = {f"{prefix}_{name}" for prefix in ("SLURM", "SRUN") for name in _OPTIONS_OF_SRUN}
         environment = {name: value for name, value in self._environment.items() if name not in taken}
-        for name in ("MEM_PER_NODE", "MEM_PER_CPU"):  # the job's: agents give no more, says nodectl/cluster/machine.py
+        for name in ("MEM_PER_NODE", "MEM_PER_CPU"):  # the job's limit for agents: see nodectl/cluster/machine.py
             if value := self._environment.get(f"SLURM_{name}"):
                 environment[f"NODECTL_{name}"] = value
         if told := _KILL_WAIT.search(self._ask("scontrol", "show", "config")):
@@ -100,7 +101,7 @@ class Slurm:
 
     def cancel(self, nodes: Nodes) -> None:
         """End the step by Slurm, on all nodes still answering. SIGTERM comes first, so agents can clean up."""
-        steps = {*self._steps(nodes.job)}  # what sweeps up after them comes later, and ends by itself
+        steps = {*self._steps(nodes.job)}  # the sweepers come later, and end by themselves
         for signal in ("TERM", "KILL"):
             if not steps:
                 return

@@ -58,7 +58,7 @@ def read(request: object) -> Asked:
     numbers = (int(given.get("jobid", given.get("job", -1))), int(given.get("step", -1)))
     told = {name: value for name, value in given.items() if name not in _OF_THE_LEADER}
     if dropped:
-        told["layout"] = {**given.get("layout", {}), **dropped}  # else nodes would read the variables
+        told["layout"] = {**given.get("layout", {}), **dropped}  # otherwise nodes would read the variables
     alike = (wish.memory, wish.memory_per_cpu, devices.said, *sorted(texts.items()))
     return Asked(told, wish, numbers, given.get("immediate"), bool(given.get("no_kill")), alike)
 

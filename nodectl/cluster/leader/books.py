@@ -35,13 +35,13 @@ class Books:
         self.names = names
         self.now = now
         self.expected = set(range(len(names)))
-        self.steps_by: dict[int, str] = {}  # by rank, who runs steps there, in words
+        self.steps_by: dict[int, str] = {}  # by rank, in words: the daemon that runs steps there
         self.table = Table(settings, chooser)
         self.out = Out()
         self.history = History()
         self.line = Line()
         self.numbers = Numbers(self.out)
-        self._once: OrderedDict[Caller, Mapping[str, object] | None] = OrderedDict()  # None: without an answer yet
+        self._once: OrderedDict[Caller, Mapping[str, object] | None] = OrderedDict()  # None: no answer yet
         self.life = Life(job, names, self.table, self.out, self.history, self.expected, on_free)
         self.life.owner = dict(owner)
 

@@ -24,7 +24,7 @@ _NUMBER = integer(0, 2**32 - 1)
 _WHICH: Shape = {"job": _NUMBER, "step": _NUMBER}
 _WORDS = Optional(array(text(1024), most=10_000))
 _MOST_LISTED = 1000
-# What is to happen once, though after a cut link calls come again.
+# Calls carried out once, even if repeated after a broken link.
 _ONCE = ("Signal", "Reserve", "Cancel", "Suspend", "Resume", "SuspendJob", "ResumeJob")
 _WHY_NOT = "its job is Slurm's, and its steps start, wait, are signalled and end"
 
@@ -101,7 +101,7 @@ class Calls:
         if method in _ONCE and self._books.comes_again(call):
             return None
         if any(asked_for == call for _, asked_for, *_ in self._asks.values()):
-            return None  # it comes again, and nodes have not answered yet
+            return None  # a repeated call, before the nodes' answers
         shape, function = self._methods[method]
         return function(call, _shaped(parameters, shape))
 
@@ -322,7 +322,7 @@ class Calls:
         if self._books.table.why_down(rank):
             raise Refused("NoSuchStep", f"node {self._books.names[rank]} is gone: {self._books.table.why_down(rank)}")
         self._count += 1
-        number = self._books.life.begin + self._count  # what an earlier leader was answered is no answer to us
+        number = self._books.life.begin + self._count  # so answers to an earlier leader do not count
         self._asks[number] = rank, call, method, dict(parameters)
         self._books.out.send(rank, "ask", id=number, method=method, parameters=dict(parameters))
         return number

@@ -20,7 +20,7 @@ from nodectl.selection.slurmctld import NO, Parameters, parameters_of
 
 CONS_TRES = "select/cons_tres"
 _NO_STATE = "/nonexistent"  # what steps hold is in the leader's journal
-_ANY_TIME = 0.0  # of our own plugin
+_ANY_TIME = 0.0  # for nodectl's own plugin
 
 Say = Callable[[str], object]
 

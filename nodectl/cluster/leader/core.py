@@ -28,7 +28,7 @@ from nodectl.wire.dispatch import Refused, error_reply, invalid, withdrawn
 
 Header = Mapping[str, Any]
 BUSY = "Requested nodes are busy"
-_JOIN_SECONDS = 60.0  # in which nodes join; what needs more of them than are there waits until then
+_JOIN_SECONDS = 60.0  # for nodes to join; until then a launch for more nodes than there are waits
 _LOOK_SECONDS = 0.2
 
 
@@ -74,7 +74,7 @@ class Core:
     def joined(self, rank: int, said: Header, now: float) -> None:
         """Handle a node's join, with the description of the machine."""
         self.books.now = now
-        if rank >= len(self.books.names):  # a guest: commands are typed there, and no tasks run
+        if rank >= len(self.books.names):  # a guest: a machine for typing commands, without tasks
             self.resumed(rank, now)
             return
         try:
@@ -88,7 +88,7 @@ class Core:
         self._life.orders.joined(rank)
         self.resumed(rank, now)
         if self._line:
-            # Not at each of ten thousand: the table is made anew.
+            # Not at the join of each of ten thousand nodes: each look rebuilds the table.
             soon = now + _LOOK_SECONDS if self.books.expected else now
             self._look_at = min(self._look_at or soon, soon)
 
@@ -165,7 +165,7 @@ class Core:
             self.books.refuse(call, refused)
         except NoLayout as error:
             self.books.refuse(call, Refused("InvalidRequest", error.reason, parameter="layout"))
-        except Exception as error:  # whose mistake it is: nobody is to wait for the answer for ever
+        except Exception as error:  # a bug here: the caller must still get an answer
             self.books.refuse(call, Refused("InternalError", f"the leader: {error!r}", exit_status=1))
             raise
         else:
@@ -230,7 +230,7 @@ class Core:
                 "exit_status": 1, "tasks": [],
             }  # fmt: skip
             events: list[dict[str, Any]] = [{"event": "end", "record": record}]
-            if record["state"] == "NODE_FAIL":  # of which it may not have heard either
+            if record["state"] == "NODE_FAIL":  # the client may have missed the message, too
                 events.insert(0, {"event": "message", "text": f"nodectl: error: {record['reason']}"})
             self._out.send(rank, "event", job=job, step=number, events=events)
 
@@ -265,7 +265,7 @@ class Core:
             raise Refused("Busy", BUSY)
         if not self.books.expected and (never := self._table.never_fits(wanted.wish)):
             raise NoLayout(never)
-        one.number = self.books.numbers.take(wanted.numbers)  # by which its user can name it
+        one.number = self.books.numbers.take(wanted.numbers)  # so that the user can name the step
         self._line.add(one)
 
     def _is_known(self, call: Caller) -> bool:

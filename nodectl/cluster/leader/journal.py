@@ -49,7 +49,7 @@ class Journal:
                 os.fdatasync(self._fd)
         except OSError as error:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, self._size)  # half of it is worth nothing
+                os.ftruncate(self._fd, self._size)  # a partial entry is worthless
             if not self._is_broken:
                 self._say(f"the leader's journal {self._path} cannot be written: {error.strerror}")
             self._is_broken = True
@@ -62,7 +62,7 @@ class Journal:
         """Write appended entries to the disk, where entries outlive the machine."""
         if self._is_dirty:
             self._is_dirty = False
-            with contextlib.suppress(OSError):  # at the next line it is told
+            with contextlib.suppress(OSError):  # the next append reports the error
                 os.fdatasync(self._fd)
 
     @property
@@ -90,7 +90,7 @@ class Journal:
             self._say(f"the leader's journal {self._path} cannot be written anew: {error.strerror}")
             if fd >= 0:
                 os.close(fd)
-            self._base = self._size  # not again at once
+            self._base = self._size  # so the next attempt comes later
             return
         os.close(self._fd)
         self._fd, self._size, self._base = fd, len(data), len(data)
@@ -138,7 +138,7 @@ def _locked(path: str) -> int:
             raise
         if os.path.samestat(os.fstat(fd), os.stat(path)):
             return fd
-        os.close(fd)  # it was written anew meanwhile
+        os.close(fd)  # the journal was rewritten meanwhile
 
 
 def _read(fd: int) -> tuple[list[Entry], int]:

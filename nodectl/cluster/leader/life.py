@@ -22,8 +22,8 @@ from nodectl.cluster.leader.sums import CANCELLED, FAILED, NODE_FAIL, OUT_OF_MEM
 from nodectl.cluster.leader.wish import Placed
 from nodectl.kernel.children import said
 
-KILL_SECONDS = 120.0  # in which a part ends that was told to; then its output is dropped, which nobody may read
-DROP_SECONDS = 30.0  # and after these its node does not answer for its processes
+KILL_SECONDS = 120.0  # for a part to end after an order to end; then its output is dropped, which may have no reader
+DROP_SECONDS = 30.0  # after these no more steps are placed on the part's node
 
 
 class Life:
@@ -42,15 +42,15 @@ class Life:
         self.variables: dict[str, str] = {}
         self.owner: dict[str, Any] = {}
         self.steps: dict[int, Step] = {}
-        self.count = 0  # of messages by which parts are asked, and by which nodes are asked for their parts
-        self.begin = 0  # of that count; a lower one is an earlier leader's
+        self.count = 0  # of messages that start parts, and of those that ask nodes for their parts
+        self.begin = 0  # the first value of that count; lower ones are an earlier leader's
         self._table = table
         self._out = out
         self._history = history
         self.orders = Orders(out, expected)
         self._on_free = on_free
         self._by_call: dict[Caller, Step] = {}
-        self._talkative: dict[int, Step] = {}  # whose clients are to be told something
+        self._talkative: dict[int, Step] = {}  # steps with events for their clients
         self._ending: dict[int, Step] = {}
 
     def start(self, number: int, asked: Asked, placed: Placed, call: Caller, now: float, *, streams: bool) -> Step:
@@ -107,14 +107,14 @@ class Life:
             step.unbegun -= 1
         elif error is None:
             self._take_standing(step, told, now)
-            return  # told again
+            return  # a repeated report
         if error is None:
             part.state = BEGUN
             step.started = step.started or now
             if not step.unbegun:
                 self._reply(step)
             if step.ending:
-                self.orders.give(step, [rank], way_to_end(step))  # it was on its way when the others were told
+                self.orders.give(step, [rank], way_to_end(step))  # the part was still starting when the end was ordered
             self._take_standing(step, told, now)
             return
         why = f"{self._names[rank]}: {error.get('reason', '')}" if len(step.parts) > 1 else error.get("reason", "")
@@ -130,7 +130,7 @@ class Life:
         """
         if told.get("joined") and step.no_kill:
             step.no_kill = False
-            # A leader may hear of a lost node before it hears this: a later one, and we.
+            # This leader, or a later one, may hear of a lost node first.
             self._out.keep({"e": "step", **step.as_json()})
             if NODE_FAIL in step.sums.states:
                 self._end(step, NODE_FAIL, "a node was lost, and its program is of MPI", now)
@@ -191,12 +191,12 @@ class Life:
                     self._tell(step, {"event": "start", "pids": [pid for _, pid in sorted(step.pids.items())]})
                 return
         if kind == "end":
-            return  # `ended` tells
+            return  # `ended` handles it
         if kind == "exit":
             step.statuses.update(dict.fromkeys(event.get("tasks") or (), int(event.get("status") or 0)))
         if kind == "message" and " CANCELLED AT " in str(event.get("text")):
             if step.cancel_told:
-                return  # each node says so
+                return  # each node reports it
             step.cancel_told = True
         self._tell(step, {**event, "node": self._names[rank]})
         if kind == "exit" and step.kill_on_bad and several and (event.get("status") or event.get("out_of_memory")):
@@ -227,7 +227,7 @@ class Life:
         found = self._part(rank, number)
         if found is None:
             if number not in self.steps:
-                self._out.send(rank, "over", job=self.job, step=number)  # as it was told when the step was
+                self._out.send(rank, "over", job=self.job, step=number)  # sent before, at the end of the step
             return
         step, part = found
         if part.state == ASKED:
@@ -238,7 +238,7 @@ class Life:
             return
         step.sums.add(part.nodeid, self._names[rank], part.tasks, record)
         self._part_over(step, part, now)
-        # Where no leader was there to be told of the task's exit.
+        # If no leader was there to hear of the task's exit.
         if step.left and step.kill_on_bad and record.get("state") in (FAILED, OUT_OF_MEMORY):
             self._end(step, record["state"], str(record.get("reason") or ""), now)
 
@@ -348,7 +348,7 @@ class Life:
             if not step.dropped:
                 step.dropped = True
                 step.give_up = now + DROP_SECONDS
-                self.orders.give(step, step.open_ranks, KILL)  # where nothing else ends what ignores SIGTERM
+                self.orders.give(step, step.open_ranks, KILL)  # for tasks that ignore SIGTERM
                 self.orders.give(step, step.open_ranks, HANG_UP)
                 continue
             for rank in step.open_ranks:

@@ -49,7 +49,7 @@ class Line:
     def __init__(self) -> None:
         self._kinds: dict[tuple[object, ...], OrderedDict[Caller, Waiting]] = {}
         self._by_call: dict[Caller, Waiting] = {}
-        self._limited: dict[Caller, Waiting] = {}  # those that do not wait for ever
+        self._limited: dict[Caller, Waiting] = {}  # launches with a time limit for waiting
         self._bytes = 0
         self._count = 0
 

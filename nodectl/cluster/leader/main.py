@@ -58,7 +58,7 @@ async def _run() -> int:
     epoch, tenure = int(told.get("epoch", 0)), None
     journal, before = None, []
     directory = JobDirectory(told["directory"]) if told.get("directory") else None
-    # A disk that is away for a moment is no empty memory: OSError ends this process, and another one is started.
+    # A disk that is briefly unavailable is not an empty journal: OSError ends this process, and the agent restarts it.
     if directory is not None and directory.epoch(epoch) is not None:
         tenure = Tenure(directory, epoch)
         tenure.renew((), asyncio.get_running_loop().time())
@@ -70,7 +70,7 @@ async def _run() -> int:
     members = [*names, *told.get("guests", ())]
     mesh = Mesh(LEADER, members, secret, epoch=epoch, root=int(told.get("root", 0)))
     leader = Leader(mesh, int(told["job"]), names, journal, tenure, before)
-    if tenure is not None and journal is not None and before and not journal.is_empty:  # as a full disk leaves it
+    if tenure is not None and journal is not None and before and not journal.is_empty:  # empty if the disk is full
         tenure.directory.forget_before(epoch)
     try:
         ended = asyncio.create_task(_end_of(lines))
@@ -155,7 +155,7 @@ class Leader:
             del body
             try:
                 self.core.received(kind, rank, header, self._now())
-            except Exception as error:  # others are not to wait for it
+            except Exception as error:  # other messages must still be handled
                 _say(f"a message {kind!r} of rank {rank} makes no sense: {error!r}")
             self._soon()
 
@@ -213,7 +213,7 @@ class Leader:
     def _drain(self) -> None:
         self._is_drain_due = False
         if self._tenure is not None and self._tenure.is_doubtful(self._loop.time()):
-            self._check(self._tenure.check)  # we stood still, perhaps
+            self._check(self._tenure.check)  # this process may have been stopped
         if self.over.done():
             return
         effects = self.core.take()

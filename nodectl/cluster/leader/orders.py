@@ -34,7 +34,7 @@ class Orders:
         self._out = out
         self._expected = expected
         self._late: dict[int, list[tuple[Step, Mapping[str, Any], Caller | None]]] = {}
-        self._unanswered: dict[Caller, set[int]] = {}  # by who gave an order: who is still to join
+        self._unanswered: dict[Caller, set[int]] = {}  # by caller: the ranks still to join
 
     def give(self, step: Step, ranks: Collection[int], call: Mapping[str, Any], by: Caller | None = None) -> None:
         """Send a call to the given nodes.

@@ -73,7 +73,7 @@ class Table:
 
     def take_out(self, rank: int, reason: str) -> None:
         """Place no more steps on a node."""
-        self._down[rank] = reason  # also of one that has not joined, as a new leader is told
+        self._down[rank] = reason  # also for a node that has not joined, as reported to a new leader
         if rank in self.machines and self._selection is not None:
             self._set_state(rank, NODE_STATE_DOWN)
 
@@ -161,7 +161,7 @@ class Table:
         if request.nodelist or request.exclude:
             check_names(request, self.indexed_names)
         job = self._job(wish)
-        if not self._chooser.lays_out:  # to our own the network is all the same
+        if not self._chooser.lays_out:  # nodectl's own plugin ignores the network
             selection.info.admit(job, is_kept=False)
         placed = None
         try:
@@ -196,7 +196,7 @@ class Table:
 
         With `chosen_for`, the step holds all of that choice.
         """
-        chosen = len(allocation.nodes)  # of -N 1-3, and of nodes for which there are no tasks
+        chosen = len(allocation.nodes)  # for -N 1-3, and with nodes without tasks
         nodes = (chosen, chosen) if wish.request.nodes else None
         step = replace(wish.request, relative=None, exclusive=False, nodes=nodes)
         layout = place(self._topologies, allocation, step, self.settings, reasons=False)
@@ -204,7 +204,7 @@ class Table:
             shares = self._shares(layout, wish)
             if chosen_for is not None:
                 shares = shares_of(chosen_for, self.selection.nodes, shares, wish.memory)
-        except Refused:  # where its tasks are there are fewer GPUs for it than where they might be
+        except Refused:  # the nodes of its tasks have fewer free GPUs than nodes elsewhere
             if self._holdings:
                 return None
             raise
@@ -234,7 +234,7 @@ class Table:
         """
         per_node = request.ntasks_per_node or 0
         if per_node * found.nodes.count() < tasks_of(request):
-            per_node = 0  # more tasks than that go there all the same
+            per_node = 0  # more tasks than that still go to each node
         most = per_node * (request.cpus_per_task or 1)
         grants = []
         for index in found.nodes.search(1):

@@ -30,7 +30,7 @@ def restore(books: Books, journal: Sequence[Mapping[str, Any]]) -> None:
             continue
     books.life.begin = books.life.count = epoch << 32
     books.out.keep({"e": "leader", "epoch": epoch})
-    books.numbers.next = books.numbers.before = books.numbers.kept  # which of the last block were given is not known
+    books.numbers.next = books.numbers.before = books.numbers.kept  # the numbers used of the last block are unknown
     for step in running.values():
         books.life.restore(step)
 

@@ -38,7 +38,7 @@ class Standstill:
         self._books = books
         self._ask = ask
         self._orders: dict[int, _Order] = {}
-        self._busy: set[int] = set()  # numbers of steps of which an order is under way
+        self._busy: set[int] = set()  # numbers of steps with a pending order
 
     def suspend(self, call: Caller, steps: Sequence[Step]) -> None:
         """Suspend the steps; reply when all have stopped. Raises Refused."""
@@ -69,7 +69,7 @@ class Standstill:
                 try:
                     number = self._ask(rank, order.call or (rank, 0), order.method, _name(step))
                 except Refused:
-                    continue  # the node is gone, and what it had with it
+                    continue  # the node is gone, and its parts with it
                 order.left.add(number)
                 self._orders[number] = order
         if not order.left:
@@ -97,7 +97,7 @@ class Standstill:
     def _finish(self, order: _Order) -> None:
         self._busy.difference_update(step.number for step in order.steps)
         if order.refused is not None and order.method == "Suspend":
-            # On all nodes: of one whose first answer was lost with a link, the second says that it was done already.
+            # On all nodes: if a node's first answer was lost with a link, its second one says that it was done already.
             self._send(_Order(None, "Resume", order.steps))
         elif order.refused is None:
             for step in order.steps:

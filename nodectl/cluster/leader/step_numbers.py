@@ -23,7 +23,7 @@ class Numbers:
     def __init__(self, out: Out) -> None:
         self._out = out
         self.next = self.kept = 0
-        self.before = 0  # an earlier leader may have reserved what is below this
+        self.before = 0  # an earlier leader may have reserved numbers below this
         self._reserved: OrderedDict[int, None] = OrderedDict()
 
     def draw(self) -> int:

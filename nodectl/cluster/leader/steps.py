@@ -66,9 +66,9 @@ class Step:
         self.cancel_told = False
         self.started = 0.0
         self.sums = Sums()
-        self.events: list[Mapping[str, Any]] = []  # for its client, since they were sent last
+        self.events: list[Mapping[str, Any]] = []  # for its client, not sent yet
         self.pids: dict[int, int] = {}  # by task
-        self.statuses: dict[int, int] = {}  # likewise, of those that have ended
+        self.statuses: dict[int, int] = {}  # by task, of ended tasks
         self.waiters: list[Caller] = []
 
     @property

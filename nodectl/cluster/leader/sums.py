@@ -12,7 +12,7 @@ from typing import Any
 COMPLETED, FAILED, CANCELLED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL = (
     "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL",
 )  # fmt: skip
-# What a step is when its parts ended so: the first one of these.
+# The state of a step: the first of these among the states of its parts.
 _WORST = (NODE_FAIL, OUT_OF_MEMORY, TIMEOUT, "PREEMPTED", CANCELLED, FAILED, COMPLETED)
 _MOST_TASKS = 2048
 _MOST_NODES = 1024
@@ -38,7 +38,7 @@ class Sums:
         self._tasks: list[tuple[bool, Mapping[str, Any]]] = []
         self._nodes: list[tuple[bool, Mapping[str, Any]]] = []
         self._victims: list[Mapping[str, Any]] = []
-        self._reasons: dict[str, tuple[int, str]] = {}  # by state, that of the first node
+        self._reasons: dict[str, tuple[int, str]] = {}  # by state, the reason of the first node
         self._seconds = [0.0, 0.0]
         self._sums: dict[str, float] = {}
         self._highest: dict[str, float] = {}

@@ -35,7 +35,7 @@ class Tenure:
             if self._claims.setdefault(rank, Still()).seconds(claim.text, now) < LEASE:
                 missed += claim.nodes
                 reached -= claim.nodes if rank in there else 0
-        if now - self._begun >= LEASE and there and missed > reached:  # all who are there have spoken by then
+        if now - self._begun >= LEASE and there and missed > reached:  # by then all reachable nodes have joined
             self.end()
             raise Superseded(f"{missed} nodes cannot reach it, and {max(reached, 0)} can: they go on without it")
         self.directory.renew(self._epoch)

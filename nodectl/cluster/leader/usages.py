@@ -12,7 +12,7 @@ from nodectl.cluster.leader.books import Books
 from nodectl.cluster.leader.steps import OVER, Caller, Step
 from nodectl.wire.dispatch import Refused
 
-_SECONDS = 0.5  # for which others wait for a node
+_SECONDS = 0.5  # for a node to answer
 _COUNTED = ("cpu_seconds", "read", "written")  # from a part's beginning on
 _PRESSURE = ("cpu", "memory", "io")
 
@@ -31,10 +31,10 @@ class Usages:
         self._ask = ask
         self._leave = leave
         self._callers: list[Caller] = []
-        self._left: dict[int, int] = {}  # nodes that have not answered, by the number of what they were asked
-        self._late: dict[int, int] = {}  # likewise, for which nobody waits; they are not asked again meanwhile
+        self._left: dict[int, int] = {}  # nodes that have not answered, by the number of the request
+        self._late: dict[int, int] = {}  # late nodes, by the number of the request; they are not asked again meanwhile
         self._until = 0.0
-        self._said: dict[tuple[int, int], Mapping[str, Any]] = {}  # by step and node, the latest
+        self._said: dict[tuple[int, int], Mapping[str, Any]] = {}  # the latest answer by step and node
 
     def tell(self, call: Caller) -> None:
         """Reply to a call soon. Each node is asked once, however many callers wait."""
