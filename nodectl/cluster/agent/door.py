@@ -123,8 +123,9 @@ class Door:
                 self._post.send(LEADER, "withdraw", {"id": number})
 
     def _take(self, visitor: Visitor, message: Mapping[str, Any], fds: list[int]) -> None:
-        """Handle a client's call; each client has a single call at a time. The answering function closes the
-        descriptors.
+        """Handle a client's call; each client has a single call at a time.
+
+        The function that answers closes the descriptors.
         """
         try:
             call = Call(message, framing.Peer(0, os.geteuid(), os.getegid()))

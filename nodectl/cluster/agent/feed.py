@@ -119,9 +119,7 @@ class Feed:
 
 
 def _opened(fd: int) -> tuple[int, int]:
-    """Return a non-blocking descriptor for reading, -1 for none, and the pid of the child reading for the agent, else
-    0.
-    """
+    """Return a non-blocking descriptor for reading, -1 for none, and the pid of the reading child, 0 for none."""
     if fd < 0:
         return -1, 0
     try:

@@ -60,9 +60,7 @@ class Books:
         self.out.send(call[0], "reply", id=call[1], **told)
 
     def comes_again(self, call: Caller) -> bool:
-        """Return whether a call to be carried out only once came before; then repeat the answer, where there is an
-        answer.
-        """
+        """Return whether a call to be carried out only once came before; then repeat the answer, if any."""
         if call not in self._once:
             self._once[call] = None
             while len(self._once) > _MOST_REMEMBERED:

@@ -200,8 +200,9 @@ class Core:
         self._life.ended(rank, int(header["step"]), header, self.books.now)
 
     def _order(self, rank: int, header: Header) -> None:
-        """Pass a client's order on to the step. An order with a number is repeated until answered, and carried out
-        once.
+        """Pass a client's order on to the step.
+
+        An order with a number is repeated until answered, and carried out once.
         """
         caller = (rank, header["id"]) if "id" in header else None
         if caller is not None and self.books.comes_again(caller):
@@ -269,8 +270,8 @@ class Core:
         self._line.add(one)
 
     def _is_known(self, call: Caller) -> bool:
-        """Return whether the launch came before, as after the death of a leader or a link; repeat the reply where there
-        is one.
+        """Return whether the launch came before, as after the death of a leader or a link; then repeat the reply, if
+        any.
         """
         if self._line.get(call) is not None:
             return True

@@ -37,8 +37,9 @@ class Gpus:
         return self.way == _ALL
 
     def on(self, nodeid: int, nodes: int, ntasks: int) -> int:
-        """Return the count of GPUs on a step's node with `ntasks` tasks. A step's total is shared out evenly among the
-        nodes.
+        """Return the count of GPUs on a step's node with `ntasks` tasks.
+
+        A step's total is shared out evenly among the nodes.
         """
         if self.way == _FOR_TASK:
             return self.asked.per_task * ntasks

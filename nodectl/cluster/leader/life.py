@@ -295,8 +295,9 @@ class Life:
         self._on_free()
 
     def order(self, step: Step, call: Mapping[str, Any], now: float, by: Caller | None = None) -> None:
-        """Pass a client's order on to all nodes of the step. `by`: the order's name, where the client may repeat the
-        order.
+        """Pass a client's order on to all nodes of the step.
+
+        `by`: the order's name, where the client may repeat the order.
         """
         if call.get("method") in ("hangup", "End"):
             self.expect_end(step, now)

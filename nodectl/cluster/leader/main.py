@@ -1,5 +1,4 @@
-"""The leader's process: reads and writes for the core. The agent at the root of the tree starts and restarts the
-leader.
+"""The leader's process: reads and writes for the core. The agent at the root of the tree starts and restarts it.
 
 Its standard input is a pipe that only the agent holds: the first line is the secret, the second one a JSON object:
 `at`, the addresses of that agent; `job`, the number of the allocation; `names` of its nodes by rank, and of `guests`,
@@ -173,9 +172,7 @@ class Leader:
         self._tell(self.core.joined, rank, said)
 
     def go_on(self) -> None:
-        """Renew the tenure every RENEWAL seconds, but not while the leader's own agent is silent: the agent may stand
-        still.
-        """
+        """Renew the tenure every RENEWAL seconds, but not while the leader's own agent is silent, perhaps stopped."""
         if self._tenure is None or self.over.done():
             return
         if self._mesh.is_joined:

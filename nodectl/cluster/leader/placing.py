@@ -191,10 +191,10 @@ class Table:
     def _begun(
         self, job: JobRecord, wish: Wish, allocation: Allocation, chosen_for: JobResources | None = None
     ) -> Placed | None:
-        """Lay the step out on the allocation and hold the resources; None where steps hold some already. Raises
-        Refused.
+        """Lay the step out on the allocation and hold the resources. Raises Refused.
 
-        With `chosen_for`, the step holds all of that choice.
+        Return None where steps hold some of the resources already. With `chosen_for`, the step holds all of that
+        choice.
         """
         chosen = len(allocation.nodes)  # for -N 1-3, and with nodes without tasks
         nodes = (chosen, chosen) if wish.request.nodes else None
@@ -248,8 +248,9 @@ class Table:
     def _chosen(
         self, job: JobRecord, request: Request, *, ever: bool = False, without: Iterable[int] = ()
     ) -> Choice | Refusal:
-        """Return the plugin's choice among the nodes in operation, `without` some; with `ever`, the choice on idle
-        nodes.
+        """Return the plugin's choice among the nodes in operation.
+
+        `without`: indices of nodes to leave out; `ever`: choose as if all nodes were idle.
         """
         ever = ever or request.overlap
         among = None
@@ -287,7 +288,7 @@ class Table:
         details.layout = {"gres_flags": "enforce-binding"} if asked.enforce else {}
 
     def _asked(self, gpus: Gpus) -> Wanted:
-        """Return the wish for GPUs, without a type where the types of all GPUs are unknown: then Slurm gave the right
+        """Return the wish for GPUs, without a type where no GPU's type is known: then Slurm gave GPUs of the right
         type.
         """
         return gpus.asked if len(self.most_gpus) > 1 else replace(gpus.asked, type="")
