@@ -64,7 +64,7 @@ class _Server:
             self._loop.add_reader(self._sock.fileno(), self.read)
 
     def pause(self) -> None:
-        """Stop reading until `go_on`, since the way has no room."""
+        """Stop reading until `go_on`, since the mesh has no room."""
         if self.reads:
             self.reads = False
             self._loop.remove_reader(self._sock.fileno())

@@ -1,6 +1,6 @@
-"""Steps launched by clients of this node: the client's agent collects the messages of all nodes for the client.
+"""The steps launched by clients of this node. Runs in the client's agent.
 
-The client gets them as from a single node.
+The messages of all nodes about a step come together here, and go on to the client as from a single node.
 """
 
 import os
@@ -252,7 +252,7 @@ class Launched:
         self.resumed(rank)
 
     def resumed(self, rank: int) -> None:
-        """Ask a node again after a restored link."""
+        """Ask a node for lost messages after a restored link."""
         for (of, _), inlet in list(self._inlets.items()):
             if of == rank:
                 inlet.ask()
@@ -385,7 +385,7 @@ class LaunchedSteps:
             step.lost(rank, why)
 
     def resumed(self, rank: int) -> None:
-        """Ask a node again after a restored link."""
+        """Ask a node for lost messages after a restored link."""
         for step in list(self._steps.values()):
             step.resumed(rank)
 

@@ -250,7 +250,7 @@ class Work:
         self._views.resumed(rank)
 
     def _led(self, sender: int, header: Header, body: bytes) -> None:
-        """Report to a leader with possibly missed messages."""
+        """Report everything to a leader which may have missed messages."""
         self._parts.tell_all(sender, header, body)
         self._launched.ask_again()
         self._door.ask_again()

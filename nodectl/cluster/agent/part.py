@@ -151,7 +151,7 @@ class Part:
         self.say_begun()
 
     def say_gone(self) -> None:
-        """Report the end to the client's agent, which may give the commands meant for this node to further nodes."""
+        """Report the end to the client's agent, which may move the commands meant for this node to different nodes."""
         if self._request.get("bulk") and not (self._record and self._record.get("state") in _ENDED_FOR_ALL):
             self._to_client("work", {"heard": 0, "gone": True})
 

@@ -160,7 +160,7 @@ class Parts:
                 part.drop_output()
 
     def resumed(self, rank: int) -> None:
-        """Ask a node again after a restored link."""
+        """Exchange lost messages with the agent of a client after a restored link."""
         for part in list(self._parts.values()):
             if part.client == rank:
                 part.ask()

@@ -17,7 +17,7 @@ _SECONDS = 10.0  # for an answer; a service that hangs delays the agent no longe
 
 
 class Service:
-    """A service which has admitted the agent's job. `said`: the cgroup of the job, in words."""
+    """A service which has admitted the agent's job. `said`: a phrase for users that names the cgroup of the job."""
 
     def __init__(self, config: Config, said: str, cpus: int) -> None:
         self.config = config

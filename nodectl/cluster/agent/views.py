@@ -282,7 +282,7 @@ class Views:
             self._hide(key)
 
     def resumed(self, rank: int) -> None:
-        """Ask a node again after a restored link."""
+        """Ask a node for lost messages after a restored link."""
         for view in list(self._views.values()):
             view.ask(rank)
         for (viewer, _), (channel, _, _) in list(self._shown.items()):

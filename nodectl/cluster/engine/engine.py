@@ -1,4 +1,4 @@
-"""The interface of an engine, in four calls: the nodes of the allocation, start agents, cancel, the states of nodes."""
+"""The interface of an engine: name the nodes of the allocation, start and cancel agents, report on nodes and agents."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Engine(Protocol):
         """Run this command on each of the nodes, with pipes for the standard streams. Raises NoEngine."""
 
     def cancel(self, nodes: Nodes) -> None:
-        """End all agents of the job, also of different starters, where the engine can do so."""
+        """End all agents of the job, even if started by a different process, where the engine can do so."""
 
     def states(self, nodes: Nodes) -> Mapping[str, str]:
         """Return the unusable nodes with the reasons, as far as known."""
@@ -92,4 +92,4 @@ class Engine(Protocol):
         """Return why a node has no agent, from the last message of the node's process, and the remedy."""
 
     def runs(self, nodes: Nodes) -> bool:
-        """Return whether the job has agents, also of different starters, where the engine can say so."""
+        """Return whether the job has agents, even if started by a different process, where the engine can tell."""

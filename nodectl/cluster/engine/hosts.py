@@ -78,7 +78,7 @@ class Hosts:
         return {}
 
     def why(self, name: str, said: str) -> str:
-        """Return the message; where ssh had to ask a question, add the command for answering the question by hand."""
+        """Return the message; where ssh had a question, add the ssh command which must work without a question."""
         if not any(word in said for word in _REFUSALS):
             return said
         return f"{said.rstrip('.')} -> `ssh -o BatchMode=yes {name} true` has to do it without a question"

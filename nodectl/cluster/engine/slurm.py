@@ -49,7 +49,7 @@ _OPTIONS = (
 
 
 class Slurm:
-    """Slurm's allocation.
+    """The engine for an allocation of Slurm.
 
     `environment`: of a process in the allocation. An engine that has started agents ends only these: the agents of
     another cluster of the job may have to stay.
@@ -130,7 +130,9 @@ class Slurm:
         return [step for step, _, name in pairs if name.strip().startswith(self._step)]
 
     def _program(self, name: str) -> str:
-        """Return the path of Slurm's program: PATH may name a command of nodectl's first. Raises NoEngine."""
+        """Return the path of Slurm's program, skipping a command of nodectl with the same name in PATH. Raises
+        NoEngine.
+        """
         for directory in os.get_exec_path(self._environment):
             path = os.path.join(directory, name)
             try:
