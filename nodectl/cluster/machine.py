@@ -1,8 +1,7 @@
-"""An agent's description of the machine for the leader: CPUs as in `nodectl.machine`, CPUs given by Slurm, memory,
-devices.
+"""The description of an agent's machine, for the leader: CPUs, the CPUs given by Slurm, memory, devices.
 
-The agent sends the description when it joins. The ten thousand nodes of a cluster are of few kinds: equal machines
-become one value, so that code that compares nodes compares kinds.
+The topology is described as in `nodectl.machine`. The agent sends the description when it joins. The ten thousand nodes
+of a cluster are of few kinds: equal machines become one value, so that code that compares nodes compares kinds.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ Handler = Callable[[int, Header, bytes], None]
 class Mesh:
     """A member of the tree with root `root` in this `epoch`.
 
-    Every new leader receives `said`, this machine's description, from the member. The root takes place 0 in the tree;
-    in exchange, rank 0 takes the place of the root's rank.
+    After the join the member sends the leader `said`, a description of this machine, and again to each new leader. The
+    root takes place 0 in the tree; in exchange, rank 0 takes the place of the root's rank.
     """
 
     def __init__(

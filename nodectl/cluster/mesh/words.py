@@ -37,7 +37,7 @@ class Join(NamedTuple):
     turn: int
     addresses: Addresses
     avoid: tuple[int, ...]
-    first: bool  # it has never stood beneath anybody
+    first: bool  # the sender has never had a parent
 
     @classmethod
     def of(cls, words: Mapping[str, object], count: int) -> "Join":
