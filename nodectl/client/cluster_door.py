@@ -102,7 +102,7 @@ def slots(nodes: str, each: int) -> int:
 
 
 def bases() -> "list[str]":
-    """Return the directories which may contain a cluster's. Raises NotOurs.
+    """Return the directories which may contain the directory of a cluster. Raises NotOurs.
 
     The directory of a login session may come and go while a job runs.
     """

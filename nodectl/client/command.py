@@ -77,15 +77,16 @@ class Program:
 
     @classmethod
     def said(cls, line: str) -> str:
-        """Return the line for the user. If the command was called by a name of Slurm's, replace nodectl's name at the
-        beginning.
+        """Return the line for the user, with the name by which the command was called.
+
+        A name of Slurm's replaces nodectl's name at the beginning.
         """
         own = f"{cls._OWN}: "
         return f"{cls.name}: {line[len(own) :]}" if cls.is_slurms() and line.startswith(own) else line
 
     @classmethod
     def hint(cls, command: str) -> str:
-        """Return advice for a senseless command line."""
+        """Return the advice to print after an error in the command line."""
         if cls.is_slurms():
             return f'Try "{cls.name} --help" for more information'
         return f"Try 'nodectl {command} --help' for more information."
@@ -105,7 +106,7 @@ class GlobalOptions:
 
 
 class Failed(Exception):
-    """The command cannot do the request.
+    """The command cannot fulfil the request.
 
     str() is a single line, `status` the exit status, `name` the Varlink error, `job` the job named by the error,
     `subject` the key of advice (`advice.py`).

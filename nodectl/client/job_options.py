@@ -71,7 +71,7 @@ def open_mode(text: str) -> str:
 
 
 def exclusive(text: str) -> bool:
-    """Parse --exclusive of a job: the job shares the node with no further job."""
+    """Parse --exclusive of a job: no other job runs beside the job."""
     if text:
         raise ValueError(f"Invalid value {text[:20]!r}, only --exclusive alone is known")
     return True

@@ -19,7 +19,7 @@ _TOLD = {
     "mem": "SLURM_MEM_PER_NODE",
     "mem_per_cpu": "SLURM_MEM_PER_CPU",
 }
-# Variables for tasks of the options of a job, where given.
+# Options of a job which tasks find in their environment, where given.
 TOLD = {"qos": "SLURM_JOB_QOS", "reservation": "SLURM_JOB_RESERVATION", "dependency": "SLURM_JOB_DEPENDENCY"}
 _MOST_TASKS = 999_999
 _NODES = ("nodelist", "exclude")  # a word with a slash in it is a file that has them

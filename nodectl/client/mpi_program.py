@@ -64,7 +64,7 @@ def _number(data: bytes, at: int, size: int = 8) -> int:
 
 
 def _needed(fd: int) -> "list[str]":
-    """Return the libraries linked to the program, from a 64-bit little-endian elf(5) file."""
+    """Return the libraries to which the program is linked, from a 64-bit little-endian elf(5) file."""
     header = os.pread(fd, _HEADER, 0)
     if header[:6] != b"\x7fELF\2\1":
         return []
@@ -89,8 +89,9 @@ def _needed(fd: int) -> "list[str]":
 
 
 def _of_library(name: str) -> str:
-    """Return the MPI plugin of a library. Libraries with MPICH's interface are libmpi.so.12; Open MPI's have higher
-    numbers.
+    """Return the MPI plugin of a library, or "".
+
+    Libraries with MPICH's interface are libmpi.so.12, by any maker; Open MPI's have higher numbers.
     """
     stem, _, version = name.partition(".so.")
     if stem.startswith(("libmpich", "libfmpich")) or (stem.startswith("libmpi") and version.split(".")[0] == "12"):

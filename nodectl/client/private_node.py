@@ -3,9 +3,9 @@
 It has a runtime directory and a cgroup of its own, shares the history with the service to come, and ends when the
 command does: the daemon reads the end of a pipe held only by the command, however the command ends.
 
-It is a fork of the command, which has the same user, and has already imported and read the first things of a daemon.
-Where the command runs inside a foreign program, with threads, modules or a file system encoding of its own, the daemon
-is executed instead.
+It is a fork of the command, which has the same user, and has already imported and read what a daemon begins with. Where
+the command runs inside a foreign program, with threads, modules or a file system encoding of its own, the daemon is
+executed instead.
 """
 
 import _signal

@@ -63,8 +63,9 @@ def _parts(path: str) -> list[str]:
 
 
 def _is_ours(status: os.stat_result) -> bool:
-    """Return True if only root and this user own and may change the place. In a directory like /tmp each user may
-    change his own files.
+    """Return True if only root and this user own and may change the place.
+
+    In a directory like /tmp each user may change only files of his own.
     """
     if status.st_uid not in (0, os.geteuid()):
         return False

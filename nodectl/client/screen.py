@@ -29,7 +29,7 @@ class Screen(NamedTuple):
     colour: bool
 
     def states(self, *columns: str) -> "Mapping[str, Callable[[str], str]]":
-        """Return painters for the columns of a table which are states."""
+        """Return a painter for each of these columns of a table, which hold states."""
         return dict.fromkeys(columns, painted) if self.colour else MappingProxyType({})
 
 

@@ -80,7 +80,10 @@ def option_lines(script: str) -> list[tuple[str, list[str]]]:
 
 
 def split(text: str) -> list[str]:
-    """Split words at blanks, up to a '#' at a word's begin; quotes and backslashes as in a shell. Raises ValueError."""
+    """Split words at blanks, up to a '#' at the start of a word. Raises ValueError.
+
+    Quotes and backslashes work as in a shell.
+    """
     words: list[str] = []
     word: str | None = None
     quote = ""

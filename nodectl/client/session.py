@@ -250,7 +250,10 @@ class Session:
         return self._answer(method, reply, unread=unread)
 
     def _answer(self, method: str, reply: "Mapping[str, object] | None", *, unread: bool) -> "Mapping[str, object]":
-        """Return the parameters of a reply, None where the connection ended before. Raises Failed."""
+        """Return the parameters of a reply. Raises Failed.
+
+        The reply is None where the connection ended before.
+        """
         if reply is None:
             raise (NotTaken if unread else Gone)(f"{method}: the service went away before it answered")
         found: Mapping[str, object] = reply.get("parameters") or {}  # type: ignore[assignment]
@@ -283,11 +286,10 @@ class Session:
             pass  # it has been closed
 
     def launch(self, request: "Mapping[str, object]") -> "tuple[int, int, Events]":
-        """Launch a step with `streams`, by default this process's own; return the job, the step's number and the
-        events.
+        """Launch a step with `streams`, by default this process's own; return the job, the step's number, the events.
 
-        A service that ends before it has taken the request is no reason to fail: the next one is asked. A service that
-        took the request, or for whose job the plugins have done their part already, is.
+        A service that ends before taking the request is no reason to fail: its successor is asked. A service that ends
+        after taking the request, or for whose job the plugins have done their part already, is a reason.
 
         From the moment of asking, signals belong to the step. Raises Failed; Interrupted if a signal came before, or
         withdrew the launch.
@@ -362,7 +364,7 @@ class Session:
         return True
 
     def close(self) -> None:
-        """Close the connection, and end a private node and wait for the cleanup."""
+        """Close the connection and the step's pipes, and end a private node and wait for the cleanup."""
         # The events too: a private node waits for its step, which goes on while a process holds them. After a Ctrl-C
         # in the wrong moment that would be ourselves.
         if self._events is not None:

@@ -104,7 +104,7 @@ class AsyncClient:
         return values.step_info((await self._ask("Show", **which(step)))["record"])
 
     async def signal(self, step: StepName, number: int) -> None:
-        """Send a signal to a step's tasks; SIGKILL reaches all processes of the step."""
+        """Send a signal to a step's tasks; SIGKILL reaches all processes started by the tasks."""
         await self._ask("Signal", **which(step), signal=int(number))
 
     async def trace(self, step: StepName) -> list[values.TraceCall]:
@@ -117,7 +117,7 @@ class AsyncClient:
         self, script: Path, arguments: Sequence[str] = (), *, text: str | None = None,
         env: Mapping[str, str] | None = None, **options: Unpack[JobOptions],
     ) -> int:  # fmt: skip
-        """Queue a batch script, the file `script` or `text` under the script's name, and return the job's number."""
+        """Queue a batch script, the file `script`, or `text` under that name, and return the job's number."""
         return await self._do(operations.submit(script, arguments, text, env, options))
 
     async def wait_for_job(self, number: int) -> values.JobInfo:

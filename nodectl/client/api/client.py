@@ -64,7 +64,7 @@ class Client:
     ) -> values.Result:  # fmt: skip
         """Run a step and wait for the end, like subprocess.run. Raises NodectlError.
 
-        `timeout`: seconds from the begin of the step; then the step is ended and StepTimeout raised. An exception, such
+        `timeout`: seconds from the start of the step; then the step is ended and StepTimeout raised. An exception, such
         as that of a Ctrl-C, ends the step.
         """
         if capture_output:
@@ -118,7 +118,7 @@ class Client:
         return values.step_info(self._ask("Show", **which(step))["record"])
 
     def signal(self, step: StepName, number: int) -> None:
-        """Send a signal to a step's tasks; SIGKILL reaches all processes of the step."""
+        """Send a signal to a step's tasks; SIGKILL reaches all processes started by the tasks."""
         self._ask("Signal", **which(step), signal=int(number))
 
     def trace(self, step: StepName) -> list[values.TraceCall]:

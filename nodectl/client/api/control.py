@@ -7,8 +7,9 @@ class Control:
     """The control methods of a step; a subclass provides `_call`."""
 
     def signal(self, number: int) -> None:
-        """Send a signal to the step's tasks; SIGKILL reaches all processes of the step. Do nothing when the step has
-        ended.
+        """Send a signal to the step's tasks; SIGKILL reaches all processes started by the tasks.
+
+        Do nothing when the step has ended.
         """
         self._call("Signal", signal=int(number), forwarded=True)
 
@@ -17,7 +18,7 @@ class Control:
         self._call("End")
 
     def kill(self) -> None:
-        """Send SIGKILL to all processes of the step."""
+        """Send SIGKILL to the tasks and all processes started by the tasks."""
         self.signal(signal.SIGKILL)
 
     def _call(self, method: str, **parameters: object) -> None:

@@ -66,7 +66,7 @@ class Busy(NodectlError):
 
 
 class StepFailed(NodectlError):
-    """A step failed, and the caller had asked for success; `result` is the step's result."""
+    """A step run with check=True failed; `result` is the step's result."""
 
     advice = "`result` has the tasks' exit codes and what they wrote; `nodectl show JOB.STEP` tells more"
 
@@ -96,16 +96,14 @@ _BY_NAME: "dict[str, type[NodectlError]]" = {
 
 
 def public(error: "Failed | BadOption") -> NodectlError:
-    """Return the public error for an error of the command. An error without a name came up before the service was
-    asked.
-    """
+    """Return the public error for an error of the command. Without a name, the service was not asked."""
     if isinstance(error, BadOption) or not error.name:
         return InvalidRequest(str(error))
     return _BY_NAME.get(error.name, NodectlError)(str(error), name=error.name)
 
 
 def of_connection(failed: Failed) -> Failed:
-    """Give an error of a session a name if missing: without a name, no service answered."""
+    """Return the error of a session, with the name NO_SERVICE where there is no name: no service answered."""
     failed.name = failed.name or NO_SERVICE
     return failed
 

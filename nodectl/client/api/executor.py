@@ -32,7 +32,7 @@ _PROGRAM = "import sys; sys.path[:] = {path!r}; from nodectl.client.api.worker i
 
 
 class WorkerDied(BrokenExecutor):
-    """The worker died while running the function, or could not start; str() is the reason. Further workers go on."""
+    """The worker died while running the function, or could not start; str() is the reason. The other workers go on."""
 
 
 class StepFuture(Future[T]):
@@ -41,10 +41,9 @@ class StepFuture(Future[T]):
     _worker: "Callable[[], object] | None" = None
 
     def kill(self) -> bool:
-        """Cancel a waiting function, or end the worker of a running function. The outcome of a running function is
-        WorkerDied.
+        """Cancel a waiting function, or end the worker of a running function.
 
-        Return False if the function has finished.
+        The outcome of a running function is then WorkerDied. Return False if the function has finished.
         """
         if self.cancel():
             return True
@@ -226,8 +225,9 @@ class _Chosen(Executor):
 
 
 class _Worker:
-    """A step, and this process's end of the socket pair used as the step's standard input. A single thread uses a
-    worker.
+    """A step, and this process's end of the socket pair used as the step's standard input.
+
+    A single thread uses a worker.
     """
 
     def __init__(self, client: Client, item: _Item, is_wanted: Callable[[], bool]) -> None:

@@ -61,7 +61,7 @@ class Conductor:
         self, commands: "Commands | Again", rules: "Rules", outputs: "Outputs", log: "JobLog | None",
         progress: "Progress", total: int, usage_log: "usage.UsageLog | None" = None, *, gives_back: bool = False,
     ) -> None:  # fmt: skip
-        """Start without a step. `gives_back`: give an idle step back, because further jobs may wait for the CPUs."""
+        """Start without a step. `gives_back`: give an idle step back, because other jobs may wait for its CPUs."""
         self._commands = commands
         self._rules = rules
         self._outputs = outputs
@@ -166,8 +166,9 @@ class Conductor:
     # What is heard.
 
     def wait_for_command(self, signals: "Signals | None" = None) -> bool:
-        """Wait for a command. Return False when no more come, or on a held signal, which `signal` then names. Raises
-        Failed.
+        """Wait for a command. Raises Failed.
+
+        Return False when no more come, or on a held signal, whose number `signal` then has.
         """
         while self._next is None and not self.signal:
             self._next = self._take()

@@ -56,7 +56,7 @@ class Style:
 
 
 class Outputs:
-    """Outputs written to the command's own stdout and stderr, so nothing needs printing."""
+    """Outputs written straight to nodectl's own stdout and stderr, so nothing needs printing."""
 
     keeps_usage = False  # beside the output
 

@@ -64,7 +64,7 @@ def usage() -> str:
 
 
 def text(of_plugins: "Iterable[Option]", columns: int = 80) -> str:
-    """Return the text of --help, with the plugins' options in a group at the end."""
+    """Return the text of --help, with the plugins' options in a separate group."""
     lines = [usage(), "", "Run tasks of a program as one step."]
     for title, options in groups().items():
         shown = _SRUNS.get(title, title) if Program.is_slurms() else title

@@ -72,7 +72,7 @@ def of(parsed: "Parsed", variables: "Mapping[str, str]") -> Manners:
 
 
 def settle(parsed: "Parsed") -> None:
-    """Rewrite options, which jobs may have, too, as options the service knows. Raises BadOption."""
+    """Rewrite options of jobs and steps as options the service knows. Raises BadOption."""
     values = parsed.values
     if "account" in values:
         parsed.told["SLURM_JOB_ACCOUNT"] = str(values["account"])

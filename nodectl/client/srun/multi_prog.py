@@ -1,6 +1,6 @@
 """--multi-prog: a file which maps tasks to programs, "0-3,7 program args" or "* program args" on each line.
 
-Lines may continue after a backslash; quotes are a shell's, '#' begins a comment. The service replaces %t and %o.
+Lines may continue after a backslash; quotes are a shell's, '#' begins a comment. The service interprets %t and %o.
 """
 
 from nodectl.client import script
