@@ -248,7 +248,7 @@ class Controller(Core, Watcher):
             self.tasks.begin(self._stop(job))
 
     async def _stop(self, job: JobRecord) -> None:
-        """Suspend a job to make room. If the job still runs afterwards, the scheduler tries different jobs."""
+        """Suspend a job to make room. If the job still runs afterwards, the scheduler tries other jobs."""
         try:
             await self.parts.suspension.suspend_job(job.job_id)
         except Refused as error:

@@ -26,7 +26,7 @@ COMPLETED = "COMPLETED"
 
 
 def given_to(job: JobRecord) -> str:
-    """Return the end reason of a job after giving all resources to another job."""
+    """Return the end reason of a job that has given its resources to another job."""
     return f"job {job.given_to} was given what it held"
 
 
@@ -88,7 +88,7 @@ class Ends:
         self._doom(job, Doom(REQUEUED, reason, hold))
 
     def never(self, job: JobRecord, state: str, reason: str) -> None:
-        """End a waiting job without any chance to start."""
+        """End a waiting job that can never start."""
         job.job_state, job.state_desc, job.end_time = state, reason, time.time()
         self._core.leases.end(job.job_id)
         self._table.ended(job)

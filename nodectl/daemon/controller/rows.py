@@ -30,7 +30,7 @@ def held(job: JobRecord, nodes: NodeTable) -> dict[str, object]:
 
 
 def row(job: JobRecord, resources: Mapping[str, object], now: float, why: Explanation | None) -> dict[str, object]:
-    """Return a job as a row of the queue. `why` explains a waiting or suspended job; None for all remaining jobs."""
+    """Return a job as a row of the queue. `why` explains a waiting or suspended job, and is None for other jobs."""
     details = job.details
     shares: list[Mapping[str, object]] = list(resources.values())  # type: ignore[arg-type]  # by node
     mask = int(str(shares[0]["mask"]), 16) if shares else 0
@@ -115,7 +115,7 @@ def without_private(row_: dict[str, object]) -> dict[str, object]:
 
 
 def without_others(why: Explanation, user: str) -> Explanation:
-    """Hide foreign jobs in an explanation, for a user without permission to see them."""
+    """Hide other users' jobs in an explanation, for a user who may not see these jobs."""
     others = [name for name in why.for_whom if not name.endswith(f" of {user}")]
 
     def hidden(text: str) -> str:

@@ -11,7 +11,7 @@ class ReservedNumbers:
         self._steps: dict[int, dict[tuple[int, int], None]] = {}  # by uid, the oldest first
 
     def oldest_job_if_full(self, uid: int) -> int:
-        """Return, and forget, the oldest job number of a user at the limit of reservations; 0 for all remaining users.
+        """Return, and forget, the oldest job number of a user at the limit of reservations; 0 for other users.
 
         So a user who only reserves does not use up the ids.
         """

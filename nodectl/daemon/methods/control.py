@@ -138,7 +138,7 @@ class Control:
         return await self._done()
 
     async def _in_turns(self, found: list[tuple[JobRecord, str]]) -> AsyncIterator[tuple[JobRecord, str]]:
-        """Yield the jobs still in the queue, and let the event loop serve different calls in between."""
+        """Yield the jobs still in the queue, and let the event loop serve pending calls in between."""
         jobs, work = self._controller.table.jobs, self._calls.work()
         for job, tasks in found:
             if jobs.get(job.job_id) is job:
@@ -146,7 +146,7 @@ class Control:
             await self._rest(work)
 
     async def _rest(self, work: Work) -> None:
-        """Write and let the event loop serve different calls, where a pause is due or much is to be written."""
+        """Write and let the event loop serve pending calls, where a pause is due or much is to be written."""
         if self._controller.table.store.has_much or work.is_due():
             with contextlib.suppress(NotWritten):  # it is tried again
                 await self._controller.table.commits.durable()

@@ -84,9 +84,7 @@ class JobCalls:
         return without_others(why, job.user_name) if self.hides_others and not self.is_admin(call) else why
 
     def work(self) -> Work:
-        """Return the budget and slices of a call with piecewise work; in between, the event loop serves different
-        calls.
-        """
+        """Return the budget and slices of a call with piecewise work; pending calls are served in between."""
         return Work(self._slices)
 
     def turn(self, call: Call) -> asyncio.Lock:

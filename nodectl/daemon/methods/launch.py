@@ -131,7 +131,7 @@ class Launch:
     def _made(self, call: Call, request: Mapping[str, object], user: User, level: str) -> Step:
         self._budget.check(user.uid, int(str(request["ntasks"])))
         if "part" in request:
-            from nodectl.daemon.admission import part  # few steps are one
+            from nodectl.daemon.admission import part  # few steps are parts
 
             slurm_job = part.allow(request, call.peer, self._slurm_jobs)
             step = self._maker.make(request, user, call.peer.uid, level)

@@ -38,7 +38,7 @@ class ShowQueue:
         self._calls = calls
 
     async def queue(self, call: Call) -> Mapping[str, object]:
-        """Return a page of the jobs in the queue. The event loop serves different calls while the page is made."""
+        """Return a page of the jobs in the queue. The event loop serves pending calls while the page is made."""
         async with self._calls.turn(call):
             return await self._page(call)
 

@@ -31,7 +31,7 @@ _HIGH, _MAX, _SWAP = "memory.high", "memory.max", "memory.swap.max"
 _UNASKED = "max"  # of memory and swap space: files as the kernel makes them
 _USER = "/user"
 _MIB = 1 << 20
-_PATIENCE = 1.0  # seconds for a stepd, which does not answer while it is in a plugin's hook
+_PATIENCE = 1.0  # seconds for a stepd, which does not answer during a plugin's hook
 
 
 class _InUse(Exception):
