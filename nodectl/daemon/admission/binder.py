@@ -211,7 +211,7 @@ class Binder:
         return answer
 
     def _apart(self, request: Request, cpus: int) -> tuple[int, Layout]:
-        """Return a layout and its CPUs, apart from the small steps of other jobs where there is room.
+        """Return a layout and its CPUs, away from the small steps of other jobs where there is room.
 
         This applies to a step which takes only a part of the CPUs.
         """

@@ -1,7 +1,7 @@
 """Growth of a running job: a larger share for the job's cgroup and the first step's file, for later steps and daemons.
 
-Running steps keep their CPUs; the job's memory is shared with them, so the first step's limit is raised with it. The
-daemon writes as root; a repeated write has the same result.
+The first step's file keeps the job's share. Running steps keep their CPUs; the job's memory is shared with them, so the
+first step's limit is raised with it. The daemon writes as root; a repeated write has the same result.
 """
 
 import asyncio

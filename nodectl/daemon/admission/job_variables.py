@@ -1,6 +1,7 @@
 """The variables of a job's script: Slurm's variables for the whole job, read by the job's steps.
 
-The stepd adds the variables of every step (`nodectl/task/environment.py`). Pure functions of values.
+The steps take the options that they are not given from these variables. The stepd adds the variables of every step
+(`nodectl/task/environment.py`). Pure functions of values.
 """
 
 import socket

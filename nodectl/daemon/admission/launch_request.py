@@ -146,7 +146,7 @@ def _of_tasks(request: Mapping[str, object]) -> dict[str, object]:
 
 
 def _kept(request: Mapping[str, object]) -> dict[str, str]:
-    """Return the variables about tasks and nodes of the user's current job, with --preserve-env."""
+    """With --preserve-env, return the variables about tasks and nodes of the job in which the command was typed."""
     if not request.get("preserve_env"):
         return {}
     environment: Mapping[str, str] = request["environment"]  # type: ignore[assignment]  # REQUEST says so

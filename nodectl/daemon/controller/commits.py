@@ -1,5 +1,4 @@
-"""Group commit: write everything put into the store during a turn of the event loop to the disk in a single
-transaction.
+"""Group commit: all changes put into the store in a turn of the event loop go to the disk in a single transaction.
 
 A job is accepted when it is on the disk. A hundred submissions in one turn wait for one fsync(2). While another process
 has locked the file, they wait for that process, for a few seconds. Used only from the event loop.
@@ -31,9 +30,7 @@ class Commits:
         self._tries_again = False
 
     def durable(self) -> "asyncio.Future[None]":
-        """Return a future for all changes so far: done when they are on the disk, failed with NotWritten where they
-        cannot be.
-        """
+        """Return a future for all changes so far: done after the write, failed with NotWritten if the write fails."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiting.append(waiter)

@@ -1,8 +1,8 @@
-"""Jobs about to end, and the launches waiting for such an end instead of in the queue.
+"""Jobs about to end, and the launches waiting for the end of a job instead of in the queue.
 
 A client may learn of the end of its step before the daemon does, and launch the next step at once. The resources of the
-last job are then about to become free: such a launch tries again as soon as a job is over, for at most a second.
-Launches try in the order in which they came. Used only from the event loop.
+last job are then about to become free: the launch tries again as soon as a job is over, for at most a second. Launches
+try in the order in which they came. Used only from the event loop.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Departures:
     def any(self) -> bool:
         """Return True where a job has ended, but the daemon has not yet noticed the end.
 
-        The steps of such a job have left their records, and no epilog follows, which could take long.
+        The steps of the job have left their records, and no epilog follows, which could take long.
         """
         return any(live.step.is_first and self._leaves(live) for live in self._registry.unfinished())
 

@@ -88,7 +88,7 @@ class Ends:
         self._doom(job, Doom(REQUEUED, reason, hold))
 
     def never(self, job: JobRecord, state: str, reason: str) -> None:
-        """End a waiting job that can never start."""
+        """End a waiting job without any chance to start."""
         job.job_state, job.state_desc, job.end_time = state, reason, time.time()
         self._core.leases.end(job.job_id)
         self._table.ended(job)
@@ -115,9 +115,7 @@ class Ends:
             self._end_steps(job, doom)
 
     def has_not_begun(self, job: JobRecord) -> bool:
-        """Handle a failed start. Where an end of the job was requested meanwhile, end or requeue the job and return
-        True.
-        """
+        """Handle a failed start: if an end of the job was requested meanwhile, end or requeue the job and return True."""
         doom = self._dooms.pop(job.job_id, None)
         if doom is None:
             return False
@@ -162,7 +160,7 @@ class Ends:
             self._table.changed(job)
 
     def has_ended(self, job: JobRecord, record: Mapping[str, Any]) -> None:
-        """Settle a job after all processes and the epilog are gone; `record` is the record of the first step."""
+        """Finish a job after all processes and the epilog have ended; `record` is the record of the first step."""
         doom = self._dooms.pop(job.job_id, None)
         if doom is None and job.to_requeue is not None:
             doom = Doom(REQUEUED, QUEUED_AGAIN, job.to_requeue)  # an earlier daemon was asked to requeue it
@@ -190,7 +188,7 @@ class Ends:
     def _again(self, job: JobRecord, doom: Doom, *, died: bool) -> None:
         """Put the job into the queue again. `died`: the job died before the script began.
 
-        The cause of such a death may recur, so the job waits longer each time.
+        The cause of the death may recur, so the job waits longer each time.
         """
         job.end_time, job.to_requeue = time.time(), None
         self._table.store.put_run(job)

@@ -30,8 +30,8 @@ class JobSignals:
     async def send(self, job: JobRecord, number: int, by: int, *, batch: bool) -> bool:
         """Send a signal to the steps of a job. Return True where the signal is meant for any step.
 
-        Slurm's rule applies: to all steps but the script, or to the script alone. The step that holds an allocation is
-        no program of its user and receives only SIGKILL.
+        By Slurm's rule the signal goes to all steps but the script, or to the script alone. The step that holds an
+        allocation is no program of its user and receives only SIGKILL.
         """
         steps = [live for live in self._core.parts.registry.steps_of(job.job_id) if _is_meant(live, number, batch)]
         self._core.selection.job_signal(job, number)

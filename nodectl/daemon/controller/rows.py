@@ -16,7 +16,7 @@ _PRIVATE = ("name", "account", "command", "comment", "work_dir", "stdin", "stdou
 
 
 def used_seconds(job: JobRecord, now: float) -> float:
-    """Return how long the job has run, without the time suspended by an admin or another job."""
+    """Return how long the job has run, minus the time for which an admin or another job had the job suspended."""
     if not job.start_time or job.job_state == PENDING:
         return 0.0
     stands_still = job.job_state == SUSPENDED and not job.suspended_by_owner

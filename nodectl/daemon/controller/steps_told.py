@@ -36,7 +36,7 @@ class StepsTold:
         self._steps.setdefault(found.job_id, {})[found.step_id] = step
 
     def killed(self, job_id: int, number: int | None = None) -> None:
-        """Report the coming kill of this step, or of every step of the job.
+        """Report this step, or every step of the job, as about to be killed.
 
         The plugin is told once for each step.
         """

@@ -214,7 +214,7 @@ class JobTable:
         return found
 
     def named(self, text: str, spend: Callable[[int], None] = job_array.freely) -> list[tuple[JobRecord, str]]:
-        """Return the queued jobs of a name, and for each waiting array the meant tasks, "" for all.
+        """Return the queued jobs that a name means, each with the meant tasks of a waiting array ("" for all).
 
         `spend` is called with the number of jobs, ranges and indices to look at, before they are looked at. Raises
         Refused where the name is malformed, and whatever `spend` raises.
@@ -242,7 +242,7 @@ class JobTable:
                     yield job, name.tasks
 
     def _numbers(self, name: JobName, spend: Callable[[int], None]) -> set[int]:
-        """Return the candidate jobs of a name: all jobs of an array, or only the named tasks where these are few."""
+        """Return the candidate jobs of a name: all jobs of an array, or only the named tasks if few."""
         array = self._arrays.get(name.job, set())
         named = job_array.size(name.indices) if name.tasks else len(array)
         spend(1 + min(named, len(array)))

@@ -51,7 +51,7 @@ class Containers:
         return step.container_plugin != self._config.job_container_type or "container_p_delete" in self._hooks
 
     def earlier_plugins(self) -> list[str]:
-        """Return the plugins besides the configured plugin which have containers, or may have."""
+        """Return the plugins, except the configured plugin, which have containers or may have."""
         found = {live.step.container_plugin for live in self._unfinished()}
         found |= {plugin for plugin, _ in self._store.containers()}
         return sorted(found - {self._config.job_container_type})
@@ -129,10 +129,9 @@ class Containers:
             await asyncio.wait([self._restoring])
 
     async def enter(self, request: Mapping[str, object], call: Call) -> Mapping[str, object]:
-        """Bring a program or a file into a container (`nodectl/forkserver/enter.py`). Return the process's answer: why,
-        status.
+        """Bring a program or a file into a container (`nodectl/forkserver/enter.py`). Return the answer: why, status.
 
-        The descriptors of the call go to the process as soon as it runs as the user.
+        The descriptors of the call go to the container process as soon as it runs as the user.
         """
         answer = await self._request_once(request, [], lambda way: call.hand_over({}, [way]))
         return lean_json.load_object(answer) if answer else {"why": "its process died", "status": 1}

@@ -64,7 +64,8 @@ class NodeJobs:
         self.watcher.job_over(live.step.job_id, record)
 
     def step_ending(self, live: LiveStep) -> None:
-        """Report a coming kill of a step by the stepd, on a time limit, on request, or for the stepd's own reasons.
+        """Report a step which the stepd is about to kill, at a time limit, on request, or for a reason of the stepd's
+        own.
 
         The end of the job begins with the step of a script or allocation, or with the job's only step.
         """

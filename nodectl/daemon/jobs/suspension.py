@@ -52,8 +52,8 @@ class Suspension:
     async def suspend_job(self, job: int, *, by_owner: bool = False) -> Sequence[int]:
         """Stop all steps of a running job and reclaim the job's memory. Return the pids of processes still running.
 
-        Raises Refused where a step cannot be stopped, or runs in spite of it, and where a plugin refuses; then the
-        stopped steps go on.
+        Raises Refused where a step cannot be stopped or keeps running, and where a plugin refuses; then the stopped
+        steps go on, unless a plugin has already given up resources.
         """
         async with self._turn(job):
             steps = [live for live in self._further_steps.running(job) if not live.suspended]

@@ -22,12 +22,12 @@ class Watcher:
         """
 
     def step_begins(self, job: int, step: int, ntasks: int) -> str:
-        """Handle the coming start of a step. Return the data for the step's file (`Step.select_packed`)."""
+        """Handle a step about to start. Return the data for the step's file (`Step.select_packed`)."""
         del job, step, ntasks
         return ""
 
     def step_ending(self, job: int, step: int) -> None:
-        """Handle the coming kill of a step's processes."""
+        """Handle a step whose processes are about to be killed."""
 
     def step_over(self, job: int, step: int) -> None:
         """Handle the end of a step: all processes are gone, or the step was not started."""
@@ -41,7 +41,7 @@ class Watcher:
         return ""
 
     def job_resuming(self, job: int) -> str:
-        """Handle the coming resumption of a step. Return why the step cannot run again, "" where allowed.
+        """Handle a step about to run again. Return why the step cannot, "" where allowed.
 
         The job of the step stands still, or soon will.
         """

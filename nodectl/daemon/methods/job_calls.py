@@ -97,9 +97,9 @@ class JobCalls:
         return job
 
     async def several(self, call: Call, texts: Iterable[str], work: Work) -> list[tuple[JobRecord, str]]:
-        """Return the queued jobs of the names and, for each waiting array, the meant tasks. Some may end meanwhile.
+        """Return the queued jobs that names mean, each with the meant tasks of a waiting array. Some may end meanwhile.
 
-        Raises Refused where there are no such jobs, or where the names mean too much.
+        Raises Refused where no jobs have these names, or where the names mean too much.
         """
         names = list(dict.fromkeys(texts))
         mine: dict[tuple[JobRecord, str], None] = {}

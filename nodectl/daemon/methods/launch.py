@@ -179,7 +179,10 @@ class Launch:
         return await begun if isinstance(begun, Awaitable) else begun
 
     def slurm_job(self, call: Call) -> Reply:
-        """Return the job of Slurm's within which an agent's parts can run here, with cgroup, CPUs and memory."""
+        """Return the job of Slurm's within which an agent's parts can run here, with cgroup, CPUs and memory.
+
+        Raises Refused where the parts cannot run here.
+        """
         job = self._slurm_jobs.of(call.peer)
         self._numbers.leave_out(job.number, call.peer.uid, self._controller.table.jobs)
         return {"job": job.number, "cgroup": job.place, "cpus": f"{job.cpus:x}", "memory": job.memory}
