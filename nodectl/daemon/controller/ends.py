@@ -115,7 +115,7 @@ class Ends:
             self._end_steps(job, doom)
 
     def has_not_begun(self, job: JobRecord) -> bool:
-        """Handle a failed start: if an end of the job was requested meanwhile, end or requeue the job and return True."""
+        """Handle a failed start: if an end of the job was requested meanwhile, end or requeue it and return True."""
         doom = self._dooms.pop(job.job_id, None)
         if doom is None:
             return False
