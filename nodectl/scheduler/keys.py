@@ -1,4 +1,4 @@
-"""The configuration's keys about the queue: the order of jobs, what users may have, who makes room for whom."""
+"""The configuration's keys about the queue: the order of jobs, the limits of users, and preemption."""
 
 from __future__ import annotations
 
