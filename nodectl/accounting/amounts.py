@@ -25,7 +25,7 @@ def amount(count: int | None, unit: str = "", *, plain: bool = False) -> str:
 
 
 def near(count: int | None, unit: str = "", *, plain: bool = False) -> str:
-    """Format bytes in the unit of their size with two decimals, for amounts read and written, rarely whole in any unit."""
+    """Format bytes in the unit of their size with two decimals. Bytes read and written are rarely whole in any unit."""
     if count is None or plain or unit:
         return amount(count, unit, plain=plain)
     value, place = float(count), 0

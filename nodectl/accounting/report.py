@@ -33,7 +33,7 @@ class Sum:
     waits: list[float] = field(default_factory=list)
 
     def add(self, other: Sum) -> None:
-        """Add `other` to this sum."""
+        """Add a second sum."""
         self.jobs += other.jobs
         self.allocated += other.allocated
         self.measured += other.measured

@@ -127,11 +127,11 @@ class Row:
 def rows_of(
     jobs: Iterable[Mapping[str, Any]], steps: Iterable[Mapping[str, Any]], *, every_run: bool = False
 ) -> list[tuple[Row, list[Row]]]:
-    """Return each job with its steps, in the order of job numbers.
+    """Return all jobs with steps, in the order of job numbers.
 
     Of a job that was started several times only the last run is returned, unless `every_run`.
     """
-    known: dict[tuple[int, int, int], Row] = {}  # one that ends while it is asked about is told twice
+    known: dict[tuple[int, int, int], Row] = {}  # a step that ends during the query is listed twice
     for step in steps:
         row = step_row(step)
         which = (row.job, row.restarts, int(step["step"]))

@@ -25,7 +25,7 @@ _JOB_FACTS = (
     "preempted_by",
 )  # fmt: skip
 _JOB_DETAILS = ("num_tasks", "cpus_per_task", "min_cpus", "pn_min_memory", "mem_per_cpu", "work_dir", "reservation")
-_SIGNALLED_BY_THE_KERNEL = 125  # what sacct shows for a job that ran out of memory
+_SIGNALLED_BY_THE_KERNEL = 125  # sacct's number for a job that ran out of memory
 
 
 def of_step(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _exit(record: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> list
     if record.get("state") == "OUT_OF_MEMORY":
         return [0, _SIGNALLED_BY_THE_KERNEL]
     if record.get("step") == EXTERN and record.get("state") == "COMPLETED":
-        return [0, 0]  # what held the allocation was ended by a signal: there was no more to hold
+        return [0, 0]  # the process that held the allocation was ended by a signal: there was nothing more to hold
     statuses = [task["status"] for task in tasks if task.get("status") is not None]
     for status in statuses:
         if os.WIFSIGNALED(status):
@@ -98,9 +98,7 @@ def _extreme(values: Sequence[Any], tasks: Sequence[Mapping[str, Any]], choose: 
 
 
 def of_job(record: Mapping[str, Any], resources: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the accounting data of a job's record. `resources`: the job's resources by node, held now or until the
-    end.
-    """
+    """Return the accounting data of a job's record. `resources`: the job's resources by node, held now or earlier."""
     found = {name: record[name] for name in _JOB_FACTS if record.get(name) not in (None, "")}
     details = record.get("details") or {}
     found["details"] = {name: details[name] for name in _JOB_DETAILS if details.get(name)}

@@ -1,4 +1,4 @@
-"""Times at which the queue must look at a job again, and pauses after failures. In the daemon and in planning commands."""
+"""Times at which the queue must look at a job again; pauses after failures. In the daemon and in planning commands."""
 
 from __future__ import annotations
 

@@ -34,9 +34,7 @@ class Arrays:
         self.waiting: dict[int, JobRecord] = {}  # by array: the record of its waiting tasks
 
     def admit(self, job: JobRecord, most: int) -> None:
-        """Check the array's indices, and write `array_tasks` in the shortest form. Raises NotAdmitted for invalid
-        indices.
-        """
+        """Check the array's indices; write `array_tasks` in the shortest form. Raises NotAdmitted for bad indices."""
         try:
             tasks, limit = job_array.parse(job.array_tasks)
         except ValueError as error:

@@ -48,8 +48,7 @@ class Backfill:
         self.limited.clear()
 
     def start(self, job: JobRecord, now: float, *, is_new: bool = False) -> JobRecord | Block:
-        """Start a job, or a task of a waiting array, where a place is free now; return the started job, or the reason
-        against it.
+        """Start a job, or a task of a waiting array, where a place is free now. Return the started job, or the reason.
 
         A new job (`is_new`) enters the book only when it has started.
         """

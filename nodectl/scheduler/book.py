@@ -72,9 +72,9 @@ class Book:
         self.staying = Pauses()  # running jobs that could not make room
         self.unlooked: dict[int, JobRecord] = {}
         self.freed = False
-        self.version = 0  # another after each change
+        self.version = 0  # changes with each change of the queue
         self.fresh: list[JobRecord] = []
-        self.hopeless: dict[int, JobRecord] = {}  # those that want to end when what they wait for cannot happen
+        self.hopeless: dict[int, JobRecord] = {}  # jobs to end because their dependency can never be met
         self._rates: dict[int, int] = {}  # CPUs that a job's user is charged with now
 
     def restoring(self, jobs: Iterable[JobRecord], now: float) -> Generator[None, None, None]:
@@ -105,7 +105,7 @@ class Book:
             yield
             if job.job_state != PENDING:
                 continue
-            if job.details.dependency:  # what became of the others is in the history: `catch_up` asks
+            if job.details.dependency:  # the outcomes are in the history: `catch_up` asks
                 job.state_reason, job.state_desc = DEPENDENCY, _waits_for(job)
                 self.unlooked[job.job_id] = job
             else:
@@ -256,7 +256,7 @@ class Book:
         self._charge(target, now)
 
     def givers(self, job: JobRecord) -> list[JobRecord]:
-        """Return the completing jobs whose resources went to this job and may still be in use by the givers' processes."""
+        """Return the completing jobs whose resources went to this job; the givers' processes may still use them."""
         return [one for one in self.completing.values() if one.given_to == job.job_id and one.given_resrcs is not None]
 
     def over(self, job: JobRecord, state: str, now: float) -> None:

@@ -69,7 +69,7 @@ class Corresponding:
         return set(followers)
 
     def all_ended(self, target: int) -> set[int]:
-        """Note the end of a whole array, or of a plain job; return the records whose tasks have to be looked at again.
+        """Note the end of a whole array, or of a plain job; return the records with tasks to be looked at again.
 
         The end also decides about indices without a task in `target`.
         """

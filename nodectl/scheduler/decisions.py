@@ -10,8 +10,9 @@ SUSPEND, REQUEUE, CANCEL = "suspend", "requeue", "cancel"
 
 
 class NotAdmitted(Exception):
-    """The refusal of a job or of a change, as a line for the user. `subject`: a name in `nodectl/client/advice.py`, or
-    "".
+    """The refusal of a job or of a change, as a line for the user.
+
+    `subject`: a name in `nodectl/client/advice.py`, or "".
     """
 
     def __init__(self, reason: str, subject: str = "") -> None:
@@ -53,9 +54,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The decision to end a waiting job without any chance to start. The queue has forgotten the job: write down the
-    end.
-    """
+    """The decision to end a waiting job without any chance to start, now unknown to the queue: record the end."""
 
     job: JobRecord
     state: str

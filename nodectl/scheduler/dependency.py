@@ -23,7 +23,7 @@ class BadDependency(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A required event of job `job_id`, or of task `task` of the array `job_id`. `minutes`: the delay after the event."""
+    """A required event of job `job_id`, or of task `task` of the array `job_id`. `minutes`: the delay after it."""
 
     kind: str
     job_id: int = 0

@@ -20,7 +20,7 @@ def admit(book: Book, job: JobRecord, text: str) -> None:
     try:
         number = parse(text).expands if text else 0
     except BadDependency:
-        return  # who reads it in earnest says so
+        return  # `Waits.want` reads the text again and raises
     if not number:
         return
     target = book.jobs.get(number)

@@ -224,9 +224,7 @@ class Explainer:
         return block
 
     def _shadow(self, job: JobRecord, now: float) -> Shadow | None:
-        """Return the place kept for the job, or foreseen; None also where this call has asked too many questions
-        already.
-        """
+        """Return the place kept for the job, or foreseen; None also after too many questions in this call."""
         known = self._room.first(job)
         if known is not None and known.job is job:
             return known
@@ -255,7 +253,7 @@ class Explainer:
         return Explanation(RESOURCES, words, holders, self._known(shadow.start), self._smaller(job, now))
 
     def _known(self, start: float) -> float | None:
-        """Return `start`, or None where `start` is a guess: a job without a time limit holds the resources until then."""
+        """Return `start`, or None for a guess: a job without a time limit holds the resources until then."""
         active = self._book.active.values()
         return None if any(not one.time_limit and one.end_time <= start for one in active) else start
 

@@ -1,4 +1,4 @@
-"""The answer to why a job waits, as values: Slurm's word, and words for people. In the daemon and in planning commands."""
+"""The answer to why a job waits: Slurm's word, and words for people. Values, in the daemon and in planning commands."""
 
 from __future__ import annotations
 

@@ -20,8 +20,9 @@ class _Step:
 
 
 class Forecast:
-    """Free CPUs and memory over time. `cpus`, `memory`: free now. `ends`: times, each with the CPUs and memory given
-    back.
+    """Free CPUs and memory over time.
+
+    `cpus`, `memory`: free now. `ends`: times, each with the CPUs and memory given back.
     """
 
     def __init__(self, now: float, cpus: int, memory: int, ends: Iterable[tuple[float, int, int]]) -> None:

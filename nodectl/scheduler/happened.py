@@ -34,7 +34,7 @@ class Happened:
         self._jobs = jobs
         self._arrays = arrays
         self._ask = ask
-        self._unbegun: dict[int, set[int]] = {}  # by job or array: what waits of it, and never ran
+        self._unbegun: dict[int, set[int]] = {}  # by job or array: its waiting jobs that never ran
         self._latest: dict[int, float] = {}  # by array that has not ended: when the latest of its tasks began
         self._ended: dict[Target, Outcome] = {}
         self._began: dict[Target, float] = {}  # when those in `_ended` did

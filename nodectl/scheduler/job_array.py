@@ -26,7 +26,7 @@ def freely(units: int) -> None:
 
 
 def parse(text: str) -> tuple[Tasks, int]:
-    """Parse sbatch's --array: "0-9:2%3" has indices and the most tasks at a time, 0 for any number. Raises ValueError."""
+    """Parse sbatch's --array, as "0-9:2%3", into indices and the most tasks at a time, 0 for any. Raises ValueError."""
     indices, percent, limit = text.strip().partition("%")
     if percent and not (limit.isascii() and limit.isdecimal() and int(limit[:10]) > 0):
         raise ValueError(f"{text!r}: {limit!r} is no number of tasks")
@@ -67,9 +67,7 @@ def size(tasks: Tasks) -> int:
 
 
 def span(tasks: Tasks) -> tuple[int, int, int, int]:
-    """Return the number of tasks, the least and the greatest index, and the step; 1 where the indices are not evenly
-    spaced.
-    """
+    """Return the number of tasks, the least and the greatest index, and the step; 1 for indices not evenly spaced."""
     step = tasks[0].step if len(tasks) == 1 and len(tasks[0]) > 1 else 1
     return size(tasks), tasks[0][0], tasks[-1][-1], step
 

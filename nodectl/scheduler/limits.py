@@ -108,7 +108,7 @@ class Accounts:
         self._charge(job, Demand() if job.job_resrcs is None else given(job.job_resrcs))
 
     def promised(self, job: JobRecord, resources: JobResources) -> None:
-        """Charge the job as if it held the resources already, until `stopped`, because other jobs make room for it."""
+        """Charge the job for resources promised to it, until `stopped`: victims are making room."""
         self._charge(job, given(resources))
 
     def _charge(self, job: JobRecord, demand: Demand) -> None:
@@ -125,8 +125,9 @@ class Accounts:
                 use.add(charged[1], -1)
 
     def admit(self, job: JobRecord) -> None:
-        """Check the user's limits for a new job. Raises NotAdmitted for too many jobs, or for more than the user may
-        ever have.
+        """Check the user's limits for a new job.
+
+        Raises NotAdmitted for too many jobs, or for more than the user may ever have.
         """
         if not job.user_id:
             return

@@ -30,7 +30,7 @@ class _User:
     grown: list[_Entry] = field(default_factory=list)
     waiting: list[tuple[float, int]] = field(default_factory=list)  # heap: eligible since; those gone stay until on top
     jobs: int = 0
-    turn: int = 0  # its job whose turn has come
+    turn: int = 0  # the number of the job whose turn has come
     last_turn: float = 0.0
 
 
@@ -169,7 +169,7 @@ class Line:
         """Remove notes about gone jobs, when most notes are about gone jobs."""
         places = self._places
         if len(self._changes) > _NOTES + 4 * len(places):
-            turns: dict[int, float] = {}  # the earliest of each user: who is too early is noted again
+            turns: dict[int, float] = {}  # each user's earliest; one that is too early is noted again
             for at, number, job_id in self._changes:
                 if not job_id:
                     turns[number] = min(at, turns.get(number, at))

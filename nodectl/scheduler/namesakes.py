@@ -19,7 +19,7 @@ class Namesakes:
     def __init__(self, jobs: Mapping[int, JobRecord]) -> None:
         self._jobs = jobs
         self._all: dict[_Name, list[_Place]] = {}
-        self._alone: dict[_Name, list[_Place]] = {}  # those that wait until they are the only one
+        self._alone: dict[_Name, list[_Place]] = {}  # jobs that wait until they are the only one
         self._started: dict[_Name, set[int]] = {}  # some may wait again: they are struck off when that is noticed
 
     def add(self, job: JobRecord) -> None:

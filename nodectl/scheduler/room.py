@@ -111,9 +111,7 @@ class Room:
         return found
 
     def kept(self, job: JobRecord, start: float, end: float) -> bitarray | None:
-        """Return the cores kept by reservations, claims, and completing or resuming jobs. The first in line's are left
-        out.
-        """
+        """Return the cores kept by reservations, claims, and completing or resuming jobs, without the first in line."""
         found = self._reservations.excluded(job, start, end) if self._reservations.by_name else None
         for claim in self.claims.values():
             if claim.job is not job:
@@ -130,11 +128,10 @@ class Room:
     def delays(
         self, job: JobRecord, resources: JobResources, now: float, victims: Iterable[JobRecord] = ()
     ) -> bitarray | None:  # fmt: skip
-        """Return the nodes on which the job would hold memory or devices needed by the first in line or by a claim, or
-        None.
+        """Return the nodes on which the job would hold memory or devices promised to the first in line or to a claim.
 
-        All nodes, where the job would hold what the user of the first in line may have. `victims` would make room for
-        this job.
+        All nodes, where the job would hold what the user of the first in line may have. None for no nodes. `victims`
+        would make room for this job.
         """
         if self.takes_from_first(job, given(resources)):
             return bitarray("1") * len(self._selection.nodes)
@@ -234,9 +231,7 @@ class Room:
 
 
 def _takes(resources: JobResources, promised: list[JobResources], node: int, free: int) -> bool:
-    """True where the node lacks memory for `resources` beside the promised resources, or where both want the same
-    device.
-    """
+    """True where a node lacks memory for `resources` and the promised resources, or where both want the same device."""
     wanted, kept = resources.memory.get(node, 0), sum(one.memory.get(node, 0) for one in promised)
     devices = set(resources.gres.get(node, ()))
     return bool(wanted and kept and wanted + kept > free) or any(

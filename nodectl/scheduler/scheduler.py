@@ -75,7 +75,7 @@ class Scheduler:
         return self._book.restoring(jobs, now)
 
     def learning(self, dependency: str) -> Generator[None, None, None]:
-        """Ask the history about the jobs of a dependency, so that a later `submit` need not ask.
+        """Ask the history about the jobs of a dependency in advance, for a later `submit` without questions.
 
         The caller may leave the generator at any yield.
         """
@@ -197,7 +197,7 @@ class Scheduler:
         self._replace(job, now)
 
     def release(self, job: JobRecord, now: float, *, is_admin: bool = False) -> None:
-        """Release a held job. Raises NotAdmitted where an administrator holds the job and a user releases it."""
+        """Release a held job. Raises NotAdmitted where a user releases a job held by an administrator."""
         self._must_wait(job)
         if job.held == "admin" and not is_admin:
             raise NotAdmitted(f"Access denied: an administrator holds job {job.job_id}")
@@ -243,7 +243,7 @@ class Scheduler:
         return why
 
     def stays(self, job: JobRecord, now: float) -> None:
-        """Note the failure to suspend a preempted job: further jobs are asked to make room, and this job again later."""
+        """Note the failure to suspend a preempted job: further jobs are asked to make room, this job again later."""
         if job.job_state == RUNNING and job.preempted_by:
             self._book.stays(job, now)
 
@@ -267,7 +267,7 @@ class Scheduler:
         self._book.freed = True
 
     def next_time(self, now: float) -> float | None:
-        """Return when time alone may change something: call `schedule` then. Now, where something has changed already."""
+        """Return when time alone may change something: call `schedule` then. Now, if something has changed already."""
         book = self._book
         if book.fresh or book.unlooked or book.hopeless or (book.freed and (len(book.line) or book.stopped)):
             return now
@@ -280,9 +280,7 @@ class Scheduler:
         return self._explainer.line(now)
 
     def in_order(self, now: float) -> Iterator[JobRecord]:
-        """Yield the jobs ready to start as soon as there is room, in order. The cost grows with the number of jobs
-        read.
-        """
+        """Yield the jobs ready to start as soon as there is room, in order. A caller pays only for the jobs read."""
         return self._book.line.in_order(now)
 
     def points(self, jobs: Sequence[JobRecord], now: float) -> list[Points]:
@@ -298,7 +296,7 @@ class Scheduler:
         return self._explainer.explain(job, now)
 
     def explaining(self, job: JobRecord, now: float) -> Generator[None, None, Explanation]:
-        """Do the work of `explain` in pieces. The caller may leave at any yield, also to change the queue."""
+        """Do the work of `explain` in pieces. The caller may leave at any yield, even to change the queue."""
         return self._explainer.explaining(job, now)
 
     def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
@@ -306,7 +304,7 @@ class Scheduler:
         return self._explainer.briefs(jobs, now)
 
     def survey(self, now: float) -> Generator[None, None, Survey]:
-        """Survey all waiting jobs, as needed by `brief`. The caller may leave at any yield, also to change the queue."""
+        """Survey all waiting jobs for `brief`. The caller may leave at any yield, even to change the queue."""
         return self._explainer.survey(now)
 
     def brief(self, job: JobRecord, now: float, survey: Survey) -> Explanation:

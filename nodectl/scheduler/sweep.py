@@ -25,7 +25,7 @@ _LOOKED_AT_PER_TEST = 10
 
 
 class Sweeps:
-    """The looks at the line. `more_at`: when the rest of a long line is to be looked at, 0 where the look was complete."""
+    """The looks at the line. `more_at`: when to look at the rest of a long line, 0 where the look was complete."""
 
     def __init__(self, book: Book, room: Room, backfill: Backfill, reservations: Reservations) -> None:
         self._book = book
@@ -97,8 +97,9 @@ class Sweeps:
         return sorted(there, key=lambda job: (-line.points(job, now), job.submit_time, job.job_id))
 
     def _claimants(self) -> list[JobRecord]:
-        """Return the jobs with completed claims. No other job may have the freed room, so a long line must not delay
-        them.
+        """Return the jobs with completed claims, which must not wait for the rest of a long line.
+
+        No other job may have the room freed for them.
         """
         return [claim.job for claim in self._room.claims.values() if not self._is_pending(claim.job)]
 
@@ -120,7 +121,7 @@ class Sweeps:
             looked_at += 1
             before = backfill.tests
             block, in_vain = yield from self._try(job, now)
-            most += backfill.tests - before - in_vain  # the bound is for these: what starts is bounded by the machine
+            most += backfill.tests - before - in_vain  # the bound is for these: the machine bounds the starts
             if block is None:
                 looked_at -= 1
             else:
@@ -131,7 +132,7 @@ class Sweeps:
                 yield None
 
     def _is_full(self) -> bool:
-        """True where no job can start, so that no question is needed."""
+        """True where no job can start, so no question is needed."""
         return not self._preempts and not self._room.free_cpus()
 
     def _try(self, job: JobRecord, now: float) -> Generator[Decision | None, None, tuple[Block | None, int]]:
@@ -160,13 +161,13 @@ class Sweeps:
             return
         claim = room.claims.get(job.job_id)
         if claim is not None and not self._is_pending(job):
-            room.give_up(job)  # others were kept off what it did not take
+            room.give_up(job)  # the claim kept other jobs off, but the job did not start
         first = False
         if block.kind == BUSY:
             if claim is None and preemption.may_preempt(self._policy, job):
                 yield from self._preempt(job, now)
             first = self._stand_first(job, now)
-            block = self._backfill.block(job, now) or block  # what it would be given may be known only now
+            block = self._backfill.block(job, now) or block  # its resources, and so its limit, may be known only now
         job.state_reason = block.reason if block.kind != BUSY else RESOURCES if first else "Priority"
         job.state_desc = block.words
 
@@ -194,7 +195,7 @@ class Sweeps:
             return shadow.job is job
         foreseen = self._backfill.foresee(job, now)
         if foreseen is None:
-            # A job whose nodes are down holds up nobody; where all are up, nobody passes one that waits too long.
+            # A job whose nodes are down delays no job; where all are up, no job passes one that waits too long.
             up = all(node.may_start_jobs for node in self._book.selection.nodes)
             if not (up and self._book.line.is_its_turn(job)) or self._is_limited(job, now):
                 return False

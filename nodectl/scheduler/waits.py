@@ -28,7 +28,7 @@ from nodectl.selection.records import JobRecord
 _MOST_LOOKED_AT = 10_000
 _MOST_TERMS = 20_000  # of one user's waiting jobs together
 _MOST_CORRESPONDING = 4_000_000  # indices of one array, for each array that they wait for
-_FOR_NOW = (EXPAND, SINGLETON)  # what is so now, and may not be later
+_FOR_NOW = (EXPAND, SINGLETON)  # kinds of terms met now, and perhaps not later
 
 
 @dataclass(slots=True)
@@ -41,13 +41,13 @@ class _Wanted:
 
     dependency: Dependency
     watched: dict[Term, Target] = field(default_factory=dict)
-    fresh: tuple[Term, ...] = ()  # those that are looked at each time
+    fresh: tuple[Term, ...] = ()  # terms checked at each look
     at: float | None = DONE
     is_old: bool = True
 
 
 class Waits:
-    """The dependencies of all waiting jobs. `outcome` returns the final state of jobs ended before `ended` was called."""
+    """The dependencies of all waiting jobs. `outcome` returns the final state of jobs that ended earlier."""
 
     def __init__(
         self, jobs: Mapping[int, JobRecord], arrays: Arrays, outcome: Callable[[int, int | None], Outcome | None]
@@ -78,8 +78,7 @@ class Waits:
         self._set(job, self._read(job, text) if text else Dependency(()))
 
     def learning(self, text: str) -> Generator[None, None, None]:
-        """Ask the history about the jobs named in a dependency, up to the first unknown job, and keep the answers for
-        `want`.
+        """Ask the history about the jobs named in a dependency, up to the first unknown job. `want` uses the answers.
 
         The caller may leave the generator at any yield.
         """
@@ -101,9 +100,7 @@ class Waits:
         self._set(job, wanted)
 
     def admit_another(self, job: JobRecord) -> None:
-        """Check the room for a further job with the same dependency. Raises NotAdmitted where the user has too many
-        terms.
-        """
+        """Check the room for a further job with the same dependency. Raises NotAdmitted for too many terms."""
         wanted = self._wanted.get(job.job_id)
         if wanted is not None:
             self._admit(job, len(wanted.dependency.terms))
@@ -169,7 +166,7 @@ class Waits:
         return DONE if DONE in times else _first((wanted.at, *times))
 
     def is_unfinished(self, job: JobRecord) -> bool:
-        """True where `state` has to be called again to know more: it goes through many tasks, some at a time."""
+        """True where `state` has to be called again, because only some of many tasks were looked at."""
         return self._corresponding.is_unfinished(job)
 
     def _look(self, job: JobRecord, wanted: _Wanted, now: float) -> None:
@@ -246,7 +243,7 @@ class Waits:
         return self._corresponding.next(job)
 
     def task_split(self, job: JobRecord, task: JobRecord) -> None:
-        """Drop the dependency of a task about to start, which its array has met."""
+        """Drop the dependency of a task about to start, met by the array."""
         if task is job:
             self.forget(job)
         task.details.dependency = ""

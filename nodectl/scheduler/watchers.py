@@ -31,7 +31,7 @@ class _Watched:
 
 
 class Watchers:
-    """All awaited events. Each method about a change returns the numbers of the jobs for which something is different."""
+    """All awaited events. Each method about a change returns the numbers of the jobs with news."""
 
     def __init__(self, happened: Happened) -> None:
         self._happened = happened
@@ -123,11 +123,11 @@ class Watchers:
         return watched.who[kind]
 
     def all_ended(self, array: int) -> set[int]:
-        """Note the end of a whole array; return the jobs waiting for tasks of the array, even for tasks it never had."""
+        """Note the end of a whole array; return the jobs waiting for tasks of the array, even for missing tasks."""
         return self._anew(array, self._tasks.get(array, ()))
 
     def cancelled(self, array: int, gone: job_array.Tasks) -> set[int]:
-        """Note the cancellation of waiting tasks of an array; return the jobs waiting for these tasks."""
+        """Note the cancellation of waiting tasks of an array; return the jobs waiting for such tasks."""
         watched = self._tasks.get(array, set())
         if job_array.size(gone) < len(watched):
             return self._anew(array, watched.intersection(job_array.indices(gone)))

@@ -55,8 +55,9 @@ _SUCCESS = Answer(0)
 
 
 class Calls:
-    """A plugin with its caller. `parameters` and `now`: the configuration and the time seen by the plugin during a
-    call.
+    """A plugin with its caller.
+
+    `parameters` and `now`: the configuration and the time seen by the plugin during a call.
     """
 
     def __init__(
@@ -69,10 +70,10 @@ class Calls:
         self.now = 0.0
         self.on_call = on_call
         self.faults: list[str] = []  # the first thousand, each as often as it came
-        # What comes with the service is trusted as the scheduler is: no clock runs, and it changes what it may.
+        # A built-in plugin is trusted as the scheduler is: no clock runs, and its changes are not checked.
         self.is_ours = os.path.dirname(plugin.path) == os.path.join(BUILTIN_DIR, "select")
         self.keeper = Keeper(watches=not self.is_ours)
-        # Of its own, what does nothing is not called, unless somebody looks on.
+        # Functions of a built-in plugin that do nothing are called only for an observer.
         idle = _IDLE if self.is_ours and on_call is None else ""
         self._hooks = {name: function for name, function in plugin.hooks.items() if idle not in vars(function)}
         self._caller = caller

@@ -42,7 +42,7 @@ from nodectl.selection.records import (
 from nodectl.selection.slurmctld import Parameters
 
 _CHANGES = {"job_fini", "job_suspend", "job_resume", "job_expand", "job_resized", "node_init", "job_init"}
-_SURE_SECONDS = 600.0  # after which it is asked again whether a plugin has noticed all ends
+_SURE_SECONDS = 600.0  # after which a plugin may again have missed an end
 
 __all__ = ["Choice", "Refusal", "Reserved", "Selection", "SelectionFailed"]
 
@@ -55,7 +55,7 @@ class Selection:
     resources held by other jobs; tests check all of it.
     """
 
-    def __init__(  # the plugin, its surroundings, and who listens
+    def __init__(  # the plugin, its surroundings, and the callbacks
         self, plugin: Plugin, nodes: NodeTable, caller: PluginCaller, *, parameters: Parameters | None = None,
         say: Callable[[str], object] | None = None, on_call: OnCall | None = None, believes_own: bool = False,
     ) -> None:  # fmt: skip
@@ -97,7 +97,7 @@ class Selection:
             self._calls.keeper.holds(job)
             self.info.admit(job)
             self.ledger.take(job)
-        holders = [job for job in jobs if job.job_resrcs is not None]  # one that was given away holds nothing
+        holders = [job for job in jobs if job.job_resrcs is not None]  # a job that gave all away holds nothing
         self._must("job_init", list(holders))
         self._rank()
         self.info.start(holders)
@@ -131,12 +131,11 @@ class Selection:
         self._judge.look_again()
         return self._tell("reconfigure")
 
-    def job_test(  # as the documented function, and what time it is
+    def job_test(  # the documented function's arguments, and the time
         self, job: JobRecord, mode: int, *, candidates: Sequence[JobRecord] | None = None,
         excluded_cores: bitarray | None = None, nodes: bitarray | None = None, now: float = 0.0,
     ) -> Choice | Refusal:  # fmt: skip
-        """Ask which nodes and cores a job would get: now (RUN_NOW), later (WILL_RUN), or on an empty machine
-        (TEST_ONLY).
+        """Ask for the nodes and cores of a job: now (RUN_NOW), later (WILL_RUN), or on an empty machine (TEST_ONLY).
 
         Later means when other jobs have ended. Only after RUN_NOW `job_resrcs`, `node_bitmap` and `nodes` of the job
         hold the choice; otherwise the job is as it was.
@@ -151,8 +150,10 @@ class Selection:
         return found
 
     def _has_doubts(self, now: float) -> bool:
-        """True where the plugin may have missed the end of jobs: no job holds anything, a call failed, or ten minutes
-        have passed.
+        """True where the plugin may have missed the end of jobs.
+
+        That is: jobs have ended and no job holds anything, the plugin failed to be told of a change, or jobs have ended
+        and the last check was ten minutes ago.
         """
         if self._failed or (self._ended and self.ledger.is_empty()):
             return True
@@ -182,14 +183,12 @@ class Selection:
                 self._tell("job_suspend", job, True)
 
     def job_begin(self, job: JobRecord) -> str:
-        """Begin the job with the resources chosen by job_test. Return "" or the reason for which the job has to wait
-        after all.
-        """
+        """Begin the job with the resources chosen by job_test. Return "" or the reason for which the job must wait."""
         self._calls.keeper.holds(job)
         answer = self._calls.code("job_begin", job)
         if self._calls.failed("job_begin", answer):
             self._failed = True
-            self._judge.look_again()  # what it does not take now it may choose otherwise when it is asked
+            self._judge.look_again()  # asked again, the plugin may choose something else
             self._calls.keeper.forget(job)
             return self._named("job_begin", answer)
         taken = "" if self._judge.is_free(job.job_resrcs) else self.ledger.conflicts(job)
@@ -199,7 +198,7 @@ class Selection:
             return self._calls.fault("job_begin", "what others hold", taken)
         self.ledger.take(job)
         self._tell("select_nodeinfo_set", job)
-        if job.select_packed:  # what a job that has no row while it runs may have changed nobody reads
+        if job.select_packed:  # other jobs have no row while they run: no reader needs the object
             self.info.pack_job(job)
         return ""
 
@@ -240,24 +239,18 @@ class Selection:
         return self._tell("job_signal", job, signal)
 
     def job_mem_confirm(self, job: JobRecord) -> str:
-        """Ask the plugin after a restart of the node whether the job's memory is still valid. Return "" or the reason
-        against it.
-        """
+        """Ask the plugin whether the job's memory is still valid after a restart of the node. Return "" or a reason."""
         return self._tell("job_mem_confirm", job)
 
     def job_suspend(self, job: JobRecord, indf_susp: bool) -> str:
-        """Suspend the job: the job's cores become free, memory and devices do not. Return "" or the reason of a
-        failure.
-        """
+        """Suspend the job: its cores become free, memory and devices do not. Return "" or the reason of a failure."""
         why = self._tell("job_suspend", job, indf_susp)
         if not why:
             self.ledger.stop(job)
         return why
 
     def job_resume(self, job: JobRecord, indf_susp: bool) -> str:
-        """Resume the job. Return "" when the job has the cores again, else the reason, such as a core now held by
-        another job.
-        """
+        """Resume the job. Return "" when the job has the cores again, else the reason, such as a core in use."""
         taken = self.ledger.conflicts(job) if self.ledger.is_stopped(job) else ""
         why = taken or self._tell("job_resume", job, indf_susp)
         if not why:
@@ -308,7 +301,7 @@ class Selection:
         return self._changed("job_resized", (job, node), {job: after})
 
     def _changed(self, name: str, arguments: Sequence[object], after: dict[JobRecord, JobResources | None]) -> str:
-        """Call a function about a change of held resources, and set the resources to `after`, or back after a failure."""
+        """Call a function about a change of held resources. Set the resources to `after`, or back after a failure."""
         before = {job: None if job.job_resrcs is None else resources.copied(job.job_resrcs) for job in after}
         why = self._tell(name, *arguments)
         for job, held in (before if why else after).items():
@@ -327,9 +320,7 @@ class Selection:
         return why
 
     def step_pick_nodes(self, job: JobRecord, step: StepRecord, node_count: int) -> bitarray:
-        """Return the nodes of a step: the plugin's choice; without a choice the first nodes of the job, as many as
-        wanted.
-        """
+        """Return the plugin's choice of a step's nodes; without a choice the first nodes of the job."""
         allowed = self.nodes.bitmap() if job.node_bitmap is None else job.node_bitmap
         if self._calls.has("step_pick_nodes") or self._calls.has("step_finish"):
             step.select_jobinfo = self.info.new_jobinfo()
@@ -376,8 +367,9 @@ class Selection:
         return None if self._calls.failed("get_info_from_plugin", answer) else data.value
 
     def described(self, job: JobRecord) -> dict[str, object]:
-        """Return the plugin's description of a job: texts, the requested network, and the answer for SELECT_CR_PLUGIN,
-        as far as given.
+        """Return the plugin's description of a job, as far as given.
+
+        Names: text, line, network (the requested one), cons_res (the answer for SELECT_CR_PLUGIN).
         """
         told: dict[str, object] = {"text": self.info.describe_job(job), "line": self.info.print_job(job)}
         told["network"] = self.info.job_data(job, SELECT_JOBDATA_NETWORK)

@@ -1,4 +1,4 @@
-"""The call of select_p_job_test, and the check of its answer against the offer and the resources held by other jobs.
+"""The call of select_p_job_test, and the check of the answer against the offer and the resources of further jobs.
 
 Used by the host of a select plugin (`host.py`).
 """
@@ -42,9 +42,9 @@ class Judge:
         self._kept = kept_cores(nodes)
         self.completing: set[JobRecord] = set()
         self._believes = believes and calls.is_ours
-        self._free: JobResources | None = None  # what was found to be nobody's, when the ledger was at
+        self._free: JobResources | None = None  # resources found free when the ledger's `changes` was
         self._free_at = 0
-        # The latest questions beside what others held, and what was chosen.
+        # The latest questions, with the resources held by other jobs then, and the choices.
         self._alike: dict[tuple[object, ...], tuple[JobResources, object, str]] = {}
 
     def is_free(self, resources: JobResources | None) -> bool:
@@ -76,7 +76,7 @@ class Judge:
 
     @contextlib.contextmanager
     def _ending_held(self) -> Iterator[None]:
-        """Let the plugin believe, inside of the context, in the further life of the completing jobs."""
+        """Inside of the context, let the plugin count the completing jobs as running: job_begin, at the end job_fini."""
         ending = [one for one in self.completing if one.job_resrcs is not None]
         for one in ending:
             if self._calls.code("job_begin", one).ok and self._ledger.is_stopped(one):
@@ -125,8 +125,7 @@ class Judge:
         return found
 
     def _shape(self, job: JobRecord, offer: Offer) -> tuple[object, ...] | None:
-        """Return all values by which the built-in plugin answers a question; None where the answer must be checked each
-        time.
+        """Return all values by which the built-in plugin answers a question; None where each answer must be checked.
 
         A question just asked, beside jobs that held the same, is not asked again.
         """
@@ -134,7 +133,7 @@ class Judge:
         request = details.known_request
         if not self._believes or request is None or self.completing:
             return None
-        # Of several nodes a plugin may choose by more than what is taken.
+        # Of several nodes a plugin may choose by more than the resources held.
         if (held := self._ledger.picture()) is None or (len(self._nodes) > 1 and not self._ledger.is_empty()):
             return None
         gres = tuple(details.gres.items())
@@ -154,7 +153,7 @@ class Judge:
         self._free, self._free_at = kept, self._ledger.changes
         return Choice(job.node_bitmap, kept, self._calls.now, [])
 
-    def _judged(  # what went in and what came out
+    def _judged(  # the arguments and the results of the call
         self, job: JobRecord, mode: int, offer: Offer, answer: Answer, chosen: bitarray, preempted: Output,
         candidates: Sequence[JobRecord], excluded: bitarray | None,
     ) -> Choice | Refusal:  # fmt: skip
@@ -180,7 +179,7 @@ class Judge:
             broken = ("what others hold", taken)
         if broken:
             return Refusal(PLUGIN, self._calls.fault("job_test", *broken))
-        # A plugin may use its own for the next job.
+        # The plugin may use its own object again for the next job.
         now, kept = self._calls.now, given if self._believes else resources.copied(given)
         self._free, self._free_at = (kept if mode == SELECT_MODE_RUN_NOW and not gone else None), self._ledger.changes
         return Choice(

@@ -70,14 +70,15 @@ class Keeper:
         self._holds.pop(job, None)
 
     def before(self, arguments: tuple[object, ...]) -> Kept:
-        """Return the records among the arguments of a call with their present values."""
+        """Return the records among the arguments of a call with the present values."""
         if not self._watches:
             return []
         return [(one, _values(one)) for one in arguments if type(one) is JobRecord]
 
     def after(self, name: str, kept: Kept, *, succeeded: bool) -> dict[str, str]:
-        """Put back the fields closed to this function, after a failure all fields. Return the faults by the name of the
-        field.
+        """Put back the fields closed to this function. Return the faults by the name of the field.
+
+        After a failure the fields open to it are put back too, except the words in `comment` and `state_desc`.
         """
         wrong: dict[str, str] = {}
         for job, values in kept:

@@ -82,7 +82,7 @@ class Ledger:
         return self._memory.get(node, 0)
 
     def memory_free(self, node: int) -> int:
-        """Return the MiB of a node free for jobs; without bound where the node's memory is unknown, or is not counted."""
+        """Return the free MiB of a node; without bound where the node's memory is unknown, or is not counted."""
         record = self.nodes[node]
         if not record.real_memory or not self.parameters.tracks_memory:
             return _PLENTY
@@ -166,8 +166,7 @@ class Ledger:
     def conflicts(
         self, job: JobRecord, resources: JobResources | None = None, without: Iterable[JobRecord] = ()
     ) -> str:
-        """Return the reason for which the job cannot hold `resources`, or else the job's own, beside all held ones; ""
-        for none.
+        """Return the reason against `resources`, or else the job's own, beside all resources held; "" for none.
 
         What the job itself holds is not counted, nor what the jobs in `without` hold.
         """

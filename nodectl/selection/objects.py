@@ -113,13 +113,11 @@ class PluginObjects:
             job.select_jobinfo = None
 
     def pack_step(self, step: StepRecord) -> str:
-        """Return the step's object as hexadecimal digits; "" where there is none, or where the plugin does not pack it."""
+        """Return the step's object as hexadecimal digits; "" without an object, or where the plugin does not pack."""
         return "" if step.select_jobinfo is None else self._packed("select_jobinfo_pack", step.select_jobinfo).hex()
 
     def unpack_step(self, step: StepRecord, packed: str) -> None:
-        """Restore the object of an earlier daemon's step from the result of `pack_step`; an empty object where
-        unreadable.
-        """
+        """Restore the object of an earlier daemon's step from the result of `pack_step`; an empty one if unreadable."""
         if packed:
             step.select_jobinfo = self._unpacked("select_jobinfo_unpack", bytes.fromhex(packed))
         if step.select_jobinfo is None and self._calls.has("step_finish"):
@@ -162,9 +160,7 @@ class PluginObjects:
         return data.value
 
     def print_job(self, job: JobRecord, mode: int = SELECT_PRINT_MIXED, size: int = 4096) -> str:
-        """Return the job's object as text for people, in at most `size` bytes, as select_p_select_jobinfo_sprint writes
-        it.
-        """
+        """Return the text of select_p_select_jobinfo_sprint about the job's object, in at most `size` bytes."""
         if job.select_jobinfo is None:
             return ""
         buf = bytearray(min(size, _LONGEST_PRINT))

@@ -98,6 +98,6 @@ class Offers:
         found = self._features.get(feature)
         if found is None:
             found = bitarray(feature in node.features for node in self._nodes)
-            if found.any():  # users may ask for anything: what no node has is not kept
+            if found.any():  # users may ask for anything: a feature of no node is not kept
                 self._features[feature] = found
         return found

@@ -127,8 +127,9 @@ class NodeTable(Sequence[NodeRecord]):
 
 @dataclass(slots=True)
 class JobDetails:
-    """job_record_t's details: the job's request, unchanged by the start. MiB; counts of CPUs are threads; times in
-    seconds since the epoch, 0 for none.
+    """job_record_t's details: the job's request, unchanged by the start.
+
+    MiB; counts of CPUs are threads; times in seconds since the epoch, 0 for none.
 
     `layout` holds srun's options of layout and binding by their names, as texts; `request` is the same parsed. `gres`:
     how many devices on each node, by name or name:type. `share_res`: None where the user said nothing, False for
@@ -178,7 +179,7 @@ class JobDetails:
         return self._request
 
     def forget_request(self) -> None:
-        """Drop the parsed request of an ended job, so that lists of masks are not kept with the record."""
+        """Drop the parsed request of an ended job, so as not to keep lists of masks with the record."""
         self._request = None
 
     @property
@@ -298,7 +299,7 @@ class JobRecord:
         return self.job_state in (RUNNING, SUSPENDED, COMPLETING)
 
     def as_json(self) -> dict[str, object]:
-        """Return all fields with a meaning beyond the table of nodes. `resources_as_json` writes the job's resources."""
+        """Return the fields independent of the table of nodes. `resources_as_json` writes the job's resources."""
         record = dict(zip(_RECORD, _record_values(self), strict=True))
         record["details"] = dict(zip(_DETAILS, _details_values(self.details), strict=True))
         return record
@@ -342,8 +343,9 @@ def resources_as_json(resources: JobResources, nodes: NodeTable) -> dict[str, ob
 
 
 def resources_from_json(held: Mapping[str, Any], nodes: NodeTable) -> JobResources:
-    """Make resources of the result of `resources_as_json`, without nodes now gone. Raises KeyError, ValueError,
-    TypeError.
+    """Make resources of the result of `resources_as_json`; nodes now gone are left out.
+
+    Raises KeyError, ValueError, TypeError.
     """
     there = {nodes.by_name[name].index: share for name, share in held.items() if name in nodes.by_name}
     return JobResources(

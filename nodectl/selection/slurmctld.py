@@ -39,7 +39,7 @@ class Parameters:
         return 1
 
     def takes_whole_nodes(self, job: JobRecord) -> bool:
-        """True for a job without any sharing of nodes, whatever plugin selects them."""
+        """True for a job without any sharing of nodes, under each select plugin."""
         if self.over_subscribe == FORCE:
             return False
         return self.over_subscribe == EXCLUSIVE or job.details.share_res is False
@@ -51,7 +51,7 @@ class Parameters:
 
 
 def parameters_of(config: Config, settings: Settings) -> Parameters:
-    """Return the parameters of a configuration; `settings` are the configuration's settings for the rules of binding."""
+    """Return the parameters of a configuration; `settings`: the same configuration for the rules of binding."""
     word, _, count = config.over_subscribe.partition(":")
     words = settings.select_type_parameters
     # As Slurm documents it: of the parameters select/linear knows CR_Memory alone.

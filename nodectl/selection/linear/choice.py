@@ -1,4 +1,4 @@
-"""The choice of nodes for a job by select/linear: on free nodes, on all nodes, or after the end of other jobs.
+"""The choice of nodes for a job by select/linear: on free nodes, on all nodes, or after the end of running jobs.
 
 One Chooser is one call of select_p_job_test. Pure: the occupancy is an argument, and is copied for questions about the
 future.
@@ -26,7 +26,7 @@ _NEVER_ENDS = 365 * 86_400.0
 
 @dataclass(slots=True)
 class Found:
-    """The chosen nodes, the time from which they are free, and the jobs to be preempted first."""
+    """The chosen nodes, the time of the start, and the jobs to be preempted first."""
 
     nodes: bitarray
     start: float = 0.0
@@ -113,9 +113,7 @@ class Chooser:
         return self._memory if self._given.tracks_memory else []
 
     def _without(self, occupancy: Occupancy, victims: Sequence[JobRecord]) -> tuple[list[JobRecord], Found | None]:
-        """Remove the victims in this order until the job fits. Return the removed victims and the choice, None for no
-        choice.
-        """
+        """Remove the victims in this order until the job fits. Return the removed victims and the choice, or None."""
         left = occupancy.copy()
         gone: list[JobRecord] = []
         at, step = 0, 1
@@ -131,7 +129,7 @@ class Chooser:
         return gone, None
 
     def _now(self, occupancy: Occupancy) -> Found | None:
-        """Choose among the nodes with room: with as few running jobs on each as possible, then as few suspended jobs."""
+        """Choose among the nodes with room: with as few running jobs on each as possible, then few suspended jobs."""
         avail = self._avail & occupancy.exclusive.at_most(0)
         fits = self._machines.with_memory(self._counted(), occupancy.memory)
         busy = [node for node in occupancy.devices if self._job.details.gres and avail[node]]
@@ -151,7 +149,7 @@ class Chooser:
         return None
 
     def _mate(self, occupancy: Occupancy, nodes: bitarray, fits: bitarray | None) -> Found | None:
-        """Choose all nodes of a running job, if their number is the wanted number and the CPUs suffice."""
+        """Choose all nodes of a running job, if they are as many as wanted and the CPUs suffice."""
         usable = nodes if fits is None else nodes & fits
         wish = self._wish
         for share in list(occupancy.jobs.values())[:_MOST_MATES]:
@@ -172,7 +170,7 @@ class Chooser:
         return sum(self._amounts.of(node) for node in nodes) >= wish.cpus
 
     def _on(self, occupancy: Occupancy, nodes: bitarray, fits: bitarray | None) -> Found | None:
-        """Choose the best of these nodes, the lightest first."""
+        """Choose the best of the nodes, the lightest first."""
         usable = nodes if fits is None else nodes & fits
         weights = self._machines.weights
         for weight in weights:
@@ -183,7 +181,7 @@ class Chooser:
         return None
 
     def _devices(self, node: int, occupancy: Occupancy | None) -> tuple[str, ...] | None:
-        """Return the keys of a node's free devices for the job, the lowest numbers first; None where too few are free."""
+        """Return the keys of free devices of a node for the job, the lowest numbers first; None for too few devices."""
         taken = occupancy.devices.get(node, ()) if occupancy is not None else ()
         keys: list[str] = []
         for name, count in self._job.details.gres.items():

@@ -66,9 +66,7 @@ class Machines:
         return self._lightest[weight]
 
     def useful(self, details: JobDetails) -> tuple[bitarray, Amounts]:
-        """Return the nodes suitable for the job, and the number of CPUs usable by the job's tasks on each. Raises
-        Refused.
-        """
+        """Return the nodes suitable for the job, and the number of CPUs usable by its tasks on each. Raises Refused."""
         kinds = zip(self._samples, self._cpus, self._threads, strict=True)
         counts = [_usable(node, cpus, threads, details) for node, cpus, threads in kinds]
         if self._members:

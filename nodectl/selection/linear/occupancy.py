@@ -70,7 +70,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Share:
-    """The resources of a job: its nodes, and MiB and devices on each. `alone`: no sharing. `stopped`: suspended."""
+    """The resources of a job: nodes, and MiB and devices on each. `alone`: no sharing. `stopped`: suspended."""
 
     nodes: list[int]
     memory: dict[int, int] = field(default_factory=dict)
@@ -133,8 +133,9 @@ class Occupancy:
         return True
 
     def stop(self, job: JobRecord, *, stopped: bool) -> bool:
-        """Note the suspension or resumption of the job. Return False for an unknown job. Memory and devices stay the
-        job's.
+        """Note the suspension or resumption of the job. Return False for an unknown job.
+
+        Memory and devices stay the job's.
         """
         share = self.jobs.get(job)
         if share is None:

@@ -18,8 +18,9 @@ _ONE = bitarray("1")
 
 
 class Amounts:
-    """CPUs by node, and of any run of nodes at once. `same`: the CPUs of each node where all are equal; otherwise
-    `each`.
+    """CPUs by node, and of any run of nodes at once.
+
+    `same`: the CPUs of each node where all are equal; otherwise `each`.
     """
 
     __slots__ = ("_sums", "each", "same")

@@ -25,9 +25,7 @@ def cores_near(shape: Shape, wants: Wants, taken: int, free: int) -> int | None:
 
 
 def held(shape: Shape, wants: Wants, taken: int, cores: int) -> tuple[str, ...]:
-    """Return the keys of the devices for a job on these cores, near devices first. Raises Refused where too few are
-    free.
-    """
+    """Return the keys of the devices for a job on these cores, near devices first. Raises Refused for too few."""
     cpus = shape.cpu_mask(cores)
     busy = set(shape.devices_of(taken))
     keys: list[str] = []

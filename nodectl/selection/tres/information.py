@@ -51,7 +51,7 @@ class NodeInfo:
         return cls(buffer.unpack32(), buffer.unpack64(), buffer.unpackstr() or "", buffer.unpackdouble())
 
     def get(self, data_type: int, state: int) -> object:
-        """Return a value; None for an unknown type of data. CPUs are counted only for the state NODE_STATE_ALLOCATED."""
+        """Return a value; None for an unknown type of data. CPUs count only for the state NODE_STATE_ALLOCATED."""
         return {
             SELECT_NODEDATA_SUBCNT: self.alloc_cpus if state == NODE_STATE_ALLOCATED else 0,
             SELECT_NODEDATA_PTR: self,

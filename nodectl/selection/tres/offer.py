@@ -89,7 +89,7 @@ class Offer:
         memory = wish.memory or wish.per_cpu * charged
         free = self._free_memory
         if memory > free and wish.whole:
-            memory = max(wish.memory or wish.per_cpu * cpus, free)  # what there is, if its tasks need no more
+            memory = max(wish.memory or wish.per_cpu * cpus, free)  # all free memory, if the tasks need no more
         if memory > free:
             return None
         keys: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class Offer:
 
 
 def offer_of(use: Use, wish: Wish, row: int = 0) -> Offer | None:
-    """Return the offer of a node of this use, with up to `row` other jobs on each core; None for nothing."""
+    """Return the offer of a node of this use, with up to `row` jobs already on each core; None for nothing."""
     key = (wish, row) if row else wish
     try:
         found: Offer | None = use.offers[key]
@@ -149,7 +149,7 @@ def _offer(use: Use, wish: Wish, row: int) -> Offer | None:
 
 
 def _served(shape: Shape, wish: Wish) -> tuple[Grid, int] | None:
-    """Return the usable threads of each core and the usable cores of empty nodes of this shape; None where unsuitable."""
+    """Return the usable threads of each core and the usable cores of empty nodes of a shape; None if unsuitable."""
     if len(shape.served) >= _MOST_KEPT:
         shape.served.clear()
     threads = threads_used(shape.threads, wish.request, wish.per_core)

@@ -1,4 +1,4 @@
-"""The questions of select_p_job_test: does a job fit now, on idle nodes, after the end of other jobs, and when?"""
+"""The questions of select_p_job_test: does a job fit now, on idle nodes, after further ends, and when?"""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Question:
         return placement, gone
 
     def later(self, now: float) -> tuple[Placement, float] | None:
-        """Return the placement after the end of enough running jobs by time limit, and the time of that end."""
+        """Return the placement after the end of enough running jobs by time limit, and the time of this end."""
         running = sorted(((end_of(held.job, now), held) for held in self._state.held.values()), key=lambda one: one[0])
         found = self._earliest([held for _, held in running], self._state.idle)
         if found is None:
@@ -107,7 +107,7 @@ class Question:
         return max(_FEWEST_STEPS, min(_MOST_STEPS, _MOST_WORK // (len(self._state.uses) + jobs)))
 
     def _fit(self, uses: Sequence[Use]) -> Placement | None:
-        """Place the job on free resources of these uses, with as few jobs as possible on a core where jobs share."""
+        """Place the job on free resources, with as few jobs as possible on a core where jobs share."""
         row = self._in_row(uses, 0)
         sharers = self._goal.wish.sharers
         if row is not None or sharers <= 1:
@@ -127,7 +127,7 @@ class Question:
         if self._excluded is None:
             return place(self._goal, self._candidates, uses.__getitem__, self._state.order, row)
 
-        # Nobody else keeps these, and `place` knows what it has refused by the offers that they keep.
+        # Only this dict keeps these uses alive, and `place` knows refused offers by identity.
         known: dict[int, Use] = {}
 
         def use_of(node: int) -> Use:
@@ -149,7 +149,7 @@ def _on(jobs: Sequence[Held], placement: Placement) -> list[Held]:
 
 
 def end_of(job: JobRecord, now: float) -> float:
-    """Return the expected end of a job: as the queue expects it, or by the time limit.
+    """Return the expected end of a job, by the queue's expectation or by the time limit.
 
     The queue's end is later than the limit for a job that was suspended. A job without a limit ends in a year, as in
     Slurm; a late job ends soon.

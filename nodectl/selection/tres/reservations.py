@@ -17,7 +17,7 @@ IGNORE_JOBS = "IGNORE_JOBS"
 def reserve(
     state: State, request: ReservationRequest, count: int, available: bitarray, taken: bitarray | None, now: float
 ) -> tuple[bitarray, bitarray] | None:
-    """Choose nodes and cores out of the `available` nodes without the `taken` cores; None where they are too few.
+    """Choose nodes and cores out of the `available` nodes without the `taken` cores; None for too few.
 
     Chosen are cores left by jobs when the reservation begins; with the flag IGNORE_JOBS also cores in use.
     """

@@ -82,9 +82,7 @@ class _Nodes:
         return None if offer in self._refused else offer
 
     def chosen(self, candidates: bitarray, order: Sequence[int] | None) -> Found:
-        """Return as few nodes as possible with enough CPUs, at least as many as requested; none where the nodes do not
-        suffice.
-        """
+        """Return as few nodes as possible with enough CPUs, at least as many as requested; none if insufficient."""
         goal = self._goal
         must: Found = []
         for node in goal.required:

@@ -18,7 +18,7 @@ UNLIMITED = 1 << 60
 
 
 def lowest(cores: int, count: int) -> int:
-    """Return the `count` lowest of these cores, all where there are fewer."""
+    """Return the `count` lowest cores of a set, all where there are fewer."""
     more = cores.bit_count() - count
     if more <= 0:
         return cores
@@ -51,7 +51,7 @@ class Grid:
         self.unit = max(self.widths, default=1)
 
     def cpus(self, cores: int) -> int:
-        """Return the number of CPUs on these cores."""
+        """Return the number of CPUs on a set of cores."""
         if self.width:
             return cores.bit_count() * self.width
         total = 0
@@ -62,7 +62,7 @@ class Grid:
         return total
 
     def first(self, cores: int, cpus: int) -> int:
-        """Return the first of these cores for `cpus` CPUs, all cores if too few."""
+        """Return the first cores of a set for `cpus` CPUs, all cores if too few."""
         if self.width:
             return lowest(cores, -(-cpus // self.width))
         left = cores
@@ -114,7 +114,7 @@ class Shape:
         self.features = frozenset(node.features)
         self.weight = node.weight
         self._grids: dict[int, Grid] = {}
-        self.served: dict[object, tuple[Grid, int] | None] = {}  # by what jobs ask for, as `offer.py` keeps it
+        self.served: dict[object, tuple[Grid, int] | None] = {}  # by wish, written by `offer.py`
         self._near: dict[int, int] = {}
         self._fitting: dict[tuple[str, str], int] = {}
 
@@ -133,7 +133,7 @@ class Shape:
             for number, device in enumerate(self.devices):
                 if device.name == name and kind in ("", device.type):
                     found |= 1 << number
-            if found:  # users may ask for anything: what is not there is not kept
+            if found:  # users may ask for anything: missing devices are not kept
                 self._fitting[name, kind] = found
         return found
 
@@ -153,7 +153,7 @@ class Shape:
         return cores
 
     def cpu_mask(self, cores: int) -> int:
-        """Return the machine mask of the usable CPUs of these cores."""
+        """Return the machine mask of the usable CPUs of a set of cores."""
         mask = 0
         for number, core in enumerate(self.machine.cores):
             if cores >> number & 1:
@@ -161,11 +161,11 @@ class Shape:
         return mask & self.machine.usable
 
     def devices_of(self, bits: int) -> tuple[Device, ...]:
-        """Return the devices at these places."""
+        """Return the devices at the places of the bits."""
         return tuple(device for number, device in enumerate(self.devices) if bits >> number & 1)
 
     def bits_of(self, keys: tuple[str, ...]) -> int:
-        """Return the places of the devices with these keys, as bits; missing devices have none."""
+        """Return the places of the devices with given keys, as bits; missing devices have none."""
         bits = 0
         for key in keys:
             bits |= self.bits.get(key, 0)

@@ -125,7 +125,7 @@ class State:
         return ""
 
     def hold(self, job: JobRecord) -> None:
-        """Enter the job's resources, even in conflict with other jobs."""
+        """Enter the job's resources, even in conflict with present use."""
         self._add(self.held_by(job))
 
     def _conflict(self, node: int, share: Share, job: JobRecord) -> str:

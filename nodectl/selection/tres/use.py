@@ -1,7 +1,7 @@
-"""The use of nodes. Nodes of equal shape and equal use share a `Use`, which keeps the offers found for all of them.
+"""The use of nodes. Nodes of equal shape and equal use share a `Use`, which keeps the offers found for all such nodes.
 
 Where jobs share cores, `levels` are the rows of Slurm's cons_tres, sorted at all times: level n has the cores on which
-more than n jobs are. They depend on who is there and not on who came and went before.
+more than n jobs are. They depend on which jobs are there and not on which came and went before.
 """
 
 from __future__ import annotations

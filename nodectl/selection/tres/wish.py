@@ -38,13 +38,12 @@ class Policy:
 
 
 class Wish:
-    """A job's request for each of its nodes. Equal wishes are one object, as far as `Wishes` remembers: a node's answer
-    is kept under it.
+    """A job's request for each of its nodes.
 
-    `size`: CPUs of a task; `limit`: tasks on a node, 0 for any number; `least` CPUs; `memory` in MiB of a node or
-    `per_cpu`; `gres`: name, type and count of devices, those with a type first; `sharers`: jobs that may be on a core,
-    itself included; `whole`: no other job on the node; `system`: cores left to the system; `block`: sockets are filled
-    one after the other.
+    Equal wishes are one object, as far as `Wishes` remembers: a node's answer is kept under it. `size`: CPUs of a task;
+    `limit`: tasks on a node, 0 for any number; `least` CPUs; `memory` in MiB of a node or `per_cpu`; `gres`: name, type
+    and count of devices, those with a type first; `sharers`: jobs that may be on a core, itself included; `whole`: no
+    other job on the node; `system`: cores left to the system; `block`: sockets are filled one after the other.
     """
 
     __slots__ = (
