@@ -223,7 +223,7 @@ class Backfill:
         return None
 
     def foresee(self, job: JobRecord, now: float) -> Shadow | None:
-        """Find the time and place at which the job starts if no further job goes first.
+        """Find the time and place of the job's start if no other job goes first.
 
         None where the plugin does not know, or where the job's user may not have so much; `block` then knows the limit.
         """
@@ -256,7 +256,7 @@ class Backfill:
         return None
 
     def _lasting(self, job: JobRecord, start: float, end: float) -> bitarray | None:
-        """Return the cores reserved or claimed for further jobs. Cores of completing jobs will be free by then."""
+        """Return the cores reserved or claimed for other jobs. Cores of completing jobs will be free by then."""
         found = self._reservations.excluded(job, start, end) if self._reservations.by_name else None
         for claim in self._room.claims.values():
             if claim.job is not job:

@@ -1,4 +1,4 @@
-"""The search for startable tasks of a waiting array, by the tasks with the same indices in further arrays (aftercorr).
+"""The search for startable tasks of a waiting array, by the tasks with the same indices in other arrays (aftercorr).
 
 Values only, in the daemon's event loop and in planning commands. An array's tasks are gone through once, a few hundred
 at a time. Afterwards only tasks whose counterpart has ended are looked at again.

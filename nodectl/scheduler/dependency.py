@@ -1,6 +1,6 @@
-"""Dependencies of a job on further jobs: reads and writes the text of sbatch's --dependency.
+"""Dependencies of a job on other jobs: reads and writes the text of sbatch's --dependency.
 
-Values only, in the daemon and in planning commands. `waits.py` follows what happens.
+Values only, in the daemon and in planning commands. `waits.py` follows the events.
 """
 
 from __future__ import annotations

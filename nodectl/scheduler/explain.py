@@ -303,7 +303,7 @@ class Explainer:
         return sum(max(0, ledger.memory_free(node.index)) for node in self._book.selection.nodes)
 
     def _smaller(self, job: JobRecord, now: float) -> tuple[str, ...]:
-        """Return hints at smaller requests for which the job could start now."""
+        """Return hints at changes for an earlier start: fewer CPUs, time limits for running jobs, a shorter limit."""
         free = self._free_cpus()
         helps = [f"a job of at most {count(free, 'CPU')}"] if 0 < free < job.details.min_cpus else []
         waiting = [one for one in self._book.active.values() if not one.time_limit and one.job_state != COMPLETING]
@@ -324,7 +324,7 @@ class Explainer:
         return (f"a time limit of at most {duration(seconds)}: then it could start at once",)
 
     def _placed(self, job: JobRecord, now: float, limit: int, *, alone: bool = False) -> bool:
-        """True where the job would find a place now with this time limit; `alone`: if no further job were in line."""
+        """True where the job would find a place now with this time limit; `alone`: if no other job were in line."""
         before = job.time_limit
         job.time_limit = limit
         try:

@@ -2,8 +2,8 @@
 
 Nothing is sorted anew as time goes by. Each user has two lists: jobs whose age still grows, in an order that does not
 depend on the time, and jobs whose age gives no more points. The lists are merged only as far as a caller reads. Before
-them go the jobs whose turn has come. A turn comes to a user's oldest job when it has waited `max_wait`, and to one job
-of each user in `max_wait`, so that a user with ten thousand old jobs does not shut others out. These jobs go in the
+them go the jobs whose turn has come. A turn comes to a user's oldest job when it has waited `max_wait`, but to only one
+job of a user in `max_wait`, so that a user with ten thousand old jobs does not shut others out. These jobs go in the
 order of their waiting.
 """
 

@@ -112,7 +112,7 @@ class Reservations:
         return found
 
     def overlapping(self, job: JobRecord, start: float, end: float) -> list[str]:
-        """Return the names of the foreign reservations in this span."""
+        """Return the names of the other reservations in this span."""
         return [
             name for name, one in self.by_name.items()
             if name != job.details.reservation and one.start_time < end and start < one.end_time

@@ -68,7 +68,7 @@ class Room:
 
     @property
     def is_shared(self) -> bool:
-        """True where taken cores can be given to a further job."""
+        """True where taken cores can be given to another job."""
         return self._selection.parameters.share_count > 1
 
     def first(self, job: JobRecord) -> Shadow | None:
@@ -111,7 +111,7 @@ class Room:
         return found
 
     def kept(self, job: JobRecord, start: float, end: float) -> bitarray | None:
-        """Return the cores kept by reservations, claims, and completing or resuming jobs, without the first in line."""
+        """Return the cores kept by reservations, claims, and completing or resuming jobs, not for the first in line."""
         found = self._reservations.excluded(job, start, end) if self._reservations.by_name else None
         for claim in self.claims.values():
             if claim.job is not job:
@@ -152,7 +152,7 @@ class Room:
         return found if found.any() else None
 
     def _promised(self, shadow: Shadow, claims: list[Claim], now: float) -> list[JobResources]:
-        """Return the resources of the first in line, and of the claims still in force at that start."""
+        """Return the resources of the first in line, and of the other claims still in force at that start."""
         if shadow.resources is None:
             return []
         others = [claim for claim in claims if claim.job is not shadow.job]

@@ -243,7 +243,7 @@ class Scheduler:
         return why
 
     def stays(self, job: JobRecord, now: float) -> None:
-        """Note the failure to suspend a preempted job: further jobs are asked to make room, this job again later."""
+        """Note the failure to suspend a preempted job: other jobs are asked to make room, and this job again later."""
         if job.job_state == RUNNING and job.preempted_by:
             self._book.stays(job, now)
 

@@ -1,11 +1,11 @@
 """Dependencies of waiting jobs, followed through starts and ends of jobs.
 
-Values only, in the daemon's event loop and in planning commands. What has happened is struck off `details.dependency`,
-so that the text is at each moment what a job still waits for.
+Values only, in the daemon's event loop and in planning commands. Terms already met are struck off `details.dependency`,
+so that the text always holds exactly the terms still to be met.
 
-What a start or an end costs does not depend on how many jobs wait: each thing that jobs wait for is looked at once, and
-only those jobs are told for which something is different. A job's terms are gone through when it was told, not when a
-user asks about it. All waiting jobs of one user have a bounded number of terms together.
+The cost of a start or an end does not depend on the number of waiting jobs: each awaited event is looked at once, and
+only jobs for which something is different are marked. The terms of a marked job are checked at the next look, not when
+a user asks about the job. All waiting jobs of one user have a bounded number of terms together.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _FOR_NOW = (EXPAND, SINGLETON)  # kinds of terms met now, and perhaps not later
 
 @dataclass(slots=True)
 class _Wanted:
-    """The dependency of a job, as followed.
+    """The dependency of a job.
 
-    `watched`: the terms about whose changes the job is told, each with its target. `at`: when these are met, as of the
-    last look. `is_old`: one of them has changed since.
+    `watched`: the terms followed by `Watchers`, each with its target. `at`: when these are met, as of the last look.
+    `is_old`: one of these terms has changed since.
     """
 
     dependency: Dependency
@@ -47,7 +47,10 @@ class _Wanted:
 
 
 class Waits:
-    """The dependencies of all waiting jobs. `outcome` returns the final state of jobs that ended earlier."""
+    """The dependencies of all waiting jobs.
+
+    `outcome` returns the final state of jobs that ended before `ended` was called for them.
+    """
 
     def __init__(
         self, jobs: Mapping[int, JobRecord], arrays: Arrays, outcome: Callable[[int, int | None], Outcome | None]
@@ -100,7 +103,7 @@ class Waits:
         self._set(job, wanted)
 
     def admit_another(self, job: JobRecord) -> None:
-        """Check the room for a further job with the same dependency. Raises NotAdmitted for too many terms."""
+        """Check the room for another job with the same dependency. Raises NotAdmitted for too many terms."""
         wanted = self._wanted.get(job.job_id)
         if wanted is not None:
             self._admit(job, len(wanted.dependency.terms))
@@ -232,7 +235,7 @@ class Waits:
         return self._jobs.get(number) if number else None
 
     def is_expanded(self, job: JobRecord) -> bool:
-        """True where a further job waits to expand this job."""
+        """True where another job waits to expand this job."""
         return self._watchers.is_wanted(EXPAND, job.job_id)
 
     def next_task(self, job: JobRecord) -> int | None:

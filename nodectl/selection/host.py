@@ -152,8 +152,8 @@ class Selection:
     def _has_doubts(self, now: float) -> bool:
         """True where the plugin may have missed the end of jobs.
 
-        That is: jobs have ended and no job holds anything, the plugin failed to be told of a change, or jobs have ended
-        and the last check was ten minutes ago.
+        That is: a call about a change has failed, or jobs have ended and either no job holds anything or the last check
+        was ten minutes ago.
         """
         if self._failed or (self._ended and self.ledger.is_empty()):
             return True

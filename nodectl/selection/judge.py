@@ -1,4 +1,4 @@
-"""The call of select_p_job_test, and the check of the answer against the offer and the resources of further jobs.
+"""The call of select_p_job_test, and the check of the answer against the offer and the resources of other jobs.
 
 Used by the host of a select plugin (`host.py`).
 """
@@ -76,7 +76,7 @@ class Judge:
 
     @contextlib.contextmanager
     def _ending_held(self) -> Iterator[None]:
-        """Inside of the context, let the plugin count the completing jobs as running: job_begin, at the end job_fini."""
+        """Let the plugin count the completing jobs as running inside of the context, by job_begin and then job_fini."""
         ending = [one for one in self.completing if one.job_resrcs is not None]
         for one in ending:
             if self._calls.code("job_begin", one).ok and self._ledger.is_stopped(one):

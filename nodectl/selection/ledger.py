@@ -1,7 +1,7 @@
 """The host's own account of cores, memory and devices held by jobs, apart from the plugin's.
 
-Each active job is in it from its beginning to its real end, when its processes are gone. What a plugin chooses is
-compared with it, so that a plugin that errs gives nothing twice. Pure; an operation costs as much as the range of the
+Each active job is in it from its beginning to its real end, when its processes are gone. Each choice of a plugin is
+compared with it, so that a faulty plugin gives nothing twice. Pure; an operation costs as much as the range of the
 job's own nodes, and not of the table's.
 """
 
@@ -39,8 +39,9 @@ class _Held:
 class Ledger:
     """The account of the resources held by jobs.
 
-    `busy`: cores that a job holds; `alone`: those whose job shares with none. Cores of a suspended job are in neither,
-    its memory and devices are held still. `changes` counts: while it is the same, so is all of this.
+    `busy`: cores that a job holds; `alone`: cores whose job does not share them. A suspended job's cores are in
+    neither, but its memory and devices are still held. `changes` counts changes: while the number is the same, so is
+    the account.
     """
 
     def __init__(self, nodes: NodeTable, parameters: Parameters) -> None:

@@ -74,7 +74,7 @@ class PluginObjects:
         self._done("select_nodeinfo_set_all")
 
     def admit(self, job: JobRecord, *, is_kept: bool = True) -> None:
-        """Make the object of a new job, and tell the object of the network requested by the job.
+        """Make the object of a new job, and write the job's requested network into the object.
 
         `is_kept`: the packed object is kept in the job's record.
         """

@@ -36,10 +36,8 @@ RUN, ALLOC, BATCH = "run", "alloc", "batch"
 
 @dataclass(slots=True, eq=False)
 class NodeRecord:
-    """node_record_t, a node.
-
-    `real_memory` and `mem_spec_limit` in MiB; `reserved_cpus` is a machine mask of CPUs that no job is given. `index`
-    and `core_offset` are set by the table.
+    """node_record_t. `real_memory` and `mem_spec_limit` in MiB; `reserved_cpus` is a machine mask of CPUs not given to
+    jobs. `index` and `core_offset` are set by the table.
     """
 
     name: str
@@ -129,13 +127,11 @@ class NodeTable(Sequence[NodeRecord]):
 class JobDetails:
     """job_record_t's details: the job's request, unchanged by the start.
 
-    MiB; counts of CPUs are threads; times in seconds since the epoch, 0 for none.
-
-    `layout` holds srun's options of layout and binding by their names, as texts; `request` is the same parsed. `gres`:
-    how many devices on each node, by name or name:type. `share_res`: None where the user said nothing, False for
-    --exclusive, True for --oversubscribe. `whole`: all of the machine, for a job with more tasks than it has CPUs.
-    `signal`: the signal to be sent before the time limit, as `model.warning` writes it. `kill_invalid_dep`: the job
-    ends when its dependency can never be met.
+    MiB; counts of CPUs are threads; times in seconds since the epoch, 0 for none. `layout` holds srun's options of
+    layout and binding by their names, as texts; `request` is the same parsed. `gres`: how many devices on each node, by
+    name or name:type. `share_res`: None where the user said nothing, False for --exclusive, True for --oversubscribe.
+    `whole`: all of the machine, for a job with more tasks than it has CPUs. `signal`: the signal to be sent before the
+    time limit, as `model.warning` writes it. `kill_invalid_dep`: the job ends when its dependency can never be met.
     """
 
     num_tasks: int = 1
@@ -192,10 +188,8 @@ class JobDetails:
 
 @dataclass(slots=True)
 class JobResources:
-    """job_resources_t: the resources held by a job.
-
-    By index of the node: `cpus` counted, `memory` in MiB, `tasks` that it was laid out for, `gres` as the keys of its
-    devices (gpu:0).
+    """job_resources_t: the resources held by a job. By index of the node: `cpus` counted, `memory` in MiB, the number
+    of `tasks` in the layout, `gres` as the keys of the devices (gpu:0).
     """
 
     node_bitmap: bitarray
@@ -218,19 +212,16 @@ class JobResources:
 
 @dataclass(slots=True, eq=False)
 class JobRecord:
-    """job_record_t, a job.
-
-    `held_by`: run, alloc or batch. Times in seconds since the epoch, 0 for none; `time_limit` in seconds, 0 for none.
-    An active job's `end_time` is when it is expected to end; `direct_priority` is what an administrator set, 0 for
-    none. `array_task_id` is None for a job that is no task of an array; of an array that still waits one record stands
-    for all its tasks (`array_tasks`, as "0-9:2", and `array_limit` of them at a time, 0 for no limit). `array_span`
-    describes the array as it was submitted, also in each of its tasks: how many tasks, the least and the greatest
-    index, the step between them. `warned`: the run that got the requested signal. `to_requeue`: None, or the value for
-    `held` ("" for not held) with which the job waits again when its processes have ended. `select_packed` is
-    `select_jobinfo` as the plugin packed it, in hexadecimal. `given_to`: the job that holds all resources of this job,
-    whose processes end; `given_resrcs`: these resources, which this job gets back where the other job ends before.
-    `joining`: in a job that was given such resources, the numbers of the jobs that gave them and have not ended, each
-    with the MiB to which this job's limit is raised when that job has ended.
+    """job_record_t. `held_by`: run, alloc or batch. Times in seconds since the epoch, 0 for none; `time_limit` in
+    seconds, 0 for none. An active job's `end_time` is the expected end; `direct_priority` is an administrator's value,
+    0 for none. `array_task_id` is None for a job outside of arrays; one record stands for all waiting tasks of an array
+    (`array_tasks`, as "0-9:2", and `array_limit` of them at a time, 0 for no limit). `array_span` describes the array
+    as submitted, also in each task: how many tasks, the least and the greatest index, the step. `warned`: the run that
+    got the requested signal. `to_requeue`: None, or the value for `held` ("" for not held) with which the job waits
+    again when its processes have ended. `select_packed` is `select_jobinfo` as the plugin packed it, in hexadecimal.
+    `given_to`: the job that holds all resources of this job, whose processes end; `given_resrcs`: these resources,
+    which this job gets back where the other job ends before. `joining`: in a job that was given such resources, the
+    jobs that gave them and have not ended, each number with the MiB to which this job's limit is raised afterwards.
     """
 
     job_id: int
@@ -306,9 +297,9 @@ class JobRecord:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> JobRecord:
-        """Make a job of the result of `as_json`, of this or another version. Raises KeyError, TypeError.
+        """Make a job of the result of `as_json`, here or in another version. Raises KeyError, TypeError.
 
-        Unknown fields are left out, missing ones get their defaults.
+        Unknown fields are left out, missing fields get their defaults.
         """
         details = {name: value for name, value in values.get("details", {}).items() if name in _DETAILS}
         for name in _TUPLES & details.keys():
@@ -343,10 +334,7 @@ def resources_as_json(resources: JobResources, nodes: NodeTable) -> dict[str, ob
 
 
 def resources_from_json(held: Mapping[str, Any], nodes: NodeTable) -> JobResources:
-    """Make resources of the result of `resources_as_json`; nodes now gone are left out.
-
-    Raises KeyError, ValueError, TypeError.
-    """
+    """Make resources of JSON by `resources_as_json`, without nodes now gone. Raises KeyError, ValueError, TypeError."""
     there = {nodes.by_name[name].index: share for name, share in held.items() if name in nodes.by_name}
     return JobResources(
         nodes.bitmap(there),
@@ -360,10 +348,7 @@ def resources_from_json(held: Mapping[str, Any], nodes: NodeTable) -> JobResourc
 
 @dataclass(slots=True, eq=False)
 class StepRecord:
-    """step_record_t, a step of a job.
-
-    `step_node_bitmap` is the choice of step_pick_nodes, or all nodes of the job.
-    """
+    """step_record_t. `step_node_bitmap`: the nodes chosen by step_pick_nodes, or all nodes of the job."""
 
     job_ptr: JobRecord
     step_id: int
@@ -377,10 +362,8 @@ class StepRecord:
 
 @dataclass(slots=True, eq=False)
 class ReservationRequest:
-    """resv_desc_msg_t, a reservation.
-
-    `node_list`: names between commas, "" for any; `core_cnt`: cores of each node, 0 for whole nodes; times in seconds
-    since the epoch. `held`: once it is made, by node the machine mask of its cores.
+    """resv_desc_msg_t. `node_list`: names between commas, "" for any; `core_cnt`: cores of each node, 0 for whole
+    nodes; times in seconds since the epoch. `held`: once it is made, by node the machine mask of its cores.
     """
 
     name: str

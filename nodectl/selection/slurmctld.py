@@ -1,7 +1,7 @@
 """The counterpart of slurmctld's global variables for a select plugin: the configuration, and the time.
 
-The host sets both before each call, so that two plugins that are played against each other, each in a time of its own,
-find theirs. A plugin reads them when it is called, and keeps what it needs between two calls of `reconfigure`.
+The host sets both before each call, so that two plugins in one process, each with a simulated time, find their own
+values. A plugin reads them when it is called, and keeps what it needs between two calls of `reconfigure`.
 """
 
 from __future__ import annotations

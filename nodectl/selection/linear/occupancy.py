@@ -1,6 +1,7 @@
 """The jobs on each node and the number of jobs, as counted by select/linear.
 
-Pure state of a plugin; changes cost as much as a job has nodes. A copy is what would be if some jobs had gone.
+Pure state of a plugin; changes cost as much as a job has nodes. A copy serves questions about the nodes without some
+jobs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The questions of select_p_job_test: does a job fit now, on idle nodes, after further ends, and when?"""
+"""The questions of select_p_job_test: does a job fit now, on idle nodes, after the end of other jobs, and when?"""
 
 from __future__ import annotations
 

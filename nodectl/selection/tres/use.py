@@ -78,7 +78,7 @@ class Pool:
         return len(self._known)
 
     def of(self, shape: Shape, alone: int = 0, levels: tuple[int, ...] = (), memory: int = 0, gres: int = 0) -> Use:
-        """Return the only use with these values."""
+        """Return the use with these values, the same object each time."""
         key = (shape, alone, levels, memory, gres)
         use = self._known.get(key)
         if use is None:
@@ -86,7 +86,7 @@ class Pool:
         return use
 
     def plus(self, use: Use, share: Share) -> Use:
-        """Return the use with a further job."""
+        """Return the use with another job."""
         levels = raised(use.levels, share.cores)
         alone = use.alone | share.cores if share.alone else use.alone
         return self.of(use.shape, alone, levels, use.memory + share.memory, use.gres | share.gres)
@@ -113,7 +113,7 @@ class Pool:
 
 
 def raised(levels: tuple[int, ...], cores: int) -> tuple[int, ...]:
-    """Return the levels with a further job on these cores."""
+    """Return the levels with another job on these cores."""
     if not cores:
         return levels
     if not levels:

@@ -107,7 +107,7 @@ class Wishes:
         self._known: dict[object, Wish] = {}
 
     def goal(self, job: JobRecord, least: int, most: int, wanted: int, required: list[int]) -> Goal:
-        """Return a job's request on so many nodes. Raises Refused for contradictory options."""
+        """Return a job's request on so many nodes. Raises Refused for invalid options."""
         details = job.details
         request = details.request
         size = 1 if details.whole else request.cpus_per_task or details.cpus_per_task or 1
