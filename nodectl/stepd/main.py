@@ -85,7 +85,7 @@ def _end(order: "Order | None", status: int) -> "NoReturn":
     """End the process, as the step's user if descriptors of the user's processes are left to close.
 
     The exit of the process closes the client's streams that no process has received, and whatever else the user's
-    processes have sent. Such a close may hang in the file system of the user, and no signal ends it. So the process
+    processes have sent. Closing them may hang in a file system of the user's, and no signal ends that. So the process
     becomes the user first and closes all other descriptors.
     """
     try:

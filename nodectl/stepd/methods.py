@@ -31,7 +31,7 @@ _VICTIM = {"task": integer(0, 1 << 20), "pid": integer(1, 1 << 22), "name": text
 
 
 class Methods:
-    """The methods of a step."""
+    """The methods of a step, and the parts of the step needed by the methods."""
 
     __slots__ = ("_run", "_termination")
 

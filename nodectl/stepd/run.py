@@ -120,7 +120,7 @@ class StepFailed(Exception):
 class Descriptors:
     """The descriptors of a step, all made and handed over by the daemon.
 
-    `client` is the uid of the client that waits for the step. It is None without such a client: then `streams`,
+    `client` is the uid of the client that waits for the step. It is None where no client waits: then `streams`,
     `orders` and `news` are -1.
 
     `streams` is a socket in which the client's standard streams wait, or will wait. Tasks and pumps take copies of them
