@@ -20,7 +20,7 @@ _MIB = 1 << 20
 _OWN = {
     shares.PIDS_MAX: 64,
     shares.CPU_MAX: 10,
-}  # of step runners and prologs: a step's limits are reached first, and tell
+}  # for step runners and prologs: so a step's limits are reached first, and are reported
 _BPF = "bpf(2)"
 _CONTROLLERS = {
     "constrain_cores": "cpuset",
@@ -29,7 +29,7 @@ _CONTROLLERS = {
     "constrain_processes": "pids",
     "constrain_cpu_time": "cpu",
     "constrain_io": "io",
-    "constrain_devices": _BPF,  # no controller, but a program
+    "constrain_devices": _BPF,  # a program instead of a controller
 }
 _FILES = {"cpu.max": "constrain_cpu_time", "cpu.weight": "constrain_cpu_time",
           "io.max": "constrain_io", "io.weight": "constrain_io", "pids.max": "constrain_processes"}  # fmt: skip

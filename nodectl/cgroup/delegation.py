@@ -69,8 +69,9 @@ def make(name: str, wanted: Iterable[str]) -> Base:
 
 
 def _lock(path: str) -> None:
-    """Lock a file in the directory closed to other users: any user able to open a file can lock the file. Raises
-    OSError.
+    """Lock the directory by a file closed to other users. Raises OSError.
+
+    Any user able to open a file can lock it.
     """
     try:
         fd = os.open(f"{path}/cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)

@@ -27,10 +27,10 @@ _LEVELS = 4  # job, step, user, task
 
 
 def place_of(cgroup: str, scope: str) -> "tuple[int, str] | None":
-    """Return the Slurm job's number and the path of the step's `user`, for the cgroup of a process; None outside of
-    jobs.
+    """Return the Slurm job's number and the path of the step's `user`, for the cgroup of a process; or None.
 
-    Only names in their places count: what users make below Slurm's cgroups is not looked at.
+    None is for a process of no Slurm job. Only names in their places count: what users make below Slurm's cgroups is
+    not looked at.
     """
     if not cgroup.startswith(f"{scope}/"):
         return None
@@ -102,7 +102,7 @@ def remove(step: tree.Group, *, patient: bool = True) -> bool:
         return False
     ours, stepd = tree.Group(os.path.dirname(step.full_path)), tree.Group(stepd_path(step.full_path))
     was_there = ours.exists() or stepd.exists()
-    # With the last of ours what Slurm left goes, and where there was nothing of ours nothing of Slurm's does.
+    # Slurm's leftovers go with the last of our cgroups; where there was none of ours, nothing of Slurm's goes.
     if ours.remove() and was_there and not _remove_above(ours, stepd) and patient:
         return False
     return stepd.remove()

@@ -180,8 +180,9 @@ class Group:
             return False
 
     def is_to_freeze(self) -> bool:
-        """Return True when this group was told to freeze; groups above may freeze it, too. False when the directory is
-        gone.
+        """Return True when this group was told to freeze. False when the directory is gone.
+
+        Groups above may freeze it, too.
         """
         try:
             return bool(self.core.freeze)
@@ -231,8 +232,9 @@ class Group:
 
 
 def find_mount(mounts: str = MOUNTS) -> str:
-    """Return the mount point of the cgroup2 hierarchy: /sys/fs/cgroup (unified) or beside v1 (hybrid). "" without a
-    mount.
+    """Return the mount point of the cgroup2 hierarchy, "" without a mount.
+
+    This is /sys/fs/cgroup (unified) or a directory beside v1 (hybrid).
     """
     with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:

@@ -55,8 +55,9 @@ class UsageReader:
         return Usage(None if spent is None else spent / 1e6, self._memory(base), *disks, pressure)
 
     def _memory(self, base: str) -> int | None:
-        """Return the memory charged by the kernel. Without the memory controller, add the resident memory of each
-        process.
+        """Return the memory charged by the kernel.
+
+        Without the memory controller, return the sum of each process's resident memory.
         """
         charged = _text(f"{base}/memory.current").strip()
         if charged.isdecimal():

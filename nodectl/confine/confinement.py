@@ -1,7 +1,7 @@
-"""The confinement of the calling process for good: a task, a script around a task, a visitor of a container; before
-exec.
+"""The confinement of the calling process for good, before exec.
 
-The filters are loaded before the fork (`load`). After it there are only system calls, none of which can be undone.
+The process is a task, a script around a task, or a process that enters a container. The filters are loaded before the
+fork (`load`). After it there are only system calls, none of which can be undone.
 """
 
 import errno
@@ -89,7 +89,7 @@ class Confinement:
         """
         if self._level == NONE:
             return
-        enter()  # what was bounded before would not be there
+        enter()  # capabilities bounded before would come back
         self._perform(self.bounds())
 
     def bounds(self) -> "list[Operation]":

@@ -1,9 +1,9 @@
 """The compiler of the levels' lists of system calls into programs for seccomp(2), with libseccomp.
 
 A short-lived process that the daemon executes once in its life: pyseccomp imports ctypes, which no process that forks
-others may do. It applies each program to itself as a test, and writes them to descriptor 4 as JSON: {"landlock":
-version, "default": hex, "strict": hex}, without the levels that the kernel does not support, and with what they were
-made of (`kept_programs.py`).
+others may do. It applies each program to itself as a test, and writes them to descriptor 4 as JSON:
+{"landlock": version, "default": hex, "strict": hex}, without the levels that the kernel does not support, and with what
+they were made of (`kept_programs.py`).
 """
 
 import errno

@@ -120,8 +120,7 @@ class JobDir:
             os.close(fd)
 
     def claim(self, name: str, choose: "Callable[[set[str]], str]") -> str:
-        """Make a new file with a text chosen by `choose`, given the texts of this file in all containers. Returns the
-        text.
+        """Make a new file with the text from `choose`, given the file's texts in other containers. Returns the text.
 
         Only one process chooses at a time. Raises OSError, and what `choose` raises.
         """
@@ -189,10 +188,9 @@ class JobDir:
             _close(lock, base)
 
     def _set_aside(self, base: int) -> str:
-        """Unmount and rename the directory, so no process finds the container. Returns the new name, "" without a
-        directory.
+        """Unmount and rename the directory, so no process finds the container.
 
-        Raises OSError.
+        Returns the new name, "" without a directory. Raises OSError.
         """
         if _MOUNTS:
             _detach_all(self.path)
@@ -233,10 +231,9 @@ def sweep(
 
 
 def distrusted(base_path: str) -> str:
-    """Return why the way to a base, existing or not, is not trusted: a further user could change the way. "" if
-    trusted.
+    """Return why the way to a base, existing or not, is not trusted, "" if trusted. Raises OSError.
 
-    Raises OSError.
+    A way that another user could change is not trusted.
     """
     try:
         trust.resolve(base_path, _OWNERS)

@@ -84,8 +84,7 @@ def make(
 
 
 def _make_newer(own: "Mapping[str, int]", make: "Callable[[], dict[str, int]]") -> dict[str, int]:
-    """Call `make` until the mount namespace is newer than the caller's, as `hold` needs: the kernel binds no older
-    namespace.
+    """Call `make` until the mount namespace is newer than the caller's: the kernel binds no older namespace (`hold`).
 
     Since Linux 6.18 each CPU numbers new namespaces from a stock of its own, so that a new one may count as older than
     the caller's. That of the machine's first processes is older than all. Raises OSError.
@@ -150,9 +149,7 @@ def find(directory: int) -> dict[str, int]:
 
 
 def set_for_children(fds: "Mapping[str, int]") -> None:
-    """Put children forked by the caller from now on into the pid namespace, if there is a pid namespace. Raises
-    OSError.
-    """
+    """Put children forked from now on into the pid namespace, if there is a pid namespace. Raises OSError."""
     if PID in fds:
         _namespace.setns(fds[PID])
 

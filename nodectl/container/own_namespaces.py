@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _KINDS = user_namespace.USER, "mnt"  # in the order in which they are entered
 _LONGEST = 4096
 _MOST = "/proc/sys/user/max_user_namespaces"
-# What sites forbid them with, and the value that does: of Debian's kernels, and of AppArmor.
+# The settings by which sites forbid them, with the forbidding value: of Debian's kernels, and of AppArmor.
 _SWITCHES = {
     "/proc/sys/kernel/unprivileged_userns_clone": "0",
     "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1",

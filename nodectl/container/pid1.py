@@ -126,7 +126,7 @@ def _main(go: int, result: int) -> "NoReturn":
         prctl.set_name("nodectl-first")
         os.setsid()
         null = os.open("/dev/null", os.O_RDWR)
-        for fd in range(_LOW):  # a private node's are those of its command, whose reader waits for the end
+        for fd in range(_LOW):  # a private node's are its command's, and their reader waits for the end
             os.dup2(null, fd)
         close_all_but((go, result))
         try:

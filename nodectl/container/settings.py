@@ -25,8 +25,9 @@ _ROOTS = (
 
 
 class PrivateDir:
-    """A line of container_dirs: a path, the options of the mount, and whether the mount is a tmpfs. `size` may be
-    empty.
+    """A line of container_dirs: a path, the options of the mount, and whether the mount is a tmpfs.
+
+    `size` is "" for none.
     """
 
     __slots__ = ("options", "path", "size", "tmpfs")

@@ -15,9 +15,9 @@ def close_all_but(keep: "Iterable[int]" = ()) -> None:
 
 
 def close_in_time(fds: "Iterable[int]") -> None:
-    """Close our sockets, where descriptors made by a user may lie unread, with a signal against a long wait.
+    """Close our sockets, interrupting any close longer than 50 ms.
 
-    No process is left to take the descriptors. The last close waits for them as long as their maker likes, unless a
-    signal comes.
+    Descriptors made by a user may lie unread in them, and no process is left to take these. The last close waits for
+    that as long as their maker likes, unless a signal comes.
     """
     _kernel.close_in_time(list(fds), _INTERRUPT_MICROSECONDS)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Operation = tuple[int, int, int, bytes, bytes]
 
 INHERITED = b""  # stands for the program that the process was born with
-_LONGEST = 700  # characters: of what is told
+_LONGEST = 700  # characters of a message
 _SILENT = b"\0"
 _OF_SCRIPT, _NO_MAGIC, _SHARED = 16, 8, 4  # of OP_STREAM
 _STREAMS = {f"/dev/{name}": number for number, name in enumerate(("stdin", "stdout", "stderr"))}
@@ -29,7 +29,7 @@ def _json(text: str) -> bytes:
     """Return the text between the quotes of a JSON string, shortened in the middle if too long."""
     found = encode_basestring_ascii(text[: 2 * _LONGEST])[1:-1]
     room = _LONGEST
-    while len(found) > _LONGEST:  # a character may take six, or twelve, as it travels
+    while len(found) > _LONGEST:  # a character may take six bytes, or twelve, in JSON
         room -= room // 4
         found = encode_basestring_ascii(f"{text[: room // 2]}...{text[-(room // 2) :]}")[1:-1]
     return found.encode("ascii")

@@ -7,7 +7,7 @@ stepd and task.
 import os
 
 _CHUNK = 65536
-_PAGE = 4096  # with room for more the kernel clears as much memory before it tells one number of /proc/sys
+_PAGE = 4096  # with a larger buffer the kernel clears as much memory before it returns a number of /proc/sys
 _SURELY_ALL = 2048  # bytes: a read gives a page at most, in whole lines, and none of those that are read here is longer
 
 

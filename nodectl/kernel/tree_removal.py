@@ -66,15 +66,13 @@ class _Removal:
         new = f"{self._mark}.{self._moved}"
         try:
             os.rename(name, new, src_dir_fd=directory, dst_dir_fd=self.outer)
-        except PermissionError:  # another ".." in it would be a change of it
+        except PermissionError:  # a move changes ".." in the directory, which needs the right to write there
             _open_to_owner(directory, name)
             os.rename(name, new, src_dir_fd=directory, dst_dir_fd=self.outer)
         return new
 
     def _empty(self, name: str) -> bool:
-        """Remove the files of a directory in `outer` and move directories up. Returns True if the directory had
-        entries.
-        """
+        """Remove the files of a directory in `outer` and move directories up. Returns True if there were entries."""
         worked = False
         if os.geteuid() != 0:
             _open_to_owner(self.outer, name)

@@ -9,7 +9,7 @@ import os
 
 from nodectl.kernel import _kernel
 
-# What links to descriptors are called that a program may expect to work.
+# Names of links to descriptors that a program may expect to work.
 _STREAMS = {f"/dev/{name}": number for number, name in enumerate(("stdin", "stdout", "stderr"))}
 
 

@@ -74,10 +74,9 @@ def oom_kills(path: str) -> int | None:
 
 
 def memory_limit(path: str) -> int | None:
-    """Return the memory limit of a cgroup in bytes, the least of the cgroup's and of the cgroups above; None for no
-    limit.
+    """Return the memory limit of a cgroup in bytes, None for no limit.
 
-    The cgroup may be another user's.
+    This is the least limit of the cgroup and of the cgroups above. The cgroup may be another user's.
     """
     found = None
     while path.strip("/"):

@@ -22,7 +22,7 @@ MAX_MESSAGE = 65536
 _MAX_BACKLOG = 4 << 20
 _BACKLOG = 16
 _CHUNK = 65536
-_DRAIN_SECONDS = 2.0  # for each of those that read; however slowly, they have no longer
+_DRAIN_SECONDS = 2.0  # for each peer that reads, however slowly
 
 
 class Link:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from nodectl.model.step import Step, Task
 
 _KILL = 9
-_OF_SHELL = 128  # and the signal: how a shell ends whose last program was killed
+_OF_SHELL = 128  # plus the signal: the exit code of a shell whose last program was killed
 _EARLIER = 1.0  # seconds: the log's clock is not quite the monotonic one
-_LONG = 1.0  # seconds; of a step's tasks that were there for less, what they waited for says nothing
+_LONG = 1.0  # seconds; the pressure of tasks that ran for less says nothing
 
 
 class EndReasons:
@@ -48,7 +48,7 @@ class EndReasons:
         self._say = say
         self._user: Group | None = None if group is None else group.child("user")
         self._around = "" if group is not None else around
-        self._killed_around = accounting.oom_kills(self._around) if self._around else None  # before, or ours and told
+        self._killed_around = accounting.oom_kills(self._around) if self._around else None  # old or reported
         self._began = time.monotonic() - _EARLIER
         self._controllers: frozenset[str] | None = None  # of the tasks' cgroups
         self._pids: set[int] = set()  # of victims that the user knows of

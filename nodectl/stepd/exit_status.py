@@ -38,7 +38,7 @@ def of_step(run: "Run") -> int:
         if run.state == COMPLETED and run.spoiled:
             run.state, run.reason, status = "FAILED", run.spoiled, _FAILED
     elif run.fatal and run.state == "FAILED":
-        status = _FAILED  # whatever the others' statuses are, which it ended
+        status = _FAILED  # whatever the statuses of the tasks that it ended
     elif run.state == COMPLETED:
         return 0  # an allocation that its client gave back
     elif status == 0 and (run.state == "FAILED" or not ended):

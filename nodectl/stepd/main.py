@@ -259,7 +259,7 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     try:
         for task in run.tasks[
             : 1 if step.step_id == EXTERN else None
-        ]:  # which holds a job with as many as are asked for
+        ]:  # extern holds a job, with as many tasks as are asked for
             run.require(run.spank.call("slurm_spank_task_post_fork", task))
         start_pumps(run)
         reaper.turn(0)

@@ -1,8 +1,8 @@
-"""The stepd's side of the MPI server, a process of the user's serving the step's MPI plugin. Runs in the stepd, as
-root.
+"""The stepd's side of a step's MPI server, a process of the user's. Runs in the stepd, as root.
 
-Only the server reads what tasks send to it. The stepd starts the server before the tasks, hands each task its socket,
-believes nothing but the words of `nodectl/model/mpi_server.py`, and ends the server with the step.
+Only the server, which serves the step's MPI plugin, reads what tasks send to it. The stepd starts the server before the
+tasks, hands each task its socket, believes nothing but the words of `nodectl/model/mpi_server.py`, and ends the server
+with the step.
 """
 
 import _socket
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _DATA, _CORE = 2, 4  # RLIMIT_*
 _MEMORY = 512 << 20  # bytes of data that a server may have
 _LONGEST_WORD = 8192
-_MOST_WORDS, _WORDS_OF_TASK = 1 << 17, 1 << 12  # bytes that it may say in all, and for each task
+_MOST_WORDS, _WORDS_OF_TASK = 1 << 17, 1 << 12  # bytes of words that a server may send: in all, and for each task
 _BEGIN_SECONDS = 30.0  # that a server may take until tasks can begin
 _END_SECONDS = 5.0
 _SLOW = 0.5
@@ -42,9 +42,7 @@ _PREFIXES = ("PMIX_", "PMI_", "OMPI_", "PRTE_")
 
 
 class Mpi:
-    """The MPI server of a step. `words` is the descriptor for reading the server's words, -1 after the end of the
-    words.
-    """
+    """The MPI server of a step. `words` is the descriptor for reading the server's words, -1 after the last."""
 
     def __init__(self, run: "Run", server: "MpiServer | None", reaper: "Reaper") -> None:
         self._run = run
@@ -105,8 +103,7 @@ class Mpi:
         self._reaper.watch(words)
 
     def _fork(self) -> "tuple[int, str]":
-        """Fork a child in the cgroup `user/mpi`. Returns the child's pid, and the path of the cgroup if the child must
-        still enter.
+        """Fork a child in the cgroup `user/mpi`. Returns the pid, and the cgroup's path if the child must still enter.
 
         The server's cgroup is stopped, limited and emptied with those of the tasks, because the step's user can make
         the server execute anything. Raises OSError.
@@ -259,7 +256,7 @@ class Mpi:
         """
         rank, self._left_by = self._left_by, -1
         if rank >= 0:
-            self._reaper.collect()  # how it ended says more
+            self._reaper.collect()  # the task's exit status says more
             self._end(f"task {rank} has left MPI and others wait for it")
 
     def _desert(self, node: int, _: str) -> None:
@@ -305,7 +302,7 @@ class Mpi:
     def task_ended(self, task: "Task") -> None:
         """End the step if the task failed within MPI: the remaining tasks would wait for the failed task."""
         if task.status:
-            self.read()  # what it said before it ended
+            self.read()  # words sent before the task's end
             self._task_failed(task)
 
     def _task_failed(self, task: "Task") -> None:
@@ -388,7 +385,7 @@ _WORDS: "dict[str, Callable[[Mpi, int, str], None]]" = {
     "within": Mpi._within,
     "without": Mpi._without,
 }
-_OF_NODES = ("apart", "crowded", "deserted")  # others are of tasks here
+_OF_NODES = ("apart", "crowded", "deserted")  # words about nodes; all others are about tasks here
 
 
 def begin(run: "Run", reaper: "Reaper") -> None:

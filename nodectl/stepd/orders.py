@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from nodectl.stepd.run import Run
 
-WAITS = b"waits"  # what a runner tells its forkserver
+WAITS = b"waits"  # a stepd's message to its forkserver
 WAITING = "nodectl-runner"  # the name of a process that waits
 _MOST_STEPS = 1000  # that one stepd serves: its end gives back any unknown leak of a step
-_OF_ONE_STEP = 1  # the oldest generation that this is in
+_OF_ONE_STEP = 1  # the oldest garbage generation that holds a step's objects
 _INT = 4
 
 
@@ -156,7 +156,7 @@ class Orders:
         """Wait for another order. Returns None when there is none: the stepd is to end."""
         if not self._waits:
             return None
-        gc.collect(_OF_ONE_STEP)  # what the last step was made of; all else is frozen, or stays
+        gc.collect(_OF_ONE_STEP)  # the last step's objects; all others are frozen, or stay
         self._link.settimeout(self._seconds)
         try:
             data, fds = receive(self._link)

@@ -56,7 +56,7 @@ class PluginOutput:
                 size = _HEAD
             self._takes(size)
         except OSError:
-            return []  # a plugin has closed what it did not open
+            return []  # a plugin has closed a descriptor that it did not open
         return lines
 
     def _takes(self, end: int) -> None:

@@ -40,7 +40,7 @@ def start_pumps(run: "Run") -> None:
 
 def _start_copying(run: "Run", listener: int) -> None:
     """Fork the copier between the terminal of --pty and the client. Raises OSError."""
-    from nodectl.task import terminal  # which is there: it made the terminal
+    from nodectl.task import terminal  # imported already: it made the terminal
 
     leash, run.pumps.leash = os.pipe2(os.O_CLOEXEC)
     pid = run.spawn()
@@ -52,12 +52,13 @@ def _start_copying(run: "Run", listener: int) -> None:
 
 
 def _listen(run: "Run") -> int:
-    """Make root's socket, on which the daemon connects viewers of the streams. Returns -1 if this fails: no viewers
-    then.
+    """Make root's socket, on which the daemon connects viewers of the streams. Returns -1 after a failure.
+
+    Without the socket there are no viewers.
     """
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
     try:
-        os.fchmod(sock.fileno(), 0o600)  # of what bind makes
+        os.fchmod(sock.fileno(), 0o600)  # the mode of the file that bind makes
         sock.bind(run.seen_at)
         sock.listen(_BACKLOG)
     except OSError:

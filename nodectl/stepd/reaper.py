@@ -79,8 +79,9 @@ class Reaper:
         self.gone: set[int] = set()  # children that are no tasks and have been collected
 
     def _listen(self) -> None:
-        """Install the handlers of SIGCHLD, SIGPIPE and SIGTERM. Called before each sleep: a plugin may have changed all
-        of them.
+        """Install the handlers of SIGCHLD, SIGPIPE and SIGTERM.
+
+        Called before each sleep: a plugin may have changed all of this.
         """
         _signal.signal(_signal.SIGCHLD, _wake_up)
         _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)  # a client may close its end
@@ -124,7 +125,7 @@ class Reaper:
 
     def watch_gate(self) -> None:
         """Watch the open gate: when no task holds the reading end any more, all tasks have begun."""
-        self._poll.register(self._run.gate_writer, 0)  # errors are told all the same
+        self._poll.register(self._run.gate_writer, 0)  # poll(2) reports errors all the same
 
     def turn(self, patience: float | None) -> None:
         """Run a round of the loop: sleep at most `patience` seconds, then serve all events."""
@@ -212,7 +213,7 @@ class Reaper:
             ended += self._lost()
             scripts += self._epilogs.lost(scripts)
         if ended:
-            self._read_reports()  # what they reported before they ended
+            self._read_reports()  # reports sent before the ends
         for task in ended:
             self._end_of(task)
         for pid, status in scripts:
@@ -225,7 +226,7 @@ class Reaper:
         if pid in self._run.step.helpers:
             self.gone.add(pid)
         else:
-            self._run.orphans.add(usage, transfer)  # of which there may be any number
+            self._run.orphans.add(usage, transfer)  # a step may have any number of orphans
         self._run.step.helpers.discard(pid)  # another process may get its pid
         if self._run.mpi is not None:
             self._run.mpi.ended(pid, status)

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from nodectl.model.step import Step
     from nodectl.stepd.run import Run
 
-# What a record's parts never exceed, as JSON: `room` counts on it.
+# Limits of a record's parts, as JSON: `room` counts on them.
 _MOST_VICTIMS = 32
 _LONGEST_TEXT = 600  # characters of a reason, each up to twelve bytes
-_SMALL = 16 << 10  # bytes of a step: not worth looking for what its record will tell of it
-_SET = 1.0  # seconds: less is what keeps a clock right
+_SMALL = 16 << 10  # bytes of a step's JSON: below, all of it counts as facts
+_SET = 1.0  # seconds: a smaller change only corrects the clock
 _ROOM = 24 << 10  # for all but the facts and the tasks
 _ROOM_OF_TASK = 800  # for its figures
 

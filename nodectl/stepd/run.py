@@ -206,7 +206,7 @@ class Run(StepContext):
         self.tasks = [Task(place, mask, number) for place, (mask, number) in numbered]
         self.spank.handle.tasks = self.tasks
         self.aside: tree.Group | None = None  # where the stepd is to end, where that is not in the step's cgroup
-        self.children: list[Child] = []  # what its tasks are made of
+        self.children: list[Child] = []  # the tasks' launch data
         self.gate_writer = -1
         self.gate_is_open = False
         self.may_be_spared = False
@@ -220,7 +220,7 @@ class Run(StepContext):
         self.failures: dict[int, str] = {}  # why a task never became its program
         around = cgroup_mount + cgroup_of() if cgroup_mount and self.group is None else ""
         self.end_reasons = EndReasons(step, self.tasks, self.group, self.say, around)
-        # Those that an admin has decided on are uncounted, too: neither for the time limit nor as use.
+        # An admin's suspensions are uncounted, too: neither for the time limit nor as use.
         self.suspended_seconds = self.uncounted_seconds = 0.0
         self.unkillable = ""
         self.clock = accounting.StepClock()
@@ -306,8 +306,9 @@ class Run(StepContext):
         self.spoiled = self.spoiled or why
 
     def announce_cancel(self, why: str) -> None:
-        """Report the cancellation in the line known from batch systems. `why` is "DUE TO TIME LIMIT" and the like, or
-        "".
+        """Report the cancellation in the line known from batch systems.
+
+        `why` is "DUE TO TIME LIMIT" and the like, or "" for none.
         """
         at = time.strftime("%Y-%m-%dT%H:%M:%S")
         what = f"JOB {self.step.job_id}" if self.step.step_id == BATCH else f"STEP {self.step}"
@@ -321,9 +322,7 @@ class Run(StepContext):
             self.bulk.killed()
 
     def enter_container(self) -> bool:
-        """Join the job's container, in a new child that is no task. Returns False after a failure, and logs the
-        failure.
-        """
+        """Join the job's container, in a new child that is no task. Returns False after a failure, which is logged."""
         plugin, call = self.node.container, "container_p_add_pid"
         function = plugin.hooks.get(call)
         if function is None:
@@ -390,7 +389,7 @@ class Run(StepContext):
         group = self.helpers_group()
         if self.kept:
             return group.fork()
-        pid = os.fork()  # where a plugin has had threads only libc's will do
+        pid = os.fork()  # where a plugin has had threads only libc's fork will do
         if pid == 0:
             _enter_or_end(group)
         return pid

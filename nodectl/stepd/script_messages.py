@@ -46,10 +46,9 @@ class ScriptMessages:
             self._write()
 
     def finish(self, wait: "Callable[[int, float], object]") -> None:
-        """Write the kept lines at the end of the step, also where the program never began, and wait a while for the
-        writer.
+        """Write the kept lines at the end of the step, also where the program never began. Wait a while for the writer.
 
-        It waits through `wait(pid, seconds)`.
+        The wait is `wait(pid, seconds)`.
         """
         if self._lines:
             self._write()

@@ -100,7 +100,7 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
         group = None if user is None else user.child(f"task_{child.task.local_id}")
         wanted = None if forked else plan(child)
         start(run, child, group, wanted)
-        forked = wanted is None or not run.may_share_memory  # what the first task has to call, all have
+        forked = wanted is None or not run.may_share_memory  # if the first task has to call something, all have to
         reaper.expect(child.task)
     with run.caller:
         for child in run.children:
@@ -111,7 +111,7 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
 
 
 def _programs(step: "Step") -> list[list[str]]:
-    from nodectl.task import programs  # few steps have several
+    from nodectl.task import programs  # few steps have several programs
 
     return programs.argv_of(step.programs, step.total_tasks)
 
@@ -149,7 +149,7 @@ def start(run: "Run", child: Child, group: "tree.Group | None", wanted: "list[Op
     if child.placement is not None:
         child.placement.forked()
     try:
-        if not child.has_terminal:  # which leads a session, and could not if it led a group
+        if not child.has_terminal:  # a terminal's task leads a session, and could not if it led a group
             os.setpgid(task.pid, run.step.process_group or child.context.tasks[0].pid)
     except (PermissionError, ProcessLookupError):
         pass  # it has ended already, or executes its program
@@ -166,7 +166,7 @@ def _launched(run: "Run", child: Child, wanted: "list[Operation]", fd: int) -> b
     except OSError as error:
         if error.errno not in NO_CLONE_INTO_CGROUP:
             raise
-        run.may_share_memory = error.__cause__ is not None  # a plugin's words were wrong, and the kernel was not asked
+        run.may_share_memory = error.__cause__ is not None  # a plugin's operations were wrong: the kernel was not asked
         return False
     run.step.forked_into_cgroup = fd >= 0
     return True

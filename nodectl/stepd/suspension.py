@@ -28,7 +28,7 @@ class Suspension:
         self._run = run
         self._deadlines = deadlines
         self._began = 0.0
-        self._left: float | None = None  # of the time limit, where that stands still
+        self._left: float | None = None  # seconds left of the time limit, while it stands still
         self.suspended = self.by_owner = False
 
     def begin(self, *, by_owner: bool = False) -> None:

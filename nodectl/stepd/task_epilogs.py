@@ -42,7 +42,7 @@ class _Scripts:
         self.path = ""
         self.limit = 0.0  # seconds, 0 for none
         self.started = 0  # for the trace
-        self.due: float | None = None  # when it is killed or, once that was done, no longer waited for
+        self.due: float | None = None  # when to kill it or, after that, to stop waiting for it
         self.killed = self.is_late = False
 
 
@@ -56,7 +56,7 @@ class TaskEpilogs:
         self._over = over
         self._running: dict[int, _Scripts] = {}  # by pid
         self._waiting: list[_Scripts] = []
-        self._end: float | None = None  # of those that begin after the step was killed
+        self._end: float | None = None  # deadline of scripts that begin after the step was killed
 
     def any(self) -> bool:
         """Return True while scripts run or wait."""
@@ -160,7 +160,7 @@ class TaskEpilogs:
             work.started = self._run.enter("task_epilog")
             try:
                 self._start(work)
-            except OSError as error:  # the job may have all the processes that it may have
+            except OSError as error:  # the job may have reached its limit of processes
                 self._tell(work, str(error.strerror), error.errno or 1)
             else:
                 return

@@ -45,7 +45,7 @@ class Termination:
         self._give_up = give_up
         self._kill_epilogs = kill_epilogs
         self._pid = os.getpid()
-        self._is_told = False  # the daemon, that the termination has begun
+        self._is_told = False  # whether the daemon knows that the termination has begun
         self._held: list[int] = []  # signals that came before the tasks' programs began
         self._deadlines: dict[str, float] = {}
         # Why the step is to be cut short, and the seconds that its output then has.
@@ -74,9 +74,7 @@ class Termination:
             self.signal(number)
 
     def end(self, state: str, reason: str) -> None:
-        """End the step as a batch system does: CONT and TERM now, KILL after kill_wait. Does nothing after the step's
-        end.
-        """
+        """End a running step as a batch system does: CONT and TERM now, KILL after kill_wait."""
         if self._run.state == "RUNNING":
             self._end_survivors(state, reason)
 
@@ -145,7 +143,7 @@ class Termination:
             if task.pid > 0 and task.status is None:
                 task.killed_by_command |= number in (TERM, KILL)
                 if number == KILL and children.dumps_core(task.pid):
-                    continue  # the tracker waits for that
+                    continue  # the tracker waits for the core dump
                 # A command of a bulk step leads a group of its own, and its user's Ctrl-C is meant for all of it.
                 if self._run.bulk is None or not signals.send_group_of_child(task.pid, number):
                     signals.send_child(task.pid, number)
@@ -167,7 +165,7 @@ class Termination:
 
     def _takes(self, task: "Task", number: int) -> bool:
         if task.pid <= 0 or task.status is not None:
-            return task.pid > 0 or self._run.bulk is not None  # of a bulk step a slot may have none
+            return task.pid > 0 or self._run.bulk is not None  # a slot of a bulk step may have no process
         hook, _ = self._run.progress.place(task.local_id + 1)
         return number == CONT or (number == TERM and hook is not None) or self.has_begun(task)
 

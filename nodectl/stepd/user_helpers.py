@@ -86,7 +86,7 @@ def act_as_user(run: "Run", reaper: "Reaper", act: "Callable[[], None]") -> None
     forked.
     """
     pid = start(run, act)
-    reaper.gone.discard(pid)  # of an earlier process with this number
+    reaper.gone.discard(pid)  # left by an earlier process with this pid
     while pid not in reaper.gone and run.state == "RUNNING":
         reaper.turn(reaper.patience())
     if pid not in reaper.gone:

@@ -33,7 +33,7 @@ _PLANS = (
     ("task_p_pre_launch", "task_p_pre_launch_plan"),
 )
 _JOIN, _JOIN_PLAN = "container_p_add_pid", "container_p_add_pid_plan"
-_CALL = (None, OK)  # a plan that says that it has to be called
+_CALL = (None, OK)  # a plan that asks for a call of the plugin
 _LONGEST_REPORT = 3000  # below PIPE_BUF: reports of several tasks never mix
 
 
@@ -74,11 +74,11 @@ class Child:
         self.hard_limits = hard_limits
         self.stepd = os.getpid()  # 0 in the job's pid namespace
         self.is_fork = False
-        # Of a fork, what it does: what the stepd has composed of that, and what composes the rest.
+        # The pieces of a fork: those composed by the stepd, and the iterator that composes the rest.
         self.ahead: list[Piece] = []
         self.rest: Iterator[Piece] = iter(())
         self._plans: dict[tuple[str, int], tuple[object, Outcome]] = {}  # by the call and the plugin's place
-        # Of a task that shares the stepd's: kept until it runs its program, or has ended. Before that, of one that has.
+        # Memory of a task that shares the stepd's, kept until the program runs; before the start, an ended task's.
         self.memory: object = None
         self.groups = max(len(self.step.identity.gids), len(os.getgroups()))
         self.as_user = f" (as {context.step.user_name})"

@@ -41,9 +41,9 @@ def are_left(streams: int) -> bool:
         try:
             return has_come(streams)
         except ConnectionResetError:
-            continue  # told once, whatever is there
+            continue  # reported once, whatever is there
         except BrokenPipeError:
-            return False  # its end has come instead
+            return False  # the socket's end has come instead
 
 
 def take(streams: int, *, stay: bool = True) -> "tuple[int, int, int]":

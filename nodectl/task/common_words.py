@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from nodectl.kernel.operations import Operation
 
-_MOST = 8  # ways in which tasks of one step differ from what is common
+_MOST = 8  # ways in which tasks of a step may differ from the common words
 
 
 class CommonWords:
@@ -21,7 +21,7 @@ class CommonWords:
 
     def __init__(self, variables: "Mapping[str, str]") -> None:
         self._variables = variables
-        self._made: dict[tuple[str, ...], Operation] = {}  # by what is left out
+        self._made: dict[tuple[str, ...], Operation] = {}  # by the common variables left out
         self._argv: list[str] = []
         self._words: Operation | None = None
         self._program: tuple[str | None, ...] = ()

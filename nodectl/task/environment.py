@@ -17,7 +17,7 @@ LONGEST = 128 * 1024
 _OF_LAUNCHER = {
     "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",  # of the command that started the step
     "SLURM_SRUN_COMM_HOST": "127.0.0.1",
-    "SLURM_SRUN_COMM_PORT": "0",  # it listens on none; a number, as programs read it as one
+    "SLURM_SRUN_COMM_PORT": "0",  # it listens on no port; a number, because programs read one
 }
 _OF_JOB = (
     "SLURM_CLUSTER_NAME", "SLURM_JOB_PARTITION", "SLURM_JOB_CPUS_PER_NODE", "SLURM_JOB_NUM_NODES", "SLURM_NODELIST",

@@ -60,11 +60,10 @@ def plan(child: Child) -> "list[Operation] | None":
 
 
 def launch(child: Child, wanted: "list[Operation]", cgroup_fd: int) -> int:
-    """Start a task in the stepd, which does `wanted` and is born in this cgroup (-1: the stepd's). Returns the task's
-    pid.
+    """Start a task, in the stepd, with the operations `wanted`. Returns the task's pid.
 
-    The task uses the memory of an ended task, if the child has one. Raises OSError where the kernel cannot; the task
-    may be forked then.
+    The task is born in this cgroup (-1: the stepd's), in the memory of an ended task, if the child has one. Raises
+    OSError where the kernel cannot; the task may be forked then.
     """
     try:
         pid, child.memory = _kernel.start(wanted, child.for_operations(), cgroup_fd, child.memory)
@@ -74,8 +73,7 @@ def launch(child: Child, wanted: "list[Operation]", cgroup_fd: int) -> int:
 
 
 def prepare(child: Child) -> None:
-    """Compose the task's operations in the stepd before the fork, up to the first call with an effect on later
-    operations.
+    """Compose the task's operations in the stepd before the fork, up to the first call that may change later ones.
 
     This is the first call of a plugin, or the call that writes the task's own number into its environment. Python in
     the fork costs a copy of every page that it counts references in.
@@ -84,7 +82,7 @@ def prepare(child: Child) -> None:
     child.rest = pieces(child)
     elsewhere = children_are_elsewhere()
     if elsewhere is None:
-        return  # the task will see
+        return  # the task will look itself
     child.stepd = 0 if elsewhere else os.getpid()
     for piece in child.rest:
         child.ahead.append(piece)
@@ -154,5 +152,5 @@ def _impossible(child: Child, error: ValueError) -> "Operation":
 
 def _perform(child: Child, stretch: "list[Operation]") -> None:
     if stretch and _kernel.perform(stretch, child.for_operations()):
-        child.task.environment["TMPDIR"] = USUAL_TMPDIR  # what it was could not be made
+        child.task.environment["TMPDIR"] = USUAL_TMPDIR  # the directory could not be made
     stretch.clear()

@@ -30,7 +30,7 @@ _CHUNK = 65536
 _LONGEST_LINE = 1 << 20
 _GONE = (errno.EPIPE, errno.ECONNRESET)  # the reader has gone: no error of the pump
 _LARGEST_ERROR = 0x7F
-_OF_ERR = 0x80  # in the status of a pump: it was standard error that it could not write
+_OF_ERR = 0x80  # in the status of a pump: standard error could not be written
 _OLD_KERNEL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # where pipes have no RWF_NOWAIT
 
 
@@ -173,7 +173,7 @@ class _Channel:
 
 def _serve(viewers: "Viewers | None") -> None:
     for _ in viewers.serve() if viewers is not None else ():
-        pass  # what they type has no reader here
+        pass  # input of viewers has no reader here
 
 
 def main(copies: "list[Copy]", streams: int, step: "Step", enter: "Callable[[], bool]", listener: int) -> "NoReturn":

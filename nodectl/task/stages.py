@@ -274,7 +274,7 @@ SEQUENCE = (
     set_soft_limits,
     execute,
 )
-# What of a task a stage looks at: where that is the same it gives the same for two tasks of a step, because all else is
+# The values of a task that a stage looks at: where they are equal it yields the same for two tasks, because all else is
 # the step's, and the same to its end. Stages that are not here change something themselves, or look at too much.
 LOOKS_AT: "Mapping[Callable[[Child], Iterator[Piece]], Callable[[Child], object]]" = {
     **dict.fromkeys(

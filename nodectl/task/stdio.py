@@ -161,7 +161,7 @@ class Streams:
         """Give the terminal of --pty to a single task, perhaps of another node, and /dev/null to the rest."""
         theirs = NONE
         if chosen in self._step.numbers:
-            from nodectl.task import terminal  # paid where it is asked for
+            from nodectl.task import terminal  # imported only where needed
 
             self.terminal, theirs = terminal.make(self._step)
         for rank, streams in zip(self._step.numbers, self.tasks, strict=True):

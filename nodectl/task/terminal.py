@@ -1,5 +1,4 @@
-"""The terminal of a step with --pty: made by the stepd (`make`), and copied to and from the client by a process
-(`main`).
+"""The terminal of a step with --pty: the stepd makes it (`make`), and a process copies to and from the client (`main`).
 
 The process runs as the step's user. The client has a socket in the place of its streams, and puts its own terminal into
 raw mode: nodectl's processes never touch that terminal. Output that the client has not read is kept without a time

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Iterator
 else:
-    from _collections import deque  # the half in C: the other one would be in each forkserver's memory
+    from _collections import deque  # the half in C: the Python half would be in each forkserver's memory
 
 _ROOM = packets.HEAD + packets.LONGEST
 _MOST = 16  # attached viewers
 _REMEMBERED = 65536  # bytes
 _MOST_UNREAD = 1 << 18  # bytes
-_PATIENCE = 2.0  # seconds that others wait with a client that reads nothing, and that all have at the end
+_PATIENCE = 2.0  # seconds that viewers wait for a client that does not read, and that all have at the end
 
 
 class Viewer:
@@ -114,9 +114,7 @@ class Viewers:
         return self._client is not None and bool(self._client.unread)
 
     def have_room(self) -> bool:
-        """Return True if more may be shown: the client has read all, or has kept the remaining viewers waiting long
-        enough.
-        """
+        """Return True if more may be shown: the client has read all, or further viewers have waited long enough."""
         client = self._client
         if client is None or not client.unread or client.skips:
             return True

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TRACED = 32  # commands of a step whose rows are in its trace
 _NULL = "/dev/null"
-_MOST_FILES = 256  # whose names are kept: a client has files that stay empty serve further commands
+_MOST_FILES = 256  # files whose names are kept: a client lets files that stay empty serve further commands
 
 
 class BulkTask(Task):
@@ -60,8 +60,9 @@ class BulkTask(Task):
 
 
 class _Streams:
-    """The streams of the starting task, in the form expected by `task.main`. The taker may be a different task each
-    time.
+    """The streams of the starting task, in the form expected by `task.main`.
+
+    `tasks` changes with each start: another task takes the streams each time.
     """
 
     taking = operations.ALL_STAY
@@ -106,7 +107,7 @@ class Starter:
         self._limits = rlimits.hard_limits(run.step.hard_limits)
         self._forked = must_fork(run.step)
         self._variables = environment.for_tasks(run.step)
-        self._memory: dict[int, object] = {}  # by slot: what its last task had serves the next, when that has ended
+        self._memory: dict[int, object] = {}  # by slot: the memory of an ended task serves the slot's next task
         self._user = None if run.group is None else run.group.child("user")
         self._streams = _Streams()
         self._context = context = StepContext()
@@ -146,7 +147,7 @@ class Starter:
             wanted = None if self._forked else plan(child)
             try:
                 start(run, child, task.group, wanted)
-                self._forked = wanted is None or not run.may_share_memory  # what the first task has to call, all have
+                self._forked = wanted is None or not run.may_share_memory  # a call in the first task is in all
                 self._memory[task.local_id] = child.memory
                 self._reaper.expect(task)
                 run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.number))

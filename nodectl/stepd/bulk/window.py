@@ -6,7 +6,7 @@ if TYPE_CHECKING:
 
     from nodectl.stepd.bulk.commands import Command
 
-_AHEAD = 64  # commands beyond the slots: what keeps these busy while the client is asleep
+_AHEAD = 64  # commands beyond the slots: these keep the slots busy while the client is asleep
 MOST_BYTES = 1 << 20
 
 
@@ -21,7 +21,7 @@ class Window:
 
     def __init__(self, slots: int) -> None:
         self.most = slots + _AHEAD
-        self.waiting: dict[int, Command] = {}  # in the order of their coming
+        self.waiting: dict[int, Command] = {}  # in the order of arrival
         self._sizes: dict[int, int] = {}  # of those that wait, and those that run
         self._total = 0
 

@@ -59,16 +59,16 @@ class Bulk:
         self.tally = Tally()
         self.running: dict[int, BulkTask] = {}
         self.closed = False  # no more commands come
-        # Slots that are not empty yet: what is to be, since when, whose it was.
+        # Slots that are not empty yet: the cgroup to be emptied, since when, and the command that left processes there.
         self._left: dict[int, tuple[Group | None, float, str]] = {}
         self._look = _FIRST_LOOK
-        # What the client is to be told.
+        # Events to be sent to the client.
         self._begun: list[list[int]] = []
         self._ended: list[dict[str, object]] = []
         self._withdrew: list[int] | None = None
         self._told_at = 0.0
 
-    # What the client asks for.
+    # Requests of the client.
 
     def take(self, value: "Sequence[object]") -> None:
         """Add commands from the client. Raises BadCommand, WindowBroken: then the step is to end."""
@@ -191,8 +191,9 @@ class Bulk:
         return group.remove()
 
     def killed(self) -> None:
-        """Remove the cgroups of free slots after the whole step was killed by cgroup.kill: no later command may use
-        them.
+        """Remove the cgroups of free slots after a kill of the whole step by cgroup.kill.
+
+        No cgroup used before the kill serves a later command.
         """
         self._keeps_cgroups = False
         if self._user is None:
@@ -246,7 +247,7 @@ class Bulk:
             self._told_at = now
             self._run.links.tell_launcher(event)
 
-    # What is due in time.
+    # Deadlines.
 
     def _now(self) -> float:
         """Return the time of the step's own clock, which stands still while the step is suspended."""
