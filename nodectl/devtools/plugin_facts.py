@@ -43,8 +43,7 @@ class Facts:
 
 
 def read(path: str, kind: str) -> Facts:
-    """Read the facts of the plugin at `path` of this kind ("task", "spank"); a refusal becomes the facts' only problem.
-    """
+    """Read the facts of the plugin at `path` of this kind ("task", "spank"). A refusal becomes the only problem."""
     try:
         if is_compiled(path):
             found = described(path)

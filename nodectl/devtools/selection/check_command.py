@@ -27,7 +27,9 @@ _COLOURS = {ERROR: "1;31", WARNING: "33"}
 
 @dataclass(slots=True)
 class Examined:
-    """An examined plugin: the facts of the file, and the findings. `absent`: documented functions without a definition.
+    """An examined plugin: the facts of the file, and the findings.
+
+    `absent`: documented functions without definition.
     """
 
     path: str

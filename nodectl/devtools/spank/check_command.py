@@ -75,8 +75,7 @@ def accept_configured(config_path: str | None) -> None:
 
 
 def configured_stack(config_path: str | None) -> tuple[list[tuple[Entry, Inspection]], str]:
-    """Inspect the plugins of the configured stack. Return the inspections, and the reason if the stack is unreadable.
-    """
+    """Inspect the plugins of the configured stack. Return the inspections, and the reason for an unreadable stack."""
     try:
         config = configured(config_path)
         entries = plugstack.read(config.plugstack_config, config.plugin_dir).entries

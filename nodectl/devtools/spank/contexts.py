@@ -8,9 +8,7 @@ from nodectl.model.launch_order import HOOKS, LOCAL_HOOKS
 
 
 class Context:
-    """A context. `number`: S_CTX_*; `process`: the process and the user; `static_options`: whether spank_options
-    counts.
-    """
+    """A context. `number`: S_CTX_*; `process`: process and user; `static_options`: whether spank_options counts."""
 
     __slots__ = ("calls", "name", "number", "process", "static_options")
 

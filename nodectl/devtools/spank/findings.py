@@ -1,5 +1,4 @@
-"""The findings about a SPANK plugin examined without execution: shared by the readers of Python and compiled plugins.
-"""
+"""The findings about a SPANK plugin examined without execution: for the readers of Python and compiled plugins."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,8 +16,7 @@ _LONG_ENOUGH = 10  # below it two edits lead from one ordinary word to another
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding. `level`: error (a part of the plugin fails or is never called) or warning; `text` has file and line.
-    """
+    """A finding. `level`: error (a part of the plugin fails or is never called), warning; `text` has file and line."""
 
     level: str
     text: str

@@ -153,8 +153,7 @@ def _libraries(found: Inspection, shared: elf.SharedObject) -> dict[str, frozens
 
 
 def _check_library(found: Inspection, name: str, library: elf.SharedObject, absent: set[str]) -> None:
-    """Note the symbols missing for a library. `absent`: needed symbols provided by no library, neither host nor plugin.
-    """
+    """Note the symbols missing for a library. `absent`: needed symbols without a provider."""
     at_once = sorted(absent if library.bound_now else absent & library.at_once)
     if at_once:
         found.error(f"is linked with {name}, which needs {_some(at_once)}, which nobody provides: opening it fails")

@@ -111,7 +111,7 @@ class ProbeRun:
             refused = str(error)
         else:
             return self.path, ""
-        # Whoever called sudo has asked for this file to be run as root.
+        # The user who called sudo has asked to run this file as root.
         owners = trust.ROOT | {int(os.environ.get("SUDO_UID", "0"))}
         try:
             real = trust.resolve(self.path, owners)
@@ -164,9 +164,9 @@ def _lock(path: str) -> int | None:
 
 
 def _end_processes(path: str, who: str = "") -> int:
-    """Kill the run's remaining processes, including forks by plugins; `who` narrows the choice to root's or the user's.
+    """Kill the run's remaining processes, including forks by plugins.
 
-    Returns the number of killed processes.
+    `who` limits this to root's or the user's processes. Returns the number of killed processes.
     """
     mark = f"{probe_variable.NAME}={path}/{who}".encode()
     return sum(_end_marked(int(name), mark) for name in os.listdir("/proc") if name.isdecimal())
@@ -182,7 +182,7 @@ def _end_marked(pid: int, mark: bytes) -> bool:
     try:
         return signals.send_listed(pid, signals.KILL, belongs)
     except OSError:
-        return False  # somebody else's, or it has ended
+        return False  # the process is another user's, or has ended
 
 
 def _end_dead(path: str) -> None:
