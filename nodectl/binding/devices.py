@@ -126,7 +126,7 @@ def _devices(line: str, words: Mapping[str, str], first: int) -> Iterator[Device
 
 
 def _own_number(file: str, number: int) -> int:
-    """Return the number in an NVIDIA file's name, which is also the library's number; for any other file, the count."""
+    """Return the number in an NVIDIA file's name, which is also the library's number; else the count `number`."""
     tail = file.removeprefix("/dev/nvidia")
     own = whole(tail, _LAST_MINOR) if tail != file else None
     return number if own is None else own

@@ -1,4 +1,4 @@
-"""How far a command has got, in one line of the terminal that stderr is. Nothing where it is none: programs wait."""
+"""A progress line on stderr, if stderr is a terminal; otherwise nothing."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class ProgressLine:
-    """A context: when it is left, and before something else is printed, the line goes."""
+    """A context with a progress line, which is erased at exit and before any output."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -20,7 +20,7 @@ class ProgressLine:
         self._shown = False
 
     def tell(self, words: str) -> None:
-        """Where it is now; written as often as somebody can read it."""
+        """Show the current progress, at most every half second."""
         if self._due is None or self._clock() < self._due:
             return
         self._due = self._clock() + _EVERY
@@ -33,7 +33,7 @@ class ProgressLine:
         self._shown = True
 
     def hide(self) -> None:
-        """Something else is printed."""
+        """Erase the line before further output."""
         if self._shown:
             sys.stderr.write(_CLEAR)
             sys.stderr.flush()

@@ -55,7 +55,7 @@ def again_and_again(given: Given, show: Callable[[], None]) -> int:
 
 
 def hand_on(command: ModuleType, settings: GlobalOptions, words: Sequence[str]) -> int:
-    """Run nodectl's own command `nodectl.cli.X` with these words. Return the exit status. Raises BadUsage."""
+    """Run nodectl's own command `nodectl.cli.X` with `words`. Return the exit status. Raises BadUsage."""
     parser = argparse.ArgumentParser(prog=Program.name, exit_on_error=False)
     command.add_arguments(parser)
     try:

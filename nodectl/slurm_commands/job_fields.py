@@ -41,7 +41,7 @@ def name_of(job: Row) -> str:
 
 
 def reason(job: Row) -> str:
-    """Return the reason why the job waits or why it ended so, as a single word."""
+    """Return the reason for the job's wait or end, as a single word."""
     return str(job.get("reason") or "None").replace(" ", "_")
 
 

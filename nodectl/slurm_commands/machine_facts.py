@@ -53,7 +53,7 @@ def read(session: Session) -> list[dict[str, Any]]:
 
 
 def _memory() -> dict[str, int]:
-    """Return the values in KiB by their names in /proc/meminfo."""
+    """Return the values of /proc/meminfo in KiB, by name."""
     lines = (line.split() for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
     return {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) > 1}
 
@@ -64,7 +64,7 @@ def names_of(node: Facts) -> set[str]:
 
 
 def look_for_nodes(session: Session, names: Iterable[str]) -> None:
-    """Check that all names mean this machine. Raises Failed."""
+    """Check the names: each must mean this machine. Raises Failed."""
     nodes: Any = session.call("Nodes")["nodes"]
     known = set().union(*map(names_of, nodes))
     for name in names:
@@ -112,7 +112,7 @@ def reason(node: Facts) -> str:
 
 
 def reason_user(node: Facts) -> str:
-    """Return the user who gave the reason."""
+    """Return the name of the user behind the reason."""
     return user_name(int(node["reason_uid"])) if node.get("reason") else "Unknown"
 
 

@@ -1,3 +1,3 @@
-"""The release of Slurm whose options and output the commands imitate."""
+"""The release of Slurm imitated by the commands, in options and output."""
 
 RELEASE = "22.05.8"

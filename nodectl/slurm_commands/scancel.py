@@ -130,7 +130,7 @@ def _chosen(session: Session, given: Given, names: list[str], choice: dict[str, 
 
 
 def _queued(session: Session, names: list[str], choice: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
-    """Yield the queue's jobs of these names, or all jobs; of a row of waiting tasks, only the named tasks."""
+    """Yield the queue's jobs with the given names, or all jobs; of a row of waiting tasks, only the named tasks."""
     if not names:
         yield from jobs.queued(session, choice)
     for name in jobs.jobs_named(name for name in names if "." not in name):

@@ -66,7 +66,7 @@ def requeue(session: Session, given: Given, words: list[str]) -> int:
 
 
 def requeue_and_hold(session: Session, given: Given, words: list[str]) -> int:
-    """Requeue running batch jobs and hold the jobs until their release."""
+    """Requeue running batch jobs, and hold the jobs until a release."""
     del given
     plain = [word for word in words if not word.lower().startswith("state=")]
     return _for_each(session, "requeuehold", plain, lambda job: session.call("Requeue", (), jobs=[job], hold=True))

@@ -84,7 +84,7 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
 
 
 def _joined(words: list[str]) -> list[str]:
-    """Join -j and -s with their optional argument: a following word of a digit or `all`."""
+    """Join -j and -s with the optional argument, which begins with a digit or is `all`."""
     found: list[str] = []
     for word in words:
         if found and found[-1] in ("-j", "--jobs", "-s", "--steps") and (word[:1].isdigit() or word == "all"):
