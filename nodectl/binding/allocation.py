@@ -14,10 +14,8 @@ class NodeGrant:
     """The resources of a job on a node.
 
     `node`: an index into the machines; `cpus`: the machine mask of the job's cores with all their threads; `cpu_count`:
-    the
-    number of granted CPUs, fewer than bits where the job uses only some threads of a core; `ntasks`: the number of
-    tasks
-    laid out there with the job, 0 where the job was not laid out.
+    the number of granted CPUs, fewer than bits where the job uses only some threads of a core; `ntasks`: the number of
+    tasks laid out there with the job, 0 where the job was not laid out.
     """
 
     node: int
@@ -33,8 +31,7 @@ class Allocation:
 
     `own`: the step to lay out made the job, from the same request; otherwise the step runs in an existing job.
     `threads_per_core`: as the job asked, None if it did not. `environment`: the variables by which the job's steps
-    inherit
-    its options (SLURM_CPUS_PER_TASK, ...).
+    inherit its options (SLURM_CPUS_PER_TASK, ...).
     """
 
     nodes: tuple[NodeGrant, ...]

@@ -17,8 +17,7 @@ def layout_answer(layout: Layout, held: Mapping[int, tuple[str, int]]) -> Answer
     """Return the JSON object of a layout.
 
     `held`: the name of each node of the job and the mask of the job's CPUs there, by index of the machine. Tasks name
-    their
-    node only if the job has several; lists of CPUs that differ by node are separated by `;`.
+    their node only if the job has several; lists of CPUs that differ by node are separated by `;`.
     """
     several = len(held) > 1
     lists = [_list(mask) for _, mask in held.values()]

@@ -10,8 +10,7 @@ def needed(ntasks: int, cpus_per_task: int, threads: int, *, overcommit: bool) -
     """Return the number of cores needed by the tasks, with `threads` of each core in use.
 
     Small tasks share a core; a task of more CPUs than a core has cores of its own. If `overcommit`, a task counts for
-    one
-    core whatever its size.
+    one core whatever its size.
     """
     if overcommit:
         return ntasks

@@ -27,12 +27,9 @@ class CpuBind(Value):
     """A request for binding.
 
     A `unit` ("" for none) binds automatically; a `mode` ("" for none) names the target of the binding and takes
-    precedence
-    over the unit, which -B and other options may have set besides. `entries`: machine CPUs of MAP, masks of MASK, NUMA
-    nodes
-    of MAP_LDOM, masks of NUMA nodes of MASK_LDOM, repetitions expanded, reused in turn; `listed`: the same in the words
-    of
-    the user. `one_thread`: only one thread of each core, as with --hint=nomultithread.
+    precedence over the unit, which -B and other options may have set besides. `entries`: machine CPUs of MAP, masks of
+    MASK, NUMA nodes of MAP_LDOM, masks of NUMA nodes of MASK_LDOM, repetitions expanded, reused in turn; `listed`: the
+    same in the words of the user. `one_thread`: only one thread of each core, as with --hint=nomultithread.
     """
 
     __slots__ = ("entries", "listed", "mode", "one_thread", "unit", "verbose")
@@ -73,7 +70,7 @@ def parse_cpu_bind(text: str) -> CpuBind:
 
 
 def _cpus(mode: str, *, masks: bool) -> Entries:
-    # srun takes CPUs in decimal only: 0x10 and 10 in one list would be read differently by different people.
+    # srun accepts CPUs in decimal only: people would read 0x10 and 10 in one list differently.
     return Entries(f"--cpu-bind={mode}", masks=masks, highest=MAX_CPU, noun="CPUs", hexadecimal=masks)
 
 

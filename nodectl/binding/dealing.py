@@ -52,7 +52,7 @@ def deal(machine: Topology, order: Deal, *, block: bool, full_cyclic: bool) -> t
     grid = _Grid(machine)
     skip = [0] * len(grid.cores)
     if order.unit == CORES or order.per_core == 1:
-        # Slurm's arithmetic, also where a task is larger than a core and this is not what it leaves over.
+        # Slurm's arithmetic, even for a task larger than a core, where this is not the number of its idle threads.
         skip = [threads - size if size < threads else size % threads for threads in grid.cores]
     masks = _block(grid, order, size, skip) if block else _cyclic(grid, order, size, skip, full_cyclic=full_cyclic)
     return _widened(machine, order, masks)

@@ -39,8 +39,7 @@ class Device:
 
     `cores` are the numbers of the cores near the device as gres.conf counts cores (abstract), None where nothing was
     declared; `cpus` is the machine mask of the near CPUs from sysfs, 0 if sysfs has none. `also` are further files of
-    the
-    device. `id` is the libraries' name of the device where that is not a number, as GPU-5e6f.
+    the device. `id` is the libraries' name of the device where that is not a number, as GPU-5e6f.
     """
 
     name: str
@@ -63,10 +62,8 @@ class Wanted:
     """The devices requested for a step.
 
     `count` GPUs in all, 0 for none, or devices of another `name`; `per_task` of them for each task, 0 if the request
-    has no
-    number for each task. `bind` is the way of binding and `entries` its numbers or masks; `enforce`: use only CPUs near
-    the
-    devices.
+    has no number for each task. `bind` is the way of binding and `entries` its numbers or masks; `enforce`: use only
+    CPUs near the devices.
     """
 
     count: int = 0
@@ -83,7 +80,7 @@ _OPTIONS = frozenset({"gpus", "gpus_per_node", "gpus_per_task", "gres", "gpu_bin
 
 
 def declared(lines: Iterable[str]) -> tuple[tuple[Device, ...], bool]:
-    """Read gres.conf's lines. Return the devices, and whether sysfs declares further devices. Raises ValueError."""
+    """Read gres.conf's lines. Return the devices, and whether to look for more in sysfs. Raises ValueError."""
     devices: list[Device] = []
     detect = False
     for line in lines:
@@ -147,8 +144,7 @@ def visible(devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[Devi
     """Return the machine's devices visible to a program with the variables `environ`.
 
     Where a variable lists GPUs, these are all GPUs, under the names in the list: Slurm numbers a job's GPUs anew where
-    it
-    confines programs to them. Without a list all of the machine's devices are visible, but inside a Slurm job none.
+    it confines programs to them. Without a list all of the machine's devices are visible, but inside a Slurm job none.
     """
     listed = next((environ[name] for name in VISIBLE if name in environ), None)
     if listed is None and "SLURM_JOB_ID" not in environ:
@@ -183,7 +179,7 @@ def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
         if name.lower() in ("none", GPU):
             other, number = _count("gres", text or colon or "1") if name.lower() == GPU else ("", 0)
             kind, count = kind or other, max(count, number)
-        elif text.rpartition(":")[2] != "0":  # none of what is not there is nothing to refuse
+        elif text.rpartition(":")[2] != "0":  # a request for 0 of a missing device is fine
             raise Refused(f"--gres={word[:60]}: only {GPU} can be asked for")
     bind, entries = _bind(options.get("gpu_bind", ""))
     if bind and bind != "none" and not count:

@@ -23,7 +23,7 @@ def check_node(machine: Topology, request: Request, settings: Settings, name: st
     if name in request.exclude:
         raise Refused(NEVER, "machine")
     if not (request.sockets_per_node or request.cores_per_socket or request.mincpus):
-        return  # as of nearly every step
+        return  # as for nearly every step
     wanted = Request(
         sockets_per_node=request.sockets_per_node, cores_per_socket=request.cores_per_socket, mincpus=request.mincpus
     )
@@ -61,8 +61,7 @@ def specialised(machine: Topology, settings: Settings) -> int:
     """Return the mask of the CPUs reserved for the system.
 
     These are whole cores: the cores of `cpu_spec_list`, and `core_spec_count` cores from the highest on, one socket
-    after
-    the other.
+    after the other.
     """
     mask = 0
     for core in machine.cores:

@@ -20,10 +20,8 @@ class TaskPlace:
     """The place of a task: the number in the step, `node` as an index into the machines, the `local` number there.
 
     `mask`: the machine CPUs to which the task is bound, 0 for none: the task then inherits `cpus`, all CPUs of the step
-    on
-    the node; otherwise `cpus` is the mask. `mems`: the NUMA nodes for the task's memory; `policy`: the memory policy to
-    set,
-    None for none. `why`: the rule behind the mask, in words; "" where the caller did not ask.
+    on the node; otherwise `cpus` is the mask. `mems`: the NUMA nodes for the task's memory; `policy`: the memory policy
+    to set, None for none. `why`: the rule behind the mask, in words; "" where the caller did not ask.
     """
 
     task: int

@@ -27,8 +27,7 @@ class MemBind(Value):
     """A request for memory binding.
 
     `entries`: NUMA nodes of MAP, masks of NUMA nodes of MASK, repetitions expanded; `listed`: the same in the words of
-    the
-    user.
+    the user.
     """
 
     __slots__ = ("entries", "listed", "mode", "prefer", "sort", "verbose")

@@ -1,4 +1,4 @@
-"""Memory policies of the tasks of one node, from --mem-bind."""
+"""Memory policies of a node's tasks, from --mem-bind."""
 
 from __future__ import annotations
 

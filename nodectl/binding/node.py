@@ -51,9 +51,8 @@ def lay_out(
 ) -> Layout:
     """Lay out a step of `nodectl run` on the `cpus` of the step's job; `reasons` as in `place`. Raises Refused.
 
-    Differs from Slurm's step in such a job in one point: more tasks than CPUs need no --overcommit, because no queue
-    has
-    promised the CPUs. Tasks bound by a unit are then dealt as if they came in groups that fit.
+    Differs from Slurm's step in an existing job in one point: more tasks than CPUs need no --overcommit, because no
+    queue has promised the CPUs. Tasks bound by a unit are then dealt as if they came in groups that fit.
     """
     ntasks, size = request.ntasks or 1, request.cpus_per_task or 1
     allocation = Allocation.of_masks((machine,), {0: cpus}, (name,))
@@ -64,7 +63,7 @@ def lay_out(
     if bind is None or bind.mode or not bind.unit:
         shared = place((machine,), allocation, replace(request, overcommit=True), settings, reasons=reasons)
         unsaid = {name: value for name, value in shared.environment.items() if name != "SLURM_OVERCOMMIT"}
-        return replace(shared, environment=unsaid)  # a variable says what the user has
+        return replace(shared, environment=unsaid)  # variables reflect the user's own options
     few = max(1, available // size)
     group = place((machine,), allocation, replace(request, ntasks=few), settings, reasons=reasons)
     return _repeated(group, ntasks)

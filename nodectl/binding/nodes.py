@@ -9,7 +9,7 @@ from nodectl.binding.entries import shown
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import ARBITRARY, Request
 
-_MAX_TASKS = 1 << 18  # a slip of the finger must not take the machine's memory
+_MAX_TASKS = 1 << 18  # so that a typing error does not take the machine's memory
 
 
 def wanted(allocation: Allocation, request: Request) -> tuple[int, int]:

@@ -54,7 +54,7 @@ ROWS = (
     ("gres-flags", "", "FLAGS", "enforce-binding: only CPUs near the devices", TEXT),
 )  # fmt: skip
 
-# srun reads these where the option was not given. Since 22.05 not SLURM_CPUS_PER_TASK: a step need not be as its job.
+# srun reads these for options not given. Since 22.05 not SLURM_CPUS_PER_TASK: a step may differ from its job.
 VARIABLES = {
     "SLURM_NTASKS": "ntasks", "SLURM_NPROCS": "ntasks", "SRUN_CPUS_PER_TASK": "cpus_per_task",
     "SLURM_DISTRIBUTION": "distribution", "SLURM_THREADS_PER_CORE": "threads_per_core",
@@ -68,7 +68,7 @@ VARIABLES = {
     "SLURM_STEP_GRES": "gres", "SLURM_GRES_FLAGS": "gres_flags", "SLURM_NETWORK": "network",
 }  # fmt: skip
 
-# What travels under the name of no option: the text of SLURM_HOSTFILE.
+# The last name is no option: the text of SLURM_HOSTFILE travels under it.
 NAMES = frozenset((*(row[0].replace("-", "_") for row in ROWS), "hostfile"))
 
 # Most characters of a text. A list has a mask for each task, and comes back in the variables of every step.
@@ -85,8 +85,7 @@ def request_of(given: "Mapping[str, object]", environ: "Mapping[str, str]", host
     """Turn options into a `Request`; the command line takes precedence over the variables. Raises Refused.
 
     `given`: values by name, counts as int or text; names of options outside this table are ignored. `hostfile`: the
-    text of
-    SLURM_HOSTFILE, for -m arbitrary.
+    text of SLURM_HOSTFILE, for -m arbitrary.
     """
     # Not at the top: the command needs the table only.
     from nodectl.binding.hostlist import expand

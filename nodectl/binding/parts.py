@@ -1,8 +1,7 @@
 """A layout over several nodes, split into parts: each node receives the part of the step to run there.
 
 A part is the member `part` of a launch request of org.nodectl; `daemon/admission/part.py` reads it. The values common
-to
-all nodes stand apart, so that a step on thousands of nodes holds them once: `part_of` puts both together again. Pure
+to all nodes stand apart, so that a step on thousands of nodes holds them once: `part_of` puts both together again. Pure
 functions of values.
 """
 
@@ -31,9 +30,8 @@ def parts_of(
     """Return the values common to all nodes of a step, and by index of the machine the values of each node.
 
     `names`: of the machines; `number`: of job and step. `job_cpus`: the number of the job's CPUs on each of its nodes,
-    in
-    the job's order; without it, the tasks learn about their job from the variables sent by the client. `environment`:
-    further variables of the whole step.
+    in the job's order; without it, the tasks learn about their job from the variables sent by the client.
+    `environment`: further variables of the whole step.
     """
     nodes = [names[share.node] for share in layout.nodes]
     variables = {name: value for name, value in layout.environment.items() if name not in _OF_A_NODE}
@@ -68,7 +66,7 @@ def of_job(cpus: Mapping[str, int]) -> dict[str, str]:
         "SLURM_NODELIST": nodes,
         "SLURM_JOB_NODELIST": nodes,
         "SLURM_JOB_NUM_NODES": str(len(cpus)),
-        "SLURM_JOB_CPUS_PER_NODE": spread.tasks_per_node(list(cpus.values())),  # which is written alike
+        "SLURM_JOB_CPUS_PER_NODE": spread.tasks_per_node(list(cpus.values())),  # the same notation
     }
 
 

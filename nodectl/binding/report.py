@@ -1,4 +1,4 @@
-"""The lines of the verbose reports about a task's binding, in Slurm's format; scripts cut them by columns.
+"""The lines of the verbose reports about a task's binding, in Slurm's format, because scripts cut the lines by columns.
 
 Pure; made in the tasks, so nothing is imported here.
 """
@@ -28,9 +28,10 @@ def subject(node: str, task: int, local: int, pid: int) -> str:
 
 
 def cpu_line(kind: str, who: str, *, mask: int, got: int) -> str:
-    """Return the report line about the CPUs of a task, `who` being the words of `subject`.
+    """Return the report line about the CPUs of a task.
 
-    `kind`: SLURM_CPU_BIND_TYPE; `mask`: the CPUs to bind the task to, 0 for none; `got`: the kernel's mask of the task.
+    `kind`: SLURM_CPU_BIND_TYPE; `who`: the words of `subject`; `mask`: the CPUs to bind the task to, 0 for none; `got`:
+    the kernel's mask of the task.
     """
     words = kind.rstrip(":").split(",")
     unit = "".join(f"-{word}" for word in words if word in _UNITS)

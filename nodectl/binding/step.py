@@ -60,7 +60,7 @@ def place(
     places.sort(key=lambda place: place.task)
     environment = _environment(request, shares, places, counts, node_level)
     if allocation.own and request.distribution is None:
-        del environment["SLURM_DISTRIBUTION"]  # Slurm tells it of a step in a job that was there
+        del environment["SLURM_DISTRIBUTION"]  # Slurm sets it only for a step in an existing job
     return Layout(tuple(places), tuple(shares), environment, "; ".join(dict.fromkeys(rules)))
 
 
@@ -172,7 +172,7 @@ def _own_cores(machine: Topology, grant: NodeGrant, ntasks: int, request: Reques
 
 
 def _as_bound(machine: Topology, settings: Settings) -> Topology:
-    """Return the machine as the node sees it, perhaps with sockets different from the job's view."""
+    """Return the machine as the node sees it. The sockets may differ from the job's view."""
     if "l3cache_as_socket" in settings.slurmd_parameters:
         return socket_as(machine, "l3")
     if "numa_node_as_socket" in settings.slurmd_parameters:

@@ -20,8 +20,7 @@ class Bound:
     """The binding of a node's tasks.
 
     `masks`: a mask for each task in the order of the local numbers, 0 for not bound. `told`, `entries`: the words and
-    the
-    list of SLURM_CPU_BIND. `rule`: the rule in words.
+    the list of SLURM_CPU_BIND. `rule`: the rule in words.
     """
 
     masks: tuple[int, ...]
@@ -75,7 +74,7 @@ def _explicit(machine: Topology, cpus: int, ntasks: int, asked: CpuBind) -> Boun
     if mode == words.NONE:
         return Bound((0,) * ntasks, told, "", "not bound, as asked")
     if mode == words.RANK:
-        # Slurm's modulus, which only machines of one thread a core do not exceed.
+        # Slurm's modulus. It exceeds the number of CPUs except on machines of one thread a core.
         modulus = machine.online.bit_count() * machine.threads_per_core
         masks = tuple(1 << task % modulus for task in range(ntasks))
         for task, mask in enumerate(masks):
@@ -104,14 +103,14 @@ def _shown(machine: Topology, cpus: int) -> str:
 
 
 def _listed(machine: Topology, cpus: int, ntasks: int, asked: CpuBind) -> Bound:
-    # An empty mask stands for all of the step's CPUs, and is told as what it became.
+    # An empty mask stands for all of the step's CPUs; the variables have the resulting mask.
     masks = [mask or cpus for mask in asked.entries]
     listed = _listed_words(asked)
     if asked.mode == words.MAP:
         masks = [1 << cpu for cpu in asked.entries]
     elif 0 in asked.entries:
         listed = ",".join(f"{mask:x}" for mask in masks)
-    for mask in masks:  # also those that no task uses
+    for mask in masks:  # including masks that no task uses
         if mask & ~cpus:
             raise Refused(
                 f"CPU binding outside of job step allocation, allocated CPUs are: {format_mask(cpus, machine.width)}."

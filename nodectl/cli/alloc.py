@@ -95,7 +95,7 @@ class Held:
         self._over = False  # the job
         self._reason = ""
         self._signals = signals
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # which wakes as the others do
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes the poll, as other signals do
 
     def run(self, argv: Sequence[str], environment: dict[str, str]) -> int:
         """Run the command to the end. Return the exit status."""
@@ -128,7 +128,7 @@ class Held:
             while self._read():
                 pass
         except OSError:
-            return  # it has ended by itself
+            return  # the job has ended by itself
 
     def _read(self) -> bool:
         """Read events. Return False when the job has ended."""

@@ -116,7 +116,7 @@ class Lines(Copying):
             return
         if self._label:
             lines = (self._begun.pop((kind, task), b"") + data).split(b"\n")
-            # A longer one is shown as a line: it may have no end, ever.
+            # Show a longer text as a line, because its end may never come.
             if len(lines[-1]) <= packets.LONGEST and (rest := lines.pop()):
                 self._begun[kind, task] = rest
             data = b"".join([b"%*d: %s\n" % (self._width, task, line) for line in lines])

@@ -45,7 +45,7 @@ from nodectl.selection import planning
 USAGE = "nodectl bind [OPTIONS] [OPTIONS OF RUN] [-- PROGRAM]"
 ABOUT = "Tell the layout that a run with these options would get, without running anything."
 _MOST_NODES = 4096
-_LONGEST_FILE = 1 << 17  # more than is taken
+_LONGEST_FILE = 1 << 17  # longer than any hostfile accepted
 _LAYOUT = [option for option in OPTIONS if option.long in ("ntasks", "cpus-per-task", "cpu-bind")]
 _MACHINE, _ALLOCATED, _BUSY, _NODES = "machine", "allocated", "busy", "machines"
 

@@ -53,7 +53,7 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
         return _bulk(session, words)
     except Failed as error:
         refuse(error)
-        if error.status > 1:  # a signal's, while it waited for its turn
+        if error.status > 1:  # a signal arrived while the step waited for its turn
             return error.status
     except BadOption as error:
         refuse(error)
@@ -113,7 +113,7 @@ class Bulk:
         words, given = sources.split(parsed.argv, self._wants.get("arg_file", ()))
         parsed.argv = words or ["bulk"]
         parsed.values.setdefault("name", os.path.basename(parsed.argv[0].split(" ")[0])[:_LONGEST_NAME] or "bulk")
-        if "{%}" in os.path.dirname(self._wants.get("results", "")):  # they are made before a command has its slot
+        if "{%}" in os.path.dirname(self._wants.get("results", "")):  # directories are made before a command has a slot
             raise BadOption("--results: {%} names files, and no directories")
         self._log_path = str(self._wants.get("joblog", ""))
         self._log: joblog.JobLog | None = None
@@ -124,7 +124,7 @@ class Bulk:
         self._values, self._layout = dict(parsed.values), parsed.layout
         self.commands = self._again() if self._wants.get("retry_failed") else self._made(words, given)
 
-    # What is to be run.
+    # The commands to run.
 
     def _read_log(self) -> joblog.Known | None:
         wants = self._wants
@@ -183,7 +183,7 @@ class Bulk:
         names = {name: index for index, name in enumerate(self._names)}
         return Template(text, mark=self._wants.get("mark", "{}"), slot=self._mark, names=names, quoting=quoting)
 
-    # What is done with it.
+    # Running the commands.
 
     def status(self) -> int:
         """Run all commands. Return the exit status."""
@@ -255,8 +255,7 @@ class Bulk:
         """Run a step for the available commands, from the start to the end. Raises Failed.
 
         While the step waits for its turn, this process goes on reading commands: the program that writes them may hold
-        the
-        resources the step waits for.
+        the resources the step waits for.
         """
         signals = self._session.hold_signals()
         signals.beside = self.commands.ahead()
@@ -278,13 +277,13 @@ class Bulk:
         record = conductor.record
         if record is None or conductor.unfinished:
             return True
-        blamed = conductor.tally.failed or rules.retries > 1  # on commands, also on those that succeeded later
+        blamed = conductor.tally.failed or rules.retries > 1  # blame commands, also commands that succeeded later
         return not blamed and record["state"] not in COMMANDS_ENDED
 
     def _start(self, left: int) -> run.Started:
         """Start the step, on `left` nodes unless 0. Raises Failed."""
         parsed = self._parsed
-        parsed.values, parsed.layout = dict(self._values), self._layout  # of which each start takes some out
+        parsed.values, parsed.layout = dict(self._values), self._layout  # each start removes some values
         nodes = str(left) if left else self._wants.get("nodes")
         if nodes is not None:
             parsed.layout = (*self._layout, "nodes")
@@ -296,7 +295,7 @@ class Bulk:
         except Failed:
             if not self._cluster or not self._has_lost_more(left):
                 raise
-        return self._start(self._nodes_left())  # a node was lost while it waited for its turn
+        return self._start(self._nodes_left())  # a node was lost while the step waited for its turn
 
     def _has_lost_more(self, left: int) -> bool:
         try:

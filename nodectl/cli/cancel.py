@@ -82,7 +82,7 @@ def end_step(session: Session, job: int, step: int, number: int | None) -> list[
     """
     reply = session.call("Signal", job=job, step=step, signal=number or signal.SIGTERM.value)
     name = step_name(job, step)
-    if number is not None or "cancelled" in reply:  # in a cluster, where it waited still
+    if number is not None or "cancelled" in reply:  # in a cluster, where the step still waited
         return [name]
     config: Any = session.call("Config")["config"]
     until = time.monotonic() + config["kill_wait"]

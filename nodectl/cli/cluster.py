@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nodectl.cluster.engine.engine import Engine
 
 _SECONDS = 60.0
-_SWEPT_SECONDS = 45.0  # for what sweeps up after agents, and for a Slurm that is slow
+_SWEPT_SECONDS = 45.0  # time for the clean-up after agents, and for a slow Slurm
 _LOOK_AGAIN = 0.3
 _NONE = "no cluster runs here -> `nodectl cluster start`, in an allocation"
 

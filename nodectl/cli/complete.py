@@ -1,8 +1,7 @@
 """`nodectl __complete SHELL ...`: print candidates for the word at the cursor, for the scripts of `nodectl completion`.
 
 Starts no private node, asks the service for names only, and dies of a timer's signal when it takes too long. The
-options
-of plugins, which have to be loaded for that, come last.
+options of plugins, which have to be loaded for that, come last.
 """
 
 import os
@@ -46,7 +45,7 @@ def main(settings: GlobalOptions, words: Sequence[str], commands: Mapping[str, s
         breaks, line = rest
         rest = typed.split(line)[1:] or [""]
     elif shell == "fish":
-        del rest[-2]  # the -- before the cursor's word, which fish needs where that is empty
+        del rest[-2]  # the -- before the cursor's word: fish needs it for an empty word
     completion = Completion(settings, shell, breaks, rest, commands)
     if not again:
         completion.tell()
@@ -76,7 +75,7 @@ class Completion:
                 self._settings.config, self._settings.socket = own_node.configuration(), None
             if name in ("--config", "--socket"):
                 if not equals and not rest:
-                    return "", [name]  # its value is what is typed
+                    return "", [name]  # the user is typing its value
                 setattr(self._settings, name[2:], value if equals else rest.pop(0))
                 if name == "--config":
                     self._settings.socket = None
@@ -120,8 +119,7 @@ class Completion:
         """Print the options added by SPANK plugins.
 
         The plugins name their options themselves: their code runs here, as with --help. For compiled plugins this
-        process
-        executes itself a second time.
+        process executes itself a second time.
         """
         if self._command not in _WITH_PLUGINS or not self._current.startswith("--") or "=" in self._current:
             return

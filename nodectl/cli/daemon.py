@@ -37,7 +37,7 @@ def serve(settings: "GlobalOptions") -> int:
         print(f"nodectl daemon: {reason}", file=sys.stderr)
         return 1
     begun = companions.begin()
-    from nodectl.config import ConfigError  # with all that follows, beside the companions' imports
+    from nodectl.config import ConfigError  # this and the next imports run beside the companions' imports
     from nodectl.daemon.main import run
 
     read = _reader(settings.config)
@@ -80,8 +80,7 @@ def of_agent(directory: str, config_path: str, kill_wait: int) -> int:
     """Run the node of a cluster's agent, in the agent's directory: `nodectl/cluster/agent/node.py`.
 
     The node outlives neither its steps nor the agent; the last of them removes the directory. `kill_wait`: seconds, the
-    most
-    for a step of this node.
+    most for a step of this node.
     """
     begun = companions.begin()
     from nodectl.daemon.main import run
@@ -89,7 +88,7 @@ def of_agent(directory: str, config_path: str, kill_wait: int) -> int:
     read = _reader(config_path)
     config = read()
     containers = config.container_base_path
-    if containers == f"{config.state_dir}/containers":  # in a home, which other nodes of the job may share
+    if containers == f"{config.state_dir}/containers":  # in a home, perhaps shared with other nodes of the job
         containers = f"{directory}/state/containers"
     own = _with(
         config,
@@ -108,7 +107,7 @@ def of_agent(directory: str, config_path: str, kill_wait: int) -> int:
             return status
         _remove_containers(own)
         if _is_left(directory):
-            gone = f"{directory}.{os.getpid()}"  # the next agent's directory may have the name before this is done
+            gone = f"{directory}.{os.getpid()}"  # the next agent may take the directory's name meanwhile
             os.rename(directory, gone)
             _remove(gone)
     except OSError:

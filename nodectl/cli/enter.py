@@ -1,8 +1,7 @@
 """`nodectl enter`: run a shell, or another program, in the container of a running job.
 
 At a terminal the program has a pseudo-terminal of its own: a program of another user must not hold our terminal,
-because
-it could write input there as if we had typed it. A child of this command copies between the two.
+because it could write input there as if we had typed it. A child of this command copies between the two.
 """
 
 import argparse

@@ -74,7 +74,7 @@ def _gone(session: Session, job: int) -> str:
 
 def _layout(session: Session, job: int, step: int, *, as_json: bool) -> int:
     reply = cast("dict[str, Any]", session.call("Explain", job=job, step=step))
-    waits = "explanation" in reply  # to be a step, in a cluster
+    waits = "explanation" in reply  # in a cluster, a step may wait too
     answer = reply["explanation"] if waits else reply["layout"]
     if as_json:
         print(json.dumps(answer))

@@ -70,14 +70,14 @@ OPTIONS = (
     ("--version", "print the version"),
 )
 GLOBAL_OPTIONS = (*(option.split()[0] for option, _ in OPTIONS), "--help")
-RUNS_MANNERS = ("run", "bulk", "bind", "submit", "alloc")  # whose options argparse could not read
+RUNS_MANNERS = ("run", "bulk", "bind", "submit", "alloc")  # commands with options that argparse cannot parse
 
 
 def command(work: "Callable[[], int] | None" = None) -> "NoReturn":
     """Run `main`, or `work`, as the whole process.
 
-    Exit without taking the interpreter apart first, which costs a millisecond.
-    The exit status is known when the last byte is written.
+    Exit without taking the interpreter apart first, which costs a millisecond. The exit status is known when the last
+    byte is written.
     """
     status = 1
     sys.excepthook, sys.unraisablehook = _tell_failure, _tell_unraisable
@@ -236,13 +236,13 @@ def _take_global_options(settings: GlobalOptions, words: list[str]) -> int | Non
         setattr(settings, name[2:], value)
         given.add(name)
     if given == {"--config"}:
-        settings.socket = None  # not that of the job in which this was typed
+        settings.socket = None  # not the socket of the job around this command
     return None
 
 
 def run_step(settings: GlobalOptions, words: list[str]) -> int:
     """Run `nodectl run`. Return the exit status."""
-    gc.disable()  # what it does while it waits for its step makes no cycles
+    gc.disable()  # waiting for a step makes no reference cycles
     from nodectl.cli import run
 
     return run.main(settings, words)

@@ -1,8 +1,7 @@
 """`nodectl metrics`: print the node in numbers, in Prometheus's form.
 
 prometheus-client makes the text; it is an extra, because no other command needs it. The number of series depends only
-on
-the kinds of things, never on the number of jobs or users.
+on the kinds of things, never on the number of jobs or users.
 """
 
 import argparse
@@ -185,7 +184,7 @@ def _write(path: str, registry: "CollectorRegistry") -> None:
 
 
 class _Quiet(WSGIRequestHandler):
-    timeout = 10  # seconds for which one may say nothing, or read nothing
+    timeout = 10  # seconds without a request or without reading
 
     def log_message(self, *_: object) -> None:
         """Log nothing: each scrape would be a line."""
@@ -198,7 +197,7 @@ class _OnSocket(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
     def __init__(self, path: str) -> None:
-        self._served: set[tuple[int, Any]] = set()  # uid and connection; one call each adds and takes away
+        self._served: set[tuple[int, Any]] = set()  # uid and connection; adding and removing are one call each
         super().__init__(path, _Quiet)  # type: ignore[arg-type]  # typeshed knows addresses of the Internet alone
 
     def process_request(self, request: Any, client_address: Any) -> None:

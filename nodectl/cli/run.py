@@ -35,7 +35,7 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
     session = None
     try:
         launched = from_quick_way()
-        if launched is None:  # else there is a cluster, or there was one when the step began
+        if launched is None:  # else the cluster exists, or existed when the step began
             begin_cluster(settings, words)
         session = Session(settings, private=from_first_execution(), launched=launched)
         status = _run(session, words, settings.config, launched)
@@ -66,7 +66,7 @@ def begin_cluster(settings: "GlobalOptions", words: list[str], parser: "type[Par
 
     if cluster_door.is_missing(settings):
         from nodectl.client.run_options import Parser
-        from nodectl.cluster.start import first_run  # until it is there
+        from nodectl.cluster.start import first_run  # imported until the cluster exists
 
         if parser is None:
             first_run.begin(words, Parser, further=_further)
@@ -113,7 +113,7 @@ def from_first_execution() -> "PrivateNode | None":
         return None
     from nodectl.client import reexec  # only where native plugins are stacked
 
-    return reexec.resume(environ().pop(REEXECUTED))  # now of os, which that needs
+    return reexec.resume(environ().pop(REEXECUTED))  # `environ()` is os.environ now, as resume needs
 
 
 def from_quick_way() -> "Launched | None":
@@ -271,7 +271,7 @@ class Started:
 
 
 def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyond: object) -> Started:
-    """Launch the parsed command in turn, with the plugins' local hooks. Raises Failed.
+    """Launch the parsed command when the step's turn comes, with the plugins' local hooks. Raises Failed.
 
     `beyond`: further members of the request.
     """
@@ -306,7 +306,7 @@ def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyo
         through_local_hooks(session, local, request, parsed, patience)
     request["environment"] = job_environment(parsed)
     if parsed.of_cluster:
-        job, step, events = session.launch(request)  # where it has to wait for its turn the leader does that
+        job, step, events = session.launch(request)  # if the step has to wait, the leader lets it wait
     else:
         job, step, events = _launched(session, request, patience, surrounding)
     return Started(session, (job, step), events, trace, int(str(request["ntasks"])), of_cluster=parsed.of_cluster)

@@ -34,7 +34,7 @@ class Screen:
         self._terminal = Terminal()
         self._copying = Copying(ours)
         self._has_begun = False
-        self._late: list[str] = []  # told behind what the tasks have said
+        self._late: list[str] = []  # lines to print after the tasks' output
         self._is_late = False
         self._fatal: set[int] = set()
 
@@ -59,7 +59,7 @@ class Screen:
         return watch.record
 
     def _listen(self) -> None:
-        """Catch the signals for the end or stop of this process, since either would leave the terminal raw."""
+        """Catch the signals to end or stop this process, which would leave the terminal raw."""
         self._fatal = fatal()
         for number in (_signal.SIGWINCH, _signal.SIGTSTP, _signal.SIGCONT, *self._fatal):
             if _signal.getsignal(number) != _signal.SIG_IGN:

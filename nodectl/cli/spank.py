@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         allow_abbrev=False,
         usage=_TRY_USAGE,
     )
-    # One positional for all of them: argparse would drop the -- that stands behind another.
+    # A single positional: argparse would drop a -- behind a second positional.
     try_parser.add_argument(
         "words", nargs=argparse.REMAINDER, metavar="PLUGIN ...", help="a file: *.py, or a shared object"
     )

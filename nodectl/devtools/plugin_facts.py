@@ -192,8 +192,9 @@ def _wrong_functions(kind: Kind, defined: Mapping[str, ast.stmt]) -> Iterator[tu
 
 
 def _unknown_functions(kind: Kind, defined: Mapping[str, ast.stmt]) -> Iterator[tuple[int, str]]:
-    """Yield warnings about functions with the kind's prefix and no similar hook; a later release may call such
-    functions.
+    """Yield warnings about functions with the kind's prefix and no similar hook.
+
+    A later release may call these functions, therefore the plugin is accepted.
     """
     known = kind.functions
     for name, statement in defined.items():

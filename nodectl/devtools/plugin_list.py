@@ -52,9 +52,7 @@ def node_plugins(config: Config) -> Iterator[Listed]:
 
 
 def spank_plugins(config: Config, stack: plugstack.Plugstack) -> Iterator[Listed]:
-    """Yield the plugins of the SPANK stack in calling order, then the unused plugins in the directories' `spank`
-    folders.
-    """
+    """Yield the SPANK stack in calling order, then the unused plugins in the directories' `spank` folders."""
     versions.accept(config.spank_versions)
     for entry in stack.entries:
         facts = Facts(entry.path) if entry.missing else _spank_facts(entry.path)

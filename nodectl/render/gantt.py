@@ -44,8 +44,7 @@ class Bar:
     """A job on some cores for some time.
 
     `rows`: (first, behind the last) of cores counted over all nodes; `label`: the text inside, where there is room;
-    `pale`:
-    the job is suspended.
+    `pale`: the job is suspended.
     """
 
     start: float
@@ -62,8 +61,7 @@ class Chart:
     """A chart of a play.
 
     `nodes`: names and numbers of cores. `in_use` (0 to 1) and `waiting` (jobs): values from each time on. `marks`:
-    times and
-    descriptions of violations.
+    times and descriptions of violations.
     """
 
     title: str

@@ -10,7 +10,7 @@ from nodectl.render.table import table
 from nodectl.render.words import duration
 
 Job = Mapping[str, Any]
-_WIDEST = {"USER": 8, "NAME": 10}  # where a terminal is too narrow, as squeue's
+_WIDEST = {"USER": 8, "NAME": 10}  # on a terminal that is too narrow, as in squeue
 _LETTERS = {"PENDING": "PD", "RUNNING": "R", "SUSPENDED": "S", "COMPLETING": "CG"}
 
 

@@ -22,8 +22,7 @@ class Group:
     """A box of the picture.
 
     `what` is machine, board, socket, node or cache; `notes` are lines below the title; `cores` are the cores outside of
-    the
-    groups in `inside`.
+    the groups in `inside`.
     """
 
     what: str
@@ -48,7 +47,7 @@ def tree(topology: Topology, devices: Iterable[Device] = ()) -> Group:
     groups += [
         Group("cache", cache_name(cache), cache.mask) for cache in topology.caches if cache.level >= SHARED_LEVEL
     ]
-    # Of equal sets the one that stands earlier in this list is outside: sort is stable.
+    # Of equal sets the earlier in this list is outside: sort is stable.
     groups.sort(key=lambda group: -group.mask.bit_count())
     notes = [*_other_nodes(topology, devices), *_cache_sizes(topology), *device_notes(devices, -1)]
     return replace(_nest(groups, topology.cores), what="machine", title=headline(topology), notes=tuple(notes))

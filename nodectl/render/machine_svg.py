@@ -20,7 +20,7 @@ from nodectl.render.occupants import MANY, Job, Occupation, pinned_words
 from nodectl.render.table import cut
 from nodectl.render.words import printable
 
-# lstopo's: people know them.
+# lstopo's colours, because people know them.
 _FILL = {
     "machine": "#ffffff",
     "board": "#f2f2f2",
@@ -33,13 +33,13 @@ _FREE, _UNUSABLE, _SEVERAL = "#ffffff", "#8c8c8c", "#5c5c5c"
 # Light enough for black text, told apart by colour-blind people too (after Okabe and Ito); the letter says the same.
 JOB_COLOURS = ("#7cc4f0", "#f5b642", "#5fcfa8", "#f3a3c8", "#f6ec6b", "#c3b1ff", "#ff9c78", "#a8d98a")
 _TITLE, _SMALL = 13, 11
-# Of DejaVu Sans Mono, the widest of the usual fonts of this kind, to its size.
+# Width to size of DejaVu Sans Mono, the widest of the usual monospaced fonts.
 _CHARACTER = 0.61
 _PAD, _GAP = 6, 5
 _ASPECT = 1.5
-# Above this many cores their numbers are left to the tool tips.
+# Above this many cores, only the tool tips have the cores' numbers.
 _MOST_NAMED = 128
-# Of a line of the legend, in characters: what is wider widens the picture.
+# The longest line of the legend, in characters: a wider line would widen the picture.
 _LONGEST = 120
 _FONT = "DejaVu Sans Mono, Menlo, Consolas, monospace"
 
@@ -49,8 +49,7 @@ class _Shape:
     """A drawable shape of known size.
 
     `fill` is the colour of the frame, `parts` are (x, y, shape) inside, `marks` are finished SVG elements relative to
-    the
-    shape's origin.
+    the shape's origin.
     """
 
     width: float
@@ -124,7 +123,7 @@ class _Drawing:
         words = [(f"core {core.number}", _SMALL)] if self.named else []
         if kind and self.named:
             words.append((kind, _SMALL))
-        # All as wide as the last, so that they stand in columns.
+        # All titles as wide as the last, so that cores form columns.
         words = [(line.ljust(self.core_characters), size) for line, size in words]
         return _framed(words, cpus, _FILL["core"], pad=3, centred=True)
 

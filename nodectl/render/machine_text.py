@@ -159,7 +159,7 @@ class _Map(_Drawing):
     def block(self, group: Group, width: int) -> list[str]:
         if group.inside or _holds_socket(group):
             return super().block(group, width)
-        # Of a cache the level alone: its size stands at the head of the picture.
+        # Of a cache only the level, because the head of the picture has the sizes.
         title = group.title.split()[0] if group.what == "cache" else group.title
         rows = list(self._rows(group.cores, width - len(title) - 1))
         indent = " " * len(title)
@@ -209,7 +209,7 @@ def _beside(blocks: Sequence[list[str]], width: int, gap: str) -> list[str]:
         return []
     wide = max(len(line) for block in blocks for line in block)
     most = max(1, (width + len(gap)) // (wide + len(gap)))
-    columns = _up(len(blocks), _up(len(blocks), most))  # as few rows as can be, equally full
+    columns = _up(len(blocks), _up(len(blocks), most))  # as few rows as possible, equally full
     lines = []
     for first in range(0, len(blocks), columns):
         row = blocks[first : first + columns]

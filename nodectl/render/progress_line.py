@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-_FIRST = 2.0  # seconds: what is done sooner needs no line
+_FIRST = 2.0  # seconds: a shorter command needs no line
 _EVERY = 0.5
 _CLEAR = "\r\x1b[K"
 
@@ -25,7 +25,7 @@ class ProgressLine:
             return
         self._due = self._clock() + _EVERY
         try:
-            columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # 0: it does not know
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # 0: the terminal does not know
         except (OSError, ValueError):
             columns = 80
         sys.stderr.write(f"{_CLEAR}{words[: max(columns - 1, 1)]}")

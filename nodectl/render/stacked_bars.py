@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 from nodectl.render.table import cut
 from nodectl.render.words import printable
 
-# Told apart by colour-blind people too (after Okabe and Ito); the last one is for all others together.
+# Distinguishable for colour-blind people too (after Okabe and Ito).
 COLOURS = ("#4e9fd1", "#e8a02a", "#3fb68b", "#d97fae", "#d9cc3c", "#9d87e0", "#e2714b", "#86bf62")
 _OTHERS = "#9a9a9a"
 _FONT = "DejaVu Sans, Helvetica, Arial, sans-serif"

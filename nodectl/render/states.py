@@ -5,7 +5,7 @@ Green runs, yellow waits, cyan is suspended, blue ends, red has failed, magenta 
 
 _RED, _GREEN, _YELLOW, _BLUE, _MAGENTA, _CYAN = range(31, 37)
 _PLAIN = "\x1b[0m"
-# A state that is not here, and one with 0, is as plain as other words.
+# States that are missing here, or have 0, have no colour.
 _COLOURS = {
     "COMPLETING": _BLUE, "COMPLETED": 0, "CG": _BLUE, "RUNNING": _GREEN, "R": _GREEN, "PENDING": _YELLOW, "PD": _YELLOW,
     "STARTING": _YELLOW, "REQUEUED": _YELLOW, "SUSPENDED": _CYAN, "S": _CYAN, "CANCELLED": _MAGENTA,

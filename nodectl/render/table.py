@@ -20,8 +20,7 @@ def table(
     """Return the lines of a table with a header.
 
     Columns are as wide as their widest cell, the columns named in `right` flush right; the last column is not padded.
-    With
-    `width`, lines are cut to it. `paint` colours the cells of a column without changing their width.
+    With `width`, lines are cut to it. `paint` colours the cells of a column without changing their width.
     """
     cells = [list(header), *([printable(str(cell)) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

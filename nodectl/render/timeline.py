@@ -56,7 +56,7 @@ def _cells(line: Line, first: int, names: Mapping[int, str]) -> tuple[str, str, 
     who = names[line["ruid"]]
     if line["euid"] != line["ruid"]:
         who += f" as {names[line['euid']]}"
-    # Of what the step's runner does for one task, which one it is; in a task the heading says so.
+    # For a call of the step runner for one task, the task's number; in a task the heading has it.
     whose = f" [{line['task']}]" if line["task"] is not None and line["process"] != "task" else ""
     at = f"{(line['t'] - first) / 1e6:.3f}"
     return at, who, printable(line["call"]) + whose, printable(line["plugin"]) or "-", spent_words(line["us"])

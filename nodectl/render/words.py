@@ -1,8 +1,7 @@
 """Values in words for people: texts, times, users, CPUs.
 
 Names of steps, commands and plugins come from users. Unprintable characters become escapes, so that a step's name
-cannot
-move another user's cursor.
+cannot move another user's cursor.
 """
 
 import pwd

@@ -49,7 +49,7 @@ def _group(text: str, before: int) -> list[NodeRecord]:
     number = whole(count, _MOST_NODES) if star else 1
     if not number:
         raise ValueError(f"--nodes {text[:60]!r}: {count[:20]!r} is no count of nodes")
-    topology = spec.named(named if star else machine)  # one for all of them, which are told to be alike
+    topology = spec.named(named if star else machine)  # one for all nodes of the group, which are alike
     values = _words(text, words)
     prefix, first = str(values.get("name", "n")), 0 if "name" in values else before
     return [

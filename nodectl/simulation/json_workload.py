@@ -3,12 +3,10 @@
 A job is an object. Only `run` is required, the run time of the job's program in seconds (for an array also a list, one
 for each task). The further keys, with their defaults: `id` (the job's place in the list, from 1), `submit` 0, `limit` 0
 (none), `user` "root", `name`, `tasks` 1, `cpus_per_task` 1, `nodes` 0 (as many as it takes), `memory` (MiB on each
-node)
-0, `mem_per_cpu` (MiB) 0, `gres` {} ({"gpu": 1} on each node), `exclusive`, `oversubscribe` and `contiguous` false,
-`qos`
-"normal", `nice` 0, `priority` 0, `dependency` "" ("afterok:3", by id), `array` "" ("0-9%2"), `begin` 0, `deadline` 0
-(seconds after the workload's beginning), `requeue` true, `no_kill` false (goes on without a node that is down),
-`exit_code` 0, `after` 0 and `think` 0 (submitted so long after the end of the job `after`). An event is
+node) 0, `mem_per_cpu` (MiB) 0, `gres` {} ({"gpu": 1} on each node), `exclusive`, `oversubscribe` and `contiguous`
+false, `qos` "normal", `nice` 0, `priority` 0, `dependency` "" ("afterok:3", by id), `array` "" ("0-9%2"), `begin` 0,
+`deadline` 0 (seconds after the workload's beginning), `requeue` true, `no_kill` false (goes on without a node that is
+down), `exit_code` 0, `after` 0 and `think` 0 (submitted so long after the end of the job `after`). An event is
 `{"time": 60, "node": "n1", "state": "drain"}`, or "down" (its jobs end), or "resume".
 """
 

@@ -2,8 +2,7 @@
 
 Time goes from one event to the next: a submission, an end, a limit, an event of a node, a time requested by the queue.
 At each event the player asks the queue and carries the decisions out as the daemon would: job_test and job_begin (by
-the
-queue), job_ready until it says 1, the step's nodes, signals, job_fini before anything of the job ends, step_finish
+the queue), job_ready until it says 1, the step's nodes, signals, job_fini before anything of the job ends, step_finish
 before and after the step's end.
 """
 
@@ -28,9 +27,9 @@ from nodectl.simulation.workload import NodeEvent, WorkJob, Workload
 
 _SIGTERM = 15
 _READY_EVERY, _READY_AT_MOST = 1.0, 300
-_IDLE_WAKES = 2000  # moments for which the queue asked, one behind the other, at which nothing happened
+_IDLE_WAKES = 2000  # consecutive wakes requested by the queue without any decision
 REFUSED = "REFUSED"
-_OWN_FAULT = ("Dependency", "JobHeld", "QOSMax")  # reasons for which a job may wait for ever: its user asked for it
+_OWN_FAULT = ("Dependency", "JobHeld", "QOSMax")  # reasons caused by the user, for which a job may wait for ever
 
 
 class _Active:
@@ -67,13 +66,13 @@ class Player:
         self._jobs_over = 0
         numbers = count(max(job.number for job in workload.jobs) + 1)
         self.scheduler = Scheduler(selection, policy, new_id=lambda: next(numbers), outcome=self._outcome)
-        # A forecast counts on limits; what ends then, and what it waits for, each take an epilog more.
+        # A forecast counts on limits. A job ending at its limit and the job it waited for each take an epilog more.
         self.rules = Rules(selection, self.scheduler, slack=2 * epilog + 2.0)
         self.stories: dict[tuple[int, int | None], Story] = {}
         self.now = 0.0
         self._work = {job.number: job for job in workload.jobs}
-        self._waiting: dict[int, list[WorkJob]] = {}  # by the job for whose end their users wait
-        self._tasks_left: dict[int, int] = {}  # of arrays: those that have not ended
+        self._waiting: dict[int, list[WorkJob]] = {}  # by the number of the job for whose end the user waits
+        self._tasks_left: dict[int, int] = {}  # by job: tasks that have not ended
         self._active: dict[JobRecord, _Active] = {}
         self._heap: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._order = count()

@@ -204,7 +204,7 @@ def _places(played: Played, story: Story) -> str:
 
 
 def _said(one: Mapping[str, Any], *, title: bool) -> list[str]:
-    # What is said again and again, is told once.
+    # Repeated violations are printed once, with their number.
     times: dict[str, list[float]] = {}
     for found in one["violations"]:
         times.setdefault(f"{found['rule']}: {found['words']}", []).append(found["time"])

@@ -126,8 +126,7 @@ class Rules:
     def _unmet(self, job: JobRecord) -> str:
         """Return a dependency not met yet, "" if all are met.
 
-        With ? between dependencies, a single met dependency suffices.
-        Counts unknown kinds of dependencies as met.
+        With ? between dependencies, a single met dependency suffices. Counts unknown kinds of dependencies as met.
         """
         text = job.details.dependency
         if not text:
@@ -249,7 +248,7 @@ class Rules:
         self._waiting.pop(job.job_id, None)
         self._outcomes[key, job.array_task_id] = (state, code)
         if job.array_task_id is not None:
-            # The array as a whole: the worst of its tasks, once none is waiting.
+            # The end of the whole array: the worst of its tasks, once all have ended.
             ends = self._tasks.setdefault(key, {})
             ends[job.array_task_id] = (state, code)
             if len(ends) >= self._sizes.get(key, 0):
@@ -260,7 +259,7 @@ class Rules:
         """Do nothing: the queue is about to decide."""
 
     def after(self, now: float) -> None:
-        """Record the queue's faults after a decision, and the expected start of the first waiting job."""
+        """Record the host's new faults after a decision, and the expected start of the first waiting job."""
         for words in self._host.faults[self._faults :]:
             self.broken(now, NONSENSE, (), words.removeprefix("plugin "))
         self._faults = len(self._host.faults)

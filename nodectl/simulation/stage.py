@@ -23,8 +23,7 @@ class Setting:
     """The rules of a play, and the directories of plugins.
 
     `seconds`: the time limit of a call of the plugin, 0 for none; `epilog`: seconds for which an ended job still holds
-    its
-    resources.
+    its resources.
     """
 
     policy: Policy = field(default_factory=Policy)

@@ -21,14 +21,13 @@ class Starvation:
     """The checker of the bound on waiting. Checks only while the bound is known.
 
     The bound is known if every job has a limit, limits of users or arrays hold no job back, nothing is preempted, and
-    all
-    nodes stay up.
+    all nodes stay up.
     """
 
     def __init__(
         self, policy: Policy, broken: Callable[[float, str, tuple[int, ...], str], None], slack: float
     ) -> None:
-        self._slack = slack  # what the end of a job takes
+        self._slack = slack  # the time that the end of a job takes
         self._max_wait = policy.max_wait
         self._broken = broken
         self._longest = 0.0

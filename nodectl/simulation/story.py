@@ -22,8 +22,7 @@ class Run:
     """A period in which a job held resources.
 
     `shares`: by number of the node; `pauses`: the suspensions (end -1 while suspended). `how`: the state at the end of
-    the
-    run, or PREEMPTED, "" while the job runs.
+    the run, or PREEMPTED, "" while the job runs.
     """
 
     start: float

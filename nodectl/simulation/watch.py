@@ -89,7 +89,7 @@ class Watch:
             memory = sum(held.memory.values())
             words = [f"{held.ncpus} CPUs", f"cores {_ranges(held.core_bitmap)}"]
             return ", ".join([*words, *([f"{memory} MiB"] if memory else []), *devices])
-        except Exception as error:  # the host's checks say what is wrong with it
+        except Exception as error:  # the host's checks report the fault
             return f"no JobResources ({type(error).__name__})"
 
     def shown(self, name: str, place: int, value: object) -> str:

@@ -22,10 +22,9 @@ class WorkJob:
     """A submission. `number` is the job's id for dependencies in the workload; all tasks of an array share a number.
 
     `runs`: the run time of the program if nothing ends it; for task n of an array the n-th of them, in a circle.
-    `limit`
-    is the user's time limit, 0 for none. `nodes`: how many, 0 for as many as it takes. `memory` is MiB on each node,
-    `mem_per_cpu` MiB for each CPU. `after`: the number of a job for whose end the user waits, and `think` seconds more,
-    before submitting this job. `no_kill`: when one of several nodes goes down, the job goes on without it.
+    `limit` is the user's time limit, 0 for none. `nodes`: how many, 0 for as many as it takes. `memory` is MiB on each
+    node, `mem_per_cpu` MiB for each CPU. `after`: the number of a job for whose end the user waits, and `think` seconds
+    more, before submitting this job. `no_kill`: when one of several nodes goes down, the job goes on without it.
     """
 
     number: int

@@ -14,7 +14,7 @@ from nodectl.render.words import printable
 
 _LETTER = re.compile(r"%(\.?)([0-9]{0,4})(all|[A-Za-z])", re.ASCII)
 _NAMED = re.compile(r"([A-Za-z_-]+)(?::(\.?)([0-9]{0,4})(.*))?", re.ASCII | re.DOTALL)
-_WIDTH = 20  # of a column of -O that has none
+_WIDTH = 20  # of a column of -O without a width
 
 Row = Mapping[str, Any]
 

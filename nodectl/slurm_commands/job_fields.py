@@ -14,7 +14,7 @@ from nodectl.slurm_commands.column_format import Field, Row
 from nodectl.slurm_commands.time_words import limit, moment, short
 
 NULL = "(null)"
-# In the order of Slurm's own numbers for them, by which it sorts; and their short forms.
+# States in the order of Slurm's numbers, which is the sort order, and their short forms.
 STATES: dict[str, str] = {
     "PENDING": "PD", "RUNNING": "R", "SUSPENDED": "S", "COMPLETED": "CD", "CANCELLED": "CA", "FAILED": "F",
     "TIMEOUT": "TO", "NODE_FAIL": "NF", "PREEMPTED": "PR", "BOOT_FAIL": "BF", "DEADLINE": "DL",
@@ -25,8 +25,8 @@ STATES: dict[str, str] = {
 ACTIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING")
 _HIGHEST = 2**32 - 1  # of a priority
 _SIGNALLED = 128
-BATCH = "batch"  # what holds a job whose script the service runs
-_NO_FILES = ("wrap", "submit")  # names of scripts that were typed
+BATCH = "batch"  # `held_by` of a job whose script the service runs
+_NO_FILES = ("wrap", "submit")  # names of scripts without a file
 _TOKEN = re.compile(r"%[%jAaxuN]")
 
 

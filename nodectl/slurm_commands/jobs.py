@@ -17,7 +17,7 @@ from nodectl.slurm_commands.job_fields import ACTIVE, STATES
 from nodectl.wire.names import NODE
 
 INVALID = "Invalid job id specified"
-_SHOWN_AFTERWARDS = 300.0  # seconds for which a job that has ended is listed where all states are asked for
+_SHOWN_AFTERWARDS = 300.0  # seconds for which an ended job is listed if the user asks for all states
 _MOST_TASKS = 100_000  # of arrays that are listed one by one
 _LAST_UID = 2**32 - 1
 

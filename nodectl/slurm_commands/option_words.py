@@ -11,7 +11,7 @@ from typing import NamedTuple
 from nodectl.client.command import BadUsage
 
 NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
-_WRONG = 1  # the exit status of all of them but srun, sbatch and salloc
+_WRONG = 1  # the exit status of all commands except srun, sbatch and salloc
 
 
 class Option(NamedTuple):

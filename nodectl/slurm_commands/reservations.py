@@ -17,8 +17,8 @@ from nodectl.slurm_commands.time_words import limit, long_duration, moment
 
 _NONE = "No reservations in the system"
 _KIND = ("reservation", "reservationname")
-_WITHOUT_MEANING = ("partition", "partitionname")  # there is one
-_FLAGS = {"any_nodes", "part_nodes", "spec_nodes", "static", "static_alloc"}  # what one machine does anyway
+_WITHOUT_MEANING = ("partition", "partitionname")  # there is only one partition
+_FLAGS = {"any_nodes", "part_nodes", "spec_nodes", "static", "static_alloc"}  # flags that always hold on one machine
 
 
 def _read(session: Session) -> list[dict[str, Any]]:

@@ -48,7 +48,7 @@ _TABLE = (
     Option("sibling", "", ARGUMENT),
 )
 _CHOICES = ("account", "me", "jobname", "name", "nodelist", "partition", "qos", "reservation", "state", "user", "wckey")
-_BY_COMMAND = ("account", "nodelist", "partition", "qos", "reservation", "wckey")  # the service does not choose by them
+_BY_COMMAND = ("account", "nodelist", "partition", "qos", "reservation", "wckey")  # the service has no filter for these
 _VARIABLES = {"SCANCEL_ACCOUNT": "account", "SCANCEL_BATCH": "batch", "SCANCEL_FULL": "full", "SCANCEL_NAME": "name",
               "SCANCEL_INTERACTIVE": "interactive", "SCANCEL_PARTITION": "partition", "SCANCEL_QOS": "qos",
               "SCANCEL_STATE": "state", "SCANCEL_USER": "user", "SCANCEL_VERBOSE": "verbose"}  # fmt: skip
@@ -63,7 +63,7 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
     names = [part for word in given.words for part in _parts(word)]
     if not names and not any(choice in given for choice in _CHOICES):
         raise Failed("No job identification provided")
-    for name in names:  # before anything is done
+    for name in names:  # check all names first
         _ = _step(name) if "." in name else jobs.jobs_named([name])
     number = _signal(given)
     choice = _choice(given)
@@ -121,7 +121,7 @@ def _chosen(session: Session, given: Given, names: list[str], choice: dict[str, 
         return
     steps = [name for name in names if "." in name]
     asks = "interactive" in given
-    over = [name for name in names if name not in steps and asks and _is_over(session, name)]  # before one is cancelled
+    over = [name for name in names if name not in steps and asks and _is_over(session, name)]  # before any is cancelled
     for job in _queued(session, names, choice):
         if _has(job, given) and (not asks or _asked(job)):
             yield f"{job['job']}_[{job['array_tasks']}]" if job.get("array_tasks") else str(job["job"])

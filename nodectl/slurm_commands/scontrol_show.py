@@ -34,7 +34,7 @@ _TOLD = {  # always the same
     "licenses": "No licenses configured in Slurm.",
     "topology": "No topology information available",
 }
-# What scripts look for, and what is always so here.
+# Values that scripts look for and that are constant here.
 _ALWAYS = {
     "AccountingStorageType": "(null)", "AccountingStorageEnforce": "none", "EnforcePartLimits": "ANY",
     "LaunchParameters": "(null)", "LaunchType": "launch/slurm", "MinJobAge": "300 sec",
@@ -45,7 +45,7 @@ _ALWAYS = {
     "SlurmdUser": "root(0)", "SlurmUser": "root(0)", "SwitchType": "(null)", "TopologyPlugin": "topology/none",
 }  # fmt: skip
 _SECONDS = ("kill_wait",)  # with their unit
-_KEYS = {"cluster_name": "ClusterName", "gres": "GresTypes", "qos": "QOS"}  # whose names are not made of their words
+_KEYS = {"cluster_name": "ClusterName", "gres": "GresTypes", "qos": "QOS"}  # irregular names in Slurm
 Block = Iterable[list[str]]
 
 

@@ -27,7 +27,7 @@ from nodectl.top import columns, picture, service
 from nodectl.top.dialogs import Choice, Output, Reading
 
 THEMES = {"terminal": "ansi-dark", "dark": "textual-dark", "light": "textual-light"}
-_SLOW = 3.0  # seconds after which the user is told that the service is
+_SLOW = 3.0  # seconds after which the user is told that the service is slow
 _SORTED = ("STEP", "USER", "NAME", "STATE", "TIME", "CPUS", "CPU%", "MEM", "STALL%", "I/O/s")
 _SIGNALS = {
     "TERM": "please end", "INT": "as Ctrl-C", "HUP": "the terminal has gone", "USR1": "", "USR2": "",
@@ -126,7 +126,7 @@ class Top(App[None]):
         super().__init__()
         self.theme = THEMES[theme]
         self._eight = theme == "terminal"
-        self.seen = 0  # looks that were shown
+        self.seen = 0  # the number of looks shown
         self._watcher = watcher
         self._gpus = GpuReader()
         self._connections = connections

@@ -21,8 +21,7 @@ class Column:
     """A column of the table.
 
     It has `most` characters, fewer (`narrow`) on a narrow terminal; 0 takes the rest of the line. Where columns do not
-    fit,
-    the column of the least `worth` is left out first.
+    fit, the column of the least `worth` is left out first.
     """
 
     title: str
@@ -92,9 +91,9 @@ COLUMNS = (
     Column("COMMAND OR REASON", 0, 5, lambda row: row.reason if row.waits else row.command, lambda row: row.command),
 )
 TITLES = tuple(column.title for column in COLUMNS)
-# Columns of which the greatest is looked for, not the first.
+# Columns sorted with the greatest value first.
 DESCENDING = {"TIME", "TASKS", "CPUS", "CPU%", "MEM", "LIMIT", "STALL%", "I/O/s"}
-_IF_ANY = ("DEVICES", "LIMIT", "I/O/s")  # shown where some row has something to say there
+_IF_ANY = ("DEVICES", "LIMIT", "I/O/s")  # shown only if some row has a value
 _LEAST_LAST = 12
 _NARROW = 100
 
@@ -120,7 +119,7 @@ def fitting(rows: Iterable[Row], width: int, by: str) -> list[tuple[Column, int]
             if last:
                 wide[last] = left
             break
-        # Of equal worth the later one goes.
+        # Of equal worth, the later column is left out.
         del wide[min(reversed(wide), key=lambda column: column.worth)]
     return list(wide.items())
 

@@ -27,7 +27,7 @@ from nodectl.top.stream import Stream
 _CLOSE: list[BindingType] = [("escape,q", "dismiss", "Close")]
 _KEPT = 5000  # lines of a step's output
 _PAUSE = 0.1  # seconds between two pieces: too fast a writer is held up, not this command
-_WAIT = 200  # milliseconds, until it is looked whether the dialog is still open
+_WAIT = 200  # milliseconds between checks whether the dialog is still open
 
 
 class Reading(ModalScreen[None]):

@@ -72,7 +72,7 @@ def located(word: str, config_path: str | None) -> str:
     try:
         directories = configured(config_path).plugin_dir
     except Failed:
-        directories = ()  # `nodectl config` tells what is wrong with the configuration
+        directories = ()  # `nodectl config` reports the error
     return find(word, (*directories, BUILTIN_DIR))
 
 

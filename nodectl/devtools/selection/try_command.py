@@ -94,7 +94,7 @@ def _play(name: str, workload: Workload, config: Config, arguments: argparse.Nam
             print(f"nodectl: {text}", file=sys.stderr)
 
         def ended(jobs: int) -> None:
-            if told is None:  # its lines show it
+            if told is None:  # the calls show the progress
                 line.tell(f"{name}: {jobs} of {len(workload.jobs)} jobs have ended")
 
         return stage.play(name, nodes, workload, setting, told=told, say=say, ended=ended)

@@ -63,7 +63,7 @@ def located(word: str, config_path: str | None) -> str:
     try:
         return plugstack.find(word, configured(config_path).plugin_dir) or word
     except Failed:
-        return word  # `nodectl config` tells what is wrong with the configuration
+        return word  # `nodectl config` reports the error
 
 
 def accept_configured(config_path: str | None) -> None:
@@ -86,7 +86,7 @@ def configured_stack(config_path: str | None) -> tuple[list[tuple[Entry, Inspect
         try:
             found.append((entry, inspect(entry.path)))
         except OSError:
-            continue  # `nodectl spank list` tells
+            continue  # `nodectl spank list` reports this
     return found, ""
 
 

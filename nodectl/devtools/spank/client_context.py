@@ -23,8 +23,7 @@ def main(given: str) -> int:
     """Run the plugins in the given context. Return the exit status.
 
     `given`: a JSON object with context, stack and hook_timeout in the node's form, run_options (of `nodectl run`),
-    options
-    (of plugins), argv.
+    options (of plugins), argv.
     """
     preload.remove()
     told: Mapping[str, object] = lean_json.load_object(given.encode("ascii"))

@@ -31,14 +31,11 @@ class SharedObject:
     """A shared object. Raises NoSharedObject, OSError.
 
     `exported`: the symbols that the object defines for other objects, by name, with the type ("STT_FUNC",
-    "STT_OBJECT").
-    `needed`: the symbols that other objects must define, without weak references; `at_once`: the needed symbols that
-    must
-    exist when the object is opened, data for example. `local`: functions that stay inside, from the symbol table that
-    strip(1) removes. `libraries`: DT_NEEDED. `versions`: for each library, the symbol versions that the object wants;
-    `defined`: the symbol versions that the object itself defines. `bound_now`: the linker looks every function up when
-    the
-    object is opened. `is_go`: the object brings Go's runtime.
+    "STT_OBJECT"). `needed`: the symbols that other objects must define, without weak references; `at_once`: the needed
+    symbols that must exist when the object is opened, data for example. `local`: functions that stay inside, from the
+    symbol table that strip(1) removes. `libraries`: DT_NEEDED. `versions`: for each library, the symbol versions that
+    the object wants; `defined`: the symbol versions that the object itself defines. `bound_now`: the linker looks every
+    function up when the object is opened. `is_go`: the object brings Go's runtime.
     """
 
     def __init__(self, path: str) -> None:
@@ -156,7 +153,7 @@ class SharedObject:
             yield name, arginfo or "", usage or "", has_arg, val
 
     def ends(self, symbol: str) -> bool:
-        """Return True if the table ends with the required empty row."""
+        """Return True if the table has an empty row, which must be the last."""
         pointer = 8 if self._wide else 4
         size = 4 * pointer + 8
         address, length = self._address[symbol]

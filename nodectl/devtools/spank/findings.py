@@ -24,8 +24,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """An option of a plugin. `static`: the option is in the table spank_options, which the allocator context does not
-    read.
+    """An option of a plugin.
+
+    `static`: the option is in the table spank_options, which the allocator context ignores.
     """
 
     name: str
@@ -41,8 +42,7 @@ class Inspection:
 
     `needs`: functions of its host, by name, each with the provider ("nodectl", a library's name, "" if nothing provides
     the function). `libraries`: the libraries that the plugin is linked with, by name, each with the file or "".
-    `bound`:
-    "lazily", "now" or "" (Python).
+    `bound`: "lazily", "now" or "" (Python).
     """
 
     path: str

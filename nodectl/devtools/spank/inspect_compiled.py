@@ -12,13 +12,13 @@ from nodectl.spank.preload import HOST
 
 _FUNCTION = "STT_FUNC"
 _MOST = 3  # names in one line
-_RECORDS = ("22.05", "23.02", "24.11", "25.11", "26.05")  # whose struct job_info spank/c/job.c knows
+_RECORDS = ("22.05", "23.02", "24.11", "25.11", "26.05")  # releases whose struct job_info spank/c/job.c knows
 _OUTPUT = frozenset({"printf", "vprintf", "puts", "putchar", "__printf_chk", "__vprintf_chk"})
 _LIBC = "libc.so.6"
-# Empty libraries for plugins that are linked with a libslurm: what they call the host has.
+# Empty libraries for plugins linked with a libslurm: the host has the functions.
 _STAND_INS = os.path.join(os.path.dirname(HOST), "libslurm")
 _LIBSLURM = ("slurm_", "slurmdb_")
-# Bound to ours where a plugin calls them (spank/c/link.c).
+# Calls from plugins are bound to nodectl's functions (spank/c/link.c).
 _PLAIN = frozenset({"error", "info", "verbose", "debug", "debug2", "debug3", "fatal", "slurm_fatal"})
 # Defined by the C start-up files or looked up by the dynamic linker itself.
 _LINKERS = frozenset({"__tls_get_addr", "_GLOBAL_OFFSET_TABLE_", "__stack_chk_guard"})

@@ -29,7 +29,7 @@ def read(path: str) -> Inspection:
     try:
         tree = ast.parse(text, path)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return found  # told among the facts
+        return found  # the facts have the error
     lines = {node.name: node.lineno for node in tree.body if isinstance(node, plugin_facts.Function)}
     for name, words in misspelt(name for name in lines if not name.startswith(PREFIX)):
         found.error(words, lines[name])

@@ -56,8 +56,7 @@ class Event:
 
     `rc` is None when the hook did not return; `returned` is the hook's own result where --fail put another value in its
     place. `children` are the pids of processes that the hook left behind. `stdout` is the piece of standard output that
-    the
-    hook wrote: the file's inode, begin and end.
+    the hook wrote: the file's inode, begin and end.
     """
 
     context: int

@@ -14,7 +14,7 @@ from nodectl.devtools.spank.probe_log import Event
 from nodectl.devtools.spank.probe_run import ProbeRun
 
 FINE, FAILED, USAGE, PARTLY, PROGRAM = range(5)
-_REFUSED_WORDS = 255  # of `nodectl run`, for words that it does not know
+_REFUSED_WORDS = 255  # of `nodectl run`, for unknown words
 _ROOTS = ("slurmd", "job_script", "remote")
 
 
@@ -51,7 +51,7 @@ class Part:
     context: Context
     events: list[Event]
     missed: list[str]  # hooks that it would have called
-    why: str  # why nothing was tried, or what the process said of its failure
+    why: str  # why nothing was tried, or the process's words about its failure
 
 
 class Report:
@@ -146,7 +146,7 @@ class Report:
         if status is not None and os.WIFSIGNALED(status):
             return f"the process died in it: {signal.strsignal(os.WTERMSIG(status))}"
         if status is not None:
-            return "it ended the process"  # with which status is told of the task, for which 0 would be no failure
+            return "it ended the process"  # the task's line has the status; for a task 0 is no failure
         told = self.own(self._words_about(part)).removeprefix("nodectl daemon: ")
         told = told.removeprefix(f"plugin {self.found.name}: {event.hook}: ")
         return "did not come back" + (f": {told}" if told else "; its process ended in it")
@@ -234,9 +234,7 @@ class Report:
         }
 
     def own(self, text: str) -> str:
-        """Remove the run's directory, which is gone by now, from the text; name the author's file in place of root's
-        copy.
-        """
+        """Return the text without the run's directory, and with the author's file in place of root's copy."""
         named = text.replace(self._run.plugin, self._run.path) if self._run.copied else text
         return named.replace(f"{self._run.directory}/", "")
 

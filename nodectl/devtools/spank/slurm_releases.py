@@ -1,9 +1,8 @@
 """SPANK in the releases of Slurm: the functions for plugins and the hooks called by Slurm.
 
 Facts of the documented interface: the functions of the 22.05 header, and in `_ADDED` later functions with their
-release.
-Slurm promises nothing about other functions of its library from one release to the next, so this module does not
-either.
+release. Slurm promises nothing about other functions of its library from one release to the next, so this module does
+not either.
 """
 
 RELEASES = ("22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")

@@ -36,7 +36,7 @@ _WITHOUT_NODE = _PACKAGES + "from nodectl.devtools.spank.client_context import c
 _MOST_OUTPUT = 1 << 20
 _PAUSE = 0.02
 _LOOK = 0.5  # seconds between two looks for a hook that does not come back
-_INTERRUPTS = 5  # seconds after a hook's time in which it may still give in
+_INTERRUPTS = 5  # seconds after a hook's time limit in which the hook may still return
 
 
 def main(arguments: argparse.Namespace, own: argparse.ArgumentParser) -> int:
