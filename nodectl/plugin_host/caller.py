@@ -311,7 +311,7 @@ def _words(error: BaseException) -> str:
 
 
 def _describe(error: BaseException) -> str:
-    """Return "ValueError: no such thing (line 12)" with the innermost line outside of nodectl's code, if there is any."""
+    """Return "ValueError: no such thing (line 12)" with the innermost line outside of nodectl's code, if any."""
     text = _words(error)
     line = 0
     trail = error.__traceback__ and error.__traceback__.tb_next  # the first is this file's

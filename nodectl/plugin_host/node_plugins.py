@@ -159,7 +159,7 @@ def load_node_plugins(
 
 
 def _load_or_not(plugin_type: str, dirs: "Sequence[str]", host: Host) -> "Plugin | PluginRefused":
-    """Load the plugin, or return the refusal. Raises PluginRefused for a plugin that left threads in a forking process."""
+    """Load the plugin, or return the refusal. Raises PluginRefused for one that left threads in a forking process."""
     try:
         return _load(plugin_type, dirs, host)
     except PluginRefused as refused:
