@@ -251,7 +251,7 @@ class Step:
         return self.argv
 
     def as_json(self) -> "dict[str, object]":
-        """Return every field by name. CPU masks are hex texts, because JSON readers lose the top bits of large numbers."""
+        """Return every field by name. CPU masks are hex texts: JSON readers lose the top bits of large numbers."""
         fields: dict[str, object] = dict(zip(self.FIELDS, _values(self), strict=True))
         fields["allocation"] = f"{self.allocation:x}"
         fields["base"] = f"{self.base:x}"
