@@ -1,8 +1,8 @@
-"""What nodectl and its plugins say to the person who runs a step.
+"""Messages of nodectl and plugins to the user of a step.
 
-Every process installs where its lines go (`listen`): the client prints them, the stepd sends them to the client, a
-task hands them to its stepd. The daemon and container requests have no such person: their lines go to the log
-(`log`), with the plugin's name and the job; what a launch says there its user hears too (`heard`). Nothing here writes
+Every process sets the destination of its lines (`listen`): the client prints them, the stepd sends them to the client,
+a task hands them to its stepd. The daemon and container requests have no such user: their lines go to the log (`log`),
+with the plugin's name and the job; the user of a launch hears the lines about it too (`heard`). Nothing here writes
 into a descriptor of the user's on root's behalf. Levels and names are Slurm's.
 """
 
@@ -43,34 +43,36 @@ _outlet = _Outlet()
 
 
 def listen(write: "Callable[[str], None]", *, level: int = ERROR) -> None:
-    """From now on this process's lines up to `level` go to `write`, one call a line, without line end."""
+    """Send this process's lines up to `level` to `write` from now on: a call for each line, without line end."""
     _outlet.write = write
     _outlet.level = level
     _outlet.process = ""
 
 
 def keep(write: "Callable[[str], None]", speaks: "Callable[[], str]") -> None:
-    """From now on what plugins say up to INFO goes to `write` too, for an administrator to look up, whatever its user
-    wants to hear. `speaks` tells whose call it is and for which step, "" where the words are nodectl's own.
+    """Also send plugins' messages up to INFO to `write` from now on, for an administrator, at any verbosity.
+
+    `speaks` returns the plugin and the step of the current call, "" for nodectl's own messages.
     """
     _outlet.keep = write
     _outlet.speaks = speaks
 
 
 def keep_through(write: "Callable[[str], None]") -> None:
-    """In a fork, whose stderr will not be the log: where anything is kept, it goes this way."""
+    """Send kept messages to `write` from now on, in a fork where stderr will not be the log."""
     if _outlet.keep is not None:
         _outlet.keep = write
 
 
 def log_is(fd: int) -> None:
-    """The log is elsewhere than stderr."""
+    """Set the descriptor of the log in place of stderr."""
     _outlet.log = fd
 
 
 def to_log(line: str, name: str = "runner-said", **facts: object) -> None:
-    """A line for the daemon's log; its name in `nodectl/log/table.py`; the job, step and uid that it is about, where
-    that is not what this process is about anyway.
+    """Write a line to the daemon's log. `name`: the line's name in `nodectl/log/table.py`.
+
+    `facts`: job, step and uid of the line, where they differ from those of this process.
     """
     line = printable(line)  # what it quotes may be a user's, who would add lines of others
     if _outlet.journal is not None and _outlet.log >= 0:
@@ -83,7 +85,7 @@ def to_log(line: str, name: str = "runner-said", **facts: object) -> None:
 
 
 def log(process: str) -> None:
-    """From now on this process's lines up to INFO are the log's: `nodectl daemon: plugin task/x: job 7: error: ...`."""
+    """Send this process's lines up to INFO to the log: `nodectl daemon: plugin task/x: job 7: error: ...`."""
     _outlet.write = None
     _outlet.process = process
     if b"JOURNAL_STREAM" in os.environ and _outlet.journal is None:
@@ -94,33 +96,33 @@ def log(process: str) -> None:
 
 
 def tell(name: str, text: str, **facts: object) -> None:
-    """This process's own line for the log; otherwise as `to_log`."""
+    """Write this process's own line to the log, as `to_log` does."""
     to_log(f"nodectl {_outlet.process or 'daemon'}: {text}", name, **facts)
 
 
 def plugin_to_log(line: str) -> None:
-    """What a plugin has said, for the log."""
+    """Write a plugin's message to the log."""
     to_log(line, "plugin-said")
 
 
 def speaker(plugin: str) -> None:
-    """A plugin is about to be called: the next lines in the log are its own."""
+    """Set the plugin of the next lines in the log, before a call of the plugin."""
     _outlet.plugin = plugin
 
 
 def concerns(job: int) -> None:
-    """The next lines in the log are about this job; 0: about none."""
+    """Set the job of the next lines in the log; 0 for no job."""
     _outlet.about = f"job {job}: " if job else ""
     _outlet.facts = {"job": job} if job else {}
 
 
 def serves(job: int, step: str, uid: int) -> None:
-    """This process is about a step, as 7.0, of this user from now on."""
+    """Set the step of this process, as 7.0, with job and user."""
     _outlet.facts = {"job": job, "step": step, "uid": uid}
 
 
 class heard:  # noqa: N801  # a context manager, read as a verb
-    """`with heard(level) as lines:` keeps, beside the log, the lines up to `level` for somebody who is not here."""
+    """`with heard(level) as lines:` keeps, beside the log, the lines up to `level` for an absent user."""
 
     __slots__ = ("_level",)
 
@@ -137,12 +139,12 @@ class heard:  # noqa: N801  # a context manager, read as a verb
 
 
 def hears(level: int) -> bool:
-    """Whether anybody is told of such a message."""
+    """Return True if a message of this level has a listener."""
     return _outlet.write is not None and level <= _outlet.level
 
 
 def say(level: int, text: str) -> None:
-    """One message. PLAIN always passes and has no prefix; others are `nodectl: error: ...` and so on."""
+    """Send a message. PLAIN always passes and has no prefix; further levels have prefixes like `nodectl: error: `."""
     if _outlet.process:
         _log(level, text)
     if _outlet.keep is not None and _outlet.speaks is not None and level <= INFO and (who := _outlet.speaks()):
@@ -165,21 +167,25 @@ def _log(level: int, text: str) -> None:
 
 
 def printable(line: str) -> str:
-    """A user's words may be in it: nothing that a terminal or another line of the log could take for its own."""
+    """Return the line with unprintable characters escaped.
+
+    A user's words may be in it: a terminal must not take them for a command, nor the log for another line.
+    """
     if line.isprintable():
         return line
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
 
 
 def warning(text: str) -> None:
-    """Something failed that costs nothing: seen at any verbosity, as an error is."""
+    """Report a failure without consequences: shown at any verbosity, as an error is."""
     for line in text.splitlines():
         say(PLAIN, WARNING + line)
 
 
 def is_news(line: str, told: set[str]) -> bool:
-    """False for a warning that is among the `told` ones, which it is from now on: a plugin that fails in every task, or
-    both in the command and in the step, is told of once.
+    """Return False for a warning among the `told` ones, else add the warning to `told`.
+
+    A plugin that fails in every task, or both in the command and in the step, is reported once.
     """
     if not line.startswith(WARNING):
         return True

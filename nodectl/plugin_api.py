@@ -82,17 +82,17 @@ class _Errno:
 
 
 def set_errno(code: int, message: str = "") -> None:
-    """Says why the function that is running is about to return SLURM_ERROR: what errno is to a plugin in C.
+    """Set the reason for returning SLURM_ERROR from the running function, as errno does for a plugin in C.
 
-    `code` and `message` are as in `PluginError`, and so is what the host makes of them. Each call of a plugin begins
-    without any.
+    `code` and `message` are as in `PluginError`, and the host uses them in the same way. Each call of a plugin begins
+    without a reason.
     """
     _check_code(code)
     _Errno.code, _Errno.message = code, message
 
 
 def take_errno() -> tuple[int, str]:
-    """The host's: what the last call has set, (0, "") for nothing, and no more after that."""
+    """Return and clear the reason set by the last call, (0, "") for none. For the host."""
     if _Errno.code == SLURM_SUCCESS:
         return SLURM_SUCCESS, ""  # and nothing is written to, which would cost each fork pages of its own
     found = _Errno.code, _Errno.message
@@ -106,11 +106,11 @@ def _check_code(code: object) -> None:
 
 
 class PluginError(Exception):
-    """Raised by a plugin's function to fail with a reason.
+    """The failure of a plugin's function, with a reason.
 
-    `code` is an errno (`errno.ENOMEM`) or a Slurm error number (3001); the host turns it into
-    SLURM_ERROR with this errno. `message` is one line for the user, in lower case without a full
-    stop; without one the words of the system for `code` are taken.
+    `code` is an errno (`errno.ENOMEM`) or a Slurm error number (3001); the host turns it into SLURM_ERROR with this
+    errno. `message` is one line for the user, in lower case without a full stop; without a message the user sees the
+    system's words for `code`.
     """
 
     def __init__(self, code: int, message: str = "") -> None:
@@ -128,12 +128,13 @@ class _Host:
 
 
 def may_have_threads() -> bool:
-    """True in the daemon, False in the process from which step runners are forked and in everything that comes of it:
-    a thread that an init() leaves there refuses the plugin. One that init() makes is fini()'s to end.
+    """Return True in the daemon, False in the process from which step runners are forked and in all descendants.
+
+    A thread that an init() leaves in that process refuses the plugin. If init() starts a thread, fini() must end it.
     """
     return _Host.threads
 
 
 def allow_threads(allowed: bool) -> None:  # the host's, once
-    """The host's: says what `may_have_threads` answers."""
+    """Set the answer of `may_have_threads`. For the host."""
     _Host.threads = allowed

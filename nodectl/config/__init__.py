@@ -1,6 +1,6 @@
-"""The configuration as values: what a key is, what plain values it may hold, and the `Config` made of them.
+"""The configuration as values: keys, the plain values of keys, and the `Config` made from the values.
 
-Used by the daemon, and by commands as their user. Imports nothing of other subjects: each declares its own keys in its
+Used by the daemon, and by commands as their user. Imports no other subject: each subject declares its own keys in its
 `keys.py`, and `nodectl.config_file` makes the table of them.
 """
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class ConfigError(Exception):
-    """A configuration that is not used; one line, `file: key: what is wrong, what is allowed`."""
+    """A refused configuration; the text is a line, `file: key: what is wrong, what is allowed`."""
 
 
 class Config:
-    """The values of all keys; cannot be changed. Durations are seconds, sizes bytes, paths absolute.
+    """The values of all keys; unchangeable. Durations are seconds, sizes bytes, paths absolute.
 
     The annotations are the keys, in the order of `config_file/table.py`.
     """

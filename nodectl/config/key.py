@@ -1,4 +1,4 @@
-"""A key of the configuration, a section of keys, and how their values are written in the file."""
+"""A key of the configuration, a section of keys, and the notation of values in the file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class Key:
-    """One row of the table. `section` is the name of its chapter.
+    """A row of the table. `section` is the name of the row's chapter.
 
-    `default` is a value, or a function that makes one of the values of the keys above; `shown` is then what the manual
-    says about it.
+    `default` is a value, or a function that makes it from the values of the keys above; `shown` is then the manual's
+    text about it.
     """
 
     __slots__ = ("default", "help", "name", "parser", "section", "shown")
@@ -35,23 +35,23 @@ class Key:
         self.shown = shown
 
     def make_default(self, values: Mapping[str, object]) -> object:
-        """The default, given the values of the keys above this one."""
+        """Return the default, given the values of the keys above."""
         return self.default(values) if callable(self.default) else self.default
 
     def default_text(self) -> str:
-        """The default in the words of the manual."""
+        """Return the default in the words of the manual."""
         return self.shown or toml(self.default)
 
 
 def section(name: str, *keys: Key) -> tuple[Key, ...]:
-    """Rows of one chapter of the manual. Two subjects may share a chapter, in rows that follow each other."""
+    """Return the rows of a chapter of the manual. Two subjects may share a chapter, in consecutive rows."""
     for key in keys:
         key.section = name
     return keys
 
 
 def toml(value: object) -> str:
-    """A value as it is written in the file; none is the empty string."""
+    """Return a value in the file's notation; None is the empty string."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):

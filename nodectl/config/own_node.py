@@ -1,4 +1,4 @@
-"""Where a node of a user's own has its files: `nodectl --user`. Paths of the XDG base directory specification.
+"""The directories of a user's own node: `nodectl --user`. Paths of the XDG base directory specification.
 
 Lean: commands import it at every step of such a node. Runs in the daemon and in commands, as that user.
 """
@@ -10,26 +10,26 @@ _KIND, _DIRECTORY = 0o170000, 0o040000
 
 
 class NotOurs(Exception):
-    """The directory in which the socket is to be may be somebody else's; str() is one line."""
+    """A socket directory possibly owned by another user; str() is a line."""
 
 
 def configuration() -> str:
-    """The path of its configuration, which need not exist."""
+    """Return the path of the node's configuration, which need not exist."""
     return f"{_base('XDG_CONFIG_HOME', '.config')}/nodectl/nodectl.toml"
 
 
 def is_own(path: "str | None") -> bool:
-    """Whether a configuration is that of the user's own node. Root's is the machine's."""
+    """Return True for the configuration of the user's own node. Root's node is the machine's."""
     return path is not None and os.geteuid() != 0 and path == configuration()
 
 
 def state_dir() -> str:
-    """What outlives a restart of the machine."""
+    """Return the directory of files to outlive a restart of the machine."""
     return f"{_base('XDG_STATE_HOME', '.local/state')}/nodectl"
 
 
 def runtime_dir() -> str:
-    """The directory of its socket: this user's alone, or still to be made. Raises NotOurs."""
+    """Return the directory of the node's socket: owned by this user alone, or missing. Raises NotOurs."""
     given = _variable("XDG_RUNTIME_DIR")
     path = f"{given}/nodectl" if given.startswith("/") else f"/tmp/nodectl-{os.geteuid()}"
     try:
@@ -43,8 +43,10 @@ def runtime_dir() -> str:
 
 
 def must_be_ours(path: str) -> None:
-    """What is there is this user's directory: in one like /tmp nobody else can put another in its place from then on.
-    Until it is made anybody may be quicker, so who makes it asks here behind that. Raises NotOurs.
+    """Check the directory's owner: this user, and no access for others to write. Raises NotOurs.
+
+    No other user can replace such a directory, even in a directory like /tmp. Before the directory exists any user may
+    make it first, so a process that makes it must call this function afterwards.
     """
     try:
         status = os.lstat(path)
@@ -54,7 +56,7 @@ def must_be_ours(path: str) -> None:
 
 
 def look_at(path: str, status: os.stat_result) -> None:
-    """Likewise, by what lstat(2) said of it. Raises NotOurs."""
+    """Check lstat(2)'s result for the directory as `must_be_ours` does. Raises NotOurs."""
     if status.st_mode & _KIND != _DIRECTORY or status.st_uid != os.geteuid() or status.st_mode & _OTHERS_WRITE:
         raise NotOurs(f"{path} is not a directory of uid {os.geteuid()} alone: name another one by XDG_RUNTIME_DIR")
 

@@ -1,6 +1,7 @@
-"""What keys of the configuration may hold: TOML's plain values into ours, and words for what is wrong.
+"""The allowed values of configuration keys: conversion from TOML's plain values, and words for errors.
 
-Pure functions of values; imported where `nodectl.config` is. What only one subject's keys may hold is in its `keys.py`.
+Pure functions of values; imported where `nodectl.config` is. Values for the keys of only one subject are in its
+`keys.py`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ _MOST_PERCENT = 1_000_000
 
 
 class Parser:
-    """What a key may hold.
+    """The parser of a key's value.
 
-    `allowed` says it in words. `read` turns TOML's value into ours, or raises `ValueError` with
-    what is wrong, in words that stand after the key's name.
+    `allowed` describes the allowed values. `read` turns TOML's value into ours, or raises `ValueError` with the reason,
+    in words that follow the key's name.
     """
 
     __slots__ = ("allowed", "read")
@@ -27,7 +28,7 @@ class Parser:
 
 
 def string(value: object) -> str:
-    """A string. Raises ValueError, as all of these do."""
+    """Return a string. Raises ValueError, as all functions here."""
     if not isinstance(value, str):
         raise ValueError(f"is {kind_of(value)}")
     if "\0" in value:
@@ -36,7 +37,7 @@ def string(value: object) -> str:
 
 
 def absolute(value: object) -> str:
-    """An absolute path, without a slash at its end."""
+    """Return an absolute path without a trailing slash."""
     path = string(value)
     if not path.startswith("/"):
         raise ValueError(f"is {path!r}, a relative path")
@@ -48,7 +49,7 @@ def _optional(value: object) -> str | None:
 
 
 def split_words(value: object, separator: str) -> list[str]:
-    """The words of a list of strings, or of one string with a separator."""
+    """Return the words of a list of strings, or of a string with a separator."""
     if isinstance(value, str):
         return [word.strip() for word in value.split(separator) if word.strip()]
     if isinstance(value, list):
@@ -57,7 +58,7 @@ def split_words(value: object, separator: str) -> list[str]:
 
 
 def name_of(value: object) -> str:
-    """A name that can be a file's."""
+    """Return a name fit for a file."""
     name = string(value)
     if not is_plain(name, "_-.") or name.startswith("."):
         raise ValueError(f"is {name!r}")
@@ -71,19 +72,19 @@ def _switch(value: object) -> bool:
 
 
 def is_plain(word: str, others: str) -> bool:
-    """True for letters and digits of ASCII and the characters in `others`."""
+    """Return True for ASCII letters and digits and the extra characters of the second argument."""
     return bool(word) and all(c.isascii() and (c.isalnum() or c in others) for c in word)
 
 
 def kind_of(value: object) -> str:
-    """What a value of TOML is, in words."""
+    """Return the kind of a TOML value in words."""
     names = {bool: "a truth value", int: "a whole number", float: "a decimal number"}
     names |= {str: "a string", list: "a list", dict: "a section"}
     return names.get(type(value), "a date or time")
 
 
 def number(least: int, most: int, unit: str) -> Parser:
-    """A whole number between two bounds, both allowed."""
+    """Return a parser of a whole number between two bounds, both allowed."""
 
     def read(value: object) -> int:
         # TOML's true is a Python int too.
@@ -97,7 +98,7 @@ def number(least: int, most: int, unit: str) -> Parser:
 
 
 def words(*allowed: str) -> Parser:
-    """Some of these words, each at most once; spelt in any case of letters, kept as spelt here."""
+    """Return a parser of some of the words, each at most once, in any case; the result has the given spelling."""
     known = {word.lower(): word for word in allowed}
 
     def read(value: object) -> tuple[str, ...]:
@@ -111,7 +112,7 @@ def words(*allowed: str) -> Parser:
 
 
 def one_of(*allowed: str) -> Parser:
-    """One of these words."""
+    """Return a parser of one of the words."""
 
     def read(value: object) -> str:
         word = string(value)
@@ -131,7 +132,7 @@ def _percent(value: object) -> float:
 
 
 def lines_of(value: object) -> tuple[str, ...]:
-    """The lines of a list of strings, or one line; blank ones are left out."""
+    """Return the lines of a list of strings, or a single line; skip blank lines."""
     lines = value if isinstance(value, list) else [value]
     return tuple(line.strip() for line in map(string, lines) if line.strip())
 

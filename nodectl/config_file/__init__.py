@@ -1,8 +1,8 @@
-"""The configuration file as a whole: which keys there are, how it is read, how it is explained.
+"""The configuration file as a whole: the table of keys, the reader, the explanation.
 
 The daemon reads it at its start, as root; a command reads it as its user, where it has to. `table.py` holds all keys in
-order, `reader.py` makes a `nodectl.config.Config` of a file, `manual.py` explains the keys. Imports the `keys.py` of
-every subject, and nothing else of them.
+order, `reader.py` makes a `nodectl.config.Config` from a file, `manual.py` explains the keys. Imports the `keys.py` of
+every subject, and no other module of theirs.
 
 To add a key:
 

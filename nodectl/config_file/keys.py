@@ -1,4 +1,4 @@
-"""The configuration's keys of the service itself: its name and its files, what users may have of it, what it keeps."""
+"""The configuration's keys of the service: name and files, the limits of users, the records kept."""
 
 from __future__ import annotations
 

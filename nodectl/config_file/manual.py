@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def explain(config: Config | None = None) -> str:
-    """The text of `nodectl config --explain`, itself a file that can be read: each key with its help.
+    """Return the text of `nodectl config --explain`, itself a valid file: each key with a help text.
 
     Without a configuration the keys are commented out.
     """

@@ -1,7 +1,7 @@
-"""The defaults of a node of a user's own, `nodectl --user`: what a user can have without root.
+"""The defaults of a user's own node, `nodectl --user`: the service's abilities available without root.
 
-Its daemon runs as its user and starts steps of nobody else. Steps are tracked by a cgroup where one is delegated, and
-by their processes' parents where none is. Runs in the daemon and in commands, as that user.
+Its daemon runs as its user and starts only that user's steps. Steps are tracked by a cgroup where one is delegated, and
+by their processes' parents elsewhere. Runs in the daemon and in commands, as that user.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nodectl.kernel.processes import cgroup_of
 
 
 def defaults_of_own() -> dict[str, object]:
-    """The keys whose defaults are others than the service's. Raises NotOurs."""
+    """Return the defaults in which the node differs from the service. Raises NotOurs."""
     values: dict[str, object] = {
         "runtime_dir": runtime_dir(),
         "state_dir": state_dir(),
@@ -26,8 +26,10 @@ def defaults_of_own() -> dict[str, object]:
 
 
 def has_cgroup() -> bool:
-    """Whether the cgroup of this process was delegated to its user, as by `systemd-run --user --scope -p
-    Delegate=yes`: cgroups can be made below it, and processes moved there.
+    """Return True if the cgroup of this process is delegated to the user.
+
+    `systemd-run --user --scope -p Delegate=yes` does this. Cgroups can be made below a delegated cgroup, and processes
+    moved there.
     """
     mount = tree.find_mount()
     own = f"{mount}{cgroup_of()}".rstrip("/")

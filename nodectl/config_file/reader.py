@@ -20,12 +20,11 @@ _MAX_BYTES = 1 << 20
 
 
 def load(path: str | None, *, must_exist: bool) -> Config:
-    """Read the file at `path` (None: `DEFAULT_PATH`), or take the defaults if there is none.
+    """Read the file at `path` (None: `DEFAULT_PATH`); return the defaults if there is no file.
 
-    Called by the daemon as root and by the client as its user. Raises `ConfigError` for a file that
-    cannot be read or (for root) trusted, that is no TOML, or that holds an unknown key or a value
-    that is not allowed; for an absent one if it `must_exist`. The file of a user's own node need not
-    exist, and has other defaults.
+    Called by the daemon as root and by the client as its user. Raises `ConfigError` for a file that cannot be read or
+    (for root) trusted, that is no TOML, or that holds an unknown key or a value that is not allowed; for a missing file
+    if it `must_exist`. The file of a user's own node need not exist, and has other defaults.
     """
     path = DEFAULT_PATH if path is None else path
     usual: Mapping[str, object] = {}
@@ -78,7 +77,7 @@ def build(values: Mapping[str, object], where: str = "configuration") -> Config:
 
 
 def with_section(config: Config, section: str, other: Config) -> Config:
-    """`config` with the keys of one section as `other` has them."""
+    """Return `config` with the keys of a section taken from the second configuration."""
     return Config({key.name: getattr(other if key.section == section else config, key.name) for key in KEYS})
 
 

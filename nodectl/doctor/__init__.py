@@ -1,5 +1,5 @@
-"""The checks of `nodectl doctor`: what this machine and its configuration lack, one file for each subject.
+"""The checks of `nodectl doctor`: deficiencies of this machine and of the configuration, a file for each subject.
 
-Runs in the command, as its user: as root it sees more. It imports the subjects that it looks at, and nothing imports it
-but the command.
+Runs in the command, as its user: as root it sees more. Imports the subjects that it checks; only the command imports
+it.
 """

@@ -1,4 +1,4 @@
-"""One finding of `nodectl doctor`."""
+"""A finding of `nodectl doctor`."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,9 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`level` is ok, warn (works, but not in full) or fail (steps cannot run); `advice` is for admins, or ""."""
+    """A finding. `level` is ok, warn (works, but not in full) or fail (steps cannot run); `advice` is for admins, or
+    "".
+    """
 
     level: str
     what: str
@@ -15,5 +17,5 @@ class Check:
     advice: str = ""
 
     def __str__(self) -> str:
-        """The finding on one line."""
+        """Return the finding on one line."""
         return f"{self.detail} -> {self.advice}" if self.advice else self.detail

@@ -1,7 +1,7 @@
-"""What this kernel has to confine a step with, and whether it suffices for the configuration: findings of `nodectl
-doctor`.
+"""The kernel's means to confine a step, compared with the configuration: findings of `nodectl doctor`.
 
-Programs are compiled here as the service does it, and tried on a child, for what is confined stays so.
+The checks compile filter programs as the service does, and try them on a child, because a confined process stays
+confined.
 """
 
 import os
@@ -17,7 +17,7 @@ from nodectl.model.confinement_level import NONE, STRICT
 
 
 def all_checks(config: Config) -> Iterator[Check]:
-    """The configured levels, system call filters, Landlock."""
+    """Yield the findings about the configured levels, system call filters and Landlock."""
     wrong = check(config)
     if wrong:
         yield Check(FAIL, "secure", wrong, "raise the one or lower the other")
@@ -32,7 +32,7 @@ def all_checks(config: Config) -> Iterator[Check]:
 
 
 def landlock(version: int, given: str) -> Check:
-    """Whether steps can be strict; `given` is the level of those that do not ask."""
+    """Check whether steps can be strict; `given` is the level of steps without a request."""
     if version >= LEAST_LANDLOCK:
         return Check(OK, "Landlock", f"version {version}")
     level = FAIL if given == STRICT else WARN
@@ -41,7 +41,7 @@ def landlock(version: int, given: str) -> Check:
 
 
 def _filters() -> str:
-    """Why no program for seccomp(2) can be had, "" when it can. One child tries them on."""
+    """Return why seccomp(2) programs cannot be made or used, "" for success. A child tries the programs."""
     if os.geteuid() == 0 and not _kernel.capabilities()[0] & CAP_SETPCAP:
         return "CAP_SETPCAP is missing: capabilities cannot be bounded"
     try:

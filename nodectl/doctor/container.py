@@ -1,6 +1,6 @@
-"""What of job containers this machine can do: findings of `nodectl doctor`.
+"""The machine's abilities for job containers: findings of `nodectl doctor`.
 
-As root; each namespace is made by a child of the command, which has one thread, and ends with it.
+As root; a child of the command, with one thread, makes each namespace, which ends with the child.
 """
 
 import errno
@@ -27,7 +27,7 @@ _NO_MORE = 255  # an exit status: a child that failed with no errno
 
 
 def all_checks(config: Config) -> Iterator[Check]:
-    """Every finding about containers; none for who may not try."""
+    """Yield every finding about containers; none for users other than root."""
     if os.geteuid() != 0:
         return
     wanted = config.job_container_type == NAMESPACE
@@ -41,7 +41,7 @@ def all_checks(config: Config) -> Iterator[Check]:
 
 
 def namespace(kind: str, error: int, *, needed: bool) -> Check:
-    """What came of making one; `needed`: the configuration has it for every job."""
+    """Report the result of making a namespace; `needed`: the configuration uses the namespace for every job."""
     if not error:
         return Check(OK, f"{kind} namespace", "can be made")
     advice = {
@@ -53,7 +53,7 @@ def namespace(kind: str, error: int, *, needed: bool) -> Check:
 
 
 def mounts(error: int, *, needed: bool) -> Check:
-    """What came of a mount by descriptors, as private directories are."""
+    """Report the result of a mount by descriptors, the method for private directories."""
     if not error:
         return Check(OK, "private directories", "can be mounted")
     advice = "use Linux 5.12 or later" if error == errno.ENOSYS else ""
@@ -61,7 +61,10 @@ def mounts(error: int, *, needed: bool) -> Check:
 
 
 def idmapped(config: Config) -> Check:
-    """Whether owners of files can be translated where private directories are stored: told, because others need it."""
+    """Check whether file owners can be mapped in the storage of private directories.
+
+    nodectl does not need it; the finding is for users of other software.
+    """
     place = settings.base_path(config)
     while not os.path.isdir(place):
         place = os.path.dirname(place)
@@ -71,7 +74,7 @@ def idmapped(config: Config) -> Check:
 
 
 def network(config: Config) -> Iterator[Check]:
-    """What container_net connects jobs to."""
+    """Check the interface for container_net."""
     parent = f"/sys/class/net/{config.container_net_parent}"
     if config.container_net == "none":
         return
@@ -85,7 +88,7 @@ def network(config: Config) -> Iterator[Check]:
 
 
 def _tried(act: Callable[[], object]) -> int:
-    """The errno with which `act` ends in a child, 0 for success."""
+    """Return the errno of `act` in a child, 0 for success."""
     pid = os.fork()
     if pid == 0:
         status = _NO_MORE
@@ -109,7 +112,10 @@ def _mount() -> None:
 
 
 def _map(path: str) -> None:
-    """In a child of a child: who makes a user namespace is a child of its caller's parent's."""
+    """Try to map owners in a child of a child.
+
+    The process that makes a user namespace is a child of its caller's parent.
+    """
     error = _tried(lambda: _map_once(path))
     if error:
         raise OSError(error, os.strerror(error))

@@ -1,7 +1,7 @@
-"""What the kernel, the container around it and the file systems give to nodectl: findings of `nodectl doctor`.
+"""The services of the kernel, the surrounding container and the file systems for nodectl: findings of `nodectl doctor`.
 
-Runs in the command's process, which has one thread, as whoever asks. What is tried is undone: one cgroup and one child
-for the length of a check, files of no name.
+Runs in the command's process, which has one thread, as its user. Every try is undone: one cgroup and one child during a
+check, files without names.
 """
 
 import errno
@@ -52,7 +52,7 @@ _REMOVE_PAUSE = 0.005
 
 
 def all_checks(config: Config) -> Iterator[Check]:
-    """Every finding about the machine."""
+    """Yield every finding about the machine."""
     yield root()
     yield from kernel(os.uname().release)
     yield processors()
@@ -64,7 +64,7 @@ def all_checks(config: Config) -> Iterator[Check]:
 
 
 def checks_of_own(config: Config) -> Iterator[Check]:
-    """The findings that matter to a node of a user's own."""
+    """Yield the findings for a user's own node."""
     yield from kernel(os.uname().release)
     yield processors()
     yield subreaper()
@@ -73,14 +73,14 @@ def checks_of_own(config: Config) -> Iterator[Check]:
 
 
 def root() -> Check:
-    """Whether the checks that need root can be made."""
+    """Check whether the checks for root can run."""
     if os.geteuid() == 0:
         return Check(OK, "root", "running as root")
     return Check(WARN, "root", f"running as uid {os.geteuid()}", "run it as root: what needs root was not tried")
 
 
 def kernel(release: str) -> Iterator[Check]:
-    """What a kernel of this release (uname -r) lacks."""
+    """Yield the deficiencies of a kernel of this release (uname -r)."""
     numbers = []
     for word in release.split(".")[:2]:
         digits = word[: next((place for place, c in enumerate(word) if not c.isdecimal()), len(word))]
@@ -94,7 +94,7 @@ def kernel(release: str) -> Iterator[Check]:
 
 
 def processors() -> Check:
-    """Whether the machine's CPUs can be read."""
+    """Check whether the machine's CPUs can be read."""
     try:
         topology = read("/", os.sched_getaffinity(0))
     except (OSError, ValueError) as error:
@@ -106,7 +106,7 @@ def processors() -> Check:
 
 
 def cgroups(config: Config) -> Iterator[Check]:
-    """The cgroup2 mount, its controllers, and as root a cgroup of its own."""
+    """Check the cgroup2 mount and the controllers, and as root make a test cgroup."""
     mount = find_mount()
     if not mount:
         advice = 'mount -t cgroup2 none /sys/fs/cgroup/unified, or set proctrack_type = "proctrack/linuxproc"'
@@ -129,12 +129,12 @@ def cgroups(config: Config) -> Iterator[Check]:
 
 
 def v1_controllers(mounts: Iterable[str]) -> set[str]:
-    """The mount options of every cgroup v1 hierarchy, controllers among them; empty on a unified machine."""
+    """Return the mount options of every cgroup v1 hierarchy, including controllers; empty on a unified machine."""
     return {word for line in mounts if (fields := line.split())[2] == "cgroup" for word in fields[3].split(",")}
 
 
 def controllers(available: Iterable[str], old: Iterable[str]) -> Iterator[Check]:
-    """Which controllers cgroup2 has, and a finding for each one that it lacks. `old` are those that v1 holds."""
+    """Yield the controllers of cgroup2 and a finding for each missing controller. `old`: the controllers held by v1."""
     have = set(available)
     known = [name for name, _ in _CONTROLLERS if name in have]
     if known:
@@ -148,7 +148,7 @@ def controllers(available: Iterable[str], old: Iterable[str]) -> Iterator[Check]
 
 
 def fork_into_cgroup(mount: str) -> Check:
-    """Makes a cgroup where the service would, forks a child into it, and removes it."""
+    """Make a cgroup below this process's cgroup, fork a child into the cgroup, and remove the cgroup."""
     place = f"{cgroup_of().rstrip('/')}/nodectl-doctor.{os.getpid()}"
     group = Group(f"{mount}{place}")
     try:
@@ -171,7 +171,7 @@ def fork_into_cgroup(mount: str) -> Check:
 
 
 def device_programs() -> Check:
-    """Whether steps can be kept from devices: a program is given to the kernel, and to no cgroup."""
+    """Check whether steps can be kept from devices: load a program into the kernel, without attaching the program."""
     why = cannot_decide_devices()
     if not why:
         return Check(OK, "devices", "a step can be kept from devices that other jobs hold")
@@ -179,7 +179,7 @@ def device_programs() -> Check:
 
 
 def _born_in(group: Group) -> str:
-    """Where a child that is forked into the cgroup finds itself. Raises OSError."""
+    """Return the cgroup of a child after a fork into `group`. Raises OSError."""
     descriptor = group.open()
     reader, writer = os.pipe2(os.O_CLOEXEC)
     try:
@@ -212,7 +212,7 @@ def _remove(group: Group) -> bool:
 
 
 def capabilities(effective: int, uid: int) -> Iterator[Check]:
-    """What root lacks of root's powers, as in a container; `effective` is the mask of the caller `uid`."""
+    """Yield the missing capabilities of root, as in a container; `effective` is the mask of the caller `uid`."""
     if uid != 0:
         return
     missing = [row for row in _CAPABILITIES if not effective >> row[0] & 1]
@@ -223,7 +223,7 @@ def capabilities(effective: int, uid: int) -> Iterator[Check]:
 
 
 def subreaper() -> Check:
-    """Whether orphans of a step can be made to fall to its runner: prctl(2), PR_SET_CHILD_SUBREAPER."""
+    """Check whether a step's runner can adopt orphans of the step: prctl(2), PR_SET_CHILD_SUBREAPER."""
     try:
         before = prctl.get_child_subreaper()
         prctl.set_child_subreaper(1)
@@ -234,9 +234,7 @@ def subreaper() -> Check:
 
 
 def directory(name: str, path: str, owner: int = 0) -> Check:
-    """Whether a directory of the configuration is there and root's alone, or this owner's, and can be written to; or
-    could be made.
-    """
+    """Check whether a directory of the configuration is writable only by `owner`, or can be made."""
     here = path
     while not os.path.exists(here):
         here = os.path.dirname(here) or "/"
@@ -258,7 +256,7 @@ def directory(name: str, path: str, owner: int = 0) -> Check:
 
 
 def _write_in(path: str) -> None:
-    """Raises OSError where no file can be made. The file has no name where the file system knows such files."""
+    """Make a file without a name, or a named file where the file system requires names. Raises OSError."""
     try:
         os.close(os.open(path, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a node of a user's own has of its user's rights, and what of a service's it lacks."""
+"""The user's rights on a user's own node, and the missing rights of a service."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ _DELEGATED = "systemd-run --user --scope -p Delegate=yes nodectl --user daemon"
 
 
 def all_checks(config: Config) -> Iterator[Check]:
-    """Every finding about them."""
+    """Yield every finding about the rights."""
     yield Check(OK, "identity", f"steps run as uid {os.geteuid()}, as the service does")
     if has_cgroup():
         yield Check(OK, "cgroup", "delegated: steps' processes are found and ended by their cgroups")
@@ -31,7 +31,7 @@ def all_checks(config: Config) -> Iterator[Check]:
 
 
 def containers(wanted: str, why: str) -> Check:
-    """Of jobs. `why`: what came of the namespaces of one, "" where they can be made."""
+    """Check the jobs' containers. `why`: the reason for failed namespaces, "" for success."""
     if wanted == NAMESPACE:
         return Check(FAIL, "containers", f"{wanted} needs root", f'job_container_type = "{USER}"')
     if wanted not in (NONE, USER):
@@ -45,7 +45,7 @@ def containers(wanted: str, why: str) -> Check:
 
 
 def _who_forbids_containers(config: Config) -> str:
-    """Makes the namespaces of one, mounts in them where it would, and looks at the way to its storage."""
+    """Return why a container's namespaces or mounts fail or the storage is untrusted, "" for success."""
     made: dict[str, int] = {}
     try:
         made = own_namespaces.make(os.geteuid(), os.getegid(), lambda: _mount(config.container_dirs))
@@ -67,7 +67,10 @@ def _mount(lines: Iterable[str]) -> None:
 
 
 def _not_delegated(own: str) -> Check:
-    """A scope of systemd's would not be among what Slurm limits and ends, and so is no advice there."""
+    """Report a cgroup without delegation; below Slurm's cgroups, advise no scope of systemd.
+
+    Slurm would neither limit nor end the processes of such a scope.
+    """
     if _OF_SLURM not in own:
         return Check(WARN, "cgroup", f"not delegated: {_FOUND}", _DELEGATED)
     limit = memory_limit(f"{find_mount()}{own}")

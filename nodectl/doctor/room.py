@@ -1,4 +1,4 @@
-"""What is left on this machine for a service and its steps, and who holds its place: findings of `nodectl doctor`."""
+"""The free memory and disk space for a service and the steps, and the lock's holder: findings of `nodectl doctor`."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ _FORKSERVER = "nodectl-fork"
 
 
 def all_checks(config: Config) -> Iterator[Check]:
-    """Every finding about room."""
+    """Yield every finding about room."""
     memory_now = psutil.virtual_memory()
     yield memory(memory_now.available, memory_now.total)
     for name, path in (("runtime_dir", config.runtime_dir), ("state_dir", config.state_dir)):
@@ -25,7 +25,7 @@ def all_checks(config: Config) -> Iterator[Check]:
 
 
 def memory(available: int, total: int) -> Check:
-    """What steps can have without anything being killed."""
+    """Check the memory available to steps before the kernel kills processes."""
     found = f"{available // _MIB} of {total // _MIB} MiB are available"
     if available >= total * _LITTLE_MEMORY:
         return Check(OK, "memory", found)
@@ -33,7 +33,7 @@ def memory(available: int, total: int) -> Check:
 
 
 def disk(name: str, path: str) -> Check:
-    """The room where the service writes, and whether it outlives the machine."""
+    """Check the free space of a directory of the service, and whether the directory survives a boot."""
     place = os.path.abspath(path)
     while not os.path.isdir(place):
         place = os.path.dirname(place)
@@ -48,7 +48,10 @@ def disk(name: str, path: str) -> Check:
 
 
 def _file_system(place: str) -> str:
-    """The type of the one that a directory lies in: of the mounts above it the nearest, of two there the later."""
+    """Return the type of a directory's file system.
+
+    Of the mounts above the directory the nearest counts, of two mounts there the later.
+    """
     mounts = [
         (len(part.mountpoint), number, part.fstype)
         for number, part in enumerate(psutil.disk_partitions(all=True))
@@ -58,7 +61,7 @@ def _file_system(place: str) -> str:
 
 
 def lock(path: str) -> Iterator[Check]:
-    """Who keeps other daemons out; a forkserver without its daemon is one too many, after a moment."""
+    """Report the processes with the service's lock; warn about a forkserver without a daemon."""
     who = sorted(holders(path))
     if not who:
         return
@@ -70,7 +73,7 @@ def lock(path: str) -> Iterator[Check]:
 
 
 def holders(path: str) -> Iterable[tuple[int, str]]:
-    """Pid and name of each process that has the file open, as far as the caller may look."""
+    """Yield pid and name of each process with the open file, as far as the caller may look."""
     for process in psutil.process_iter():
         try:
             if any(file.path == path for file in process.open_files()):

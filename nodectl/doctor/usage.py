@@ -1,4 +1,4 @@
-"""What else uses this machine now: load, swap space, full disks, who is logged in. Findings of `nodectl doctor`."""
+"""Other uses of this machine now: load, swap space, full disks, logged-in users. Findings of `nodectl doctor`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_NAMED = 8
 
 
 def all_checks() -> Iterator[Check]:
-    """Every finding about use."""
+    """Yield every finding about use."""
     figures = read()
     yield load(figures)
     if figures.swap:
@@ -25,7 +25,7 @@ def all_checks() -> Iterator[Check]:
 
 
 def load(figures: Figures) -> Check:
-    """Whether more wants to run than there are CPUs."""
+    """Check whether more threads want to run than there are CPUs."""
     found = f"{', '.join(f'{value:.2f}' for value in figures.load)} on {figures.cpus} CPUs"
     if figures.load[1] <= _MUCH_LOAD * figures.cpus:
         return Check(OK, "load", found)
@@ -33,7 +33,7 @@ def load(figures: Figures) -> Check:
 
 
 def swap(used: int, total: int) -> Check:
-    """Whether the machine has begun to live from its disk."""
+    """Check whether much of the swap space is used."""
     found = f"{byte_words(used)} of {byte_words(total)} are used"
     if used <= total * _MUCH_SWAP:
         return Check(OK, "swap space", found)
@@ -41,7 +41,7 @@ def swap(used: int, total: int) -> Check:
 
 
 def full(disk: Disk) -> Check | None:
-    """A finding only for a file system that is full, or nearly."""
+    """Return a finding for a full or nearly full file system, else None."""
     if disk.free >= disk.total * _LITTLE_DISK:
         return None
     return Check(
@@ -50,7 +50,7 @@ def full(disk: Disk) -> Check | None:
 
 
 def sessions(figures: Figures) -> Check:
-    """Who is logged in beside the steps."""
+    """Report the logged-in users."""
     users = sorted({session.user for session in figures.sessions})
     if not users:
         return Check(OK, "sessions", "nobody is logged in, as far as utmp(5) knows")

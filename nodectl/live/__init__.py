@@ -1,3 +1,4 @@
-"""What runs and waits on this machine, looked at again and again: jobs, steps, and what these use. The commands
-`nodectl top` and `nodectl web` ask the service and read cgroups, as their user.
+"""Repeated looks at the machine: running and waiting jobs and steps, and their use of resources.
+
+The commands `nodectl top` and `nodectl web` ask the service and read cgroups, as their user.
 """

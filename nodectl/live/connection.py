@@ -1,4 +1,4 @@
-"""The connection of who looks at the service again and again."""
+"""The connection for repeated looks at the service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PATIENCE = 10.0  # seconds
 
 
 class Connections:
-    """Those of who looks in several threads, and leaves without waiting for a service that hangs."""
+    """The connections of several threads, ended without waiting for a service that hangs."""
 
     def __init__(self, settings: GlobalOptions) -> None:
         self._settings = settings
@@ -17,7 +17,7 @@ class Connections:
         self._left = False
 
     def connect(self) -> Session:
-        """One more. Raises Failed."""
+        """Make a connection. Raises Failed."""
         if self._left:
             raise Failed("it is being left")
         session = connect(self._settings)
@@ -25,14 +25,14 @@ class Connections:
         return session
 
     def leave(self) -> None:
-        """Who waits for an answer in one of them waits no longer."""
+        """End all connections; threads waiting for an answer wait no longer."""
         self._left = True
         for session in self._made:
             session.hang_up()
 
 
 def connect(settings: GlobalOptions) -> Session:
-    """One that gives up when the service hangs; no private node is started. Raises Failed."""
+    """Make a connection with a time limit for each answer, without starting a private node. Raises Failed."""
     session = Session(settings, start_private=False)
     session.wait_at_most(_PATIENCE)
     return session

@@ -1,4 +1,4 @@
-"""One look at the machine as values: what runs and how much it uses, what waits, who is on which CPU."""
+"""A look at the machine as values: running steps and resource use, waiting jobs, and the job on each CPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodectl.render.occupants import Occupation
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A running step, or a job of which no step is to be seen: one that waits, or another user's.
+    """A running step, or a job without a visible step: a waiting job, or another user's.
 
     `cpu` is how many CPUs it keeps busy; `read` and `written` are bytes a second. None is not known.
     """
@@ -40,19 +40,20 @@ class Row:
 
     @property
     def is_step(self) -> bool:
-        """Whether there are processes to signal, and to look into."""
+        """True for a step, with processes to signal and to look into."""
         return self.step is not None
 
     @property
     def waits(self) -> bool:
-        """Whether it has not begun."""
+        """True for a job before the start."""
         return self.state == "PENDING"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`at` is seconds since the epoch. `problem` is why the service could not be asked, and the rows are those of the
-    last time.
+    """A look. `at` is seconds since the epoch.
+
+    `problem` is why the service could not be asked; the rows are then the rows of the last look.
     """
 
     at: float
@@ -63,15 +64,15 @@ class View:
 
     @property
     def running(self) -> int:
-        """How many steps run."""
+        """The number of running steps."""
         return sum(row.is_step for row in self.rows)
 
     @property
     def waiting(self) -> int:
-        """How many jobs wait."""
+        """The number of waiting jobs."""
         return sum(row.waits for row in self.rows)
 
 
 def name_of(record: Mapping[str, Any]) -> str:
-    """JOB.STEP."""
+    """Return the name of a step: JOB.STEP."""
     return step_name(record["job"], record["step"])

@@ -1,9 +1,9 @@
-"""Asks the service what runs and waits, and reads what it uses: as seldom as can be.
+"""The watcher: requests running and waiting jobs from the service, and reads resource use, as seldom as possible.
 
-A look costs the service two calls, of some hundred microseconds together. Many steps and a long queue cost more, and
-so do steps without a cgroup, whose processes the service looks for among all: then it is asked less often, so that who
-looks at it takes about a hundredth of its time at most. What only steps that are new have to tell, their tasks' CPUs,
-is asked once for each.
+A look costs the service two calls, of some hundred microseconds together. Many steps and a long queue cost more, and so
+do steps without a cgroup, whose processes the service looks for among all processes: then the watcher asks less often,
+so that it takes at most about a hundredth of the service's time. Data about new steps only, the CPUs of their tasks, is
+requested once for each step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _USED = ("cpu_seconds", "memory", "read", "written", "pressure")
 
 
 class Watcher:
-    """Keeps one connection; a new one is made when the service has gone and another one has come."""
+    """The watcher of a service. Keeps a connection, and makes a new connection after a restart of the service."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Watcher:
         self._last = View(time.time(), "", (), Occupation())
 
     def look(self, *, at_once: bool = False) -> View:
-        """What is there now; what was there the last time, with the problem, where the service does not answer.
+        """Return the current view; the last view with the problem if the service does not answer.
 
-        `at_once`: the service is asked, however much that costs it.
+        `at_once`: ask the service, whatever the cost.
         """
         try:
             if at_once or self._clock() >= self._due:
@@ -72,7 +72,7 @@ class Watcher:
         return self._last
 
     def close(self) -> None:
-        """Leaves the service."""
+        """Close the connection."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -94,7 +94,10 @@ class Watcher:
             self._ask_what_is_used(self._session)
 
     def _ask_what_is_used(self, session: Session) -> None:
-        """By steps that have no cgroup here: those of several nodes, and those that are found by their processes."""
+        """Request the resource use of steps without a cgroup here.
+
+        These are the steps over several nodes, and the steps whose processes are found by parent.
+        """
         others = {(one["job"], one["step"]) for one in self._steps if "nodes" in one or not one.get("cgroup")}
         rows: Any = session.call("Usage")["steps"] if others else ()
         told = {(row["job"], row["step"]): Usage(*(row.get(name) for name in _USED)) for row in rows}
@@ -102,7 +105,10 @@ class Watcher:
         self._told_at = self._clock()
 
     def _look_at_pins(self, session: Session, steps: Iterable[Mapping[str, Any]]) -> None:
-        """Where tasks are pinned stays as it is; it is known as soon as they have been started."""
+        """Request the CPUs of the tasks of each new step.
+
+        The CPUs do not change; they are known as soon as the tasks have started.
+        """
         running = {_id(step): step for step in steps}
         for known in (self._pins, self._asked, self._before):
             for gone in known.keys() - running.keys():
@@ -152,7 +158,7 @@ class Watcher:
         )  # fmt: skip
 
     def _rates(self, key: _Step, usage: Usage, at: float) -> _Rates:
-        """CPUs kept busy, bytes read and written a second: since it was known before."""
+        """Return the busy CPUs and the bytes read and written a second, since the last known use."""
         before = self._before.get(key)
         if before is not None and at <= before[0]:
             return before[2]
@@ -172,7 +178,7 @@ class Watcher:
 
 
 def _all(session: Session, method: str, what: str) -> list[Mapping[str, Any]]:
-    """All of a list, in as many replies as it takes."""
+    """Return all rows of a list, from as many replies as necessary."""
     found: list[Mapping[str, Any]] = []
     more = True
     while more:
@@ -187,7 +193,7 @@ def _id(step: Mapping[str, Any]) -> _Step:
 
 
 def _as_step(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    """For the picture: a job of which only its CPUs are known."""
+    """Return a job, of which only the CPUs are known, as a step for the picture."""
     known = {name: job[name] for name in ("job", "user", "name")}
     return {**known, "step": 0, "ntasks": job["tasks"], "cpus": f"{mask_of_list(job['cpu_list']):x}"}
 

@@ -1,4 +1,4 @@
-"""The service's log where systemd's journal keeps it: fields beside the text of each line.
+"""The service's log in systemd's journal: fields beside the text of each line.
 
 Used by the daemon, the forkserver and stepds, as root; elsewhere, and without a journal, lines are plain text.
 """

@@ -1,10 +1,11 @@
 """The journal's native protocol, https://systemd.io/JOURNAL_NATIVE_PROTOCOL: a datagram of fields for each line.
 
-Nobody waits here: a line that the journal's socket has no room for goes the way of plain text, which has more; one for
-which that has no room either is lost, and counted.
+No process waits here: if the journal's socket has no room for a line, the line goes the way of plain text, which has
+more room; if that has no room either, the line is lost, and counted.
 
-The journal takes only so many lines of one unit. A step's runner shares its unit with users' tasks, who could use that
-up; so it names the process that it was forked from, which lives in the service's unit (unix(7), SCM_CREDENTIALS).
+The journal takes only a limited number of lines of a unit. A step's runner shares its unit with users' tasks, which
+could use that number up. So the runner names the process that it was forked from, which lives in the service's unit
+(unix(7), SCM_CREDENTIALS).
 """
 
 import _socket
@@ -25,7 +26,7 @@ _FIELDS = {"job": "NODECTL_JOB", "step": "NODECTL_STEP", "uid": "USER_ID"}
 
 
 def is_kept(environment: "Mapping[bytes, bytes]", fd: int) -> bool:
-    """Whether what is written to this descriptor goes to the journal."""
+    """Return True if the journal receives the descriptor's output."""
     stream = environment.get(STREAM)
     if not stream:
         return False
@@ -37,7 +38,7 @@ def is_kept(environment: "Mapping[bytes, bytes]", fd: int) -> bool:
 
 
 def datagram(line: str, name: str, facts: "Mapping[str, object]") -> bytes:
-    """The fields of a line of this name in the table."""
+    """Return the fields of a line of this name in the table."""
     _, number, priority, _, _ = BY_NAME[name]
     fields = {
         "MESSAGE": line,
@@ -58,8 +59,9 @@ def _field(name: str, value: bytes) -> bytes:
 
 
 class Journal:
-    """Where lines go. `stream` gives the descriptor of plain text. The process that makes it is the one that forks
-    name.
+    """The way of lines to the journal. `stream` is the descriptor for plain text.
+
+    Forks name the process that made the object.
     """
 
     __slots__ = ("_lost", "_path", "_pid")
@@ -70,7 +72,7 @@ class Journal:
         self._pid = os.getpid()
 
     def write(self, line: str, name: str, facts: "Mapping[str, object]", stream: int) -> None:
-        """Hands a line over, by one way or the other."""
+        """Write a line, as a datagram or as plain text."""
         if self._lost:
             told = f"nodectl: the journal did not take {self._lost} lines"
             if self._write(told, "log-lost", {}, stream):
@@ -99,8 +101,9 @@ class Journal:
         return [(_socket.SOL_SOCKET, _socket.SCM_CREDENTIALS, raw)]
 
     def _send_by(self, sock: "_socket.socket", data: bytes, names: "list[tuple[int, int, bytes]]") -> bool:
-        """False where there is no room now, or no journal; or where that process is no more, or only root may name
-        it.
+        """Send a datagram. Return False without room or journal, or if `names` is refused.
+
+        The kernel refuses `names` for a process that no longer exists, or if only root may name it.
         """
         try:
             sock.sendmsg([data], names, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL, self._path)
@@ -110,7 +113,7 @@ class Journal:
 
 
 def _pour(line: str, priority: object, stream: int) -> bool:
-    """The line as text into the journal's stream, with sd-daemon(3)'s mark of its weight."""
+    """Write the line as text into the journal's stream, with sd-daemon(3)'s mark of the priority."""
     data = f"<{priority}>{line}\n".encode("utf-8", "replace")
     try:
         sock = _socket.socket(fileno=os.dup(stream))

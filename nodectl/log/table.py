@@ -1,4 +1,4 @@
-"""Every kind of line in the service's log: its name, its MESSAGE_ID, its weight, what it means, what to do about it.
+"""Every kind of line in the service's log: name, MESSAGE_ID, priority, meaning, remedy.
 
 Names and numbers never change, since people search for them: NODECTL_MESSAGE=node-drained. The log's journal reads the
 table in the service's processes; the manual makes a page of it.

@@ -1,6 +1,6 @@
 """The caches of a machine, read from sysfs.
 
-Pure reading under a root directory, in any process and as anyone.
+Pure reading under a root directory, in any process and as any user.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """One cache: `kind` is Data, Instruction or Unified, `size` bytes, 0 for unknown."""
+    """A cache: `kind` is Data, Instruction or Unified, `size` in bytes, 0 for unknown."""
 
     level: int
     kind: str
@@ -27,15 +27,15 @@ class Cache:
 
 
 def order(cache: Cache) -> tuple[int, str, int]:
-    """The key by which a machine's caches are sorted: largest level first, then kind, then lowest CPU."""
+    """Return the sort key of a machine's caches: largest level first, then kind, then lowest CPU."""
     return (-cache.level, cache.kind, lowest(cache.mask))
 
 
 def read_shared(directory: str, packages: Iterable[int], online: int) -> tuple[Cache, ...]:
-    """Read the caches of level 3 and above below `.../system/cpu`: one listing a package, four files a cache.
+    """Read the caches of level 3 and above below `.../system/cpu`: a listing per package, four files per cache.
 
-    `packages` are CPU masks. The first CPU of a package tells which indices these are: usually the last one, and the
-    same everywhere. A package whose first CPU has none is taken to have none.
+    `packages` are CPU masks. The first CPU of a package tells the indices of its caches: usually the last index, the
+    same everywhere. A package whose first CPU has none counts as a package without shared caches.
     """
     caches = []
     for package in packages:
@@ -69,7 +69,7 @@ def read_every(directory: str, cores: Iterable[int], online: int) -> tuple[Cache
 
 
 def _cache(directory: str, cpu: int, index: int, online: int) -> Cache | None:
-    """Read cache `index` of `cpu`; None if its level is not told."""
+    """Read cache `index` of `cpu`; None if the level is unknown."""
     place = f"{directory}/cpu{cpu}/cache/index{index}"
     level = sysfs.number(place + "/level", 0)
     if level <= 0:
@@ -80,7 +80,7 @@ def _cache(directory: str, cpu: int, index: int, online: int) -> Cache | None:
 
 
 def _size(text: str | None) -> int:
-    """Return the bytes of a cache's size, written as `32768K`; 0 if it does not say."""
+    """Return the bytes of a cache's size, written as `32768K`; 0 for an unknown size."""
     if not text:
         return 0
     unit = _UNITS.get(text[-1], 1)

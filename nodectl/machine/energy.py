@@ -1,7 +1,7 @@
-"""What the machine's processors have taken from their supply, as RAPL counts it: the kernel's powercap.rst.
+"""The energy used by the machine's processors, as counted by RAPL: the kernel's powercap.rst.
 
-Only root may read the counters (they tell too much of what others compute), and most virtual machines have none. A
-counter begins again when it is full, after minutes under load: who asks must ask every minute.
+Only root may read the counters (they reveal too much of others' computations), and most virtual machines have none. A
+counter starts again when it is full, after minutes under load: read it every minute.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NONE = -1
 
 
 class EnergyMeter:
-    """The packages of one machine, read below `root`."""
+    """The energy counters of a machine's packages, read below `root`."""
 
     def __init__(self, root: str = "/") -> None:
         base = f"{root.rstrip('/')}/{_ZONES}"
@@ -28,11 +28,11 @@ class EnergyMeter:
 
     @property
     def counts(self) -> bool:
-        """False where there is nothing to read."""
+        """True if there are counters to read."""
         return bool(self._last)
 
     def read(self) -> float:
-        """Joules of all packages since the meter was made."""
+        """Return the joules of all packages since the creation of the meter."""
         for zone, last in self._last.items():
             count = sysfs.number(f"{zone}/energy_uj", last)
             if count < last:

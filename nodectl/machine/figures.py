@@ -1,6 +1,6 @@
-"""The machine as a whole, now: load, memory, swap space, file systems, users' sessions, its boot, temperatures.
+"""The whole machine now: load, memory, swap space, file systems, users' sessions, boot time, temperatures.
 
-psutil reads them, as whoever asks; nothing of it needs root. Only commands and the daemon import this module: psutil
+psutil reads them with the caller's rights; nothing needs root. Only commands and the daemon import this module: psutil
 costs as much as all of the client.
 """
 
@@ -19,7 +19,7 @@ from nodectl.model.value_class import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A file system of a disk and where it is mounted. Bytes; `free` is what users may still have."""
+    """A file system of a disk and the mount point. Bytes; `free` is the space left for users."""
 
     device: str
     mount: str
@@ -31,7 +31,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class UserSession:
-    """Who is logged in, where, from which host, since when."""
+    """A login: user, terminal, remote host and start."""
 
     user: str
     terminal: str
@@ -55,12 +55,12 @@ class Figures:
     temperatures: dict[str, float]
 
     def as_json(self) -> dict[str, object]:
-        """All of it as values for JSON."""
+        """Return all figures as values for JSON."""
         return asdict(self)
 
 
 def read() -> Figures:
-    """The machine as it is now. What cannot be read is 0 or left out."""
+    """Read the machine now. Unreadable values are 0 or left out."""
     memory = psutil.virtual_memory()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a container may hide /proc/vmstat, of which nothing is used here
@@ -80,8 +80,9 @@ def read() -> Figures:
 
 
 def _disks() -> Iterable[Disk]:
-    """Each device once: job containers mount parts of one again. Network file systems are left out: one whose server is
-    gone would keep whoever asks.
+    """Yield each device once, because job containers mount parts of a device again. Skip network file systems.
+
+    A network file system whose server is gone would block the caller.
     """
     rows: dict[str, tuple[str, str]] = {}
     first: dict[str, str] = {}
@@ -103,7 +104,7 @@ def _sessions() -> Iterable[UserSession]:
 
 
 def _temperatures() -> Iterable[tuple[str, float]]:
-    """The hottest sensor of each chip."""
+    """Return the hottest sensor of each chip."""
     chips: dict[str, list[float]] = {}
     if os.path.isdir("/sys/class/hwmon"):
         with contextlib.suppress(OSError, ValueError):

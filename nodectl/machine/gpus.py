@@ -1,4 +1,4 @@
-"""How busy the GPUs of the machine are, where that can be read. Runs in commands that look again and again."""
+"""The load of the machine's GPUs, where readable. Runs in commands with repeated looks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _CARD = re.compile(r"/card(\d+)/")
 
 
 class GpuReader:
-    """amdgpu tells it in sysfs; NVIDIA's driver through nvidia-smi, which takes its time and is therefore asked seldom,
-    and only where that driver is loaded.
+    """A reader of the GPUs' load: from sysfs for amdgpu, through nvidia-smi for NVIDIA's driver.
+
+    nvidia-smi is slow, so it is called seldom, and only where the driver is loaded.
     """
 
     def __init__(self, root: str = "/", clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,7 +33,7 @@ class GpuReader:
         self._asked: subprocess.Popen[str] | None = None
 
     def read(self) -> list[int]:
-        """Percent of each that can be read: AMD's in the order of their cards, then NVIDIA's."""
+        """Return the load of each readable GPU in percent: AMD's in the order of the cards, then NVIDIA's."""
         return [*self._amd(), *self._nvidias()]
 
     def _amd(self) -> list[int]:

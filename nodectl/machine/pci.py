@@ -1,6 +1,6 @@
-"""PCI devices that a task may want to be near to, and where they are: read from sysfs.
+"""PCI devices useful to tasks, and the CPUs and NUMA nodes near the devices: read from sysfs.
 
-Pure reading under a root directory, in any process and as anyone.
+Pure reading under a root directory, in any process and as any user.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ _CLASS_DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One PCI device: `address` as `0000:3b:00.0`, `names` as `eth0`, `card1`; `node` its NUMA node, -1 where the
-    firmware does not tell; `mask` the CPUs near it, 0 for not told.
+    """A PCI device: `address` as `0000:3b:00.0`, `names` as `eth0`, `card1`.
+
+    `node` is its NUMA node, -1 if the firmware does not tell; `mask` the CPUs near it, 0 if unknown.
     """
 
     address: str
@@ -41,9 +42,9 @@ class Device:
 
 
 def read(root: str = "/") -> tuple[Device, ...]:
-    """Return storage, network, display, InfiniBand and accelerator devices by address; none where there is no PCI.
+    """Return storage, network, display, InfiniBand and accelerator devices by address; none without PCI.
 
-    `vendor` and `model` are the four hex digits that lspci shows, `kind` is one of the words above.
+    `vendor` and `model` are the four hex digits that lspci shows, `kind` is a word of _KINDS.
     """
     directory = os.path.join(root, "sys/bus/pci/devices")
     try:
@@ -71,7 +72,7 @@ def _device(place: str, address: str) -> Device | None:
 
 
 def _names(place: str) -> Iterator[str]:
-    """Yield the kernel's names of a device, which a virtual one has a level deeper."""
+    """Yield the kernel's names of a device; a virtual device has the names a level deeper."""
     places = [place, *(f"{place}/virtio{number}" for number in sysfs.entries(place, "virtio"))]
     for directory in (f"{holder}/{subsystem}" for subsystem in _SUBSYSTEMS for holder in places):
         if os.path.isdir(directory):

@@ -1,4 +1,4 @@
-"""A machine with other sockets than it has. A pure function, in any process and as anyone."""
+"""A machine with a different number of sockets. A pure function, in any process and as any user."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Machines that are not this one: from a short spec, or from lscpu's table.
+"""Descriptions of machines elsewhere: from a short spec, or from lscpu's table.
 
-Pure functions but for `named`, in any process and as anyone. `nodectl bind --machine` gives what people type or save;
-everything that works on a `Topology` then works on these machines as on the real one.
+Pure functions except `named`, in any process and as any user. `nodectl bind --machine` passes the user's spec or file;
+everything that works on a `Topology` then works on these machines as on the real machine.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _UNKNOWN = (None, "", "-")
 
 
 def named(text: str) -> Topology:
-    """Make the machine that people name: by a spec, or by a file with lscpu's table, where there is one of that name.
+    """Make a machine from a spec, or from a file with lscpu's table, if there is a file of this name.
 
-    OSError for a file that cannot be read, ValueError for nonsense.
+    OSError for a file that cannot be read, ValueError for a malformed spec or table.
     """
     looks_like_a_file = "/" in text or (":" not in text and "." in text)
     if not looks_like_a_file and not os.path.exists(text):
@@ -126,7 +126,7 @@ def _shares(cores: Sequence[tuple[int, ...]], parts: int) -> list[int]:
 
 
 def _group(cpus: Iterable[int], key: Callable[[int], int | None]) -> list[tuple[int, ...]]:
-    """Put CPUs with equal keys together, groups in order of their first."""
+    """Put CPUs with equal keys together; order the groups by first CPU."""
     groups: dict[int | None, list[int]] = {}
     for cpu in cpus:
         groups.setdefault(key(cpu), []).append(cpu)
@@ -158,7 +158,7 @@ def _number(row: dict[str, object], column: str, missing: int | None = None) -> 
 
 
 def _lscpu_caches(cpus: dict[int, dict[str, object]]) -> list[Cache]:
-    """Return the caches that the column `l1d:l1i:l2:l3` numbers, largest first."""
+    """Return the caches numbered in the column `l1d:l1i:l2:l3`, largest first."""
     members: dict[tuple[int, str, str], list[int]] = {}
     for cpu, row in cpus.items():
         for names, numbers in row.items():

@@ -1,6 +1,6 @@
 """Reading sysfs under any root: small files and numbered directories, where absence is an answer and no error.
 
-Pure reading, in any process and as anyone.
+Pure reading, in any process and as any user.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _PAGE = 4096
 
 
 def text(path: str) -> str | None:
-    """Return a small file's text without the blanks around it, None if it cannot be read.
+    """Return a small file's text without surrounding blanks, None for an unreadable file.
 
     Plain descriptors: a quarter of the cost of open(), and a large machine has thousands of these files.
     """
@@ -36,7 +36,7 @@ def text(path: str) -> str | None:
 
 
 def first_text(directory: str, names: Iterable[str]) -> str | None:
-    """Return the text of the first of these files that has any."""
+    """Return the text of the first file with any text, or None."""
     for name in names:
         found = text(f"{directory}/{name}")
         if found:
@@ -50,12 +50,12 @@ def number(path: str, missing: int) -> int:
 
 
 def cpus(path: str) -> int:
-    """Return the mask of the CPU list in a file, 0 where there is none; ValueError for nonsense."""
+    """Return the mask of the CPU list in a file, 0 without a list; ValueError for a malformed list."""
     return mask_of_list(text(path) or "")
 
 
 def integer(digits: str | None, missing: int) -> int:
-    """Return the number that `digits` spell, `missing` if they spell none."""
+    """Return the number spelt by `digits`, `missing` for any other text."""
     try:
         return int(digits or "")
     except ValueError:

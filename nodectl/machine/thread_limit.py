@@ -1,10 +1,10 @@
-"""How many threads the kernel lets this machine have."""
+"""The kernel's limit of threads on this machine."""
 
 _LIMITS = ("/proc/sys/kernel/threads-max", "/proc/sys/kernel/pid_max")
 
 
 def most_threads() -> int:
-    """The limit over all processes, proc(5). Each thread has a number, so there are no more than numbers."""
+    """Return the limit over all processes, proc(5). Each thread has a number, so the numbers are a limit too."""
     return min(map(_number, _LIMITS))
 
 

@@ -1,13 +1,13 @@
-"""The hardware of one machine, read from sysfs and procfs into values.
+"""The hardware of a machine, read from sysfs and procfs into values.
 
 Owns: the words board, socket, core, thread, NUMA node, kind of core; the two numberings of CPUs. Pure reading under a
-root directory, so that trees copied from other machines can be read; in any process and as anyone: no logging, no exit,
-no state kept.
+root directory, so that trees copied from other machines can be read; in any process and as any user: no logging, no
+exit, no state kept.
 
 A CPU *mask* is an int whose bit n stands for machine CPU n, the number the kernel uses. The *abstract* number counts
 online CPUs socket by socket, in a socket core by core, in a core thread by thread, without holes. All are ordered by
-their lowest machine CPU, but that cores which share a NUMA node or an L3 cache stay together, and so do sockets which
-share a board or a NUMA node. This is hwloc's order, and so Slurm's.
+their lowest machine CPU, except that cores which share a NUMA node or an L3 cache stay together, and so do sockets
+which share a board or a NUMA node. This is hwloc's order, and so Slurm's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KINDS = {"cpu_core": "performance", "cpu_atom": "efficiency", "cpu_lowpower": "
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """One core: `number` is dense over the machine, `cpus` its online threads, ascending."""
+    """A core: `number` is dense over the machine, `cpus` the core's online threads, ascending."""
 
     number: int
     cpus: tuple[int, ...]
@@ -40,7 +40,7 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class Socket:
-    """One package: `number` is dense, `package` the firmware's id, -1 where it gives none."""
+    """A package: `number` is dense, `package` the firmware's id, -1 for none."""
 
     number: int
     package: int
@@ -58,7 +58,7 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One NUMA node; `mask` is 0 for memory alone, `memory` is bytes, 0 for unknown."""
+    """A NUMA node; `mask` is 0 for memory alone, `memory` in bytes, 0 for unknown."""
 
     number: int
     mask: int
@@ -67,7 +67,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The cores of one kind of a hybrid processor: `performance`, `efficiency`, or `capacity 446` of 1024."""
+    """The cores of a kind in a hybrid processor: `performance`, `efficiency`, or `capacity 446` of 1024."""
 
     name: str
     mask: int
@@ -75,13 +75,13 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """One machine as it was when read.
+    """A machine at the moment of reading.
 
     `usable` is the online CPUs the reader said it may use, `usable_nodes` a mask of the NUMA nodes whose memory it may
-    use, `offline` the CPUs present but switched off, `isolated` those that the kernel's scheduler leaves alone.
-    `machine_of[abstract]` is a machine CPU; `abstract_of[machine]` an abstract one, -1 for a CPU that is not online.
-    `caches` holds those of level 3 and above, or all of them if they were asked for. `kinds` is empty where all cores
-    are alike. There is at least one board, socket and node.
+    use, `offline` the CPUs present but switched off, `isolated` the CPUs left alone by the kernel's scheduler.
+    `machine_of[abstract]` is a machine CPU; `abstract_of[machine]` an abstract CPU, -1 for a CPU that is not online.
+    `caches` holds the caches of level 3 and above, or all caches on request. `kinds` is empty if all cores are alike.
+    There is at least one board, socket and node.
     """
 
     sockets: tuple[Socket, ...]
@@ -104,20 +104,20 @@ class Topology:
 
     @property
     def width(self) -> int:
-        """Bits of a mask of this machine: its highest CPU number, offline ones too, plus one."""
+        """The bits of a mask of this machine: the highest CPU number, also of offline CPUs, plus 1."""
         return (self.online | self.offline).bit_length()
 
     @property
     def threads_per_core(self) -> int:
-        """Online threads of the core that has most."""
+        """The largest number of online threads of a core."""
         return max(len(core.cpus) for core in self.cores)
 
     def to_machine(self, abstract: int) -> int:
-        """Turn a mask of abstract numbers into a machine mask; IndexError for one too high."""
+        """Convert a mask of abstract numbers into a machine mask; IndexError for a number too high."""
         return mask_of(self.machine_of[number] for number in cpus_of(abstract))
 
     def to_abstract(self, machine: int) -> int:
-        """Turn a machine mask into one of abstract numbers; CPUs not online fall out."""
+        """Convert a machine mask into a mask of abstract numbers; drop CPUs not online."""
         return mask_of(self.abstract_of[cpu] for cpu in cpus_of(machine & self.online))
 
 
@@ -128,11 +128,11 @@ Package = tuple[int, Sequence[tuple[int, ...]]]
 def read(root: str = "/", allowed: Collection[int] | None = None, *, every_cache: bool = False) -> Topology:
     """Read the machine whose sysfs and proc are under `root`.
 
-    `allowed`: the machine CPUs the caller may use (its affinity or cpuset); None for what proc/self/status says, all
-    that are online where it says nothing. `every_cache`: also the caches of level 1 and 2, some ten files more for each
-    core. What is missing, as in containers and small virtual machines, is made up plainly: no list of CPUs, those in
+    `allowed`: the machine CPUs the caller may use (its affinity or cpuset); None for the list in proc/self/status, all
+    online CPUs without such a list. `every_cache`: also the caches of level 1 and 2, some ten files more for each core.
+    Missing files, as in containers and small virtual machines, have plain replacements: no list of CPUs, the CPUs in
     `allowed`; no topology, each CPU its own core in one socket; no NUMA, one node; no caches, none. FileNotFoundError
-    where not even the CPUs can be known; ValueError where a file holds nonsense.
+    if not even the CPUs can be known; ValueError for a malformed file.
     """
     devices = os.path.join(root, "sys/devices")
     directory = devices + "/system/cpu"
@@ -175,10 +175,10 @@ def assemble(
     offline: int = 0,
     isolated: int = 0,
 ) -> Topology:
-    """Make a machine of its parts; both numberings follow from the order of `packages` and of what is in them.
+    """Build a machine from parts; both numberings follow from the order of `packages` and the cores there.
 
-    `packages`: the firmware's id and the threads of each core. Without `boards` there is one; without
-    `usable` and `usable_nodes` all may be used.
+    `packages`: the firmware's id and the threads of each core. Without `boards` there is one; without `usable` and
+    `usable_nodes` all may be used.
     """
     sockets: list[Socket] = []
     machine_of: list[int] = []
@@ -213,9 +213,7 @@ def assemble(
 def in_order(
     packages: Iterable[Package], nodes: Iterable[Node], caches: Iterable[Cache], boards: Iterable[Board] = ()
 ) -> list[Package]:
-    """Sort packages and the cores in each by their lowest CPU, but so that what shares a board, a NUMA node or a large
-    cache stays together.
-    """
+    """Sort packages and cores by lowest CPU, but keep cores with a common board, NUMA node or large cache together."""
     enclosing: dict[int, list[int]] = {}
     groups = [board.mask for board in boards] + [node.mask for node in nodes]
     for mask in (*groups, *(cache.mask for cache in caches if cache.level >= SHARED_LEVEL)):
@@ -231,7 +229,7 @@ def in_order(
 
 
 def _own_share(root: str) -> tuple[int | None, int | None]:
-    """Return the CPUs and NUMA nodes that the reading process may use, None for what is not told."""
+    """Return the CPUs and NUMA nodes allowed to this process, None for unknown."""
     fields = {}
     for line in (sysfs.text(os.path.join(root, "proc/self/status")) or "").splitlines():
         name, _, value = line.partition(":")
@@ -252,16 +250,16 @@ def _known_cpus(directory: str, usable: int) -> tuple[int, int]:
 
 
 def _isolated(root: str) -> int:
-    """Return the CPUs taken from the scheduler at boot, or by a cgroup's isolated partition."""
+    """Return the CPUs removed from the scheduler at boot, or by a cgroup's isolated partition."""
     at_boot = sysfs.cpus(os.path.join(root, "sys/devices/system/cpu/isolated"))
     return at_boot | sysfs.cpus(os.path.join(root, "sys/fs/cgroup/cpuset.cpus.isolated"))
 
 
 def _groups(directory: str, cpus: int, lists: Iterable[str], identity: str, *, alone: bool) -> list[int]:
-    """Cut `cpus` into the groups that the kernel's lists name, lowest CPU first.
+    """Split `cpus` into the groups of the kernel's lists, lowest CPU first.
 
-    One list is read for a group, not for a CPU. Without lists, CPUs with equal `identity` files
-    belong together; without these too, each is `alone` or all are together.
+    One list is read for a group, not for a CPU. Without lists, CPUs with equal `identity` files belong together;
+    without these files too, each is `alone` or all are together.
     """
     groups = []
     by_identity: dict[str, int] = {}
@@ -289,7 +287,7 @@ def _read_boards(directory: str, online: int) -> list[Board]:
 
 
 def _read_kinds(devices: str, online: int, cores: Iterable[int]) -> list[Kind]:
-    """Read the kinds of cores: as x86 tells them, else by the capacities that other processors give their CPUs."""
+    """Read the kinds of cores: x86's list of kinds, else the CPUs' capacities on further processors."""
     kinds = [Kind(word, sysfs.cpus(f"{devices}/{name}/cpus") & online) for name, word in _KINDS.items()]
     kinds = [kind for kind in kinds if kind.mask]
     if not kinds and sysfs.text(f"{devices}/system/cpu/cpu{lowest(online)}/cpu_capacity"):
@@ -316,7 +314,7 @@ def _read_nodes(root: str, online: int) -> list[Node]:
 
 
 def _memory(meminfo: str | None) -> int:
-    """Return MemTotal in bytes from /proc/meminfo or a node's meminfo; 0 if it does not say."""
+    """Return MemTotal in bytes from /proc/meminfo or a node's meminfo; 0 for unknown."""
     for line in (meminfo or "").splitlines():
         _, found, rest = line.partition("MemTotal:")
         if found:

@@ -1,6 +1,6 @@
 """`python3 -m nodectl.manual DIR`: the manual pages into DIR/man1, man5 and man7; with --markdown into DIR as *.md.
 
-SOURCE_DATE_EPOCH is the date on the pages, where it is set.
+SOURCE_DATE_EPOCH, if set, is the date on the pages.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from nodectl.manual.document import Page
 
 
 def main() -> int:
-    """Write them."""
+    """Write the pages."""
     parser = argparse.ArgumentParser(prog="python3 -m nodectl.manual", description="Write the manual.")
     parser.add_argument("--markdown", action="store_true", help="write Markdown instead of roff")
     parser.add_argument("directory", metavar="DIR", help="where it goes; made where there is none")
@@ -26,13 +26,13 @@ def main() -> int:
 
 
 def as_roff() -> dict[str, str]:
-    """The text of each page by its file."""
+    """Return the text of each page by file name, in roff."""
     date = time.strftime("%Y-%m-%d", time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH") or time.time())))
     return {f"man{page.section}/{page.name}.{page.section}": roff.written(page, date) for page in _pages()}
 
 
 def as_markdown() -> dict[str, str]:
-    """The same in Markdown."""
+    """Return the text of each page by file name, in Markdown."""
     pages = _pages()
     names = frozenset(markdown.file_name(page.title) for page in pages)
     return {markdown.file_name(page.title): markdown.written(page, names) for page in pages}

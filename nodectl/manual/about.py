@@ -1,6 +1,6 @@
-"""What pages of commands say that no table of options says: descriptions, exit statuses, examples.
+"""The parts of commands' pages beyond the tables of options: descriptions, exit statuses, examples.
 
-`tests/unit/manual/test_pages.py` holds that commands and options which are named here exist.
+`tests/unit/manual/test_pages.py` checks that all commands and options named here exist.
 """
 
 SUMMARY = "start programs on a machine that many people share, confined and accounted for"

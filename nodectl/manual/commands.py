@@ -1,4 +1,4 @@
-"""The pages of section 1: nodectl(1), and one for each command."""
+"""The pages of section 1: nodectl(1), and a page for each command."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ from nodectl.model.exit_statuses import GENERAL, of_command
 
 
 def pages() -> Iterator[Page]:
-    """All of them."""
+    """Yield all pages of commands."""
     yield _whole()
     for name, summary in COMMANDS:
         blocks = [*_blocks(name), *_end(name)]
@@ -80,7 +80,7 @@ def _blocks(name: str) -> Iterator[Block]:
 
 
 def _of_clusters() -> Iterator[Block]:
-    """What `nodectl run --help` tells at its end."""
+    """Yield the end of `nodectl run --help`: ignored options and aliases."""
     yield Heading("Without effect on one machine", 2)
     yield Paragraph("These are taken, since scripts have them; `-v` tells.")
     names = sorted(f"`--{long}`" + (f" (`-{letter}`)" if letter else "") for long, letter, _ in rows(IGNORED))

@@ -1,6 +1,6 @@
-"""A page of the manual as values, for a writer of roff and one of Markdown.
+"""A page of the manual as values, for the writers of roff and Markdown.
 
-In every text `backquotes` stand around what is typed as it is.
+In every text `backquotes` enclose words to be typed literally.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """Begins a section; with level 2 a part of one."""
+    """The begin of a section; with level 2 of a subsection."""
 
     text: str
     level: int = 1
@@ -17,14 +17,14 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """Some sentences."""
+    """A paragraph of sentences."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Synopsis:
-    """How a command is called. Words in capitals stand for others."""
+    """The usage of a command. Words in capitals are placeholders."""
 
     command: str
     words: str
@@ -32,7 +32,7 @@ class Synopsis:
 
 @dataclass(frozen=True, slots=True)
 class OptionTerm:
-    """The names of an option, and its argument with what joins the two: `=N`, ` FILE`, `[=N]`."""
+    """The names of an option, and the argument with the joining characters: `=N`, ` FILE`, `[=N]`."""
 
     names: Sequence[str]
     argument: str = ""
@@ -40,15 +40,16 @@ class OptionTerm:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Words, each with what is said of it."""
+    """A list of terms, each with a text."""
 
     rows: Sequence[tuple[str | OptionTerm, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows below a header. The first column names the row; `sentence` says the others where a table has no room,
-    each by its number.
+    """Rows below a header. The first column names the row.
+
+    `sentence` is a format for the other columns, each by its number, where a table has no room.
     """
 
     header: Sequence[str]
@@ -58,7 +59,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Lines as they are."""
+    """Literal lines."""
 
     text: str
 
@@ -68,7 +69,7 @@ Block = Heading | Paragraph | Synopsis | Terms | Table | Code
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`summary` is its one line in lists; `see` the names of others, as `nodectl-run(1)`."""
+    """A page. `summary` is a line for lists of pages; `see` names further pages, as `nodectl-run(1)`."""
 
     name: str
     section: int
@@ -78,5 +79,5 @@ class Page:
 
     @property
     def title(self) -> str:
-        """Its name as others write it."""
+        """The page's name for references: `nodectl-run(1)`."""
         return f"{self.name}({self.section})"

@@ -1,4 +1,4 @@
-"""The page of the service's log: its fields, and every kind of line."""
+"""The page about the service's log: the fields, and every kind of line."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ _WEIGHTS = {ERROR: "Error. ", WARNING: "Warning. "}
 
 
 def page() -> Page:
-    """`nodectl-log`(7)."""
+    """Return the page `nodectl-log`(7)."""
     return Page("nodectl-log", 7, "the log of nodectl's service", list(_blocks()), ("nodectl-daemon(1)",))
 
 

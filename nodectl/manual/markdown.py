@@ -1,4 +1,4 @@
-"""Pages in Markdown, for the site: with definition lists, as Python-Markdown has them."""
+"""Pages in Markdown for the site, with definition lists in Python-Markdown's notation."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _MARKUP = {character: f"\\{character}" for character in "\\*_[]{}>#"} | {"<": "&
 
 
 def written(page: Page, names: frozenset[str]) -> str:
-    """The page as a file; `names` are the files of all pages, to which it may link."""
+    """Return the page as a file; `names` are the files of all pages, for links."""
     lines = [f"# {page.name}", "", _inline(page.summary[:1].upper() + page.summary[1:]) + ".", ""]
     for block in page.blocks:
         lines += [*_block(block), ""]
@@ -20,7 +20,7 @@ def written(page: Page, names: frozenset[str]) -> str:
 
 
 def file_name(title: str) -> str:
-    """The file of a page: nodectl-run(1) is nodectl-run.1.md."""
+    """Return the file name of a page: nodectl-run.1.md for nodectl-run(1)."""
     name, _, section = title.rstrip(")").partition("(")
     return f"{name}.{section}.md"
 

@@ -1,4 +1,4 @@
-"""What a command takes, as blocks of a page: from the table of its options, or from its parser of argparse."""
+"""A command's options and arguments as blocks of a page: from the table of options, or from the argparse parser."""
 
 import argparse
 import re
@@ -13,7 +13,7 @@ _TITLES = {"positional arguments": "Arguments", "options": "Options"}  # argpars
 
 
 def from_table(groups: Mapping[str, Iterable[Option]]) -> Iterator[Block]:
-    """The sections of options of a command that has srun's manners."""
+    """Yield the sections of options of a command in the style of srun."""
     yield Heading("Options")
     for title, options in groups.items():
         if title:
@@ -31,7 +31,7 @@ def _term(option: Option) -> OptionTerm:
 
 
 def from_parser(parser: argparse.ArgumentParser, level: int = 1) -> Iterator[Block]:
-    """The sections of a command that argparse reads; those of its commands of a second word follow."""
+    """Yield the sections of a command with an argparse parser, and then of the subcommands."""
     formatter = argparse.HelpFormatter(parser.prog)
     others: list[tuple[str, str, argparse.ArgumentParser]] = []
     for group in parser._action_groups:  # argparse has no public way to what it was told
@@ -56,7 +56,7 @@ def from_parser(parser: argparse.ArgumentParser, level: int = 1) -> Iterator[Blo
 
 
 def usage_words(parser: argparse.ArgumentParser) -> str:
-    """What stands behind the command's name in its usage, on one line."""
+    """Return the words behind the command's name in the usage, on a line."""
     usage = parser.usage or parser.format_usage().partition(": ")[2]
     return " ".join(usage.split()).removeprefix(parser.prog).replace("[-h] ", "").replace("[-h]", "").strip()
 
@@ -73,7 +73,7 @@ def _action_help(formatter: argparse.HelpFormatter, action: argparse.Action) -> 
 
 
 def sentence(text: str) -> str:
-    """A help text as a sentence: with a capital in front, unless it begins with a name, and a full stop behind."""
+    """Return a help text as a sentence: with a capital in front, unless a name comes first, and a full stop."""
     text = _LITERAL_OR_OPTION.sub(lambda found: f"`{found[1]}`" if found[1] else found[0], text.strip())
     if not text:
         return ""
@@ -84,5 +84,5 @@ def sentence(text: str) -> str:
 
 
 def statuses(rows: Iterable[ExitStatus]) -> Table:
-    """What a command ends with."""
+    """Return a table of a command's exit statuses."""
     return Table(("Status", "Meaning"), [(row.status, sentence(row.meaning)) for row in rows])

@@ -1,4 +1,4 @@
-"""Blocks of plain text, as docstrings have it: paragraphs with empty lines between them, code indented."""
+"""Blocks of plain text in the form of docstrings: paragraphs with empty lines between, code indented."""
 
 import inspect
 import textwrap
@@ -10,7 +10,7 @@ _INDENT = "    "
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """Its paragraphs and code."""
+    """Yield the paragraphs and code blocks of the text."""
     code: list[str] = []
     for part in inspect.cleandoc(text).split("\n\n"):
         if part.startswith(_INDENT):
@@ -30,5 +30,5 @@ def _code(parts: list[str]) -> Code:
 
 
 def first_words(text: str | None) -> str:
-    """The first paragraph of a docstring, on one line."""
+    """Return the first paragraph of a docstring on a line."""
     return " ".join(inspect.cleandoc(text or "").partition("\n\n")[0].split())

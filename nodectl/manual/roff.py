@@ -20,7 +20,7 @@ _PLACEHOLDER = re.compile(r"(--?[a-z0-9][\w-]*)|\b([A-Z][A-Z_]+\b|N\b)")
 
 
 def written(page: Page, date: str) -> str:
-    """The page as a file."""
+    """Return the page as a file."""
     head = f'.TH {_escaped(page.name.upper())} {page.section} {date} "nodectl {__version__}" "nodectl"'
     # Left-adjusted and without hyphens: options and file names are neither stretched nor broken.
     lines = [head, ".nh", ".ad l", ".SH NAME", f"{_escaped(page.name)} \\- {_inline(page.summary)}"]
@@ -95,7 +95,7 @@ def _inline(text: str) -> str:
 
 
 def _broken(text: str) -> str:
-    """Escaped; a long word may end a line at its bars, commas and slashes."""
+    """Return the escaped text; a long word may break at bars, commas and slashes."""
     words = _LONG_WORD.sub(lambda word: re.sub(r"([|,/;])(?=\S)", "\\1\0", word[0]), text)
     return _escaped(words).replace("\0", r"\:")
 
@@ -105,5 +105,5 @@ def _escaped(text: str) -> str:
 
 
 def _safe(line: str) -> str:
-    """A line that no request is read from."""
+    """Return the line, protected from being read as a request."""
     return rf"\&{line}" if line[:1] in (".", "'") else line

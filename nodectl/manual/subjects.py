@@ -94,7 +94,7 @@ client can read the description and call the service:
 
 
 def pages() -> Iterator[Page]:
-    """All of them."""
+    """Yield the pages of sections 5 and 7."""
     yield Page("nodectl.toml", 5, "configuration of nodectl", list(_keys()), ("nodectl-config(1)", "plugstack.conf(5)"))
     yield Page(
         "plugstack.conf", 5, "the SPANK plugins of nodectl", list(_stack()), ("nodectl-spank(1)", "nodectl-spank(7)")
@@ -165,7 +165,7 @@ def _statuses() -> Iterator[Block]:
 
 
 def _launch(hooks: Iterable[Hook]) -> Table:
-    """Rows of the order of a launch."""
+    """Return a table of the order of a launch."""
     return Table(
         ("Call", "Process", "Identity", "Once for each", "What a failure costs"),
         [(f"`{hook.call}`", hook.process, hook.identity, hook.per, hook.costs) for hook in hooks],

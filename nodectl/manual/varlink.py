@@ -1,4 +1,4 @@
-"""A Varlink interface as sections of a page: what its file declares, with the comments above each declaration."""
+"""A Varlink interface as sections of a page: the declarations of the file, with the comments above each declaration."""
 
 import re
 import textwrap
@@ -12,7 +12,7 @@ _TITLES = {"method": "Methods", "type": "Types", "error": "Errors"}
 
 
 def sections(text: str) -> Iterator[Block]:
-    """The interface, then its methods, types and errors."""
+    """Yield the interface, then the methods, types and errors."""
     found: dict[str, list[tuple[str, str, str]]] = {kind: [] for kind in ("interface", *_TITLES)}
     for part in re.split(r"\n{2,}", text.strip()):
         comment, code = _parted(part.split("\n"))
@@ -33,14 +33,14 @@ def sections(text: str) -> Iterator[Block]:
 
 
 def _parted(lines: list[str]) -> tuple[str, str]:
-    """The comment above a declaration, and the declaration."""
+    """Return the comment above a declaration, and the declaration."""
     count = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
     comment = " ".join(line.lstrip("# ") for line in lines[:count])
     return " ".join(comment.split()), "\n".join(lines[count:])
 
 
 def _folded(code: str) -> str:
-    """With lines that a terminal has room for."""
+    """Return the code with lines short enough for a terminal."""
     lines = []
     for line in code.split("\n"):
         start = line[: len(line) - len(line.lstrip())]

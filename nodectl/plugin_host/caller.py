@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     _T = TypeVar("_T")
 
     class CompiledHook(Protocol):
-        """A hook of compiled plugins; C calls the plugins one after the other (`nodectl/spank/ready_stack.py`)."""
+        """A hook of compiled plugins, with a loop in C over the plugins (`nodectl/spank/ready_stack.py`)."""
 
         @property
         def walk(self) -> Callable[..., tuple[int, int, object] | None]:
@@ -119,7 +119,7 @@ OK = Outcome(0)
 
 
 class PluginCaller:
-    """The caller of plugins for a process, which reports its position to `progress`, in this `slot`.
+    """The caller of plugins for a process; reports the position to `progress`, in this `slot`.
 
     Without `progress` a plugin that cannot be interrupted keeps running, unless there are `last_words` to say before
     the process ends.
@@ -173,8 +173,7 @@ class PluginCaller:
     def walk(
         self, hook: "Hook", compiled: "CompiledHook", handle: object, begin: int, *, task: "int | None"
     ) -> "tuple[int, Outcome] | None":
-        """Call compiled plugins one after the other as `call` would, from place `begin` on. Only in a stepd and its
-        tasks.
+        """Call compiled plugins in order as `call` would, from place `begin` on. Only in a stepd and its tasks.
 
         Return None when all went well to the end; else the place of the last call and its outcome: a failure, or a
         result to be examined.
@@ -194,7 +193,7 @@ class PluginCaller:
     def _over(  # the facts of a trace line
         self, hook: "Hook", plugin: str, started: int, outcome: Outcome, task: "int | None", title: str = ""
     ) -> Outcome:
-        """Record a call after its return."""
+        """Record a returned call."""
         if self.left_thread():
             outcome = Outcome(FAILED, LEFT_THREAD)
         self._recorder.write(hook, started, plugin=plugin, task=task, rc=outcome.rc, note=outcome.why)
@@ -203,7 +202,7 @@ class PluginCaller:
         return outcome
 
     def enter(self, hook: "Hook", place: int) -> None:
-        """Report the start of an action other than a hook, on behalf of the plugin at this place."""
+        """Report the start of an action without a hook, on behalf of the plugin at this place."""
         if self._progress is not None:
             self._progress.enter(self._slot, hook, place)
 
@@ -228,7 +227,7 @@ class PluginCaller:
         return outcome
 
     def value(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> "tuple[object, Outcome]":
-        """Call a function as `silent` does, and return its value for the caller to judge, with the outcome."""
+        """Call a function as `silent` does; return the value, for the caller to judge, and the outcome."""
         pid = os.getpid()
         take_errno()
         try:
@@ -273,7 +272,7 @@ class PluginCaller:
 
 
 def _end_child_of(pid: int) -> None:
-    """End a child forked by the plugin and returned from its hook, because a second stepd must not run on."""
+    """End a child forked by the plugin and returned from the hook, because a second stepd must not run on."""
     if os.getpid() != pid:
         os._exit(1)
 

@@ -1,4 +1,4 @@
-"""Node plugins as shared objects: the allowed kinds, and the view of processes that do not load the plugin.
+"""Node plugins as shared objects: the allowed kinds, and the view of processes without the loaded plugin.
 
 Of the interfaces that the node hosts, only job_container's functions take numbers and nothing else. Processes that the
 forkserver forks call them, so the forkserver loads the library (`nodectl/spank/container_plugin.py`). The daemon must
@@ -56,7 +56,7 @@ def type_of(path: str) -> str:
 
 
 def checked(path: str) -> None:
-    """Raise PluginRefused for a file open to changes by users other than root, where the effective user is root."""
+    """Raise PluginRefused for a file open to changes by any user but root, where the effective user is root."""
     try:
         trust.check(path)
     except trust.Untrusted as error:
@@ -66,8 +66,7 @@ def checked(path: str) -> None:
 
 
 def described(path: str) -> CompiledPlugin:
-    """Return the plugin as read from its file, without loading it; its functions cannot be called. Raises
-    PluginRefused.
+    """Return the plugin as read from the file, unloaded and without callable functions. Raises PluginRefused.
 
     A name that occurs in the file for another reason counts as a function.
     """

@@ -19,7 +19,7 @@ _packages: dict[str, str] = {}  # the names that directories have here
 
 
 class Neighbours:
-    """`with Neighbours(path, compile_file) as package:` lets a module of this __package__ import its neighbours."""
+    """`with Neighbours(path, compile_file) as package:` lets a module of this package import neighbouring files."""
 
     __slots__ = ("_compile", "_directory", "_package")
 

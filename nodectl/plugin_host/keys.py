@@ -8,9 +8,7 @@ from nodectl.plugin_host import BUILTIN_DIR
 
 
 def _plugin_dirs(value: object) -> tuple[str, ...]:
-    """Return the site's directories and then the built-in directory, so that a site's plugin replaces a built-in
-    plugin.
-    """
+    """Return the site's directories and then the built-in directory, so a site's plugin replaces a built-in plugin."""
     dirs = [absolute(word) for word in split_words(value, ":")]
     return (*(path for path in dict.fromkeys(dirs) if path != BUILTIN_DIR), BUILTIN_DIR)
 

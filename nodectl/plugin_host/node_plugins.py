@@ -88,7 +88,7 @@ class NodePlugins:
     def call(
         self, caller: "PluginCaller", call: str, arguments: "Sequence[object]", task: "int | None" = None
     ) -> Outcome:
-        """Call the function in each plugin of its kind until the first failure; return the failure."""
+        """Call the function in each plugin of the kind until the first failure; return the failure."""
         row = ROWS[call]
         for place, plugin in enumerate(self.stacks[row.kind]):
             if call not in plugin.hooks:
@@ -99,9 +99,7 @@ class NodePlugins:
         return OK
 
     def name(self, kind: str, place: int) -> str:
-        """Return the title of the plugin at `place` of the kind's stack, for messages about a process that left inside
-        it.
-        """
+        """Return the title of the plugin at `place` of the kind's stack, for messages about a process ended there."""
         stack = self.stacks.get(kind, ())
         return stack[place].title if place < len(stack) else ""
 
@@ -116,7 +114,7 @@ def call_one(
 
 
 class Host:
-    """The process for loading plugins. `forks`: the process forks others, so no thread may be left.
+    """The process for loading plugins. `forks`: the process forks children, so no thread may be left.
 
     `last_words` receives the reason before a function that nothing interrupts ends the process. `compiled` opens a
     plugin that is a shared object.
@@ -159,7 +157,7 @@ def load_node_plugins(
 
 
 def _load_or_not(plugin_type: str, dirs: "Sequence[str]", host: Host) -> "Plugin | PluginRefused":
-    """Load the plugin, or return the refusal. Raises PluginRefused for one that left threads in a forking process."""
+    """Load the plugin, or return the refusal. Raises PluginRefused if threads are left in a forking process."""
     try:
         return _load(plugin_type, dirs, host)
     except PluginRefused as refused:

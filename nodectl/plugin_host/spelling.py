@@ -10,7 +10,7 @@ _NEAR_MIN_LENGTH = 8
 
 
 def edit_distance(one: str, two: str, limit: int) -> int:
-    """Return the fewest insertions, deletions and replacements from `one` to `two`; at most `limit + 1`.
+    """Return the fewest insertions, deletions and replacements between two names; at most `limit + 1`.
 
     Stops at the first row beyond the limit, since nearly every pair of names is far apart.
     """

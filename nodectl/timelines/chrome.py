@@ -1,5 +1,6 @@
-"""A launch as Chrome's trace events in JSON ("Trace Event Format"): complete events, which ui.perfetto.dev,
-chrome://tracing and Speedscope open. Pure.
+"""A launch as Chrome's trace events in JSON ("Trace Event Format"): complete events. Pure.
+
+ui.perfetto.dev, chrome://tracing and Speedscope open them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from nodectl.timelines.launch import Launch
 
 
 def document(launch: Launch) -> str:
-    """The whole file."""
+    """Return the whole file."""
     found = {
         "displayTimeUnit": "ns",
         "otherData": {"step": launch.name, "node": launch.node, "title": launch.title, "submitted": launch.submitted},

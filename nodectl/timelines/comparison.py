@@ -1,4 +1,4 @@
-"""Two launches beside each other: how often each call was made, by which process, how long all of these took. Pure."""
+"""A comparison of two launches: count and time of each call, by process. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CALLS = ("CALLS A", "TIME A", "CALLS B", "TIME B", "B - A", "PROCESS", "CALL", 
 
 
 def compared(one: Launch, other: Launch, width: int | None = None) -> list[str]:
-    """The lines: the launches, their sums, and a table of the calls in the order of the launch."""
+    """Return the lines: the launches, the sums, and a table of the calls in the order of the launch."""
     sums = [
         ("until the first program", _until_program(one), _until_program(other)),
         ("first call to last", one.end - one.begin, other.end - other.begin),
@@ -34,7 +34,7 @@ def compared(one: Launch, other: Launch, width: int | None = None) -> list[str]:
 
 
 def _grouped(launch: Launch) -> dict[_Key, list[Call]]:
-    """The calls of each kind, in the order of their first ones; all tasks together."""
+    """Return the calls of each kind, ordered by first call; all tasks together."""
     found: dict[_Key, list[Call]] = {}
     calls = [(call, process.kind) for process in launch.processes for call in process.calls]
     for call, process in sorted(calls, key=lambda pair: pair[0].begin):
@@ -43,7 +43,7 @@ def _grouped(launch: Launch) -> dict[_Key, list[Call]]:
 
 
 def _in_order(one: list[_Key], other: list[_Key]) -> list[_Key]:
-    """All of both: in the order of the first; what the second alone has stands behind what precedes it there."""
+    """Return the keys of both launches: the first launch's order, with each further key behind its predecessor."""
     merged = list(one)
     for place, key in enumerate(other):
         if key not in one:

@@ -1,7 +1,7 @@
-"""The launch of one step: its processes and what each of them called, made of the lines of its trace. Pure.
+"""The launch of a step: the processes and calls, made from the lines of the step's trace. Pure.
 
 Begins are nanoseconds of CLOCK_MONOTONIC, as recorded. Calls on one lane follow one another. A process has one lane,
-but for the step's runner, whose tasks' epilogs run side by side.
+except for the step's runner, whose tasks' epilogs run side by side.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EPILOG = "task_epilog"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call. `task` is the task for which the step's runner made it, or that made it itself."""
+    """A call. `task` is the task for which the step's runner made the call, or the calling task."""
 
     begin: int
     length: int
@@ -39,24 +39,24 @@ class Call:
 
     @property
     def end(self) -> int:
-        """When it returned."""
+        """The time of the call's return."""
         return self.begin + self.length
 
     @property
     def is_hook(self) -> bool:
-        """Whether a plugin did it; otherwise nodectl itself."""
+        """True for a call of a plugin, False for a call of nodectl itself."""
         return bool(self.plugin)
 
     @property
     def identity(self) -> str:
-        """As whom: "root", "user", or "effective" for one that root can leave again."""
+        """The identity of the call: "root", "user", or "effective" for ids from which root can return."""
         if self.euid != self.ruid:
             return "effective"
         return "root" if self.ruid == 0 else "user"
 
     @property
     def facts(self) -> dict[str, object]:
-        """All that is known beside name and times, by the names that other tools show."""
+        """All facts except name and times, by the names for other tools."""
         found: dict[str, object] = {"user": self.user, "kind": self.kind}
         found |= {"plugin": self.plugin} if self.plugin else {}
         found |= {} if self.task is None else {"task": self.task}
@@ -66,7 +66,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process, or a further lane of one; `task` is its task's number, None for one that is no task."""
+    """A process, or a further lane of a process; `task` is the task's number, None for a process without a task."""
 
     pid: int
     kind: str
@@ -76,7 +76,7 @@ class Process:
 
     @property
     def name(self) -> str:
-        """As the timeline has it: stepd, task 3."""
+        """The name on the timeline: stepd, task 3."""
         if self.lane:
             return f"{self.kind}, beside it"
         return self.kind if self.task is None else f"{self.kind} {self.task}"
@@ -84,9 +84,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The launch of one step. `submitted` is when it was asked for, in seconds since the epoch: its first call stands
-    there.
-    """
+    """The launch of a step. `submitted` is the time of the request and the first call, in seconds since the epoch."""
 
     job: int
     step: int
@@ -98,29 +96,30 @@ class Launch:
 
     @property
     def name(self) -> str:
-        """JOB.STEP."""
+        """The step's name: JOB.STEP."""
         return step_name(self.job, self.step)
 
     @property
     def begin(self) -> int:
-        """When its first call began."""
+        """The time of the first call's begin."""
         return min(process.calls[0].begin for process in self.processes)
 
     @property
     def end(self) -> int:
-        """When its last call returned."""
+        """The time of the last call's return."""
         return max(call.end for process in self.processes for call in process.calls)
 
     @property
     def first_program(self) -> int | None:
-        """When the first task became its program; None where none did."""
+        """The time of the first task's exec; None without an exec."""
         began = [call.end for process in self.processes for call in process.calls if call.name == "exec"]
         return min(began, default=None)
 
 
 def launch_of(record: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], name_of: Callable[[int], str]) -> Launch:
-    """Make it of a step's record, as Show answers, and of at least one line of its trace. `name_of` turns a uid into a
-    name, and is asked once for each.
+    """Make a launch from a step's record, as Show answers, and at least one line of the step's trace.
+
+    `name_of` turns a uid into a name; it is called once for each uid.
     """
     ordered = sorted(lines, key=lambda line: line["t"])
     names = {uid: printable(name_of(uid)) for line in ordered for uid in (line["ruid"], line["euid"])}
@@ -139,7 +138,10 @@ def launch_of(record: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], nam
 
 
 def _forks(processes: Sequence[Process]) -> dict[int, Call]:
-    """In a bulk step a task number has many processes, one after the other: each is the latest fork's for that task."""
+    """Return the fork of each task's process by pid: the latest fork for the task before the process's first call.
+
+    In a bulk step a task number has many processes, one after the other.
+    """
     calls: dict[int, list[Call]] = {}
     for process in processes:
         for call in process.calls if process.task is None else ():
@@ -155,7 +157,7 @@ def _forks(processes: Sequence[Process]) -> dict[int, Call]:
 
 
 def _lanes(lines: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """A process's lines in order, on as few lanes as keep its epilogs from overlapping with anything."""
+    """Return a process's lines in order, on as few lanes as possible without overlapping epilogs."""
     lanes: list[list[Mapping[str, Any]]] = [[]]
     for line in lines:
         free = (lane for lane in lanes if not lane or not _overlap(lane[-1], line))

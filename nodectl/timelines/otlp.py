@@ -1,8 +1,7 @@
-"""A launch as OpenTelemetry's traces in JSON, as its protocol's files and HTTP have them (OTLP/JSON): what a collector
-takes. Pure.
+"""A launch as OpenTelemetry's traces in JSON, the form of files and HTTP (OTLP/JSON) for collectors. Pure.
 
-Attributes have the names of OpenTelemetry's semantic conventions where these have one, else ours behind "nodectl.".
-Ids are made of the step's, so that the same trace is the same again.
+Attributes have the names of OpenTelemetry's semantic conventions where there are any, else ours behind "nodectl.". Ids
+are made from the step's, so the same trace gives the same file.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ _INTERNAL, _ERROR = 1, 2  # SPAN_KIND_INTERNAL, STATUS_CODE_ERROR: numbers, in t
 
 
 def document(launch: Launch) -> str:
-    """The whole file, one object of the message TracesData."""
+    """Return the whole file, an object of the message TracesData."""
     return json.dumps({"resourceSpans": [_resource(launch, process) for process in launch.processes]}, indent=1) + "\n"
 
 
 def _resource(launch: Launch, process: Process) -> dict[str, object]:
-    """One process with its spans; the first has the span of the whole launch too."""
+    """Return a process with the spans; the first process also has the span of the whole launch."""
     attributes = {"service.name": "nodectl", "host.name": launch.node, "process.pid": process.pid}
     spans = list(_spans(launch, process))
     if process is launch.processes[0]:
@@ -34,7 +33,7 @@ def _resource(launch: Launch, process: Process) -> dict[str, object]:
 
 
 def _spans(launch: Launch, process: Process) -> Iterator[dict[str, object]]:
-    """The process, which its fork has made, and in it its calls."""
+    """Yield the span of the process, a child of the process's fork, and the spans of the calls."""
     fork = launch.forks.get(process.pid)
     parent = _call_id(launch, fork) if fork else _launch_id(launch)
     whole = _id(launch, f"process {process.pid}", 8)
@@ -66,7 +65,7 @@ def _span(
 
 
 def _attributes(facts: Mapping[str, object]) -> list[dict[str, object]]:
-    """64-bit integers are texts, as in all JSON of protobuf."""
+    """Return the attributes; 64-bit integers are texts, as in all JSON of protobuf."""
     return [
         {"key": name, "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": str(value)}}
         for name, value in facts.items()

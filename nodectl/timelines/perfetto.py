@@ -1,5 +1,6 @@
-"""A launch as a trace of Perfetto in its own form, protobuf: a track for each process, an arrow from the fork to the
-task. The messages are those of the package `perfetto`, an extra of ours.
+"""A launch as a trace of Perfetto in protobuf: a track for each process, an arrow from the fork to the task.
+
+The messages are those of the package `perfetto`, an extra of ours.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _SEQUENCE = 1  # of packets; all of ours are one
 
 
 def document(launch: Launch) -> bytes:
-    """The whole file."""
+    """Return the whole file."""
     builder = TraceProtoBuilder()
     clocks = builder.add_packet().clock_snapshot.clocks
     # So that times of day can be shown. Packets that name no clock have this one.

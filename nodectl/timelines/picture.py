@@ -1,7 +1,7 @@
-"""A launch as a picture in SVG: a block for each process, in it a row for each call, from left to right in time.
+"""A launch as a picture in SVG: a block for each process, with a row for each call, from left to right in time.
 
-Colours say as whom, their strength who does it: a plugin, nodectl itself, or nobody, where a process waits. Readers of
-the picture who prefer dark pages get it dark. Lengths are pixels. Pure.
+Colours show the identity; their strength shows the caller: a plugin, nodectl itself, or a waiting process. The picture
+is dark for readers who prefer dark pages. Lengths are pixels. Pure.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LEGEND = (
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Calls beside one another on one line, and the words behind them."""
+    """Calls side by side on a line, and the words behind the calls."""
 
     calls: tuple[Call, ...]
     words: tuple[str, ...]
@@ -55,7 +55,7 @@ class _Row:
 
 
 def draw(launches: Sequence[Launch]) -> str:
-    """The whole document; several launches stand below one another, with the same scale."""
+    """Return the whole document; several launches stand below one another, with the same scale."""
     per_pixel = fitting(launches, _PLOT)
     body: list[str] = []
     y = 12.0
@@ -91,7 +91,7 @@ def _style() -> str:
 
 
 def _panel(launch: Launch, scale: Scale, letter: str) -> tuple[list[str], float]:
-    """One launch, and how high it is."""
+    """Return the lines and the height of a launch."""
     top = y = 58.0
     calls = sum(len(process.calls) for process in launch.processes)
     first = launch.first_program
@@ -123,7 +123,7 @@ _BOLD = ' font-weight="bold"'
 
 
 def _behind(launch: Launch, scale: Scale, top: float, bottom: float) -> Iterator[str]:
-    """The lines of the scale, what is cut out, and when the first program began."""
+    """Yield the lines of the scale, the cuts, and the begin of the first program."""
 
     def upright(names: str, x: float, begin: float) -> str:
         return f'<line class="{names}" x1="{x:.1f}" x2="{x:.1f}" y1="{begin:g}" y2="{bottom:g}"/>'
@@ -153,7 +153,7 @@ def _blocks(launch: Launch) -> Iterator[tuple[Process, list[_Row]]]:
 
 
 def _rows(process: Process) -> Iterator[_Row]:
-    """A row for each call; those that differ only in the task for which they are made stand in one."""
+    """Yield a row for each call, with calls for different tasks in the same row."""
     same: dict[tuple[str, str], list[Call]] = {}
     for call in process.calls:
         same.setdefault((call.name, call.plugin), []).append(call)
@@ -168,7 +168,7 @@ def _rows(process: Process) -> Iterator[_Row]:
 
 
 def _summary(process: Process, more: str) -> _Row:
-    """All that a process called, in one row."""
+    """Return all calls of a process in a row."""
     failed = next((call for call in process.calls if call.rc), None)
     words = (failed.name, _failure(failed)) if failed else (more,) if more else ()
     return _Row(process.calls, words, failed is not None)
@@ -185,7 +185,7 @@ def _names(process: Process, y: float, rows: int) -> Iterator[str]:
 
 
 def _row(row: _Row, scale: Scale, y: float) -> tuple[list[str], float]:
-    """Its bars and its words, and how high it is: words stand behind the bars, or before them, or else above them."""
+    """Return the bars and the words of a row, and the height. Words stand behind, before or above the bars."""
     left = _LEFT + scale.x(row.calls[0].begin)
     right = _LEFT + max(scale.x(call.end) for call in row.calls)
     wide = _CHARACTER * len("  ".join(row.words))

@@ -1,4 +1,4 @@
-"""Where a time stands in a picture: pixels for nanoseconds, and what lies idle for long is cut out of it. Pure."""
+"""The scale of a picture: pixels for nanoseconds, with long idle times cut out. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TICK = 80.0  # at least, from one line to the next
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of the time that is shown whole: from `begin` to `end`, `x` is where it begins."""
+    """An uncut part of the time from `begin` to `end`; `x` is the position of the begin."""
 
     begin: int
     end: int
@@ -23,8 +23,10 @@ class Stretch:
 
 
 class Scale:
-    """Of one launch. A program that ran for an hour would leave nothing to be seen of what was before and after it: the
-    longest time in which nothing was called is cut while it is longer than all others together.
+    """The scale of a launch.
+
+    A program that ran for an hour would leave nothing visible of the calls before and after it. So the longest time
+    without calls is cut out while it is longer than all the rest.
     """
 
     def __init__(self, launch: Launch, per_pixel: float) -> None:
@@ -38,12 +40,12 @@ class Scale:
         self.width = x - CUT
 
     def x(self, at: int) -> float:
-        """Where a time stands, one at which something was called."""
+        """Return the position of a time with a call."""
         stretch = next(stretch for stretch in reversed(self.stretches) if stretch.begin <= at)
         return stretch.x + (min(at, stretch.end) - stretch.begin) / self.per_pixel
 
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """Where lines stand behind the picture, and their times since the first call."""
+        """Yield the positions of the lines behind the picture, and the times since the first call."""
         step = _step(self.per_pixel * _TICK)
         for place, stretch in enumerate(self.stretches):
             since = stretch.begin - self.origin
@@ -57,13 +59,13 @@ class Scale:
                 yield stretch.x + (at - since) / self.per_pixel, time_words(at, step)
 
     def cuts(self) -> Iterator[tuple[float, int]]:
-        """Where something is cut, and how much."""
+        """Yield the position and the length of each cut."""
         for before, after in zip(self.stretches, self.stretches[1:], strict=False):
             yield after.x - CUT, after.begin - before.end
 
 
 def fitting(launches: Sequence[Launch], width: float) -> float:
-    """Nanoseconds for a pixel with which the longest of these is `width` wide."""
+    """Return the nanoseconds for a pixel, such that the longest launch is `width` wide."""
     found = []
     for launch in launches:
         parts = shown(launch)
@@ -72,7 +74,7 @@ def fitting(launches: Sequence[Launch], width: float) -> float:
 
 
 def shown(launch: Launch) -> list[tuple[int, int]]:
-    """The times that are not cut out."""
+    """Return the times outside of the cuts."""
     calls = sorted((call.begin, call.end) for process in launch.processes for call in process.calls)
     idle, until = [], calls[0][1]
     for begin, end in calls[1:]:
@@ -91,7 +93,7 @@ def shown(launch: Launch) -> list[tuple[int, int]]:
 
 
 def time_words(nanoseconds: int, step: int) -> str:
-    """A time on the scale, as exact as its step is."""
+    """Return a time on the scale, with the precision of the step."""
     unit, name = next((unit, name) for unit, name in ((10**9, "s"), (10**6, "ms"), (10**3, "us")) if step >= unit / 10)
     digits = max(0, math.ceil(math.log10(unit / step)))
     return f"{nanoseconds / unit:.{digits}f} {name}" if nanoseconds else "0"

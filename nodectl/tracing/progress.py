@@ -1,13 +1,15 @@
-"""Where each process of a step is right now: two bytes a process in shared memory, written before a call, not after.
-Behind these stands one more for each, by which a task that forks in a hook knows which of its processes goes on. The
-last four bytes count who has yet to take copies of the client's streams (`nodectl/kernel/c/operation_open.c`).
+"""The current position of each process of a step: two bytes a process in shared memory, written before each call.
 
-The trace has the calls that have returned. This has the one that has not: for a process that dies or leaves
+Behind these bytes stands a further byte for each process, by which a task that forks in a hook knows which of its
+processes goes on. The last four bytes count the processes that have yet to copy the client's streams
+(`nodectl/kernel/c/operation_open.c`).
+
+The trace has the calls that have returned. This memory has the call that has not: for a process that dies or leaves
 (`os._exit`) inside a plugin's hook, it names that hook. The memory is a memfd of the daemon's, so it survives the
 stepd. Writing costs no system call.
 
-Root alone may open it, and nobody can change its size: who is made to read it by way of a descriptor, or has it mapped,
-cannot be made to die of it. Tasks write as their users, so what is read is looked up, never believed.
+Only root may open it, and no process can change its size: a process that reads it by a descriptor, or has it mapped,
+cannot die of a changed size. Tasks write as their users, so the reader looks values up and never trusts them.
 """
 
 import fcntl
@@ -24,10 +26,10 @@ if TYPE_CHECKING:
     from nodectl.model.launch_order import Hook
 
     class ProgressReporter(Protocol):
-        """What a plugin caller reports to: `Progress`, or a socket (`nodectl/spank/reporter.py`)."""
+        """The receiver of a plugin caller's reports: `Progress`, or a socket (`nodectl/spank/reporter.py`)."""
 
         def enter(self, slot: int, hook: Hook, plugin: int = 0) -> None:
-            """The process is about to make the call."""
+            """Report the call about to be made by the process."""
 
 
 _BYTES = 3
@@ -39,71 +41,76 @@ MOST_PLUGINS = 255
 
 
 def number_of(hook: "Hook") -> int:
-    """What stands for the call in that memory."""
+    """Return the number of the call in the memory."""
     return _INDEX[hook.call]
 
 
 class Progress:
-    """Slot 0 is the stepd's, slot n + 1 that of task n."""
+    """The positions of a step's processes. Slot 0 is the stepd's, slot n + 1 the slot of task n."""
 
     __slots__ = ("_heirs", "_memory", "_slots")
 
     def __init__(self, fd: int, ntasks: int) -> None:
-        """Keeps no descriptor. Raises OSError."""
+        """Map the memory without keeping the descriptor. Raises OSError."""
         self._memory = _kernel.shared(fd, _size(ntasks))
         self._slots = self._memory[: _BYTES * (ntasks + 1)]
         self._heirs = 2 * (ntasks + 1)
 
     def enter(self, slot: int, hook: "Hook", plugin: int = 0) -> None:
-        """The process of `slot` is about to make the call; `plugin` is the plugin's place in its stack."""
+        """Note the call about to be made by the process of `slot`; `plugin` is the plugin's place in the stack."""
         self._memory[2 * slot] = _INDEX[hook.call]
         self._memory[2 * slot + 1] = min(plugin, MOST_PLUGINS)
 
     def clear(self, slot: int) -> None:
-        """The process of `slot` is yet to come: one that had the slot before has gone."""
+        """Clear the slot for a new process after the end of an earlier process."""
         self._memory[2 * slot] = self._memory[2 * slot + 1] = NOWHERE
 
     @property
     def memory(self) -> memoryview:
-        """All of it: two bytes a slot, the call's number and the plugin's place."""
+        """The whole memory: two bytes a slot, the call's number and the plugin's place."""
         return self._memory
 
     def where(self, slot: int, hook: "Hook") -> tuple[memoryview, int, int]:
-        """What `enter` writes: the memory of all slots, by whose size C finds that of heirs (`spank/c/walk.c`); the
-        place of the first byte, its value; the plugin's place follows.
+        """Return the place of the bytes for `enter`: the memory of all slots, the first byte's place and value.
+
+        The plugin's place follows that byte. From the memory's size C finds the memory of heirs (`spank/c/walk.c`).
         """
         return self._slots, 2 * slot, _INDEX[hook.call]
 
     def inheritance(self, slot: int) -> tuple[memoryview, int]:
-        """Where processes of one task agree which of them goes on, see `_kernel.heir_expect`."""
+        """Return the place where processes of a task agree on the process to go on; see `_kernel.heir_expect`."""
         return self._memory, self._heirs + slot
 
     def expect_takers(self, count: int) -> None:
-        """So many will take copies of the client's streams. None of them is there yet."""
+        """Set the count of processes still to copy the client's streams."""
         self._memory[-_COUNT:] = count.to_bytes(_COUNT, sys.byteorder)
 
     def done(self, slot: int) -> None:
-        """The process of `slot` has come through: a task is about to exec, the stepd has written its record."""
+        """Mark the process of `slot` as done: a task is about to exec, or the stepd has written the record."""
         self._memory[2 * slot] = DONE
 
     def place(self, slot: int) -> "tuple[Hook | None, int]":
-        """The call that the process of `slot` was in last and the plugin's place; (None, 0) before the first, after
-        the last.
+        """Return the last call of the process of `slot` and the plugin's place.
+
+        Return (None, 0) before the first call and after the last.
         """
         return _read(self._memory[2 * slot : 2 * slot + 2])
 
     def is_done(self, slot: int) -> bool:
-        """True when the process has come through."""
+        """Return True if the process of `slot` is done."""
         return self._memory[2 * slot] == DONE
 
 
 def stepd_place(fd: int) -> "tuple[Hook | None, int]":
-    """What `Progress.place` says of the stepd, for a process that has only the descriptor."""
+    """Return the stepd's `Progress.place`, for a process with only the descriptor."""
     return _read(os.pread(fd, 2, 0))
 
 
 def has_task(fd: int) -> bool:
-    """Whether the first task's process was ever there: it says so before it executes anything of its user's."""
+    """Return True if the first task's process has ever run.
+
+    The process notes this before it executes anything of its user.
+    """
     return os.pread(fd, 2, 2) != bytes(2)
 
 
@@ -115,12 +122,12 @@ def _read(shared: "memoryview | bytes") -> "tuple[Hook | None, int]":
 
 
 def _size(ntasks: int) -> int:
-    """In bytes. The number at the end is aligned as C wants one."""
+    """Return the memory's size in bytes. The number at the end is aligned for C."""
     return (_BYTES * (ntasks + 1) + _COUNT - 1) // _COUNT * _COUNT + _COUNT
 
 
 def make(ntasks: int) -> int:
-    """A descriptor of fresh memory for so many tasks. The caller closes it. Raises OSError."""
+    """Return a descriptor of new memory for `ntasks` tasks. The caller closes the descriptor. Raises OSError."""
     fd = os.memfd_create("nodectl-progress", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.fchmod(fd, 0o600)

@@ -1,8 +1,8 @@
-"""The flight recorder: one JSON object a line for every call of a launch, written as it happens.
+"""The flight recorder: a JSON object a line for every call of a launch, written at the call's return.
 
 A file per step, opened before the first fork and appended to by the daemon, the stepd and the tasks; a line is one
 write(2) of less than PIPE_BUF bytes on a file opened with O_APPEND, so lines of several processes never mix and a
-killed process loses nothing it had finished. Times are CLOCK_MONOTONIC in nanoseconds, durations in microseconds.
+killed process loses no finished line. Times are CLOCK_MONOTONIC in nanoseconds, durations in microseconds.
 """
 
 import os
@@ -24,7 +24,7 @@ now = time.monotonic_ns
 
 
 class Recorder:
-    """Writes the lines of one process. `fd` is the step's trace file, or -1 where the trace is switched off."""
+    """The recorder of a process. `fd` is the step's trace file, or -1 for a disabled trace."""
 
     __slots__ = ("_cgroup", "_process", "fd", "process", "task")
 
@@ -38,9 +38,9 @@ class Recorder:
     def write(
         self, hook: "Hook", started: int, *, plugin: str = "", task: "int | None" = None, rc: int = 0, note: str = ""
     ) -> None:
-        """Records that `hook` began at `started` (monotonic ns) and has just returned `rc`.
+        """Record the call of `hook` from `started` (monotonic ns) until now with the result `rc`.
 
-        Identity, capabilities and affinity are the kernel's word at this moment, not what they were meant to be.
+        Identity, capabilities and affinity are read from the kernel at this moment; they are not the intended values.
         """
         if self.fd < 0:
             return
@@ -51,7 +51,7 @@ class Recorder:
         )
 
     def around(self, hook: "Hook", task: "int | None") -> tuple[str, str]:
-        """A line's facts of the call and of the process, to be put around the plugin's name; "" without a trace."""
+        """Return the facts of call and process before and after the plugin's name in a line; "" without a trace."""
         if self.fd < 0:
             return "", ""
         if task is None:
@@ -60,13 +60,13 @@ class Recorder:
         return f'{hook.facts},"plugin":', f',{process},"task":{"null" if task is None else task}'
 
     def facts(self, hook: "Hook", plugin: str) -> str:
-        """A line's facts of the call, up to the pid of a task that is still to come; "" without a trace."""
+        """Return a line's facts of the call, up to the pid of a future task; "" without a trace."""
         if self.fd < 0:
             return ""
         return f'{hook.facts},"plugin":{quoted(plugin)},"process":"{self.process}","pid":'
 
     def of_process(self) -> str:
-        """What every line says of the process behind its pid, "" without a trace."""
+        """Return the facts of the process behind the pid in every line, "" without a trace."""
         if self.fd < 0:
             return ""
         if self._cgroup is None:

@@ -1,8 +1,8 @@
-"""How long a step's trace may become.
+"""The largest size of a step's trace.
 
-The trace lies in the runtime directory, as a rule in memory, and its user decides how many lines there are. So each
-step has room for a number of bytes, which count against its user (daemon/admission/user_budget.py). The stepd writes no
-line that does not fit (kernel/c/trace.c).
+The trace lies in the runtime directory, usually in memory, and its user decides how many lines there are. So each step
+has room for a number of bytes, which count against its user (daemon/admission/user_budget.py). The stepd writes no line
+that does not fit (kernel/c/trace.c).
 """
 
 TYPE_CHECKING = False
@@ -17,6 +17,6 @@ _OF_PLUGIN = 1 << 10  # for a task: its calls in each of them
 
 
 def of(step: "Step") -> int:
-    """Bytes."""
+    """Return the step's room in bytes."""
     of_task = _OF_TASK + _OF_PLUGIN * len(step.stack)
     return min(LONGEST, _OF_STEP + of_task * step.ntasks + (_OF_COMMANDS if step.bulk else 0))

@@ -1,4 +1,4 @@
-"""How many connections there are: every user of the machine can make some to a port of 127.0.0.1, and say nothing."""
+"""A limit of connections: every user of the machine can open connections to a port of 127.0.0.1, and stay silent."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ _open: dict[H11Protocol, None] = {}  # who has said something last is the last o
 
 
 class Connection(H11Protocol):
-    """One of at most `MOST`. A new one takes the place of who has been silent for longest, which is not who waits for
-    an answer: so nobody keeps out the page's own user.
+    """A connection, of at most `MOST`.
+
+    A new connection replaces the connection with the longest silence, but no connection with a request in progress if
+    there is another. So no user can keep the page's own user out.
     """
 
     def connection_made(self, transport: Any) -> None:
-        """It has come."""
+        """Add the connection, and abort a silent connection at the limit."""
         super().connection_made(transport)
         if len(_open) >= MOST:
             silent = next((one for one in _open if not _waits(one)), next(iter(_open)))
@@ -25,7 +27,7 @@ class Connection(H11Protocol):
         _open[self] = None
 
     def data_received(self, data: bytes) -> None:
-        """It says something."""
+        """Note the activity, and pass the data on."""
         if self not in _open:
             return  # it had to leave
         del _open[self]
@@ -33,12 +35,12 @@ class Connection(H11Protocol):
         super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has gone."""
+        """Remove the connection."""
         _open.pop(self, None)
         super().connection_lost(exc)
 
 
 def _waits(one: H11Protocol) -> bool:
-    """For its answer."""
+    """Return True if the connection waits for an answer."""
     cycle: RequestResponseCycle | None = one.cycle
     return cycle is not None and not cycle.response_complete

@@ -1,10 +1,10 @@
-"""Who may read the page: only who has the token, and only a page of this very address.
+"""The guard of the page: access only with the token, and only from a page of this very address.
 
 Every user of the machine can connect to a port of 127.0.0.1, and a hostile page in the user's own browser can send
-requests there. So what is told wants a token, which is no cookie: browsers send cookies to every port of the machine.
-The page has it from the part of its address behind `#`, which browsers send to nobody. A name that was made to lead
-here (DNS rebinding) is refused, answers cannot be framed or read by other pages, and the page loads nothing from
-elsewhere.
+requests there. So every answer with data requires a token, which is no cookie: browsers send cookies to every port of
+the machine. The page has the token from the part of its address behind `#`, which browsers send to no server. A name
+that was made to lead here (DNS rebinding) is refused, answers cannot be framed or read by other pages, and the page
+loads nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ OPEN = ("/", "/page.js", "/page.css")  # the page itself tells nothing
 
 
 def new_token() -> str:
-    """What nobody guesses."""
+    """Return an unguessable token."""
     return secrets.token_urlsafe(32)
 
 
 class Guard:
-    """Around the application: wants the token for all but the page itself, and puts its headers on what it answers."""
+    """A wrapper of the application: requires the token for all but the page itself, and adds headers to all answers."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
         self._token = f"Bearer {token}".encode("ascii")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Serve a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""What the page asks for, as values and pictures. Each function is called by one thread at a time."""
+"""The page's data as values and pictures. One thread at a time calls each function."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REPORT_FRESH = 60.0
 
 
 class Pages:
-    """Of one user, with one watcher; what costs the service more is asked for when somebody wants to see it."""
+    """The pages of a user, with a watcher. Expensive data is requested from the service only on demand."""
 
     def __init__(
         self, watcher: Watcher, connect: Callable[[], Session], topology: Topology, devices: tuple[Device, ...]
@@ -52,7 +52,7 @@ class Pages:
         return self._view
 
     def view(self) -> dict[str, object]:
-        """What runs and waits, and the figures of the machine."""
+        """Return the running and waiting jobs, and the figures of the machine."""
         view = self._look()
         colours = {job.key: machine_svg.colour(job, view.occupation) for job in view.occupation.jobs}
         return {
@@ -64,11 +64,11 @@ class Pages:
         }
 
     def machine(self) -> str:
-        """The machine with who is on which core, in SVG."""
+        """Return a picture of the machine with the jobs on each core, in SVG."""
         return machine_svg.draw(self._topology, self._look().occupation, self._devices)
 
     def launch(self, job: int, step: int) -> str:
-        """The launch of a step, in SVG. Raises Failed."""
+        """Return a picture of the launch of a step, in SVG. Raises Failed."""
         session = self._connect()
         try:
             lines = list(trace_lines.of_step(session, job, step))
@@ -80,7 +80,7 @@ class Pages:
         return picture.draw([launch_of(record, lines, user_name)])
 
     def explanation(self, job: str, step: int | None) -> str:
-        """Why a job waits, or how a step was laid out. Raises Failed."""
+        """Return why a job waits, or the layout of a step. Raises Failed."""
         session = self._connect()
         try:
             answer: Any
@@ -93,7 +93,7 @@ class Pages:
             session.close()
 
     def ended(self) -> list[dict[str, object]]:
-        """The steps that ended last, newest first. Raises Failed."""
+        """Return the last ended steps, newest first. Raises Failed."""
         session = self._connect()
         try:
             steps: Any = session.call("List", ended=_ENDED)["steps"]
@@ -115,7 +115,7 @@ class Pages:
         ]
 
     def report(self) -> str:
-        """What each user used of the last days, in SVG. Raises Failed."""
+        """Return a picture of each user's CPU time in the last days, in SVG. Raises Failed."""
         now = time.time()
         if self._reported is None or now >= self._reported[0] + _REPORT_FRESH:
             since = now - _DAYS * 86400

@@ -1,4 +1,4 @@
-"""The addresses of the page, and the socket on which it listens."""
+"""The addresses of the page, and the page's listening socket."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SVG = "image/svg+xml"
 
 
 def application(pages: Pages, token: str) -> Starlette:
-    """The page and what it asks for."""
+    """Return the application: the page and the data."""
     one_at_a_time = CapacityLimiter(1)  # threads: a service that hangs stops nobody's request for the page
 
     async def told(work: Callable[[], Any]) -> Any:
@@ -91,7 +91,7 @@ def _number(request: Request, name: str) -> int:
 
 
 def listen(address: str) -> socket.socket:
-    """A socket at unix:PATH, for its owner alone, or at a port of this machine's own address. Raises Failed."""
+    """Return a socket at unix:PATH, for the owner alone, or at a port of 127.0.0.1. Raises Failed."""
     kind, _, rest = address.partition(":")
     try:
         if kind == "unix" and rest:
@@ -123,7 +123,7 @@ def _listen_unix(path: str) -> socket.socket:
 
 
 def _remove_dead(path: str) -> None:
-    """The socket that a killed one has left there, at which nobody listens."""
+    """Remove the socket of a killed server."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
         if stat.S_ISSOCK(os.lstat(path).st_mode):
             try:
@@ -133,7 +133,7 @@ def _remove_dead(path: str) -> None:
 
 
 def serve(pages: Pages, token: str, sock: socket.socket) -> None:
-    """Until SIGINT or SIGTERM."""
+    """Serve the page until SIGINT or SIGTERM."""
     config = uvicorn.Config(
         application(pages, token),
         log_level="error",
