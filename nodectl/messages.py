@@ -27,7 +27,7 @@ _MOST_HEARD = 100
 class _Outlet:
     write: "Callable[[str], None] | None" = None
     level = ERROR
-    process = ""  # whose log it is
+    process = ""  # the name of the logging process
     plugin = ""
     about = ""
     log = _LOG
@@ -74,14 +74,14 @@ def to_log(line: str, name: str = "runner-said", **facts: object) -> None:
 
     `facts`: job, step and uid of the line, where they differ from those of this process.
     """
-    line = printable(line)  # what it quotes may be a user's, who would add lines of others
+    line = printable(line)  # quoted words of a user must not forge further lines
     if _outlet.journal is not None and _outlet.log >= 0:
         _outlet.journal.write(line, name, {**_outlet.facts, **facts}, _outlet.log)
         return
     try:
         os.write(_outlet.log, line.encode("utf-8", "replace") + b"\n")
     except OSError:
-        pass  # nobody reads the log
+        pass  # the log has no reader
 
 
 def log(process: str) -> None:

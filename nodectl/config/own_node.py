@@ -67,7 +67,7 @@ def _base(variable: str, below_home: str) -> str:
         return given
     home = _variable("HOME")
     if not home.startswith("/"):
-        import pwd  # hardly anybody has no HOME
+        import pwd  # rarely needed: HOME is set for nearly every user
 
         home = pwd.getpwuid(os.geteuid()).pw_dir
     return f"{home}/{below_home}"

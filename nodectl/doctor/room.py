@@ -9,7 +9,7 @@ from nodectl.config import Config
 from nodectl.doctor.check import OK, WARN, Check
 
 _MIB = 1 << 20
-_LITTLE_MEMORY = 0.05  # of what there is
+_LITTLE_MEMORY = 0.05  # of all memory
 _LITTLE_DISK = 64 * _MIB
 _GONE_WITH_A_BOOT = ("tmpfs", "ramfs")
 _FORKSERVER = "nodectl-fork"
@@ -79,4 +79,4 @@ def holders(path: str) -> Iterable[tuple[int, str]]:
             if any(file.path == path for file in process.open_files()):
                 yield process.pid, process.name()
         except (psutil.Error, OSError):
-            continue  # it has ended, or is somebody else's
+            continue  # it has ended, or belongs to another user

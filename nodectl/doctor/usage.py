@@ -9,7 +9,7 @@ from nodectl.machine.figures import Disk, Figures, read
 from nodectl.render.words import byte_words
 
 _MUCH_LOAD = 2  # waiting or running threads for each CPU
-_MUCH_SWAP = 0.5  # of what there is
+_MUCH_SWAP = 0.5  # of all swap space
 _LITTLE_DISK = 0.02
 _MOST_NAMED = 8
 

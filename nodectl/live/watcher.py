@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SHARE = 0.01  # of the service's time, at most, for its answers
 _LONGEST = 5.0  # seconds without asking: a slow answer may have other reasons
 _MOST_ASKED = 16  # steps that are asked about in one look
-_MOST_TIMES = 5  # that one step is asked about
+_MOST_TIMES = 5  # limit of requests about one step
 _Step = tuple[int, int, int]  # job, step, restart
 _Rates = tuple[float | None, float | None, float | None]
 _USED = ("cpu_seconds", "memory", "read", "written", "pressure")
@@ -81,7 +81,7 @@ class Watcher:
         if self._session is None:
             self._session = self._connect()
         began = self._clock()
-        # A line that changes between two replies tells some of it twice.
+        # A list that changes between two replies may repeat rows.
         self._steps = list({_id(step): step for step in _all(self._session, "List", "steps")}.values())
         self._jobs = list({job["id"]: job for job in _all(self._session, "Queue", "jobs")}.values())
         elsewhere = any("nodes" in step for step in self._steps)
@@ -90,7 +90,7 @@ class Watcher:
         ended = self._clock()
         self._due = ended + min((ended - began) / _SHARE, _LONGEST)
         self._look_at_pins(self._session, self._steps)
-        if elsewhere:  # who answers waits for nodes, which is no work
+        if elsewhere:  # the service waits for other nodes then, which costs it no time
             self._ask_what_is_used(self._session)
 
     def _ask_what_is_used(self, session: Session) -> None:
@@ -130,7 +130,7 @@ class Watcher:
         now = time.time()
         jobs = {job["job"]: job for job in self._jobs}
         seen = {step["job"] for step in steps}
-        # In a cluster what waits has the job of what runs.
+        # In a cluster a waiting job may have the number of a running job.
         others = [
             job for job in self._jobs
             if job["state"] != "COMPLETING" and (job["state"] == "PENDING" or job["job"] not in seen)

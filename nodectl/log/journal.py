@@ -18,9 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-STREAM = b"JOURNAL_STREAM"  # in the environment: device and inode of what systemd has made our stderr
+STREAM = b"JOURNAL_STREAM"  # in the environment: device and inode of our stderr, set by systemd
 _SOCKET = "/run/systemd/journal/socket"
-_UNIT = "nodectld.service"  # whose log it is, also where a step's runner says it, who lives in another unit
+_UNIT = "nodectld.service"  # the unit of the log, also for lines of a step's runner, which lives in another unit
 _INT = 4
 _FIELDS = {"job": "NODECTL_JOB", "step": "NODECTL_STEP", "uid": "USER_ID"}
 

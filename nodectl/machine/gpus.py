@@ -1,4 +1,4 @@
-"""The load of the machine's GPUs, where readable. Runs in commands with repeated looks."""
+"""The load of the machine's GPUs, where readable. Runs in commands that refresh a display."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from nodectl.kernel import pseudo_file
 
-_PLACES = ("usr/bin", "usr/local/bin")  # never the caller's PATH: who looks may be root
+_PLACES = ("usr/bin", "usr/local/bin")  # never the caller's PATH: the caller may be root
 _ASK = ("--query-gpu=index,utilization.gpu", "--format=csv,noheader,nounits")
 _PATIENCE = 2.0  # seconds
 _SELDOM, _MORE_SELDOM = 10.0, 120.0  # seconds between two questions; after one that was not answered
@@ -40,14 +40,14 @@ class GpuReader:
         found: dict[int, int] = {}
         for path in glob.glob(os.path.join(self._root, "sys/class/drm/card*/device/gpu_busy_percent")):
             card = _CARD.search(path)
-            with suppress(OSError, ValueError):  # one that sleeps does not tell
+            with suppress(OSError, ValueError):  # a sleeping GPU does not report its load
                 if card is not None:
                     found[int(card[1])] = int(pseudo_file.read(path))
         return [busy for _, busy in sorted(found.items())]
 
     def _nvidias(self) -> list[int]:
         if self._clock() < self._due or (self._asked is not None and self._asked.poll() is None):
-            return self._nvidia  # what hangs in the driver is not asked a second time
+            return self._nvidia  # a program that hangs in the driver is not started again
         self._asked = None
         program = self._program()
         self._nvidia = self._answer(program) if program else []

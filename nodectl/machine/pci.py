@@ -20,7 +20,7 @@ _KINDS = {
     "0c06": "InfiniBand",
     "12": "accelerator",
 }
-# What the kernel's own names of a device are found below.
+# The folders with the kernel's own names of a device.
 _SUBSYSTEMS = ("net", "infiniband", "drm", "nvme", "block", "accel")
 _CLASS_DIGITS = 6
 

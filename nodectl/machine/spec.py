@@ -17,7 +17,7 @@ from nodectl.machine.topology import Board, Node, Topology, assemble, in_order
 from nodectl.model.cpu_list import MAX_CPU, mask_of
 from nodectl.model.number import whole
 
-# What Linux can be built for; more would be a slip of the finger.
+# Linux's maximum; more would be a typing error.
 MAX_CPUS = 8192
 # Bytes of a file: lscpu's table of 8,192 CPUs has 1 MB.
 _LARGEST = 16 << 20

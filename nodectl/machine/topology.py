@@ -23,7 +23,7 @@ from nodectl.model.value_class import dataclass
 
 _PACKAGE_LISTS = ("package_cpus_list", "core_siblings_list")
 _CORE_LISTS = ("core_cpus_list", "thread_siblings_list")
-# What groups packages: mainframes' books. Other machines do not tell their boards.
+# The groups of packages: mainframes' books. Other machines do not report their boards.
 _BOARD_LISTS = ("book_cpus_list", "book_siblings_list")
 # The kernel's names of a hybrid processor's counting units, one for each kind of core.
 _KINDS = {"cpu_core": "performance", "cpu_atom": "efficiency", "cpu_lowpower": "low power"}

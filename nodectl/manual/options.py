@@ -34,7 +34,7 @@ def from_parser(parser: argparse.ArgumentParser, level: int = 1) -> Iterator[Blo
     """Yield the sections of a command with an argparse parser, and then of the subcommands."""
     formatter = argparse.HelpFormatter(parser.prog)
     others: list[tuple[str, str, argparse.ArgumentParser]] = []
-    for group in parser._action_groups:  # argparse has no public way to what it was told
+    for group in parser._action_groups:  # argparse has no public access to its arguments
         rows: list[tuple[str | OptionTerm, str]] = []
         for action in group._group_actions:
             if isinstance(action, argparse._SubParsersAction):

@@ -5,7 +5,7 @@ about files and processes, system calls that reach into the kernel (`confine/den
 every capability, namespaces, and writing anywhere but in the working directory and the temporary directories. Pure.
 """
 
-LEVELS = NONE, DEFAULT, STRICT = ("none", "default", "strict")  # each holds what the one before it does, and more
+LEVELS = NONE, DEFAULT, STRICT = ("none", "default", "strict")  # each includes the one before, and more
 
 
 def strictest(*levels: str) -> str:

@@ -16,7 +16,7 @@ USAGE = ExitStatus("2", "the command line makes no sense")
 INTERRUPTED = ExitStatus("130", "Ctrl-C ended the command")
 NO_READER = ExitStatus("141", "whoever read its output has gone")
 
-# What most commands end with.
+# The statuses of most commands.
 GENERAL = (DONE, FAILED, USAGE, INTERRUPTED, NO_READER)
 _BY_SIGNAL = "128+N"
 _UNKNOWN_OPTION = ExitStatus("255", "an option is unknown, or lacks its argument")
@@ -29,11 +29,11 @@ def _in_part(verb: str) -> tuple[ExitStatus, ...]:
 
 
 def _finds(what: str) -> tuple[ExitStatus, ...]:
-    """Return the statuses of a command for examinations."""
+    """Return the statuses of an examining command."""
     return (ExitStatus("0", "nothing is wrong"), ExitStatus("1", what), *GENERAL[2:])
 
 
-# Commands that end otherwise.
+# Commands with statuses of their own.
 OF_COMMANDS: dict[str, tuple[ExitStatus, ...]] = {
     "run": (
         ExitStatus("0", "every task ended with 0"),

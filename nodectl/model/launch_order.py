@@ -29,7 +29,7 @@ class Hook:
         self.per = per
         self.arity = arity
         self.costs = costs
-        self.facts = f'"call":"{call}","kind":"{kind}"'  # as a line of the trace has them
+        self.facts = f'"call":"{call}","kind":"{kind}"'  # in the form of a line of the trace
 
 
 _STEP_ENDS = "the step fails, exit status 1"
@@ -44,7 +44,7 @@ HOOKS = (
     # Binding is computed here: a bad mask is refused before any process exists.
     Hook("task_p_slurmd_launch_request", "task", "daemon", "root", "step", 2, "the request is refused"),
     Hook("mpi_p_client_prelaunch", "mpi", "daemon", "root", "step", 1, "the request is refused"),
-    # At the job's first step; what follows ends with task_p_slurmd_release_resources, a failure here too.
+    # At the job's first step. From here on task_p_slurmd_release_resources is called at the end, also after a failure.
     Hook("task_p_slurmd_reserve_resources", "task", "daemon", "root", "job", 2, "the request is refused"),
     Hook("prolog_slurmctld", "step", "daemon", "root", "job", 0, _REFUSED),
     # Executed for the job, before its step: nothing of these processes is shared with the daemon or with the step.
@@ -59,14 +59,14 @@ HOOKS = (
     Hook("task_p_pre_setuid", "task", "stepd", "root", "step", 1, _STEP_ENDS),
     # A reversible drop: effective user and groups, regained when the last plugin has returned; so is task_p_post_term.
     Hook("slurm_spank_user_init", "spank", "stepd", "effective user", "step", 3, _STEP_ENDS),
-    # Of a step with --mpi: what the plugin's server is; then, for each task, how its program finds it.
+    # Of a step with --mpi: the plugin's server; then, for each task, the variables that lead to the server.
     Hook("mpi_p_slurmstepd_prefork", "mpi", "stepd", "root", "step", 1, _STEP_ENDS),
     Hook("mpi_p_slurmstepd_task", "mpi", "stepd", "root", "task", 2, _STEP_ENDS),
     Hook("fork", "step", "stepd", "root", "task", 0, _STEP_ENDS),
     Hook("proctrack_p_add", "proctrack", "stepd", "root", "task", 2, _STEP_ENDS),
     # In the task, because binding must follow the task's arrival in its cgroup: a move resets the affinity.
     Hook("task_p_pre_launch_priv", "task", "task", "root", "task", 1, _TASK_ENDS),
-    # A task is one thread, as setns(2) wants it, and what is done to it from here on is done inside.
+    # A task is one thread, as setns(2) requires; from here on it is in the container.
     Hook("container_p_add_pid", "job_container", "task", "root", "task", 3, _TASK_ENDS),
     Hook("slurm_spank_task_init_privileged", "spank", "task", "root", "task", 3, _ENDS_ALL),
     Hook("become_user", "step", "task", "user", "task", 0, _TASK_ENDS),
@@ -74,7 +74,7 @@ HOOKS = (
     # After *all* forks: no user code has run yet.
     Hook("slurm_spank_task_post_fork", "spank", "stepd", "root", "task", 3, _STEP_ENDS),
     Hook("open_gate", "step", "stepd", "root", "step", 0, _STEP_ENDS),
-    # Where a step has a level of confinement: before whatever may execute a program as the user, hooks among them.
+    # For a step with a level of confinement: before any program or hook that runs as the user.
     Hook("confine", "step", "task", "user", "task", 0, _TASK_ENDS),
     Hook("task_p_pre_launch", "task", "task", "user", "task", 1, _TASK_ENDS),
     Hook("slurm_spank_task_init", "spank", "task", "user", "task", 3, _ENDS_ALL),
@@ -84,7 +84,7 @@ HOOKS = (
     Hook("task_epilog", "step", "stepd", "root", "script", 0, _LOGGED),
     Hook("slurm_spank_task_exit", "spank", "stepd", "root", "task", 3, _COUNTS),
     Hook("task_p_post_term", "task", "stepd", "effective user", "task", 2, _COUNTS),
-    # All tasks have ended; the server is told to end, and is waited for.
+    # All tasks have ended; the stepd tells the server to end, and waits for the end.
     Hook("mpi_p_client_fini", "mpi", "stepd", "root", "step", 1, _LOGGED),
     Hook("proctrack_p_signal", "proctrack", "stepd", "root", "step", 2, "tried again until the step is empty"),
     Hook("proctrack_p_wait", "proctrack", "stepd", "root", "step", 1, "reported as unkillable"),
@@ -97,7 +97,7 @@ HOOKS = (
     Hook("epilog_slurmctld", "step", "daemon", "root", "job", 0, _NOTED),
     # Also after a step that never got as far as container_p_create, and again where it was interrupted.
     Hook("container_p_delete", "job_container", "container", "root", "job", 1, _NOTED),
-    # The last that is done for a job, whichever daemon lives to see it.
+    # The last row of a job, called by whichever daemon then runs.
     Hook("task_p_slurmd_release_resources", "task", "daemon", "root", "job", 1, _NOTED),
 )
 
@@ -106,13 +106,13 @@ BATCH_HOOKS = (
     Hook("task_p_slurmd_batch_request", "task", "daemon", "root", "job", 1, "the job waits, and is tried again"),
 )
 
-# Of a job all of whose steps have been suspended, and of one before the first of them is resumed.
+# Of a job after the suspension of all its steps, and before the first step is resumed.
 SUSPENSION_HOOKS = (
     Hook("task_p_slurmd_suspend_job", "task", "daemon", "root", "job", 1, "the steps go on, the command fails"),
     Hook("task_p_slurmd_resume_job", "task", "daemon", "root", "job", 1, "the step stays suspended"),
 )
 
-# What the documents, or nodectl beyond them, have, and is called on other occasions than a row of the launch.
+# Functions of the documents, and nodectl's own, called on other occasions than a row of the launch.
 OCCASIONS: "Mapping[str, str]" = {
     "task_p_pre_launch_priv_plan": "in the stepd as root, for each task, instead of task_p_pre_launch_priv",
     "task_p_pre_launch_plan": "in the stepd as root, for each task, instead of task_p_pre_launch",
@@ -121,7 +121,7 @@ OCCASIONS: "Mapping[str, str]" = {
     "container_p_restore": "in a process of its own as root, after each start of the service",
 }
 
-# What comes before a plugin's hooks, for who tells where a process died: its body, constructors or init().
+# A plugin's body, constructors or init(), before its hooks, for messages about where a process died.
 LOADING = Hook("loading", "spank", "any", "as its hooks", "process", 0, "as slurm_spank_init")
 
 ROWS: "Mapping[str, Hook]" = {hook.call: hook for hook in (*HOOKS, *BATCH_HOOKS, *SUSPENSION_HOOKS)}
@@ -129,8 +129,8 @@ ROWS: "Mapping[str, Hook]" = {hook.call: hook for hook in (*HOOKS, *BATCH_HOOKS,
 # SPANK hooks of the command that the user runs (local context), in its process, as the user.
 LOCAL_HOOKS = ("slurm_spank_init", "slurm_spank_init_post_opt", "slurm_spank_local_user_init", "slurm_spank_exit")
 
-# SPANK hooks of the step that holds the job of `nodectl alloc`, whose only task is not the user's: no option is told of
-# there. An image that a plugin imports, say, is imported by the steps that run in it.
+# SPANK hooks of the step that holds the job of `nodectl alloc`, whose only task is not the user's: options are not
+# passed there. An image that a plugin imports, say, is imported by the steps of the job.
 EXTERN_HOOKS = frozenset(
     {"slurm_spank_init", "slurm_spank_init_post_opt", "slurm_spank_task_post_fork", "slurm_spank_exit"}
 )

@@ -64,7 +64,7 @@ class Step:
     restart: int  # how often its job was requeued before
     array_job: int  # of a job that is a task of an array: the array's number, and which task; 0 for none
     array_task: int
-    job_began: float  # of a further step: when its job began, and when that ends by its time limit; 0 for none
+    job_began: float  # of a further step: begin and time limit's end of its job; 0 for none
     job_ends: float
     node_name: str
     cluster_name: str
@@ -74,13 +74,13 @@ class Step:
     gids: list[int]
     user_name: str
     name: str
-    part: "Part | None"  # of a step over several nodes, which this one is a part of
+    part: "Part | None"  # of a step over several nodes: the part on this node
     argv: list[str]
     environment: dict[str, str]
     cwd: str
     umask: int
     hard_limits: dict[str, int]  # by their name without RLIMIT_, -1 for infinity
-    rlimits: dict[str, int]  # likewise the soft limits that the client has
+    rlimits: dict[str, int]  # the client's soft limits, in the same form
     ntasks: int
     cpus_per_task: int
     allocation: int  # CPU mask of the job on this machine
@@ -88,55 +88,55 @@ class Step:
     layout: dict[str, object]  # srun's options of layout and binding in force, by name
     # From here to `devices`: filled in by task_p_slurmd_launch_request.
     cpu_masks: list[int]  # per task
-    base: int  # CPU mask out of which it was laid out
-    step_cpus: int  # CPU mask that it took of these: all, but for an exact step
-    mems: str  # NUMA nodes of these, "" for all
+    base: int  # CPU mask from which the layout was made
+    step_cpus: int  # CPU mask taken from `base`: all of it, except for an exact step
+    mems: str  # NUMA nodes of these CPUs, "" for all
     mem_policies: "list[tuple[int, list[int]] | None]"  # per task MPOL_* and NUMA nodes; empty where no task has one
     task_variables: list[dict[str, str]]  # per task, beside `environment`; empty where all have the same
-    devices: list[str]  # that the job holds: gpu:0
+    devices: list[str]  # the devices that the job holds: gpu:0
     stdin: str
     stdout: str
     stderr: str
-    open_append: bool  # stdout and stderr keep what their files had
+    open_append: bool  # append to the files of stdout and stderr
     label: bool
     unbuffered: bool
     pty: list[int]  # the task with a terminal, its rows, columns and their pixels; empty for none
     verbose: int
     kill_on_bad_exit: bool
-    programs: list[list[object]]  # in the place of `argv`: rows of task/programs.py; empty where all execute that
-    kept: dict[str, str]  # variables that its tasks have in the place of those that would say the same of the step
-    bulk: bool  # its tasks are slots, in which commands run that its client sends (stepd/bulk); `argv` is only told
+    programs: list[list[object]]  # in place of `argv`: rows of task/programs.py; empty where all tasks execute `argv`
+    kept: dict[str, str]  # variables of the tasks that replace the step's variables of the same meaning
+    bulk: bool  # its tasks are slots for commands that its client sends (stepd/bulk); `argv` is only shown
     mpi: str  # the type of its MPI plugin, "" for none
     time_limit: int  # 0: none
     kill_wait: int
     unkillable_timeout: int
     suspend_grace_time: int
     hook_timeout: int
-    always_fork: bool  # tasks are forks, also where nothing is called in them
+    always_fork: bool  # tasks are forks, even if no plugin is called in them
     task_prologs: list[str]  # the site's before the user's
     task_epilogs: list[tuple[str, float]]  # path, seconds it may take (0: no limit); the user's before the site's
     stack: list[Entry]
     options: list[list[str]]  # [plugin, option, value] of SPANK options the user gave
     job_control: dict[str, str]  # variables of the job's prologs and epilogs, SPANK_ in front of every name
-    container: dict[str, object]  # what its job's container is to be (container/settings.py), empty for none
+    container: dict[str, object]  # the settings of the job's container (container/settings.py), empty for none
     cgroup: str  # the step's directory below the cgroup2 mount, "" when cgroups are not used
-    within: str  # "" or the cgroup of another manager's job that its own is in (cgroup/slurms.py)
+    within: str  # "" or the cgroup of another manager's job that encloses the step's (cgroup/slurms.py)
     secure: str  # how far its processes are confined: none, default, strict (model/confinement_level.py)
     submitted: float
     memory: int  # MiB asked for, 0 for none
-    oom_kill_step: bool  # one process too many ends all
-    select_packed: str  # what the select plugin keeps of it, as it packed that, in hexadecimal
+    oom_kill_step: bool  # an out-of-memory kill ends the whole step
+    select_packed: str  # the select plugin's packed data about the step, in hexadecimal
     shares: dict[str, int]  # of CPU time, input and output (cgroup/shares.py)
-    # What comes of these where it can be enforced:
-    limits: dict[str, str]  # files of the step's `user` cgroup and what is written there, a line at a time
-    device_rules: list[list[int]]  # what its tasks may open (cgroup/device_access.py), empty for everything
-    told: list[str]  # what task plugins said to its user in the daemon, a line each
-    task: "Task | None"  # in a task's own process: which one it is; None in the stepd
+    # The result of these, where the machine can enforce it:
+    limits: dict[str, str]  # files of the step's `user` cgroup and their contents, written a line at a time
+    device_rules: list[list[int]]  # the devices that tasks may open (cgroup/device_access.py), empty for all
+    told: list[str]  # the task plugins' messages to the user in the daemon, a line each
+    task: "Task | None"  # in a task's own process: this task; None in the stepd
     helpers: set[int]  # pids of the stepd's own helpers (pumps): no part of the user's step
-    forked_into_cgroup: bool  # the kernel forked the last task into its cgroup: nobody has to move it
-    binder: "Binder | None"  # in the daemon: what decides on the above
-    refused: str  # why it does not, in words for the user who asked
-    process_group: int  # that the tasks join, where proctrack_p_create has made one; 0: the first task makes it
+    forked_into_cgroup: bool  # the kernel forked the last task into its cgroup: no move is needed
+    binder: "Binder | None"  # in the daemon: chooses CPUs, memory and devices
+    refused: str  # why the binder refuses, in words for the user
+    process_group: int  # the tasks' process group made by proctrack_p_create; 0: the first task makes one
     mpi_server: "MpiServer | None"  # set by mpi_p_slurmstepd_prefork in the stepd
     container_id: int  # 64 bits, set by proctrack_p_create in the stepd; never travels
 
@@ -275,7 +275,7 @@ class Step:
         values["cpu_masks"] = [int(mask, 16) for mask in values["cpu_masks"]]  # type: ignore[attr-defined]
         values["stack"] = [entry_from_list(row) for row in values["stack"]]  # type: ignore[attr-defined]
         if values["part"] is not None:
-            from nodectl.model.part import Part  # few steps are one
+            from nodectl.model.part import Part  # few steps have parts
 
             values["part"] = Part(values["part"])  # type: ignore[arg-type]
         return cls(**values)
@@ -289,7 +289,7 @@ _LATER = {
     "base": "0",
     "step_cpus": "0",
     "part": None,
-}  # what would not be empty, or travels as text
+}  # fields with a default that is not empty, or sent as text
 
 
 def _empty() -> "dict[str, object]":

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 FAILED = -1
 _INTERRUPTS = 3
-_end_process = os._exit  # in the command, plugins find another function under that name
-_NEARLY = 0.98  # of its time: a clock that has run for less than a hundredth runs on for the next hook
-_DEADLINE = 4.0  # seconds after the first interrupt: for a process that is deaf to it, or stopped
-UNTIL_GONE = (0.0, 0.001, 0.01, 0.1, 0.0)  # pauses for a thread that was joined
+_end_process = os._exit  # in the command, plugins find another function under the name os._exit
+_NEARLY = 0.98  # of the time limit: a clock that has run for less than a hundredth of it goes on for the next hook
+_DEADLINE = 4.0  # seconds after the first interrupt: for a process that ignores it, or is stopped
+UNTIL_GONE = (0.0, 0.001, 0.01, 0.1, 0.0)  # pauses while a joined thread disappears
 _OURS = os.path.dirname(os.path.dirname(__file__))
 _PLUGINS = os.path.join(_OURS, "plugins", "")
 LEFT_THREAD = "left a thread running; tasks are still to be forked"
@@ -87,12 +87,12 @@ class _Clock:
 
     def _overrun(self, *_: object) -> None:
         if not self._running:
-            return  # somebody else's alarm, or ours where nothing of a plugin's runs
+            return  # another alarm, or ours while no plugin runs
         if _kernel.heir_elsewhere():
             _kernel.stop_clock()
             return  # the hook's child is the task, and it waits for that
         if time.monotonic() - self._started < _NEARLY * self.times[0]:
-            return  # a plugin has sent it, or left somebody behind who did
+            return  # a plugin, or a process that a plugin left behind, has sent the signal
         self._late += 1
         if self._last_words is not None and self._late > _INTERRUPTS:
             self._last_words()
@@ -216,7 +216,7 @@ class PluginCaller:
         try:
             with self._clock:
                 value = function(*arguments)
-        except BaseException as error:  # nothing that a plugin raises passes
+        except BaseException as error:  # no exception of a plugin may pass
             value = error
         outcome = judged(value)
         if self._heirs is None or not outcome:
@@ -233,7 +233,7 @@ class PluginCaller:
         try:
             with self._clock:
                 return function(*arguments), OK
-        except BaseException as error:  # nothing that a plugin raises passes
+        except BaseException as error:  # no exception of a plugin may pass
             return None, judged(error)
         finally:
             _end_child_of(pid)
@@ -258,7 +258,7 @@ class PluginCaller:
                 return False
             time.sleep(pause)
         os.close(self._threads)
-        self._threads = -1  # told once: the plugins that are called after this one have no part in it
+        self._threads = -1  # reported once: the plugins called afterwards did not cause it
         self.threaded = True
         return True
 
@@ -305,7 +305,7 @@ def _words(error: BaseException) -> str:
     """Return the exception's text on a line, "" if the plugin's exception class fails to give a text."""
     try:
         return " ".join(str(error).split())[:300]
-    except Exception:  # nothing of a plugin's passes, as above
+    except Exception:  # no exception of a plugin may pass, as above
         return ""
 
 

@@ -172,7 +172,7 @@ def _installed_code(path: str, text: bytes) -> types.CodeType | None:
         modified = int(os.stat(path).st_mtime)
     except (OSError, trust.Untrusted):
         return None
-    facts = (0, modified, len(text))  # 0: it holds for a source of this time and size
+    facts = (0, modified, len(text))  # 0: the file is valid for a source of this time and size
     head = MAGIC_NUMBER + b"".join((fact & 0xFFFF_FFFF).to_bytes(4, "little") for fact in facts)
     if not data.startswith(head):
         return None
@@ -297,8 +297,8 @@ def _check_functions(
             found[name] = value
         elif callable(value) and getattr(value, "__module__", None) not in _APIS:
             if name.startswith(kind.prefix) and (kind.hosted == STEP or not any_near(name, kind.functions)):
-                # The manual: the list of hooks may grow, and a plugin may ask which of them there are. One of
-                # the node is asked for at the start of the service: there what is only misspelt is refused.
+                # The manual: the list of hooks may grow, and a plugin may ask which hooks exist. Hooks of node
+                # plugins are checked at the start of the service: a misspelt name is refused there.
                 reason = f"{name} is unknown; nearest is {nearest(name, kind.functions)}"
                 warnings.append(PluginRefused(source.path, _line_of_function(source, value), reason))
             else:

@@ -125,7 +125,7 @@ class Host:
     def __init__(
         self, seconds: float, last_words: "Callable[[str], object]", *, forks: bool, compiled: "Open | None" = None
     ) -> None:
-        self.seconds = seconds  # that each plugin's body and its init() may take, 0 for any time
+        self.seconds = seconds  # time limit of each plugin's body and init(), 0 for none
         self.last_words = last_words
         self.forks = forks
         self.compiled = compiled
@@ -174,7 +174,7 @@ def _load(plugin_type: str, dirs: "Sequence[str]", host: Host) -> Plugin:
     )
     messages.speaker(plugin_type)
     plugin = caller.within_time(_opener(path, plugin_type, host))
-    for warning in () if host.forks else plugin.warnings:  # told once, by the daemon
+    for warning in () if host.forks else plugin.warnings:  # reported once, by the daemon
         messages.tell("plugin-warning", f"{warning}; it is never called")
     outcome = caller.silent(plugin.hooks.get("init", _nothing), ())
     if host.forks and _has_threads():

@@ -145,7 +145,7 @@ class Spank:
             raise SpankError(spank_h.ESPANK_BAD_ARG, "spank_option_getopt")
         given = self.plugin.given
         if option.name not in given:
-            # What init would have registered is not known to a process that calls job_prolog or job_epilog only.
+            # A process that calls only job_prolog or job_epilog does not know options registered by init.
             known = option.name in self.plugin.options and self.context != spank_h.S_CTX_JOB_SCRIPT
             variable = forwarding_name(self.plugin.plugin.name, option.name)
             value = None if known else os.environ.get(variable, os.environ.get(f"SPANK_{variable}"))
@@ -179,7 +179,7 @@ class Spank:
             return spank_h.ESPANK_NOT_REMOTE
         if self.context == spank_h.S_CTX_LOCAL:
             return 0
-        # There is never a job here; today's Slurm says so for the user only.
+        # There is never a job here; today's Slurm reports this for S_JOB_UID and S_JOB_GID only.
         return spank_h.ESPANK_NOT_AVAIL if item in (spank_h.S_JOB_UID, spank_h.S_JOB_GID) else spank_h.ESPANK_BAD_ARG
 
     def _task_item(self, item: int) -> object:

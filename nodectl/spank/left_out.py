@@ -15,6 +15,6 @@ def left_out(config: Config) -> list[str]:
     try:
         stack = plugstack.read(config.plugstack_config, config.plugin_dir).entries
     except plugstack.PlugstackError:
-        return found  # each launch tells of it
+        return found  # each launch reports it
     mentioned = MentionedHooks()
     return [*found, *(hook for hook in _HOOKS if mentioned.places(stack, (hook,)))]

@@ -33,7 +33,7 @@ class MentionedHooks:
         ]
 
     def _in(self, entry: Entry) -> frozenset[str]:
-        stamp = _kernel.stamp(entry.path)  # b"" where there is none: the step will tell
+        stamp = _kernel.stamp(entry.path)  # b"" without a file: the step will report it
         known = self._known.get(entry.path)
         if known is None or known[0] != stamp:
             if len(self._known) >= _MOST:
@@ -46,7 +46,7 @@ class MentionedHooks:
 def _names(path: str) -> frozenset[str]:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            return frozenset()  # to open it might never end
+            return frozenset()  # opening it might block for ever
         with open(path, "rb") as file:
             return frozenset(match.decode("ascii") for match in re.findall(_NAME, file.read(_LONGEST)))
     except OSError:

@@ -49,7 +49,7 @@ class Plugstack:
     ) -> None:
         self.entries = entries
         self.warnings = warnings
-        self._seen = seen or {}  # every file and directory that had a say in it
+        self._seen = seen or {}  # every file and directory that the stack depends on
 
     def is_current(self) -> bool:
         """Return True if reading the stack again would give the same result.
@@ -185,7 +185,7 @@ class _Reader:
         searched = os.path.dirname(pattern)
         self.see(os.path.join(directory, searched))
         if any(character in searched for character in _GLOB_CHARACTERS):
-            self.seen[pattern] = _TOO_NEW  # whatever it matches may change unseen
+            self.seen[pattern] = _TOO_NEW  # the matching files may change unnoticed
         # In the order of the bytes, which is collation in the C locale. The order of a security
         # relevant stack must not depend on the language of the user who restarted the daemon.
         for match in sorted(glob.glob(pattern, root_dir=directory), key=os.fsencode):

@@ -138,7 +138,7 @@ class Probe:
         try:
             os.write(self._fd, line.encode("ascii"))
         except OSError:
-            pass  # a plugin has closed what it did not open: no failure of its hook
+            pass  # a plugin has closed the log's descriptor: no failure of its hook
 
 
 class ProbingCaller:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nodectl.model.plugstack_entry import Entry
     from nodectl.spank.stack import Stack
 
-SHUTDOWN = b"x"  # the daemon's word to a process that lives as long as it does
+SHUTDOWN = b"x"  # the daemon's word to the slurmd context, which lives as long as the daemon
 DEAF = 126  # the exit status of a process whose plugin has closed the socket
 
 
@@ -51,7 +51,7 @@ class Reporter:
             # A line of its own, whatever a plugin has written there.
             os.write(self._fd, b"\n" + dumps(what).encode("ascii") + b"\n")
         except BrokenPipeError:
-            return  # the daemon has gone: its successor looks after what this process was for
+            return  # the daemon has gone: its successor does the rest of this process's work
         except OSError:
             os._exit(DEAF)
 

@@ -61,7 +61,7 @@ def main(arguments: "Mapping[str, object]") -> None:
     if outcome and reporter.listen() == SHUTDOWN:  # nothing: the daemon was killed
         reporter.ended(stack.call(EXIT, row=_row(EXIT)).why)
     stack.end()
-    signals.kill_own_group()  # what plugins have started, and this process
+    signals.kill_own_group()  # the processes started by plugins, and this process
 
 
 def _begin(stack: Stack) -> "Outcome":

@@ -30,7 +30,7 @@ ESPANK_SUCCESS = 0
     ESPANK_JOB_FAILURE,
 ) = range(3000, 3013)  # fmt: skip
 
-# Where a recording of Slurm shows the words that a plugin sees, they are those.
+# The words of Slurm's recordings, where these show the words that a plugin sees.
 _ERRORS = {
     ESPANK_SUCCESS: "No error",
     ESPANK_ERROR: "Failed",

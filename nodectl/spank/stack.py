@@ -51,7 +51,7 @@ if TYPE_CHECKING:
             """Record the end of loading."""
 
 
-_CARRIERS = (FORWARDED, f"SPANK_{FORWARDED}")  # how variables begin that carry options
+_CARRIERS = (FORWARDED, f"SPANK_{FORWARDED}")  # prefixes of variables that carry options
 _MODES = {
     spank_h.ESPANK_NODE_FAILURE: "a failure of the node",
     spank_h.ESPANK_JOB_FAILURE: "a failure of the job",
@@ -63,7 +63,7 @@ class Stack:
 
     __slots__ = ("_caller", "_only", "_ready", "handle", "plugins")
 
-    probe: "Probe | None" = None  # of every stack of a process that is part of a probe run
+    probe: "Probe | None" = None  # of every stack in a process of a probe run
 
     def __init__(self, caller: "PluginCaller", handle: Spank, only: "frozenset[str] | None" = None) -> None:
         self._caller = caller
@@ -116,7 +116,7 @@ class Stack:
             outcome = self._caller.silent(started, ())
             if not outcome:
                 return Outcome(outcome.rc, f"{plugin.path}: init(): {outcome.why}")
-        # plugins.txt: a thread that init() makes and fini() ends is a plugin's good right.
+        # plugins.txt: a plugin may make a thread in init() and end it in fini().
         if started is not None or isinstance(source, Source | DeferredSource):
             self._caller.left_thread()
         for warning in plugin.warnings:

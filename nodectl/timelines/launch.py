@@ -14,7 +14,7 @@ from nodectl.model.step_number import step_name
 from nodectl.model.value_class import dataclass
 from nodectl.render.words import cpu_list, printable
 
-# What nodectl does itself while it waits for others.
+# Nodectl's own calls that wait for other processes.
 WAITS = ("gate", "proctrack_p_wait")
 _EPILOG = "task_epilog"
 
@@ -92,7 +92,7 @@ class Launch:
     submitted: float
     title: str
     processes: tuple[Process, ...]
-    forks: Mapping[int, Call]  # what made a task's process, by its pid
+    forks: Mapping[int, Call]  # the fork of each task's process, by pid
 
     @property
     def name(self) -> str:
@@ -169,12 +169,12 @@ def _lanes(lines: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
 
 
 def _overlap(before: Mapping[str, Any], line: Mapping[str, Any]) -> bool:
-    epilogs = _EPILOG in (before["call"], line["call"])  # of others the clock's rounding is all that can be
+    epilogs = _EPILOG in (before["call"], line["call"])  # other calls overlap only by the clock's rounding
     return bool(epilogs and before["t"] + before["us"] * 1000 > line["t"])
 
 
 def _process(pid: int, kind: str, lane: int, lines: list[Mapping[str, Any]], names: Mapping[int, str]) -> Process:
-    # Only of tasks: what the step's runner does for a task is no task's process.
+    # Only for tasks: a call of the step's runner for a task is in no task's process.
     task = lines[0]["task"] if kind == "task" else None
     return Process(pid, printable(kind), task, tuple(_call(line, names) for line in lines), lane)
 

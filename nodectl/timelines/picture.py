@@ -23,10 +23,10 @@ _SIZE, _TITLE = 11, 16
 _CHARACTER = 6.6  # about, of a proportional font in _SIZE
 _THINNEST = 2.0
 _LONGEST_NOTE = 60
-# So many tasks are shown with all their calls; of more the first alone, the others have one row each.
+# Up to this number all tasks are shown with all their calls; else the first task only, and a row for each other task.
 _MOST_WHOLE = 4
 _MOST_ROWS = 60
-# Of a row with more calls than that, those are drawn that can be told apart.
+# In a row with more calls than this, only distinguishable calls are drawn.
 _MOST_BARS = 400
 _APART = 0.5
 _FONT = "DejaVu Sans, Helvetica, Arial, sans-serif"
@@ -159,7 +159,7 @@ def _rows(process: Process) -> Iterator[_Row]:
         same.setdefault((call.name, call.plugin), []).append(call)
     for (name, plugin), calls in same.items():
         words = [name, plugin, f"{len(calls)} times" if len(calls) > 1 else ""]
-        # Of a program that has begun nobody waits for an end here.
+        # The time of exec is not shown: nodectl does not wait here for the program's end.
         spent = spent_words(sum(call.length for call in calls) // 1000)
         words.append("the program begins" if name == "exec" else spent)
         failed = next((call for call in calls if call.rc), None)

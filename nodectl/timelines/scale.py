@@ -50,7 +50,7 @@ class Scale:
         for place, stretch in enumerate(self.stretches):
             since = stretch.begin - self.origin
             if place:
-                # Behind a cut one says where the times go on; others keep clear of it.
+                # The first line behind a cut shows the time there; further lines keep clear of it.
                 yield stretch.x, spent_words(since // 1000)
                 first = -(-(since + step // 2) // step) * step
             else:

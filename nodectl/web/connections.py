@@ -7,7 +7,7 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 MOST = 64
-_open: dict[H11Protocol, None] = {}  # who has said something last is the last one
+_open: dict[H11Protocol, None] = {}  # ordered by last activity, the most recent last
 
 
 class Connection(H11Protocol):
@@ -29,7 +29,7 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Note the activity, and pass the data on."""
         if self not in _open:
-            return  # it had to leave
+            return  # it was aborted
         del _open[self]
         _open[self] = None
         super().data_received(data)

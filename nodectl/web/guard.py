@@ -28,7 +28,7 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-OPEN = ("/", "/page.js", "/page.css")  # the page itself tells nothing
+OPEN = ("/", "/page.js", "/page.css")  # the page itself holds no data
 
 
 def new_token() -> str:

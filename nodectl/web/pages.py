@@ -24,7 +24,7 @@ from nodectl.render.words import printable, user_name
 from nodectl.timelines import picture
 from nodectl.timelines.launch import launch_of
 
-_FRESH = 0.9  # seconds for which a look serves all who ask
+_FRESH = 0.9  # seconds for which a look serves all requests
 _ENDED = 20  # steps that ended last
 _DAYS = 7
 _REPORT_FRESH = 60.0

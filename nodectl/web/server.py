@@ -33,7 +33,7 @@ _SVG = "image/svg+xml"
 
 def application(pages: Pages, token: str) -> Starlette:
     """Return the application: the page and the data."""
-    one_at_a_time = CapacityLimiter(1)  # threads: a service that hangs stops nobody's request for the page
+    one_at_a_time = CapacityLimiter(1)  # threads: a service that hangs stops no request for the page
 
     async def told(work: Callable[[], Any]) -> Any:
         try:
@@ -105,7 +105,7 @@ def listen(address: str) -> socket.socket:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, number))
-        sock.listen(MOST)  # before anybody is told the address: until then another user could be quicker
+        sock.listen(MOST)  # before the address is printed: until then another user could take the port
     except OSError as error:
         raise Failed(f"--listen {address[:80]!r}: {error.strerror or error}") from None
     return sock
@@ -114,7 +114,7 @@ def listen(address: str) -> socket.socket:
 def _listen_unix(path: str) -> socket.socket:
     _remove_dead(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)  # it is never anybody else's, not for a moment
+    before = os.umask(0o177)  # no other user may open it, not even for a moment
     try:
         sock.bind(path)
     finally:
@@ -143,7 +143,7 @@ def serve(pages: Pages, token: str, sock: socket.socket) -> None:
         lifespan="off",
         ws="none",
         http=Connection,
-        backlog=MOST,  # so many are taken at a time
+        backlog=MOST,  # connections waiting for accept(2)
         timeout_graceful_shutdown=1,
     )
     uvicorn.Server(config).run(sockets=[sock])

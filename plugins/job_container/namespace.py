@@ -1,12 +1,12 @@
 """job_container/namespace: each job has its own /tmp, /var/tmp and /dev/shm, and other namespaces as configured.
 
-Configured with the keys container_*: `container_dirs` are the private directories, `container_base_path` is where
-their storage lies and the namespaces are held. What a job leaves in them is removed when it ends.
+Configured with the keys container_*: `container_dirs` are the private directories; `container_base_path` is the place
+of their storage and of the files that hold the namespaces. The directories' content is removed when the job ends.
 
 The stepd makes the container (container_p_create), each task joins it as root, a single thread, before it becomes the
-user (container_p_add_pid), and a container request removes it when the job's epilog is over. The stepd itself stays
-outside. The site's scripts run as root: the init script before the namespaces are made, the clone-ns script when
-they are, on the host, and the epilog before they go. A script that fails or takes too long fails its call.
+user (container_p_add_pid), and a container request removes it after the job's epilog. The stepd itself stays outside.
+The site's scripts run as root: the init script before the namespaces are made, the clone-ns script after that, on the
+host, and the epilog before their removal. A script that fails or takes too long fails its call.
 
 Needs Linux 5.12. Source of layout and order: job_container/tmpfs and namespace/linux of today's Slurm.
 """

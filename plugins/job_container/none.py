@@ -1,6 +1,6 @@
 """job_container/none: jobs see the machine as everybody does.
 
-The default. None of the interface's functions is there, so that a step pays for none.
+The default. The plugin has none of the interface's functions, so a step pays for none.
 """
 
 plugin_type = "job_container/none"

@@ -1,12 +1,12 @@
 """job_container/user: each job of a user's own node has its own /tmp, /var/tmp and /dev/shm, without root.
 
-Configured with container_dirs, container_base_path, container_auto_base_path and container_shared. What a job leaves
-in its directories is removed when it ends.
+Configured with container_dirs, container_base_path, container_auto_base_path and container_shared. The directories'
+content is removed when the job ends.
 
 The storage is the job's, in BASE/HOST/JOB. The namespaces are a step's: its stepd makes them (container_p_add_cont),
 with the job's storage in the places of the directories, and holds them by two descriptors until it ends. Each task
-enters them and gives up every capability there (container_p_add_pid). A directory that is a tmpfs, as /dev/shm, is
-each step's own, and vanishes with it.
+enters them and gives up every capability there (container_p_add_pid). A directory on a tmpfs, as /dev/shm, is private
+to each step, and vanishes with it.
 
 All mounts inside are nosuid: programs with set-user-ID or with capabilities of their own run without these. Users other
 than this one, and groups other than the primary one, show as nobody's. Needs Linux 5.12.
@@ -30,7 +30,7 @@ plugin_name = "job container by a user namespace"
 plugin_version = (22, 5, 8)
 
 _INSTEAD = f'without containers: job_container_type = "{container.NONE}"'
-_fds: dict[int, dict[str, int]] = {}  # of the step that this process runs, or brings something into, by its job
+_fds: dict[int, dict[str, int]] = {}  # by job: of the step that this process runs or enters
 
 
 def init() -> int:
@@ -123,7 +123,7 @@ def _nothing_else(_: list[JobDir]) -> str:
 def _mount(step: "Step") -> None:
     """Mount the step's private directories in the new namespaces. Raises OSError."""
     job_dir = _job_dir(step)
-    job_dir.open()  # in this mount namespace: nothing of another one can be mounted here
+    job_dir.open()  # in this mount namespace, because descriptors of another one cannot be mounted here
     private = settings.read_dirs(step.container["dirs"])  # type: ignore[arg-type]  # settings.of_job made it
     for one in private:
         one.options = (*one.options, "nodev")
@@ -138,10 +138,9 @@ def _mount(step: "Step") -> None:
 
 
 def _door(step: "Step", hidden: list[str]) -> tuple[str, int]:
-    """Return the directory and a mount of the node's socket if a private directory would hide the socket, else ("",
-    -1).
+    """Return the directory of a hidden node socket and a mount of the directory, else ("", -1).
 
-    Commands within the job need the socket.
+    A private directory may hide the socket from commands within the job.
     """
     path = os.path.dirname(step.environment.get("NODECTL_SOCKET", ""))
     if not any(settings.lies_in(path, one) for one in hidden):

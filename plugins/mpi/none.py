@@ -1,6 +1,6 @@
 """mpi/none: programs are started as they are. An MPI program is alone in its world, in each task of its own.
 
-None of the interface's functions is there, so that a step pays for none.
+The plugin has none of the interface's functions, so a step pays for none.
 """
 
 plugin_type = "mpi/none"

@@ -15,7 +15,7 @@ plugin_version = (22, 5, 8)
 
 
 def mpi_p_slurmstepd_prefork(step: "Step") -> None:
-    """Start PMI's server for the step, with a socket for each task."""
+    """Set the step's MPI server: a PMI server with a socket for each task."""
     step.mpi_server = own_server("pmi_server", connected=True)
 
 

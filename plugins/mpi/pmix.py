@@ -1,7 +1,7 @@
 """mpi/pmix: PMIx, which Open MPI speaks, by OpenPMIx's own library.
 
-The library is opened by the step's server (`nodectl/mpi/pmix_server.py`), which runs as the user; where there is none,
-the step is refused by the name of what is missing.
+The step's server (`nodectl/mpi/pmix_server.py`), which runs as the user, opens the library; without the library the
+step is refused, and the message names the missing file.
 """
 
 from nodectl.mpi import own_server
@@ -14,15 +14,15 @@ plugin_type = "mpi/pmix"
 plugin_name = "PMIx"
 plugin_version = (22, 5, 8)
 
-# Open MPI's tasks then ask for what nothing has collected. The library does not find that in what it keeps for those of
-# one node in shared memory, at least in release 4.2.
+# Open MPI's tasks then ask for data that was not collected. The library does not find such data in the shared memory
+# of the tasks of one node, at least in release 4.2.
 _ASYNCHRONOUS = "OMPI_MCA_pmix_base_async_modex"
 _STORE = "PMIX_MCA_gds"
 _NO = ("", "0", "false", "no", "disabled")
 
 
 def mpi_p_slurmstepd_prefork(step: "Step") -> None:
-    """Start PMIx's server for the step; the tasks start when the server has sent their variables."""
+    """Set the step's MPI server: a PMIx server. The tasks start after the server has sent the common variables."""
     step.mpi_server = own_server("pmix_server", announces=True)
 
 

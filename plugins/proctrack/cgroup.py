@@ -50,7 +50,7 @@ def proctrack_p_create(step: Step) -> int:
     step.container_id = group.number()
     _State.groups[step.container_id] = group
     _State.patience[step.container_id] = step.unkillable_timeout
-    # A hook that overran its time would not kill at all.
+    # A hook that exceeds its time limit kills nothing.
     _State.dumps[step.container_id] = min(_LONGEST_DUMP, step.hook_timeout / 2 or _LONGEST_DUMP)
     return 0
 
@@ -93,7 +93,9 @@ def proctrack_p_signal(cont_id: int, signal: int) -> int:
 
 
 def proctrack_p_wait(cont_id: int) -> int:
-    """Kill and wait until the container is empty; raise ETIMEDOUT for a process hanging in the kernel."""
+    """Kill and wait until the container is empty. Raises PluginError with ETIMEDOUT for a process hanging in the
+    kernel.
+    """
     group = _group(cont_id)
     deadline = time.monotonic() + _State.patience.get(cont_id, 60)
     pause = _FIRST_PAUSE

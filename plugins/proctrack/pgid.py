@@ -1,8 +1,8 @@
 """proctrack/pgid: a step's processes are those of its tasks' process group.
 
-The simplest tracker, and a leaky one: a program that calls setsid(2) or setpgid(2) is no longer found. The container
-id is the number of the group. One process leads it, and does nothing else, so that the group is there before the
-first task and as long as the stepd wants it.
+The simplest tracker, and a leaky one: it does not find a program that calls setsid(2) or setpgid(2). The container id
+is the number of the group. One process only leads the group, so the group exists before the first task and as long as
+the stepd wants it.
 """
 
 import _signal
@@ -32,7 +32,7 @@ def proctrack_p_create(step: Step) -> int:
     stepd = os.pidfd_open(os.getpid())
     ready, told = os.pipe2(os.O_CLOEXEC)
     try:
-        pid = _namespace.fork_aside(0, -1)  # no child of ours: who waits for the step's does not meet it
+        pid = _namespace.fork_aside(0, -1)  # no child of ours: a wait for the step's children does not return it
         if pid == 0:
             _lead(stepd, told)
         os.close(told)

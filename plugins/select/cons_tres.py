@@ -1,7 +1,7 @@
 """select/cons_tres: CPUs, cores or sockets of nodes, their memory and their devices, as SelectTypeParameters says.
 
-The rules are those of Slurm's plugin of this name as they were measured; `nodectl.selection.tres` knows them. What is
-taken follows from the jobs' records, so that the state file holds no more than its magic number and version.
+The rules are those of Slurm's plugin of this name, as measured; `nodectl.selection.tres` implements them. The resources
+in use follow from the jobs' records, so the state file holds only its magic number and version.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ plugin_name = "cores, memory and devices of nodes that jobs share"
 plugin_version = (22, 5, 8)
 
 _FILE, _MAGIC, _VERSION = "select_cons_tres", 0x7E550FC5, 1
-_CONS_TRES = 2  # what SELECT_CR_PLUGIN tells of select/cons_tres
+_CONS_TRES = 2  # the answer of select/cons_tres to SELECT_CR_PLUGIN
 ESLURM_NODES_BUSY, ESLURM_NOT_SUPPORTED, ESLURM_NEVER = 2016, 2018, 2014
 
 
@@ -79,7 +79,7 @@ def select_p_job_init(job_list: Sequence[JobRecord]) -> int:
 
 
 def select_p_reconfigure() -> int:
-    """Read the configuration again; running jobs keep their resources."""
+    """Read the configuration again; the resources of running jobs do not change."""
     _Plugin.parameters = slurmctld.parameters()
     _Plugin.state.wishes = Wishes(_Plugin.parameters)
     return SLURM_SUCCESS
@@ -207,7 +207,7 @@ def select_p_select_jobinfo_xstrdup(jobinfo: JobInfo, mode: int) -> str | None:
     return jobinfo.shown(mode) if is_ours(jobinfo, JobInfo) and 0 <= mode <= 2 else None
 
 
-def select_p_job_test(  # as the document has it
+def select_p_job_test(  # the document's parameters
     job_ptr: JobRecord, bitmap: bitarray, min_nodes: int, max_nodes: int, req_nodes: int, mode: int,
     preemption_candidates: list[JobRecord] | None, preempted_jobs: Output | None, exc_core_bitmap: bitarray | None,
 ) -> int:  # fmt: skip

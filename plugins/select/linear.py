@@ -1,7 +1,7 @@
 """select/linear: whole nodes, of a row of nodes as few runs of neighbours as possible, the best fitting ones.
 
-A job gets all CPUs of each of its nodes. With `over_subscribe` several jobs have the same nodes: `force:N`, or `yes:N`
-for those that ask for it. Memory is counted where select_type_parameters has CR_Memory, devices always are.
+A job gets all CPUs of each of its nodes. With `over_subscribe` several jobs share the same nodes: `force:N`, or `yes:N`
+for jobs that ask for it. Memory is counted where select_type_parameters has CR_Memory, devices always are.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def select_p_node_init(node_ptr: NodeTable, node_cnt: int) -> int:
 
 
 def select_p_job_init(job_list: list[JobRecord]) -> int:
-    """Add the running jobs with the nodes in their job_resrcs."""
+    """Add the running jobs with the nodes of each job's job_resrcs."""
     for job in job_list:
         _add(job)
     return SLURM_SUCCESS
@@ -220,7 +220,7 @@ def select_p_select_jobinfo_xstrdup(jobinfo: JobInfo, mode: int) -> str:
     return jobinfo.text(mode)
 
 
-def select_p_job_test(  # as the document has it
+def select_p_job_test(  # the document's parameters
     job_ptr: JobRecord, bitmap: bitarray, min_nodes: int, max_nodes: int, req_nodes: int, mode: int,
     preemption_candidates: list[JobRecord] | None, preempted_jobs: Output, exc_core_bitmap: bitarray | None,
 ) -> int:  # fmt: skip
@@ -376,7 +376,7 @@ def select_p_ba_get_dims() -> list[int]:
 
 
 def _add(job: JobRecord) -> bool:
-    """Add the job with its job_resrcs to the occupancy; return False for a job without job_resrcs."""
+    """Add the job with the resources of job_resrcs to the occupancy; return False for a job without job_resrcs."""
     held = job.job_resrcs
     if held is None:
         return False

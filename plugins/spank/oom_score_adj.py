@@ -4,11 +4,11 @@ Option: --oom-score-adj=N, the higher the sooner. In plugstack.conf:
 
     optional oom_score_adj default=500 min=0 max=1000
 
-`default` is what tasks get whose user says nothing (without it: 0, as nodectl starts every task); it need not lie
-within the bounds. `min` (0 without it) and `max` (1000) bound what users may ask for.
+`default` is the value of tasks without the option (without `default`: 0, the value of every task of nodectl); it need
+not lie within the bounds. `min` (0 without it) and `max` (1000) bound the option's value.
 
 Hooks: init (arguments; a wrong one fails), the option's callback (refuses in the command), task_init_privileged (each
-task, as root). A value below the one that the task has needs CAP_SYS_RESOURCE, which root of some containers lacks: the
+task, as root). A value below the task's present value needs CAP_SYS_RESOURCE, which root of some containers lacks: the
 task then fails with a line that says so. Children of the task inherit the value; a user may raise it further.
 """
 
@@ -32,7 +32,7 @@ class _State:
 
 
 def _number(text: str | None, lowest: int, highest: int) -> int | None:
-    """Return the decimal number, or None for other text and for a number out of bounds."""
+    """Return the decimal number, or None for text without a number and for a number out of bounds."""
     try:
         value = int(text or "", 10)
     except ValueError:

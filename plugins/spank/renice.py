@@ -90,7 +90,7 @@ def slurm_spank_task_post_fork(sp: Spank, ac: int, argv: list[str]) -> int:
             slurm_error(f"renice: {VARIABLE}={text}: not a number from {_LOWEST} to {_HIGHEST}")
             return -1
     if prio < _State.min_prio:
-        if _State.prio is None:  # of the option its user has been told already
+        if _State.prio is None:  # the command has already warned the user of the option
             slurm_error(f"renice: {VARIABLE}={prio} is below the lowest allowed value, {_State.min_prio} is used")
         prio = _State.min_prio
     pid = spank_get_item(sp, S_TASK_PID)

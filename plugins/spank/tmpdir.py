@@ -1,20 +1,22 @@
 """tmpdir: a temporary directory of its own for each step, named by TMPDIR and removed when the step ends.
 
-In plugstack.conf, with what holds without the argument:
+In plugstack.conf, here with the defaults:
 
     required tmpdir base=/tmp mode=0700 when=always
 
-`base`, given without links, must belong to root and every directory above it too; others may write there only if it is
-sticky, as /tmp is. `mode` is the directory's. With `when=asked` only steps run with the option --tmpdir have one.
+`base`, given without links, must belong to root, and so must every directory above it; other users may write there only
+if it is sticky, as /tmp is. `mode` is the directory's. With `when=asked` only steps run with the option --tmpdir have a
+directory.
 
-The directory is BASE/nodectl-tmpdir.JOB.STEP.RANDOM/tmp. The outer one is root's, so that the user can neither rename
-nor replace the inner one, which is the user's. All tasks of the step share it.
+The directory is BASE/nodectl-tmpdir.JOB.STEP.RANDOM/tmp. The outer directory belongs to root, so that the user can
+neither rename nor replace the inner directory, which belongs to the user. All tasks of the step share it.
 
-Hooks: init (arguments; a wrong one fails), init_post_opt (stepd, root: makes it, sets TMPDIR), exit (stepd, root:
-removes it, however the step ended, with everything below; neither links nor mounts are followed). A removal that is
-not done after 50 s says so. What a killed stepd or such a removal leaves is known by its lock, which nobody holds any
-more: the exit of the next step with this plugin and base removes it, and so does a start of the daemon. To find it
-they read at most 4096 names of `base`: on a machine with a full /tmp give the plugin a base of its own.
+Hooks: init (arguments; a wrong one fails), init_post_opt (stepd, root: makes the directory, sets TMPDIR), exit (stepd,
+root: removes the directory, however the step ended, with everything below; follows neither links nor mounts). A removal
+that takes longer than 50 s is reported. A killed stepd or an unfinished removal leaves a directory whose lock is free:
+the exit of the next step with this plugin and base removes the directory, and so does a start of the daemon. To find
+such directories, they read at most 4096 names of `base`: on a machine with a full /tmp give the plugin a base of its
+own.
 """
 
 import errno
@@ -49,7 +51,7 @@ _INNER = "tmp"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _PATIENCE = 50.0  # seconds for the step's own directory: less than a hook may take
-_SWEEP_PATIENCE = 2.0  # for those of dead steps, which another step's end must wait for
+_SWEEP_PATIENCE = 2.0  # for directories of dead steps: the end of another step waits
 _MOST_NAMES = 4096
 
 
@@ -60,11 +62,11 @@ class _State:
     asked = False
     name = ""
     base_fd = -1
-    outer_fd = -1  # its lock tells that the step lives
+    outer_fd = -1  # locked while the step lives
 
 
 def _option(val: int, optarg: str | None, remote: int) -> int:
-    """Note that the user gave --tmpdir."""
+    """Note the option --tmpdir."""
     del val, optarg, remote
     _State.asked = True
     return 0
@@ -154,7 +156,7 @@ def slurm_spank_exit(sp: Spank, ac: int, argv: list[str]) -> int:
 
 
 def _open_base() -> int:
-    """Return a descriptor of `base`, whose path only root can change. Raises OSError."""
+    """Return a descriptor of `base`, after checking the path for changes by users other than root. Raises OSError."""
     fd = os.open("/", _DIRECTORY)
     names = [name for name in _State.base.split("/") if name]
     try:
@@ -208,7 +210,7 @@ def _sweep(base: int) -> None:
         try:
             fd = os.open(name, _DIRECTORY, dir_fd=base)
         except OSError:
-            continue  # it has just gone, or is somebody's trick
+            continue  # it has just gone, or another user made it as a trick
         status = os.fstat(fd)
         if status.st_uid == 0 and not status.st_mode & _OTHERS_WRITE and _lock(fd):
             why = remove(base, fd, name, end)

@@ -1,17 +1,17 @@
 """tracer: writes down every hook that is called: where, as whom, and what a plugin is told there.
 
-For administrators who want to know what a stack does to a step, and for authors of plugins who want to know what they
-will find. Put it before or behind the plugin in question, or both: it notes what changed in the tasks' environment
-since it was last called in the same process.
+For administrators who want to know what a stack does to a step, and for authors of plugins who want to know the facts
+in each hook. Put it before or behind the plugin in question, or both: it notes the changes of the tasks' environment
+since its last call in the same process.
 
     optional tracer out=/var/log/nodectl/spank.jsonl name=before
 
-`out` is appended to and made where it is missing, for root's eyes only (mode 0600): environments hold secrets. Root
-must own it and every directory on the way, and nobody else may write there. The first hook in a process of root's
-opens it; forks, and hooks that run as the user, write through that descriptor, which is closed when the program
-starts. In a command that is not root's, and without `out`, the lines are told to the step's user with -vv instead. A
-file that cannot be opened fails the hook; a line that cannot be written is told and costs nothing. `name` is there to
-tell two tracers apart: it is in argv.
+The plugin appends to `out` and makes the file if it is missing, for root's eyes only (mode 0600): environments hold
+secrets. Root must own the file and every directory of its path, and no other user may write there. The first hook in a
+process of root's opens it; forks, and hooks that run as the user, write through that descriptor, which is closed when
+the program starts. In a command that is not root's, and without `out`, the step's user sees the lines with -vv instead.
+A file that cannot be opened fails the hook; a line that cannot be written is reported and costs nothing. `name`
+distinguishes two tracers: it is in argv.
 
 Option: --tracer[=NOTE], noted in each line, so that a run is found again.
 
@@ -25,7 +25,7 @@ One JSON object a line, one write(2) each:
     uids, gids, groups real, effective and saved; supplementary
     caps               CapEff, hexadecimal
     items              each S_* item: [0, value], or [code] as spank_get_item fails here; [0, n] for n variables
-    getopt             what spank_option_getopt says of the own option: [0, value] or [code]
+    getopt             the result of spank_option_getopt for the plugin's own option: [0, value] or [code]
     environment        "set" {name: value} and "unset" [names] since the last line of this process
 """
 
@@ -70,7 +70,7 @@ _OPEN = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK |
 class _State:
     out = ""
     fd = -1
-    environment: dict[str, str] | None = None  # as the last line of this process saw it
+    environment: dict[str, str] | None = None  # at the last line of this process
 
 
 def _noted(val: int, optarg: str | None, remote: int) -> int:
@@ -93,7 +93,7 @@ def _open() -> None:
 
 
 def _record(sp: Spank, hook: str, argv: list[str]) -> int:
-    """Write the line of a hook. Return 0, or -1 for a wrong argument or a file that cannot be opened."""
+    """Write the line of a hook. Return 0, or -1 for a wrong argument or an unusable file."""
     for word in argv:
         name, _, value = word.partition("=")
         if name == "out" and value.startswith("/"):
@@ -120,7 +120,7 @@ def _item(sp: Spank, item: int) -> list[object]:
 
 
 def _answer(ask: "Callable[[], object]") -> list[object]:
-    """Return [0, value], or [code] for a SPANK function that fails."""
+    """Return [0, value], or [code] for a failed SPANK function."""
     try:
         value = ask()
     except SpankError as error:
@@ -163,7 +163,7 @@ def _write(hook: str, facts: dict[str, object]) -> int:
 
 
 def _process() -> dict[str, object]:
-    """Return ids, directory, capabilities, CPUs and cgroup of this process, as the kernel reports them."""
+    """Return ids, directory, capabilities, CPUs and cgroup of this process, from the kernel."""
     status = dict(line.split(":\t", 1) for line in _lines("/proc/self/status") if ":\t" in line)
     try:
         cwd = os.getcwd()

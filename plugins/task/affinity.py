@@ -1,10 +1,9 @@
 """task/affinity: binds each task to CPUs with sched_setaffinity(2), and its memory to NUMA nodes with set_mempolicy(2).
 
-Where: the layout is computed in the daemon, before any process exists (`task_p_slurmd_launch_request`), so that a bad
-map or mask is refused with the allowed mask in the message. CPUs are bound in the task, as root, once it is in its
-cgroup (in the place of `task_p_pre_launch_priv`), because moving a process resets its affinity; memory as the user,
-right before the program (`task_p_pre_launch`). Both are said as operations, which need no call in the task, and read
-back.
+Where: the daemon computes the layout before any process exists (`task_p_slurmd_launch_request`), so that it refuses a
+bad map or mask with the allowed mask in the message. CPUs are bound in the task, as root, once it is in its cgroup (in
+the place of `task_p_pre_launch_priv`), because moving a process resets its affinity; memory as the user, right before
+the program (`task_p_pre_launch`). Both are expressed as operations, which need no call in the task, and read back.
 Options: srun's of layout and binding, --mem-bind and --gpu-bind among them.
 """
 
@@ -28,8 +27,8 @@ plugin_name = "task affinity by sched_setaffinity"
 plugin_version = (22, 5, 8)
 
 _PREFERRED = 1  # MPOL_PREFERRED of set_mempolicy(2)
-_PID = "[-1]"  # stands for that of a task
-_ANY = 1 << 62  # stands for a mask of which only the task knows
+_PID = "[-1]"  # a placeholder for a task's pid
+_ANY = 1 << 62  # a placeholder for a mask that only the task knows
 
 
 def task_p_slurmd_launch_request(req: Step, node_id: int) -> int:

@@ -1,10 +1,11 @@
 """task/cgroup: gives the step's processes a cgroup of their own, and confines it to what the step may use.
 
-That is CPUs and their memory nodes, memory, swap space, huge pages, processes, CPU time, input and output, devices.
+The limits concern CPUs and their memory nodes, memory, swap space, huge pages, processes, CPU time, input and output,
+devices.
 
-Where: `task_p_pre_setuid`, in the stepd, as root, writes on the step's `user` cgroup what the daemon has decided
-(`cgroup/constraints.py`: the configuration, the request, the controllers that are there); the job's own limits are
-there before the step.
+Where: `task_p_pre_setuid`, in the stepd, as root, writes the daemon's decisions into the step's `user` cgroup
+(`cgroup/constraints.py`: the configuration, the request, the available controllers); the job's own limits exist before
+the step.
 """
 
 import errno
