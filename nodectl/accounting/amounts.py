@@ -6,8 +6,9 @@ _STEP = 1024
 
 
 def amount(count: int | None, unit: str = "", *, plain: bool = False) -> str:
-    """Bytes in the largest unit in which they are a whole number, 10148K; in `unit` with two decimals where one is
-    given; as the number of them if `plain`. "" for none.
+    """Format bytes in the largest unit of which they are a whole number, as 10148K. Return "" for None.
+
+    With `unit`: in that unit, with at most two decimals. With `plain`: as the number of bytes.
     """
     if count is None:
         return ""
@@ -24,7 +25,7 @@ def amount(count: int | None, unit: str = "", *, plain: bool = False) -> str:
 
 
 def near(count: int | None, unit: str = "", *, plain: bool = False) -> str:
-    """Likewise in the unit that suits, with two decimals: what was read and written is no whole number of any unit."""
+    """Format bytes in the unit of their size with two decimals. Bytes read and written are rarely whole in any unit."""
     if count is None or plain or unit:
         return amount(count, unit, plain=plain)
     value, place = float(count), 0

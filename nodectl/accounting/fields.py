@@ -1,7 +1,6 @@
-"""The fields that `nodectl acct --format` knows: sacct's names, widths and ways to print, and some of nodectl's own.
+"""The fields of `nodectl acct --format`: sacct's names, widths and ways to print, and some of nodectl's own.
 
-A field of sacct's that says nothing on one machine is empty; it stays allowed, so that scripts go on
-working. Pure.
+A field of sacct's without a meaning on one machine is empty; it stays allowed, so that scripts go on working. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +20,11 @@ _KEPT_AS_CPUS = 100
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How values are printed: `now` for what runs, a unit of bytes or "", `plain` bytes, a strftime pattern or ""."""
+    """The way to print values.
+
+    `now`: the time up to which running jobs count. `unit`: a unit of bytes or "". `plain`: bytes as numbers. `times`: a
+    strftime pattern or "".
+    """
 
     now: float
     unit: str = ""
@@ -31,7 +34,7 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column; `width` is negative for one that is flush left."""
+    """A column of the output. `width` is negative for a column flush left."""
 
     name: str
     width: int
@@ -39,7 +42,7 @@ class Field:
 
 
 class UnknownField(Exception):
-    """str() says which one."""
+    """An unknown or malformed field in a format; str() has the words about the field."""
 
 
 def _group(gid: int) -> str:
@@ -197,7 +200,7 @@ LONG = (
 
 
 def columns(text: str) -> list[tuple[Field, int]]:
-    """Fields with their widths, of `JobID%20,State%-10,ExitCode`. Raises UnknownField."""
+    """Parse `JobID%20,State%-10,ExitCode` into fields with widths. Raises UnknownField."""
     found = []
     for word in filter(None, (part.strip() for part in text.split(","))):
         name, percent, width = word.partition("%")

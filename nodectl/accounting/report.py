@@ -1,7 +1,7 @@
-"""Sums of what users used, by day, week or month: CPU time, waiting, efficiency, memory. Pure.
+"""Sums of each user's use by day, week or month: CPU time, waiting, efficiency, memory. Pure.
 
 A job that spans several periods counts in each by the time that it ran there; its wait, and the job itself, count where
-it started. What ran without an end so far counts up to now.
+it started. A job that has not ended counts up to now.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ _MIB_OF_GIB = 1024
 
 @dataclass(slots=True)
 class Sum:
-    """One user's of one period, or several users' together. Seconds, and MiB times seconds. `measured` and `used` are
-    those of jobs that have ended: of others it is not known in full what they use.
+    """The use of a user in a period, or of several users together. Seconds, and MiB times seconds.
+
+    `measured` and `used` are those of jobs that have ended: the full use of a running job is not known.
     """
 
     jobs: int = 0
@@ -32,7 +33,7 @@ class Sum:
     waits: list[float] = field(default_factory=list)
 
     def add(self, other: Sum) -> None:
-        """Takes in another."""
+        """Add a second sum."""
         self.jobs += other.jobs
         self.allocated += other.allocated
         self.measured += other.measured
@@ -43,38 +44,41 @@ class Sum:
 
     @property
     def cpu_hours(self) -> float:
-        """Of allocated CPUs."""
+        """Hours of allocated CPUs."""
         return self.allocated / _HOUR
 
     @property
     def efficiency(self) -> float | None:
-        """The part of the allocated CPU time that was used, by jobs that have ended."""
+        """The used part of the allocated CPU time, of ended jobs; None without ended jobs."""
         return self.used / self.measured if self.measured else None
 
     @property
     def median_wait(self) -> float | None:
-        """Of the jobs that started, seconds."""
+        """The median wait of the started jobs, in seconds."""
         return percentile(self.waits, 50)
 
     @property
     def long_wait(self) -> float | None:
-        """19 of 20 waited no longer than this."""
+        """The wait not exceeded by 19 of 20 started jobs, in seconds."""
         return percentile(self.waits, 95)
 
     @property
     def gib_hours_asked(self) -> float:
-        """Of memory, while the jobs ran."""
+        """GiB times hours of requested memory while the jobs ran."""
         return self.memory_asked / _MIB_OF_GIB / _HOUR
 
     @property
     def gib_hours_used(self) -> float:
-        """Likewise of the peaks, as if each had lasted all the time."""
+        """GiB times hours of the jobs' peaks of memory, as if each peak had lasted for the whole run."""
         return self.memory_used / _MIB_OF_GIB / _HOUR
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """`begin` and `end` in seconds since the epoch; `users` by name, those with the most CPU time first."""
+    """A period of a report.
+
+    `begin` and `end` in seconds since the epoch; `users` by name, those with the most CPU time first.
+    """
 
     name: str
     begin: float
@@ -83,7 +87,7 @@ class Period:
 
     @property
     def total(self) -> Sum:
-        """All users together."""
+        """The sum of all users."""
         whole = Sum()
         for one in self.users.values():
             whole.add(one)
@@ -91,7 +95,7 @@ class Period:
 
 
 def percentile(values: Sequence[float], percent: int) -> float | None:
-    """The smallest value that at least so many percent do not exceed; None of no values."""
+    """Return the smallest value not exceeded by at least `percent` percent of the values; None without values."""
     if not values:
         return None
     ordered = sorted(values)
@@ -99,7 +103,7 @@ def percentile(values: Sequence[float], percent: int) -> float | None:
 
 
 def report(jobs: Iterable[tuple[Row, Sequence[Row]]], by: str, since: float, now: float) -> list[Period]:
-    """The periods from `since` to `now`, also those in which nothing ran."""
+    """Return the periods from `since` to `now`, including periods without jobs."""
     bounds = [(name, max(begin, since), min(end, now)) for name, begin, end in _periods(by, since, now)]
     sums: list[dict[str, Sum]] = [{} for _ in bounds]
     for job, _ in jobs:
@@ -114,7 +118,7 @@ def report(jobs: Iterable[tuple[Row, Sequence[Row]]], by: str, since: float, now
 
 
 def _part(job: Row, begin: float, end: float, now: float, *, last: bool) -> Sum | None:
-    """What of a job belongs into a period; None for nothing."""
+    """Return the part of a job inside a period; None for nothing."""
     if not job.started:
         return None
     over = job.ended or now
@@ -155,7 +159,7 @@ def _periods(by: str, since: float, now: float) -> Iterator[tuple[str, float, fl
 
 
 def over_all(periods: Iterable[Period]) -> dict[str, Sum]:
-    """Each user's sums over all periods, those with the most CPU time first."""
+    """Return each user's sums over all periods, users with the most CPU time first."""
     users: dict[str, Sum] = {}
     for period in periods:
         for name, one in period.users.items():

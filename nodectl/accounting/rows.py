@@ -1,4 +1,4 @@
-"""The rows of accounting: one for each job, and one for each of its steps, made of what the service tells (`usage.py`).
+"""The rows of accounting: a row for each job and for each step, made of the service's answers (`usage.py`).
 
 A job of which only steps are known, as of one that began before jobs were recorded, is made of its first step. Pure.
 """
@@ -19,7 +19,10 @@ _FIRST = (*_WORDED, 0)  # the step that holds its job
 
 @dataclass(slots=True)
 class Used:
-    """Seconds; bytes, None where they are not known. `max_` and `min_` are of one task: its value and its number."""
+    """The use of a job or a step. Seconds; bytes, None where unknown.
+
+    `max_` and `min_` fields: the value of a task, and the task's number.
+    """
 
     user: float = 0.0
     system: float = 0.0
@@ -39,14 +42,16 @@ class Used:
 
     @property
     def cpu(self) -> float:
-        """CPU seconds."""
+        """User and system CPU seconds."""
         return self.user + self.system
 
 
 @dataclass(slots=True)
 class Row:
-    """A job (`step` is None) or a step. Times in seconds since the epoch, 0 for none; `clock_set` are the seconds by
-    which the clock was set forward between start and end; `memory` is MiB asked for.
+    """A job (`step` is None) or a step.
+
+    Times in seconds since the epoch, 0 for none. `clock_set`: the seconds by which the clock was set forward between
+    start and end. `memory`: the requested MiB.
     """
 
     job: int
@@ -89,31 +94,32 @@ class Row:
 
     @property
     def job_name(self) -> str:
-        """7, 7_3 for a task of an array, 7_[0-9] for those of it that wait."""
+        """The job's id: 7, 7_3 for a task of an array, 7_[0-9] for an array's waiting tasks."""
         if self.array_task is not None:
             return f"{self.array_job}_{self.array_task}"
         return f"{self.array_job or self.job}_[{self.array_tasks}]" if self.array_tasks else str(self.job)
 
     @property
     def id(self) -> str:
-        """As sacct names it: 7, 7.batch, 7.0."""
+        """The id of the job or step as sacct prints it: 7, 7.batch, 7.0."""
         return self.job_name if self.step is None else f"{self.job_name}.{step_word(self.step)}"
 
     @property
     def raw_id(self) -> str:
-        """Likewise with the job's own number."""
+        """The same id with the job's own number."""
         return str(self.job) if self.step is None else f"{self.job}.{step_word(self.step)}"
 
     def elapsed(self, now: float) -> float:
-        """Seconds from its start to its end, or to now, without those in which it was suspended. Where the clock was
-        set meanwhile, that is taken back.
+        """Return the seconds from start to end, or to now, without suspended seconds.
+
+        Changes of the clock between start and end are taken out.
         """
         if not self.started:
             return 0.0
         return max(0.0, (self.ended or now) - self.started - self.suspended - self.clock_set)
 
     def waited(self, now: float) -> float:
-        """Seconds from when it could have started until it did, or until now."""
+        """Return the seconds from becoming eligible to the start, or to now."""
         begun = self.started or self.ended or now
         return max(0.0, begun - (self.eligible or self.submitted))
 
@@ -121,10 +127,11 @@ class Row:
 def rows_of(
     jobs: Iterable[Mapping[str, Any]], steps: Iterable[Mapping[str, Any]], *, every_run: bool = False
 ) -> list[tuple[Row, list[Row]]]:
-    """Each job with its steps, in the order of their numbers. Of a job that was started several times the last run,
-    unless `every_run`.
+    """Return all jobs with steps, in the order of job numbers.
+
+    Of a job that was started several times only the last run is returned, unless `every_run`.
     """
-    known: dict[tuple[int, int, int], Row] = {}  # one that ends while it is asked about is told twice
+    known: dict[tuple[int, int, int], Row] = {}  # a step that ends during the query is listed twice
     for step in steps:
         row = step_row(step)
         which = (row.job, row.restarts, int(step["step"]))
@@ -152,17 +159,17 @@ def rows_of(
 
 
 def _order(runs: Mapping[tuple[int, int], Row]) -> Any:
-    """Tasks of an array stand where their array does."""
+    """Return a sort key by which tasks of an array stand where the array does."""
     return lambda key: (runs[key].array_job or key[0], runs[key].array_task or 0, *key)
 
 
 def _place(row: Row) -> int:
-    """batch and extern come first."""
+    """Return the step's place in the order: batch and extern come first."""
     return -1 if row.step in _WORDED else row.step or 0
 
 
 def step_row(step: Mapping[str, Any]) -> Row:
-    """The row of a step."""
+    """Make the row of a step."""
     values = step.get("used") or {}
     return Row(
         job=step["job"],
@@ -211,7 +218,7 @@ def step_row(step: Mapping[str, Any]) -> Row:
 
 
 def job_row(job: Mapping[str, Any]) -> Row:
-    """The row of a job, so far without what its steps used."""
+    """Make the row of a job, without the use by the steps."""
     details = job.get("details") or {}
     asked = max(details.get("min_cpus", 1), details.get("num_tasks", 1) * details.get("cpus_per_task", 1))
     return Row(
@@ -252,7 +259,7 @@ def job_row(job: Mapping[str, Any]) -> Row:
 
 
 def _of_status(status: int) -> tuple[int, int]:
-    """Exit code and signal, of an exit status as a shell has it."""
+    """Return exit code and signal of a shell's exit status."""
     return (0, status - _SIGNALLED) if status > _SIGNALLED else (status, 0)
 
 
@@ -261,7 +268,7 @@ def _pair(value: Sequence[Any] | None) -> Any:
 
 
 def _job_of_steps(steps: Sequence[Row]) -> Row:
-    """A job of which only its steps are known."""
+    """Make the row of a job without a record from the job's steps."""
     first = next((step for number in _FIRST for step in steps if step.step == number), steps[0])
     running = [step for step in steps if not step.ended]
     return Row(
@@ -293,7 +300,7 @@ def _job_of_steps(steps: Sequence[Row]) -> Row:
 
 
 def _complete(job: Row, steps: Sequence[Row]) -> None:
-    """Adds up in the job what its steps used, and gives steps what only the job knows."""
+    """Add up the steps' use in the job, and copy the job's fields into the steps."""
     holding = [step for step in steps if step.step in _FIRST and step.ended]
     if holding and job.ended:
         job.exit = holding[0].exit
@@ -306,7 +313,7 @@ def _complete(job: Row, steps: Sequence[Row]) -> None:
 
 
 def total(parts: Sequence[Used]) -> Used:
-    """What several steps used together: sums; of peaks and of what one task had the highest."""
+    """Return the use of several steps together: sums; for peaks and for a task's extreme the maximum or minimum."""
 
     def summed(name: str) -> Any:
         known = [value for part in parts if (value := getattr(part, name)) is not None]
@@ -341,7 +348,7 @@ def _added(pairs: Sequence[Sequence[float]]) -> list[float]:
 
 
 def flat(jobs: Iterable[tuple[Row, Sequence[Row]]], *, only_jobs: bool = False) -> Iterator[Row]:
-    """The rows as they are listed."""
+    """Yield the rows in the order of a listing."""
     for job, steps in jobs:
         yield job
         if not only_jobs:

@@ -1,4 +1,4 @@
-"""The states of jobs and steps by the names and abbreviations that sacct takes. Pure."""
+"""The states of jobs and steps by the names and abbreviations of sacct. Pure."""
 
 _STATES = {
     "BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "CF": "CONFIGURING", "CG": "COMPLETING", "DL": "DEADLINE",
@@ -9,7 +9,7 @@ STATES = tuple(sorted(_STATES.values()))
 
 
 def state_named(word: str) -> str:
-    """The state. Raises ValueError."""
+    """Return the state for a name or an abbreviation. Raises ValueError."""
     name = word.strip().upper()
     found = _STATES.get(name, name)
     if found not in STATES:

@@ -1,4 +1,4 @@
-"""Times in the past as people type them for `nodectl acct -S`, and times as sacct prints them. Pure."""
+"""Past times as typed for `nodectl acct -S`, and times as printed by sacct. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _CLOCK = re.compile(r"(\d\d?):(\d\d)(?::(\d\d))?\s*(am|pm)?")
 
 
 def moment(text: str, now: float) -> float:
-    """Seconds since the epoch: YYYY-MM[-DD][THH:MM[:SS]], MM/DD[/YY][-HH:MM], HH:MM[:SS][am|pm] of today, a word
-    such as today, yesterday, noon; now-2days. Nothing was before 1970. Raises ValueError.
+    """Parse a time into seconds since the epoch. Times before 1970 become 0. Raises ValueError.
+
+    Accepted: YYYY-MM[-DD][THH:MM[:SS]], MM/DD[/YY][-HH:MM], HH:MM[:SS][am|pm] of today, a word such as today,
+    yesterday, noon; now-2days.
     """
     word = text.strip().lower()
     if found := _NOW.fullmatch(word):
@@ -78,19 +80,19 @@ def _wrong(text: str) -> ValueError:
 
 
 def midnight(now: float) -> float:
-    """The beginning of the day."""
+    """Return the beginning of the day."""
     return moment("today", now)
 
 
 def shown(seconds: float, pattern: str = "") -> str:
-    """A point in time as sacct prints it, or by a pattern of strftime(3); Unknown for none."""
+    """Format a time as sacct does, or by a strftime(3) pattern; "Unknown" for 0."""
     if not seconds:
         return "Unknown"
     return time.strftime(pattern or "%Y-%m-%dT%H:%M:%S", time.localtime(seconds))
 
 
 def cpu_time(seconds: float) -> str:
-    """CPU time as sacct prints it: MM:SS.mmm below an hour, [DAYS-]HH:MM:SS from there on."""
+    """Format CPU time as sacct does: MM:SS.mmm below an hour, else [DAYS-]HH:MM:SS."""
     thousandths = max(0, round(seconds * 1000))
     whole, rest = divmod(thousandths, 1000)
     if whole < 3600:

@@ -1,5 +1,6 @@
-"""What a record of a step, or of a job, says for accounting: facts and sums of its tasks, without lists that grow with
-them. The daemon makes these of thousands of records; commands make rows of them. Pure.
+"""The accounting data in the record of a step or a job: facts and sums, no lists of tasks.
+
+The daemon makes these of thousands of records; commands make rows of them. Pure.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _JOB_FACTS = (
     "preempted_by",
 )  # fmt: skip
 _JOB_DETAILS = ("num_tasks", "cpus_per_task", "min_cpus", "pn_min_memory", "mem_per_cpu", "work_dir", "reservation")
-_SIGNALLED_BY_THE_KERNEL = 125  # what sacct shows for a job that ran out of memory
+_SIGNALLED_BY_THE_KERNEL = 125  # sacct's number for a job that ran out of memory
 
 
 def of_step(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What accounting has of a step's record."""
+    """Return the accounting data of a step's record."""
     found = {name: record[name] for name in _FACTS if record.get(name) is not None}
     found["cpus"] = record.get("cpu_count") or int(record.get("cpus") or "0", 16).bit_count()  # of several nodes
     found["command"] = " ".join(record.get("command") or ())[:_COMMAND]
@@ -43,11 +44,11 @@ def of_step(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _exit(record: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Exit code and signal: of the first task that a signal ended, else the highest code."""
+    """Return exit code and signal: of the first task ended by a signal, else the highest code."""
     if record.get("state") == "OUT_OF_MEMORY":
         return [0, _SIGNALLED_BY_THE_KERNEL]
     if record.get("step") == EXTERN and record.get("state") == "COMPLETED":
-        return [0, 0]  # what held the allocation was ended by a signal: there was no more to hold
+        return [0, 0]  # the process that held the allocation was ended by a signal: there was nothing more to hold
     statuses = [task["status"] for task in tasks if task.get("status") is not None]
     for status in statuses:
         if os.WIFSIGNALED(status):
@@ -59,8 +60,9 @@ def _exit(record: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> list
 def _used(
     tasks: Sequence[Mapping[str, Any]], orphans: Mapping[str, Any] | None, of_group: Sequence[float] | None
 ) -> dict[str, Any]:
-    """Sums over the tasks and what they left behind; of some the highest, and the task that had it. The cgroup's CPU
-    time has also what nobody waited for; it is never less than what was waited for.
+    """Return sums over the tasks and orphans; for some amounts also the extreme value with the task's number.
+
+    The cgroup's CPU time includes processes that no task waited for, so the larger of both times counts.
     """
     everything = [*tasks, orphans] if orphans else list(tasks)
     user, system = (sum(one[name] for one in everything) for name in ("user_seconds", "system_seconds"))
@@ -84,19 +86,19 @@ def _used(
 
 
 def _memory(task: Mapping[str, Any]) -> int:
-    """Bytes: the peak of the task's cgroup, else of the largest of its processes."""
+    """Return the task's peak in bytes: the peak of the task's cgroup, else the peak of the largest process."""
     peak = task.get("peak_memory")
     return int(task["max_rss_kib"] << 10 if peak is None else peak)
 
 
 def _extreme(values: Sequence[Any], tasks: Sequence[Mapping[str, Any]], choose: Any) -> list[Any]:
-    """The extreme value, and the number of its task."""
+    """Return the extreme value and the number of the value's task."""
     place = choose(range(len(values)), key=values.__getitem__)
     return [values[place], tasks[place]["task"]]
 
 
 def of_job(record: Mapping[str, Any], resources: Mapping[str, Any]) -> dict[str, Any]:
-    """What accounting has of a job's record; `resources` is what it holds or held, by node."""
+    """Return the accounting data of a job's record. `resources`: the job's resources by node, held now or earlier."""
     found = {name: record[name] for name in _JOB_FACTS if record.get(name) not in (None, "")}
     details = record.get("details") or {}
     found["details"] = {name: details[name] for name in _JOB_DETAILS if details.get(name)}

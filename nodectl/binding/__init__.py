@@ -1,5 +1,5 @@
-"""Which tasks go to which CPUs: Slurm's rules as functions of values.
+"""Binding of tasks to CPUs: Slurm's rules as functions of values.
 
-A request (`request.py`), machines (`nodectl.machine.topology`) and what the job holds go in; a `Layout` comes out, or
-`Refused`. No files, no logging, no state: it runs in the daemon and in `nodectl bind`, as anyone.
+A request (`request.py`), machines (`nodectl.machine.topology`) and the job's allocation go in; a `Layout` comes out, or
+`Refused`. No files, no logging, no state: it runs in the daemon and in `nodectl bind`, as any user.
 """

@@ -1,4 +1,4 @@
-"""What a job holds: the value between a job's allocation and the layout of its steps."""
+"""A job's allocation: the value between a job's resources and the layout of the job's steps."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from nodectl.model.value_class import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class NodeGrant:
-    """What the job holds on a node. `node`: an index into the machines; `cpus`: the machine mask of its cores, all
-    their threads; `cpu_count`: how many CPUs it was granted, fewer than bits where it uses some threads of a core;
-    `ntasks`: how many tasks the job was laid out for there, 0 where it was not.
+    """The resources of a job on a node.
+
+    `node`: an index into the machines; `cpus`: the machine mask of the job's cores with all their threads; `cpu_count`:
+    the number of granted CPUs, fewer than bits where the job uses only some threads of a core; `ntasks`: the number of
+    tasks laid out there with the job, 0 where the job was not laid out.
     """
 
     node: int
@@ -25,9 +27,11 @@ class NodeGrant:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A job's nodes in the order of their names. `own`: the job was made by the step that is laid out, out of the same
-    request; otherwise the step is one in a job that was there. `threads_per_core`: as the job asked, None if it did
-    not. `environment`: the variables by which its steps inherit its options (SLURM_CPUS_PER_TASK, ...).
+    """A job's nodes in the order of node names.
+
+    `own`: the step to lay out made the job, from the same request; otherwise the step runs in an existing job.
+    `threads_per_core`: as the job asked, None if it did not. `environment`: the variables by which the job's steps
+    inherit its options (SLURM_CPUS_PER_TASK, ...).
     """
 
     nodes: tuple[NodeGrant, ...]
@@ -37,7 +41,7 @@ class Allocation:
 
     @classmethod
     def of_masks(cls, machines: Sequence[Topology], masks: Mapping[int, int], names: Sequence[str] = ()) -> Allocation:
-        """An allocation of these CPU masks, widened to whole cores, by index of the machine. Raises Refused."""
+        """Make an allocation of CPU masks by index of the machine, widened to whole cores. Raises Refused."""
         grants = []
         for node, mask in sorted(masks.items()):
             machine = machines[node]

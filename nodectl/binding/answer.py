@@ -1,4 +1,4 @@
-"""A layout as `nodectl bind` and `nodectl explain` tell it: one JSON object. Pure."""
+"""A layout as a JSON object, for `nodectl bind` and `nodectl explain`. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _TOLD = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION", "SLURM_TASKS_
 
 
 def layout_answer(layout: Layout, held: Mapping[int, tuple[str, int]]) -> Answer:
-    """The object. `held`: the name of each node of the job and the CPU mask the job holds there, by index of the
-    machine. A task tells its node only where there are several; lists of CPUs that differ by node stand between `;`.
+    """Return the JSON object of a layout.
+
+    `held`: the name of each node of the job and the mask of the job's CPUs there, by index of the machine. Tasks name
+    their node only if the job has several; lists of CPUs that differ by node are separated by `;`.
     """
     several = len(held) > 1
     lists = [_list(mask) for _, mask in held.values()]
@@ -40,7 +42,10 @@ def layout_answer(layout: Layout, held: Mapping[int, tuple[str, int]]) -> Answer
 def given_answer(
     numbers: Sequence[int], masks: Sequence[int], cpus: int, mems: str, variables: Mapping[str, str]
 ) -> Answer:
-    """The object of a step that was laid out elsewhere: the numbers of its tasks here, their masks, what it has."""
+    """Return the JSON object of a step laid out elsewhere.
+
+    It has the numbers and masks of the step's tasks here, the CPUs and memory of the step.
+    """
     rule = "as it was laid out with the step's other nodes"
     return {
         "tasks": [
@@ -55,19 +60,19 @@ def given_answer(
 
 
 def add_devices(answer: Answer, given: Sequence[Sequence[Device]]) -> None:
-    """Adds what devices each task sees; the environment is task 0's."""
+    """Add to each task the devices visible to the task, and to the environment the device variables of task 0."""
     for row, held in zip(answer["tasks"], given, strict=True):
         row["gpus"] = ",".join(str(device.number) for device in held)
     answer["env"].update(task_environment(given[0]))
 
 
 def refusal(reason: str) -> Answer:
-    """The object where there is no layout."""
+    """Return the JSON object for a request without a layout."""
     return {"tasks": [], "allocated": "", "env": {}, "rule": "", "error": reason}
 
 
 def without_reasons(answer: Answer) -> Answer:
-    """The object without what only --explain tells."""
+    """Return the object without the members only for --explain."""
     tasks = [{name: value for name, value in row.items() if name != "why"} for row in answer["tasks"]]
     return {**answer, "tasks": tasks}
 

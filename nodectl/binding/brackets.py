@@ -1,10 +1,10 @@
-"""Lists in which a comma also stands within brackets: `n[1-3,7],m2`."""
+"""Lists with commas also inside brackets: `n[1-3,7],m2`."""
 
 from __future__ import annotations
 
 
 def words(text: str) -> list[str]:
-    """Split at the commas outside of brackets. A bracket that is not closed goes on to the end of the text."""
+    """Split at the commas outside of brackets. An unclosed bracket extends to the end of the text."""
     found = []
     begun: list[str] = []  # the parts of a word whose bracket is open
     for part in text.split(","):

@@ -1,4 +1,4 @@
-"""Which of the job's cores a step gets on one node: all, or with --exact no more than its tasks need."""
+"""Choice of a step's cores on a node from the job's cores: all, or with --exact no more than the tasks need."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from nodectl.machine.topology import Topology
 
 
 def needed(ntasks: int, cpus_per_task: int, threads: int, *, overcommit: bool) -> int:
-    """How many cores the tasks need when `threads` of each are used. Small tasks share a core; a task of more CPUs
-    than a core has cores of its own; if `overcommit`, a task counts for one core whatever it wants.
+    """Return the number of cores needed by the tasks, with `threads` of each core in use.
+
+    Small tasks share a core; a task of more CPUs than a core has cores of its own. If `overcommit`, a task counts for
+    one core whatever its size.
     """
     if overcommit:
         return ntasks
@@ -19,8 +21,10 @@ def needed(ntasks: int, cpus_per_task: int, threads: int, *, overcommit: bool) -
 
 
 def pick(machine: Topology, granted: int, count: int, group: int, distribution: Distribution | None) -> int:
-    """The mask of `count` of the cores in `granted`, all where there are not that many. `group`: how many belong
-    together, those of one task; 0 for all. Cyclic takes a group from each socket in turn, full cyclic a core.
+    """Return the mask of `count` of the cores in `granted`, or of all if there are fewer.
+
+    `group`: the number of cores of each task, which stay together; 0 for all. Cyclic takes a group from each socket in
+    turn, full cyclic a core.
     """
     sockets = [[core.mask & granted for core in socket.cores if core.mask & granted] for socket in machine.sockets]
     free = sum(len(cores) for cores in sockets)

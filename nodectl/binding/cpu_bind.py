@@ -24,10 +24,12 @@ _FLAGS = {
 
 
 class CpuBind(Value):
-    """One request for binding. A `unit` ("" for none) binds automatically; a `mode` ("" for none) says what to bind to
-    and goes before the unit, which -B and others may have set besides. `entries`: machine CPUs of MAP, masks of MASK,
-    NUMA nodes of MAP_LDOM, masks of them of MASK_LDOM, repetitions expanded, reused in turn; `listed` the same in the
-    words of the user. `one_thread`: one thread of each core only, as --hint=nomultithread says too.
+    """A request for binding.
+
+    A `unit` ("" for none) binds automatically; a `mode` ("" for none) names the target of the binding and takes
+    precedence over the unit, which -B and other options may have set besides. `entries`: machine CPUs of MAP, masks of
+    MASK, NUMA nodes of MAP_LDOM, masks of NUMA nodes of MASK_LDOM, repetitions expanded, reused in turn; `listed`: the
+    same in the words of the user. `one_thread`: only one thread of each core, as with --hint=nomultithread.
     """
 
     __slots__ = ("entries", "listed", "mode", "one_thread", "unit", "verbose")
@@ -50,13 +52,13 @@ class CpuBind(Value):
         self.one_thread = one_thread
 
     def replace(self, **changes: object) -> CpuBind:
-        """The same with these fields changed."""
+        """Return a copy with some fields changed."""
         fields: dict[str, object] = {name: getattr(self, name) for name in self.__slots__}
         return CpuBind(**(fields | changes))  # type: ignore[arg-type]  # the slots are the parameters
 
     @property
     def asked(self) -> bool:
-        """Whether it says more than how much to tell."""
+        """True if the request asks for a binding, not only for a level of verbosity."""
         return bool(self.unit or self.mode or self.one_thread)
 
 
@@ -68,7 +70,7 @@ def parse_cpu_bind(text: str) -> CpuBind:
 
 
 def _cpus(mode: str, *, masks: bool) -> Entries:
-    # srun takes CPUs in decimal only: 0x10 and 10 in one list would be read differently by different people.
+    # srun accepts CPUs in decimal only: people would read 0x10 and 10 in one list differently.
     return Entries(f"--cpu-bind={mode}", masks=masks, highest=MAX_CPU, noun="CPUs", hexadecimal=masks)
 
 

@@ -1,6 +1,6 @@
-"""Dealing CPUs to the tasks of one node: what task/affinity does with `threads`, `cores`, `sockets` and `ldoms`.
+"""Dealing CPUs to the tasks of a node: the work of task/affinity for `threads`, `cores`, `sockets` and `ldoms`.
 
-Works on a socket-major list of threads. The rules are Slurm's, with their surprises, and marked where they surprise.
+Works on a socket-major list of threads. The rules are Slurm's; comments mark the surprising rules.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from nodectl.model.value_class import dataclass
 
 
 class DoesNotFit(Exception):
-    """The tasks cannot be dealt; they then get the whole allocation or are refused."""
+    """The tasks cannot be dealt; the caller gives each task the whole allocation or refuses the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deal:
-    """What to deal: tasks of `size` CPUs out of the machine mask `available`. 0 stands for no limit."""
+    """A request to deal: tasks of `size` CPUs out of the machine mask `available`. 0 stands for no limit."""
 
     ntasks: int
     size: int
@@ -47,19 +47,19 @@ class _Grid:
 
 
 def deal(machine: Topology, order: Deal, *, block: bool, full_cyclic: bool) -> tuple[int, ...]:
-    """The masks of the tasks, in the order of their local numbers. Raises DoesNotFit."""
+    """Return the masks of the tasks, in the order of local task numbers. Raises DoesNotFit."""
     size = _size(machine, order)
     grid = _Grid(machine)
     skip = [0] * len(grid.cores)
     if order.unit == CORES or order.per_core == 1:
-        # Slurm's arithmetic, also where a task is larger than a core and this is not what it leaves over.
+        # Slurm's arithmetic, even for a task larger than a core, where this is not the number of its idle threads.
         skip = [threads - size if size < threads else size % threads for threads in grid.cores]
     masks = _block(grid, order, size, skip) if block else _cyclic(grid, order, size, skip, full_cyclic=full_cyclic)
     return _widened(machine, order, masks)
 
 
 def _size(machine: Topology, order: Deal) -> int:
-    """CPUs of a task, fewer where there are too few for all."""
+    """Return the CPUs for each task: the requested size, or fewer if there are too few CPUs for all tasks."""
     there = order.available.bit_count()
     threads = machine.threads_per_core
     limit = order.threads_limit if order.threads_limit <= threads else 0
@@ -69,7 +69,7 @@ def _size(machine: Topology, order: Deal) -> int:
 
 
 class _Used:
-    """What is dealt, in one round through the machine: threads and tasks of each core, tasks of each socket."""
+    """The counts of a round through the machine: threads and tasks of each core, tasks of each socket."""
 
     __slots__ = ("_order", "_tasks", "_tasks_on_socket", "_threads")
 
@@ -80,7 +80,7 @@ class _Used:
         self._tasks_on_socket: dict[int, int] = {}
 
     def take(self, cpu: int, core: int) -> bool:
-        """Take this thread if the limits allow it."""
+        """Take this thread if the limits allow. Return True if the thread was taken."""
         order = self._order
         if not order.available >> cpu & 1 or (order.per_core and self._tasks.get(core, 0) >= order.per_core):
             return False
@@ -91,17 +91,17 @@ class _Used:
         return True
 
     def full(self, socket: int) -> bool:
-        """Whether a socket has all the tasks that it may have."""
+        """Return True if a socket has the most tasks allowed."""
         return bool(self._order.per_socket) and self._tasks_on_socket.get(socket, 0) >= self._order.per_socket
 
     def complete(self, core: int, socket: int) -> None:
-        """A task got its last CPU here."""
+        """Count a task at the core and the socket of the task's last CPU."""
         self._tasks[core] = self._tasks.get(core, 0) + 1
         self._tasks_on_socket[socket] = self._tasks_on_socket.get(socket, 0) + 1
 
 
 class _Hand:
-    """The tasks' masks as they fill."""
+    """The masks of the tasks during the deal."""
 
     __slots__ = ("_mask", "_size", "_taken", "masks")
 
@@ -111,7 +111,7 @@ class _Hand:
         self._mask = self._taken = 0
 
     def add(self, cpu: int) -> bool:
-        """Give a CPU to the task that is served; say whether it has all now."""
+        """Give a CPU to the current task. Return True if the task is complete."""
         self._mask |= 1 << cpu
         self._taken += 1
         if self._taken < self._size:
@@ -122,7 +122,7 @@ class _Hand:
 
 
 def _block(grid: _Grid, order: Deal, size: int, skip: list[int]) -> list[int]:
-    """One task after the other along the machine; anew from its beginning when it is used up: CPUs are then shared."""
+    """Deal the CPUs task by task along the machine. Start again at the end of the machine: tasks then share CPUs."""
     hand = _Hand(size)
     socket_of = [number for number, (first, end) in enumerate(grid.sockets) for _ in range(first, end)]
     while len(hand.masks) < order.ntasks:
@@ -142,7 +142,7 @@ def _block(grid: _Grid, order: Deal, size: int, skip: list[int]) -> list[int]:
 
 
 def _cyclic(grid: _Grid, order: Deal, size: int, skip: list[int], *, full_cyclic: bool) -> list[int]:
-    """The next task from the next socket, or the next CPU if `full_cyclic`; anew when all sockets are used up."""
+    """Deal the next task, or with `full_cyclic` the next CPU, from the next socket; start again after the last CPU."""
     hand, used = _Hand(size), _Used(order)
     count = len(grid.sockets)
     starts = [first for first, _ in grid.sockets]
@@ -174,14 +174,14 @@ def _cyclic(grid: _Grid, order: Deal, size: int, skip: list[int], *, full_cyclic
 
 
 def _advance(cursor: list[int], ends: list[int], socket: int, steps: int) -> bool:
-    """Move a socket's cursor; say whether that used the socket up."""
+    """Move a socket's cursor. Return True if this move used the socket up."""
     before = cursor[socket]
     cursor[socket] += steps
     return before < ends[socket] <= cursor[socket]
 
 
 def _widened(machine: Topology, order: Deal, masks: list[int]) -> tuple[int, ...]:
-    """Fill the masks up to the unit: cores and sockets with what is available of them, NUMA nodes whole."""
+    """Fill the masks up to the unit: cores and sockets with all available CPUs, NUMA nodes whole."""
     if order.unit == CORES:
         parts = [core.mask for core in machine.cores]
     elif order.unit == SOCKETS:

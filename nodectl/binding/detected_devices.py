@@ -1,6 +1,6 @@
-"""The devices of this node: those its configuration declares, and the GPUs that sysfs shows.
+"""The devices of this node: devices declared in the configuration, and GPUs found in sysfs.
 
-Reads sysfs under a root directory, as anyone; no state. What tasks get of them is `binding/devices.py`.
+Reads sysfs under a root directory, as any user; no state. `binding/devices.py` decides which devices a task gets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MINOR = "Device Minor:"
 
 
 def of(lines: Iterable[str], root: str = "/") -> tuple[Device, ...]:
-    """The devices that lines of the key `gres` mean. ValueError where a line says nothing."""
+    """Return the devices for the lines of the key `gres`. Raises ValueError for a meaningless line."""
     devices, detect = declared(lines)
     if not detect:
         return devices
@@ -33,13 +33,13 @@ def _numbered(device: Device, number: int) -> Device:
 
 
 def _found(root: str) -> Iterable[Device]:
-    """GPUs by their PCI address: those of which a process can open a file."""
+    """Yield the GPUs with a device file for programs, by PCI address."""
     for device in pci.read(root):
         if device.kind not in ("display", "accelerator", "co-processor"):
             continue
         minor = _minor(root, device.address) if device.vendor == _NVIDIA else -1
         render = next((name for name in device.names if name.startswith("renderD")), "")
-        # One that has neither file only shows pictures.
+        # A GPU with neither file only drives displays.
         if minor >= 0 or render:
             file = f"/dev/nvidia{minor}" if minor >= 0 else f"/dev/dri/{render}"
             also = (f"/dev/dri/{name}" for name in device.names if name.startswith(("card", "renderD")))
@@ -47,7 +47,7 @@ def _found(root: str) -> Iterable[Device]:
 
 
 def _minor(root: str, address: str) -> int:
-    """The number of NVIDIA's device file, -1 where its driver does not run."""
+    """Return the number of NVIDIA's device file, -1 if NVIDIA's driver does not run."""
     text = sysfs.text(os.path.join(root, "proc/driver/nvidia/gpus", address, "information")) or ""
     for line in text.splitlines():
         if line.startswith(_MINOR):

@@ -1,4 +1,4 @@
-"""GPUs and other devices that tasks are given: which of them a job holds, which a task sees, which CPUs are near.
+"""GPUs and further devices for tasks: the devices of a job, the devices visible to a task, the CPUs near a device.
 
 Owns: lines of gres.conf as the key `gres` holds them, the options --gpus, --gpus-per-node, --gpus-per-task,
 --gres=gpu and --gpu-bind, the variables by which the makers' libraries choose a device. Pure functions of values, in
@@ -23,7 +23,7 @@ MOST = 1024  # devices of one node
 _LAST_MINOR = 9999
 _MOST_ASKED = 9999
 _WORDS = ("name", "type", "file", "cores", "count", "autodetect", "flags", "links")
-# Each maker's library has a variable of its own; all are set where nobody said whose the device is.
+# Each maker's library has a variable of its own. nodectl sets all of them, because the maker may be unknown.
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
 # What `visible` reads: the last two have Slurm's own numbers of the same devices.
 SEEN_BY = (*VISIBLE, "SLURM_JOB_ID", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
@@ -35,11 +35,11 @@ _BINDS = "none, closest, map_gpu:<list>, mask_gpu:<list>, per_task:<gpus> or sin
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device: `number` is what libraries call it, dense over those of its name unless its file says otherwise.
+    """A device. `number`: the libraries' number of the device, dense for each name unless the file has a number.
 
-    `cores` are the numbers of the cores near it as gres.conf counts them (abstract), None where nothing was declared;
-    `cpus` is the same as a machine mask where sysfs told it, 0 where nobody did. `also` are other files by which it can
-    be used. `id` is what libraries call it where that is no number, as GPU-5e6f.
+    `cores` are the numbers of the cores near the device as gres.conf counts cores (abstract), None where nothing was
+    declared; `cpus` is the machine mask of the near CPUs from sysfs, 0 if sysfs has none. `also` are further files of
+    the device. `id` is the libraries' name of the device where that is not a number, as GPU-5e6f.
     """
 
     name: str
@@ -53,16 +53,17 @@ class Device:
 
     @property
     def key(self) -> str:
-        """Its name as it travels in a step: gpu:0."""
+        """The device's name inside a step: gpu:0."""
         return f"{self.name}:{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a step asks for. `count` GPUs in all, 0 for none, or devices of another `name`; `per_task` of them for each
-    task where that was said.
+    """The devices requested for a step.
 
-    `bind` is the way and `entries` its numbers or masks; `enforce`: only CPUs near the devices will do.
+    `count` GPUs in all, 0 for none, or devices of another `name`; `per_task` of them for each task, 0 if the request
+    has no number for each task. `bind` is the way of binding and `entries` its numbers or masks; `enforce`: use only
+    CPUs near the devices.
     """
 
     count: int = 0
@@ -79,7 +80,7 @@ _OPTIONS = frozenset({"gpus", "gpus_per_node", "gpus_per_task", "gres", "gpu_bin
 
 
 def declared(lines: Iterable[str]) -> tuple[tuple[Device, ...], bool]:
-    """Read gres.conf's lines: the devices, and whether sysfs is to be asked too. ValueError with what is wrong."""
+    """Read gres.conf's lines. Return the devices, and whether to look for more in sysfs. Raises ValueError."""
     devices: list[Device] = []
     detect = False
     for line in lines:
@@ -122,7 +123,7 @@ def _devices(line: str, words: Mapping[str, str], first: int) -> Iterator[Device
 
 
 def _own_number(file: str, number: int) -> int:
-    """NVIDIA's files are numbered as its library numbers the devices; all others are counted."""
+    """Return the number in an NVIDIA file's name, which is also the library's number; else the count `number`."""
     tail = file.removeprefix("/dev/nvidia")
     own = whole(tail, _LAST_MINOR) if tail != file else None
     return number if own is None else own
@@ -140,9 +141,10 @@ def _files(text: str) -> Iterator[str]:
 
 
 def visible(devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[Device, ...]:
-    """What programs with these variables use of a machine's devices. Where a variable lists GPUs these are all, by the
-    names that they have there: Slurm numbers those of a job anew where it keeps programs from others. Without a list
-    they are all of the machine's, but in a job of Slurm's none.
+    """Return the machine's devices visible to a program with the variables `environ`.
+
+    Where a variable lists GPUs, these are all GPUs, under the names in the list: Slurm numbers a job's GPUs anew where
+    it confines programs to them. Without a list all of the machine's devices are visible, but inside a Slurm job none.
     """
     listed = next((environ[name] for name in VISIBLE if name in environ), None)
     if listed is None and "SLURM_JOB_ID" not in environ:
@@ -161,8 +163,9 @@ def visible(devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[Devi
 
 
 def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
-    """What the options say, by their names without dashes: gpus, gpus_per_node, gpus_per_task, gres, gpu_bind,
-    gres_flags. Raises Refused.
+    """Return the devices requested by the options. Raises Refused.
+
+    The options have their names without dashes: gpus, gpus_per_node, gpus_per_task, gres, gpu_bind, gres_flags.
     """
     if _OPTIONS.isdisjoint(options):
         return _NOTHING
@@ -176,7 +179,7 @@ def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
         if name.lower() in ("none", GPU):
             other, number = _count("gres", text or colon or "1") if name.lower() == GPU else ("", 0)
             kind, count = kind or other, max(count, number)
-        elif text.rpartition(":")[2] != "0":  # none of what is not there is nothing to refuse
+        elif text.rpartition(":")[2] != "0":  # a request for 0 of a missing device is fine
             raise Refused(f"--gres={word[:60]}: only {GPU} can be asked for")
     bind, entries = _bind(options.get("gpu_bind", ""))
     if bind and bind != "none" and not count:
@@ -195,7 +198,7 @@ def _count(option: str, text: str) -> tuple[str, int]:
 
 
 def _bind(text: str) -> tuple[str, tuple[int, ...]]:
-    """The way to bind and its numbers, repetitions `x*N` written out."""
+    """Return the way of binding and the numbers of the list, with repetitions `x*N` written out. Raises Refused."""
     words = text.split(",")
     if words[0].lower() in ("v", "verbose", "q", "quiet"):
         del words[0]
@@ -220,7 +223,7 @@ def _bind(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def near(device: Device, topology: Topology) -> int:
-    """The machine CPUs near a device; all that are online where nobody said."""
+    """Return the mask of machine CPUs near a device; all online CPUs if neither gres.conf nor sysfs names any."""
     if device.cores is not None:
         cores = topology.cores
         mask = 0
@@ -233,9 +236,9 @@ def near(device: Device, topology: Topology) -> int:
 def hold(
     devices: Sequence[Device], asked: Wanted, busy: Iterable[Device], cpus: int, topology: Topology
 ) -> list[Device]:
-    """The devices a job gets: those free, of the type asked for, near to most of `cpus` first, then by number.
+    """Return the devices for a job: free devices of the requested type, near to `cpus` first, then by number.
 
-    Refused where there are too few.
+    Raises Refused if there are too few.
     """
     taken = set(busy)
     fitting = [device for device in devices if device.name == asked.name and asked.type in ("", device.type)]
@@ -249,9 +252,9 @@ def hold(
 
 
 def cpus_near(held: Sequence[Device], allocation: int, asked: Wanted, need: int, topology: Topology) -> int:
-    """The CPUs of `allocation` from which a step is placed: those near its devices, if they are enough for `need`.
+    """Return the CPUs for the step's tasks: the CPUs of `allocation` near the devices if there are `need`, else all.
 
-    Refused where --gres-flags=enforce-binding asks for no others and they are too few.
+    Raises Refused if there are fewer than `need` and --gres-flags=enforce-binding forbids further CPUs.
     """
     mask = 0
     for device in held:
@@ -264,7 +267,7 @@ def cpus_near(held: Sequence[Device], allocation: int, asked: Wanted, need: int,
 
 
 def of_tasks(held: Sequence[Device], asked: Wanted, masks: Sequence[int], topology: Topology) -> list[list[Device]]:
-    """The devices that each task sees; `masks` are the tasks' CPUs, 0 for one that is not bound. Raises Refused."""
+    """Return the devices visible to each task. `masks`: the tasks' CPUs, 0 for an unbound task. Raises Refused."""
     if asked.bind in ("map_gpu", "mask_gpu"):
         return [_listed(held, asked, task) for task in range(len(masks))]
     if asked.bind == "closest":
@@ -293,7 +296,10 @@ def _closest(held: Sequence[Device], mask: int, topology: Topology) -> list[Devi
 
 
 def _dealt(held: Sequence[Device], each: int, masks: Sequence[int], topology: Topology) -> list[list[Device]]:
-    """Give every task `each` devices of its own, near ones first; when all are given, begin anew."""
+    """Give every task `each` devices, near devices first; when too few are left, begin anew with all.
+
+    Raises Refused.
+    """
     if each > len(held):
         raise Refused(f"{each} GPUs a task of the {len(held)} in the allocation")
     free: list[Device] = []
@@ -313,7 +319,7 @@ def _is_near(device: Device, mask: int, topology: Topology) -> bool:
 
 
 def step_environment(held: Sequence[Device], options: Mapping[str, str]) -> dict[str, str]:
-    """The variables all tasks of the step have."""
+    """Return the device variables common to all tasks of the step."""
     if not held:
         return {}
     numbers = ",".join(str(device.number) for device in held)
@@ -325,6 +331,6 @@ def step_environment(held: Sequence[Device], options: Mapping[str, str]) -> dict
 
 
 def task_environment(devices: Sequence[Device]) -> dict[str, str]:
-    """The variables by which a task's libraries see its devices and no others."""
+    """Return the variables by which a task's libraries see only the task's devices."""
     names = ",".join(device.id or str(device.number) for device in devices)
     return dict.fromkeys(VISIBLE, names)

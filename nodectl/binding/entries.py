@@ -1,4 +1,4 @@
-"""The lists in --cpu-bind, --mem-bind and --gpu-bind: numbers or masks, each perhaps repeated: `0*2,8`, `0x3,c`.
+"""The lists in --cpu-bind, --mem-bind and --gpu-bind: numbers or masks, perhaps with repetitions: `0*2,8`, `0x3,c`.
 
 Lean: the languages that read them are imported in the tasks' processes.
 """
@@ -19,9 +19,10 @@ _PREFIXES = ("0x", "0X")
 
 
 class Entries:
-    """A list as it is read. `option`: the word before its colon, for messages; `masks`: it holds hexadecimal masks,
-    otherwise numbers: decimal, or with 0x where `hexadecimal` allows that; `highest`: the number that may be named;
-    `noun`: of what.
+    """A reader of a list. `option`: the word before the list's colon, for messages.
+
+    `masks`: the list holds hexadecimal masks, otherwise numbers: decimal, or with 0x where `hexadecimal` allows that.
+    `highest`: the highest number allowed; `noun`: the counted objects, for messages.
     """
 
     __slots__ = ("_hexadecimal", "_highest", "_masks", "_noun", "_option", "_room", "_values", "_words")
@@ -43,7 +44,7 @@ class Entries:
 
     @property
     def listed(self) -> str:
-        """The same in the words of the user."""
+        """The numbers or masks in the words of the user, repetitions expanded."""
         return ",".join(self._words)
 
     def add(self, element: str) -> None:
@@ -81,16 +82,16 @@ class Entries:
 
 
 def without_prefix(listed: str) -> str:
-    """A list of masks without 0x, as the variables have it."""
+    """Return a list of masks without 0x, as in the variables."""
     return ",".join(word[2:] if word.startswith(_PREFIXES) else word for word in listed.split(","))
 
 
 def shown(word: str) -> str:
-    """A word of the user's as it may stand in a one-line message: quoted, bounded."""
+    """Return a user's word for a message of a single line: quoted and shortened."""
     return repr(word if len(word) <= 60 else word[:57] + "...")
 
 
 def hexadecimal(text: str) -> int | None:
-    """The number that hexadecimal digits write, with or without 0x; None for any other text."""
+    """Return the number of a text of hexadecimal digits, with or without 0x; None for any different text."""
     digits = text[2:] if text.startswith(_PREFIXES) else text
     return int(digits, 16) if digits and _HEX.issuperset(digits) else None

@@ -1,4 +1,4 @@
-"""What a request asks of the geometry of a node: threads of its cores, cores of its sockets, sockets."""
+"""A request's demands on the geometry of a node: threads of a core, cores of a socket, sockets."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from nodectl.binding.request import UNLIMITED, Request
 
 
 def given(number: int | None) -> int | None:
-    """A number of an option; None also for "as many as there are"."""
+    """Return the number of an option, None for no number and for "as many as there are"."""
     return None if number == UNLIMITED else number
 
 
 def threads_used(threads: int, request: Request, per_core: int | None = None) -> int:
-    """How many of a core's threads the job may use; 0 where it wants more than there are. `per_core`: tasks on a core
-    at most, where the request does not say.
+    """Return how many of a core's threads the job may use; 0 if the job wants more than a core has.
+
+    `per_core`: the most tasks on a core, where the request has no limit.
     """
     asked = given(request.threads_per_core)
     per_core = given(request.ntasks_per_core or per_core)
@@ -26,7 +27,7 @@ def threads_used(threads: int, request: Request, per_core: int | None = None) ->
 
 
 def sockets_used(free: Sequence[int], request: Request) -> list[bool] | None:
-    """Which of the sockets with so many free cores serve the request; None where they are too few."""
+    """Return for each socket whether the free cores suffice for the request; None if too few sockets do."""
     least = given(request.cores_per_socket) or 1
     serve = [cores >= least for cores in free]
     return serve if sum(serve) >= (given(request.sockets_per_node) or 1) else None

@@ -1,4 +1,4 @@
-"""Names of nodes as Slurm writes them, `n1`, `n[1-3,7]`, `n[01-10],m2`: one by one, and back. Pure."""
+"""Names of nodes in Slurm's notation, `n1`, `n[1-3,7]`, `n[01-10],m2`: expansion to single names, and back. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodectl.model.number import whole
 
 # A list costs as much as its names, not as its text: `n[0-999999]` is short.
 MAX_NAMES = 4096
-MAX_NODES = 65_536  # of one's own cluster, whose list nobody else has written
+MAX_NODES = 65_536  # of the user's own cluster, whose list no other user has written
 MAX_NAME = 255
 _MAX_NUMBER = 999_999
 _DIGITS = "0123456789"
@@ -20,7 +20,7 @@ _LONGEST_NUMBER = 9
 
 
 def expand(text: str, most: int = MAX_NAMES) -> tuple[str, ...]:
-    """The names of a list, at most so many, in its order; blank is none. Raises Refused."""
+    """Return the names of a list in order, at most `most`; none for a blank text. Raises Refused."""
     names: list[str] = []
     for word in filter(None, map(str.strip, brackets.words(text))):
         for name in _names(text, word, most):
@@ -31,7 +31,7 @@ def expand(text: str, most: int = MAX_NAMES) -> tuple[str, ...]:
 
 
 def _names(text: str, word: str, most: int) -> list[str]:
-    """The names that one word stands for, not many more than there may be. Raises Refused."""
+    """Return the names of a word of the list, at most `most` from each bracket. Raises Refused."""
     head, bracket, rest = word.partition("[")
     inside, closed, tail = rest.partition("]")
     if bool(bracket) != bool(closed) or any(mark in head + inside + tail for mark in "[]"):
@@ -62,7 +62,7 @@ def _refused(text: str, why: str) -> Refused:
 
 
 def compressed(names: Sequence[str], *, in_order: bool = False) -> str:
-    """Names that differ in their last number share brackets."""
+    """Return the list of the names; names with the same beginning and different last numbers share brackets."""
     groups: dict[tuple[str, int], list[int]] = {}
     split = [_split(name) for name in names]
     padded = {(head, len(digits)) for head, digits in split if digits.startswith("0")}
@@ -79,7 +79,7 @@ def compressed(names: Sequence[str], *, in_order: bool = False) -> str:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """What a name begins with, and its number; "" where it ends with none."""
+    """Return the beginning of a name, and the digits at the end, "" if there are none."""
     digits = name[len(name.rstrip(_DIGITS)) :][-_LONGEST_NUMBER:]
     return name[: len(name) - len(digits)], digits
 

@@ -1,7 +1,6 @@
-"""What of a job is decided without knowing what others hold: whether a node serves at all, which of its CPUs are kept
-for the system, how many tasks there are, which variables its steps inherit.
+"""The decisions about a job independent of further jobs: fitting nodes, reserved CPUs, tasks, inherited variables.
 
-Which nodes and cores it gets is a select plugin's to say (`nodectl.selection`). Pure functions.
+A select plugin (`nodectl.selection`) chooses the job's nodes and cores. Pure functions.
 """
 
 from __future__ import annotations
@@ -16,14 +15,15 @@ NEVER = "Requested node configuration is not available"
 
 
 def check_node(machine: Topology, request: Request, settings: Settings, name: str) -> None:
-    """Refuse what a job wants of each of its nodes and this one does not have, with nobody on it. Whether the tasks fit
-    is not asked. Raises Refused.
+    """Refuse a job if this node, even idle, lacks a resource wanted of each node. Raises Refused.
+
+    Does not check whether the tasks fit.
     """
     check_names(request, (name,))
     if name in request.exclude:
         raise Refused(NEVER, "machine")
     if not (request.sockets_per_node or request.cores_per_socket or request.mincpus):
-        return  # as of nearly every step
+        return  # as for nearly every step
     wanted = Request(
         sockets_per_node=request.sockets_per_node, cores_per_socket=request.cores_per_socket, mincpus=request.mincpus
     )
@@ -42,7 +42,7 @@ def check_node(machine: Topology, request: Request, settings: Settings, name: st
 
 
 def check_names(request: Request, names: tuple[str, ...] | list[str]) -> None:
-    """Refuse nodes that there are not, and those that are both wanted and not wanted. Raises Refused."""
+    """Refuse unknown nodes, and nodes both wanted and excluded. Raises Refused."""
     known = set(names)
     unknown = [name for name in (*request.nodelist, *request.exclude) if name not in known]
     if unknown:
@@ -52,14 +52,16 @@ def check_names(request: Request, names: tuple[str, ...] | list[str]) -> None:
 
 
 def tasks_of(request: Request) -> int:
-    """How many tasks a job of this request has."""
+    """Return the number of tasks of a job with this request."""
     least = request.nodes[0] if request.nodes else max(len(set(request.nodelist)), 1)
     return request.ntasks or least * (request.ntasks_per_node or 1)
 
 
 def specialised(machine: Topology, settings: Settings) -> int:
-    """The mask of the CPUs kept for the system: whole cores, those of `cpu_spec_list`, and `core_spec_count` cores from
-    the highest on, one socket after the other.
+    """Return the mask of the CPUs reserved for the system.
+
+    These are whole cores: the cores of `cpu_spec_list`, and `core_spec_count` cores from the highest on, one socket
+    after the other.
     """
     mask = 0
     for core in machine.cores:
@@ -78,7 +80,7 @@ def specialised(machine: Topology, settings: Settings) -> int:
 
 
 def inherited(request: Request, nodes: int) -> dict[str, str]:
-    """The variables that a job's shell has for its steps to read."""
+    """Return the variables of a job's shell by which steps inherit the job's options."""
     variables = {"SLURM_JOB_NUM_NODES": str(nodes), "SLURM_NNODES": str(nodes)}
     ntasks = str(tasks_of(request))
     if request.ntasks or request.ntasks_per_node:
@@ -100,7 +102,7 @@ def inherited(request: Request, nodes: int) -> dict[str, str]:
 
 
 def _written(distribution: Distribution) -> str:
-    """A distribution as SLURM_DISTRIBUTION has it."""
+    """Return a distribution in the form of SLURM_DISTRIBUTION."""
     if not distribution.node:
         return "pack" if distribution.pack else "nopack"
     levels = [distribution.node, distribution.socket, distribution.core]

@@ -1,4 +1,4 @@
-"""The configuration's keys about binding: what a job is given, where its tasks go, which devices there are."""
+"""The configuration keys of binding: units of allocation, binding of tasks, reserved CPUs, devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def _cpu_list(value: object) -> str:
     text = string(value)
     if not text.strip():
         return ""
-    from nodectl.model import cpu_list  # who names none does not pay for it
+    from nodectl.model import cpu_list  # imported only for a non-empty list
 
     return cpu_list.format_cpulist(cpu_list.parse_cpulist(text))
 
@@ -19,7 +19,7 @@ def _devices(value: object) -> tuple[str, ...]:
     lines = value if isinstance(value, list) else [value]
     texts = tuple(text for text in map(string, lines) if text.strip())
     if texts:
-        from nodectl.binding import devices  # who has none does not pay for it
+        from nodectl.binding import devices  # imported only for a node with declared devices
 
         devices.declared(texts)
     return texts

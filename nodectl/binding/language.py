@@ -1,5 +1,6 @@
-"""What `--cpu-bind` and `--mem-bind` have in common: words between commas, flags among them, and lists that go on until
-the next word. Lean: plugins of the step runner import it, so no dataclasses, no re.
+"""The common language of `--cpu-bind` and `--mem-bind`: words between commas, flags, and lists up to the next word.
+
+Lean: plugins of the step runner import this module, so no dataclasses, no re.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Value:
-    """Compared and shown by its slots."""
+    """A value compared and shown by slots."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -29,7 +30,7 @@ class Value:
 
 
 class Words:
-    """What was said: `flags` by name, the last `word` ("" for none), and the entries of its list."""
+    """The parsed words: `flags` by name, the last `word` ("" for none), and the entries of the list."""
 
     __slots__ = ("entries", "flags", "listed", "word")
 
@@ -47,8 +48,9 @@ def read(
     words: Mapping[str, str],
     lists: Mapping[str, Callable[[], Entries]],
 ) -> Words:
-    """Words in any case of letters; the last of several of a kind holds. After a list's word every part up to the next
-    word of the language belongs to the list. Raises Refused.
+    """Read an option's words, in any case of letters; the last of several words of a kind counts. Raises Refused.
+
+    After a list's word every part up to the next word of the language belongs to the list.
     """
     if len(text) > MAX_TEXT:
         raise Refused(f"{option}: longer than {MAX_TEXT} characters")

@@ -1,4 +1,4 @@
-"""What comes out: which task runs where, on which CPUs, with which memory. Values only."""
+"""The result of binding: node, CPUs and memory of each task. Values only."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ class MemPolicy:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """One task: its number in the step, `node` an index into the machines, its number there. `mask`: machine CPUs it is
-    bound to, 0 for none: it then inherits `cpus`, what the step has on the node; otherwise `cpus` is the mask. `mems`:
-    NUMA nodes its memory may come from; `policy`: the memory policy to be set, None for none. `why`: the rule behind
-    the mask, in words; "" where nobody asked.
+    """The place of a task: the number in the step, `node` as an index into the machines, the `local` number there.
+
+    `mask`: the machine CPUs to which the task is bound, 0 for none: the task then inherits `cpus`, all CPUs of the step
+    on the node; otherwise `cpus` is the mask. `mems`: the NUMA nodes for the task's memory; `policy`: the memory policy
+    to set, None for none. `why`: the rule behind the mask, in words; "" where the caller did not ask.
     """
 
     task: int
@@ -35,8 +36,9 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True)
 class NodeShare:
-    """What a step has on one node: `node` an index into the machines, `cpus` and `mems` its cpuset, how many tasks, and
-    the kind and list that SLURM_CPU_BIND tells there.
+    """A step's share of a node: `node` is an index into the machines, `cpus` and `mems` are the step's cpuset there.
+
+    `ntasks` is the number of tasks; `bind_type` and `bind_list` are the kind and list in SLURM_CPU_BIND there.
     """
 
     node: int
@@ -49,7 +51,7 @@ class NodeShare:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One step, laid out. `tasks` in the order of their numbers; `environment` is what Slurm tells task 0."""
+    """The layout of a step. `tasks` in the order of task numbers; `environment`: Slurm's variables for task 0."""
 
     tasks: tuple[TaskPlace, ...]
     nodes: tuple[NodeShare, ...]

@@ -24,8 +24,10 @@ _FLAGS = {
 
 
 class MemBind(Value):
-    """One request for memory binding. `entries`: NUMA nodes of MAP, masks of them of MASK, repetitions expanded;
-    `listed` the same in the words of the user.
+    """A request for memory binding.
+
+    `entries`: NUMA nodes of MAP, masks of NUMA nodes of MASK, repetitions expanded; `listed`: the same in the words of
+    the user.
     """
 
     __slots__ = ("entries", "listed", "mode", "prefer", "sort", "verbose")

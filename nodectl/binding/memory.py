@@ -1,4 +1,4 @@
-"""Memory policies of the tasks of one node, from --mem-bind."""
+"""Memory policies of a node's tasks, from --mem-bind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from nodectl.machine.topology import Topology
 
 
 def policies(machine: Topology, masks: list[int], asked: MemBind | None) -> list[MemPolicy | None]:
-    """The policy of each task; `masks` are the CPUs each may run on. Raises Refused for a NUMA node there is not."""
+    """Return the memory policy of each task; `masks`: the CPUs of each task.
+
+    Raises Refused for an unknown NUMA node.
+    """
     if asked is None or asked.mode in ("", words.NONE):
         return [None] * len(masks)
     nodes = {node.number: node.mask for node in machine.nodes}
@@ -38,7 +41,7 @@ def policies(machine: Topology, masks: list[int], asked: MemBind | None) -> list
 
 
 def environment(asked: MemBind | None) -> dict[str, str]:
-    """The variables that tell it; none where nothing was asked."""
+    """Return the variables about memory binding; none without a request."""
     if asked is None:
         return {}
     verbosity = "verbose" if asked.verbose else "quiet"

@@ -1,5 +1,4 @@
-"""This node for the rules of binding: its configuration as their settings, what a job of `nodectl run` holds
-and how its step is laid out.
+"""Binding on this node: the configuration as settings, the CPUs of a job of `nodectl run`, the layout of the step.
 
 Pure functions of values, in the daemon and in `nodectl bind`, so that both give the same answer.
 """
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def settings_of(config: Config, machine: Topology) -> Settings:
-    """The configuration as the rules read it: words in lower case, cpu_spec_list in machine numbers."""
+    """Return the configuration in the form of the rules: words in lower case, cpu_spec_list in machine numbers."""
     reserved = mask_of_list(config.cpu_spec_list) & ((1 << len(machine.machine_of)) - 1)
     return Settings(
         select_type_parameters=tuple(word.lower() for word in config.select_type_parameters),
@@ -33,7 +32,7 @@ def settings_of(config: Config, machine: Topology) -> Settings:
 
 
 def with_boards(machine: Topology, count: int) -> Topology:
-    """The machine with its sockets on so many boards; as it is for 0, or where they cannot be shared evenly."""
+    """Return the machine with sockets on `count` boards; unchanged for 0, or if the sockets cannot be shared evenly."""
     if not count or len(machine.sockets) % count:
         return machine
     size = len(machine.sockets) // count
@@ -43,17 +42,17 @@ def with_boards(machine: Topology, count: int) -> Topology:
 
 
 def whole(machine: Topology, settings: Settings) -> int:
-    """What a job of `nodectl run` holds: every CPU but those kept for the system, for there is no queue yet."""
+    """Return the mask of all CPUs except the CPUs reserved for the system."""
     return machine.usable & ~specialised(machine, settings)
 
 
 def lay_out(
     machine: Topology, cpus: int, request: Request, settings: Settings, name: str, *, reasons: bool = True
 ) -> Layout:
-    """A step of `nodectl run` on the `cpus` its job holds; `reasons` as in `place`. Raises Refused.
+    """Lay out a step of `nodectl run` on the `cpus` of the step's job; `reasons` as in `place`. Raises Refused.
 
-    As Slurm's step in such a job, but that more tasks than CPUs need no --overcommit, for no queue has promised CPUs to
-    anybody: those to be bound by a unit are dealt out as if they came in groups that fit.
+    Differs from Slurm's step in an existing job in one point: more tasks than CPUs need no --overcommit, because no
+    queue has promised the CPUs. Tasks bound by a unit are then dealt as if they came in groups that fit.
     """
     ntasks, size = request.ntasks or 1, request.cpus_per_task or 1
     allocation = Allocation.of_masks((machine,), {0: cpus}, (name,))
@@ -64,14 +63,14 @@ def lay_out(
     if bind is None or bind.mode or not bind.unit:
         shared = place((machine,), allocation, replace(request, overcommit=True), settings, reasons=reasons)
         unsaid = {name: value for name, value in shared.environment.items() if name != "SLURM_OVERCOMMIT"}
-        return replace(shared, environment=unsaid)  # a variable says what the user has
+        return replace(shared, environment=unsaid)  # variables reflect the user's own options
     few = max(1, available // size)
     group = place((machine,), allocation, replace(request, ntasks=few), settings, reasons=reasons)
     return _repeated(group, ntasks)
 
 
 def _repeated(group: Layout, ntasks: int) -> Layout:
-    """`ntasks` tasks laid out as one group after the other."""
+    """Lay out `ntasks` tasks by repeating the group."""
     few = len(group.tasks)
     tasks = tuple(replace(group.tasks[task % few], task=task, local=task) for task in range(ntasks))
     masks = group.environment["SLURM_CPU_BIND_LIST"].split(",")

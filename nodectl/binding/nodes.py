@@ -1,4 +1,4 @@
-"""Which of the job's nodes a step gets."""
+"""The choice of a step's nodes among the job's nodes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from nodectl.binding.entries import shown
 from nodectl.binding.refused import Refused
 from nodectl.binding.request import ARBITRARY, Request
 
-_MAX_TASKS = 1 << 18  # a slip of the finger must not take the machine's memory
+_MAX_TASKS = 1 << 18  # so that a typing error does not take the machine's memory
 
 
 def wanted(allocation: Allocation, request: Request) -> tuple[int, int]:
-    """How many nodes and how many tasks. Fewer tasks than nodes leave nodes out. Raises Refused."""
+    """Return the numbers of nodes and of tasks. Fewer tasks than nodes leave nodes out. Raises Refused."""
     have = len(allocation.nodes)
     nodes = request.nodes[0] if request.nodes and not allocation.own else len(set(request.hosts)) or have
     if nodes > have:
@@ -36,7 +36,7 @@ def wanted(allocation: Allocation, request: Request) -> tuple[int, int]:
 
 
 def chosen(allocation: Allocation, request: Request, count: int) -> Sequence[NodeGrant]:
-    """The `count` nodes, in the job's order: those that were named, then the first others."""
+    """Return `count` nodes, in the job's order: the nodes named in the request, then the first further nodes."""
     names = {grant.name for grant in allocation.nodes}
     asked = set(request.nodelist) | set(request.hosts)
     for name in sorted(asked - names):

@@ -1,6 +1,6 @@
-"""srun's options of layout and binding: one table for `nodectl run` and `nodectl bind`, and what they mean together.
+"""srun's options of layout and binding: a table for `nodectl run` and `nodectl bind`, and the options' joint meaning.
 
-Rows are plain tuples, for the command that makes its parser of them must stay lean; `request_of` is where they become a
+Rows are plain tuples, because the command that makes its parser of them must stay lean; `request_of` turns them into a
 `Request`.
 """
 
@@ -54,7 +54,7 @@ ROWS = (
     ("gres-flags", "", "FLAGS", "enforce-binding: only CPUs near the devices", TEXT),
 )  # fmt: skip
 
-# srun reads these where the option was not given. Since 22.05 not SLURM_CPUS_PER_TASK: a step need not be as its job.
+# srun reads these for options not given. Since 22.05 not SLURM_CPUS_PER_TASK: a step may differ from its job.
 VARIABLES = {
     "SLURM_NTASKS": "ntasks", "SLURM_NPROCS": "ntasks", "SRUN_CPUS_PER_TASK": "cpus_per_task",
     "SLURM_DISTRIBUTION": "distribution", "SLURM_THREADS_PER_CORE": "threads_per_core",
@@ -68,7 +68,7 @@ VARIABLES = {
     "SLURM_STEP_GRES": "gres", "SLURM_GRES_FLAGS": "gres_flags", "SLURM_NETWORK": "network",
 }  # fmt: skip
 
-# What travels under the name of no option: the text of SLURM_HOSTFILE.
+# The last name is no option: the text of SLURM_HOSTFILE travels under it.
 NAMES = frozenset((*(row[0].replace("-", "_") for row in ROWS), "hostfile"))
 
 # Most characters of a text. A list has a mask for each task, and comes back in the variables of every step.
@@ -82,9 +82,10 @@ _LARGEST = 999_999_999
 
 
 def request_of(given: "Mapping[str, object]", environ: "Mapping[str, str]", hostfile: str = "") -> "Request":
-    """Turn options into a `Request`; the command line goes before the variables. `given`: values by name, counts as int
-    or text; names that are not layout's are ignored. `hostfile`: the text of SLURM_HOSTFILE, for -m arbitrary.
-    Raises Refused.
+    """Turn options into a `Request`; the command line takes precedence over the variables. Raises Refused.
+
+    `given`: values by name, counts as int or text; names of options outside this table are ignored. `hostfile`: the
+    text of SLURM_HOSTFILE, for -m arbitrary.
     """
     # Not at the top: the command needs the table only.
     from nodectl.binding.hostlist import expand
@@ -138,7 +139,7 @@ def request_of(given: "Mapping[str, object]", environ: "Mapping[str, str]", host
 
 
 def gathered(given: "Mapping[str, object]", environ: "Mapping[str, str]") -> "dict[str, object]":
-    """The options in force: those given, and from the variables those that were not. Raises Refused."""
+    """Return the options in force: the given options, and from the variables the rest. Raises Refused."""
     values: dict[str, object] = {}
     for variable, name in VARIABLES.items():
         text = environ.get(variable)
@@ -153,7 +154,7 @@ def gathered(given: "Mapping[str, object]", environ: "Mapping[str, str]") -> "di
 
 
 def check_text(name: str, text: str) -> None:
-    """Refuse what no option needs, before it is read. Raises Refused."""
+    """Refuse an overlong text before parsing. Raises Refused."""
     most = _LONGER.get(name, LONGEST)
     if len(text) > most:
         from nodectl.binding.refused import Refused
@@ -181,8 +182,10 @@ def _cpu_bind(text: str) -> "CpuBind":
 
 
 def _implied_unit(asked: bool, counts: "Mapping[str, int]", levels: int) -> str:
-    """What other options bind to where --cpu-bind names no unit. Slurm adds these to a map or `none`, too, which only
-    the variables show; but --threads-per-core only where nothing at all was asked.
+    """Return the unit implied by options like -B, where --cpu-bind names no unit.
+
+    Slurm adds this unit to a map or `none`, too, which only the variables show; but the unit of --threads-per-core only
+    where the user asked for no binding at all.
     """
     if levels:
         return _UNITS_OF_LEVELS[levels]

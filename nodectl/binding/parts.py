@@ -1,8 +1,8 @@
-"""A layout over several nodes as the parts of it: what each node is told of a step that it runs a part of.
+"""A layout over several nodes, split into parts: each node receives the part of the step to run there.
 
-A part is the member `part` of a launch request of org.nodectl; `daemon/admission/part.py` reads it. What is the same
-on all nodes stands apart, so that a step on thousands of nodes says it once: `part_of` puts both together again.
-Pure functions of values.
+A part is the member `part` of a launch request of org.nodectl; `daemon/admission/part.py` reads it. The values common
+to all nodes stand apart, so that a step on thousands of nodes holds them once: `part_of` puts both together again. Pure
+functions of values.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def parts_of(
     job_cpus: Mapping[str, int] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Part, dict[int, Part]]:
-    """What all nodes of a step are told, and by index of the machine what each is told besides.
+    """Return the values common to all nodes of a step, and by index of the machine the values of each node.
 
-    `names`: of the machines; `number`: of job and step. `job_cpus`: how many CPUs the job has on which of its nodes,
-    in the job's order; where it is not given, the variables that the client sends tell the tasks of their job.
+    `names`: of the machines; `number`: of job and step. `job_cpus`: the number of the job's CPUs on each of its nodes,
+    in the job's order; without it, the tasks learn about their job from the variables sent by the client.
     `environment`: further variables of the whole step.
     """
     nodes = [names[share.node] for share in layout.nodes]
@@ -53,12 +53,12 @@ def parts_of(
 
 
 def part_of(whole: Part, own: Part) -> Part:
-    """What one node is told: the member `part` of its launch request."""
+    """Return the part of a node: the member `part` of the launch request."""
     return {**whole, **own}
 
 
 def of_job(cpus: Mapping[str, int]) -> dict[str, str]:
-    """The variables that name the nodes of a job, of which `cpus` has how many CPUs it has there; none of no node."""
+    """Return the variables about the nodes of a job, `cpus` being the job's CPUs on each node; none without nodes."""
     if not cpus:
         return {}
     nodes = compressed(list(cpus), in_order=True)
@@ -66,7 +66,7 @@ def of_job(cpus: Mapping[str, int]) -> dict[str, str]:
         "SLURM_NODELIST": nodes,
         "SLURM_JOB_NODELIST": nodes,
         "SLURM_JOB_NUM_NODES": str(len(cpus)),
-        "SLURM_JOB_CPUS_PER_NODE": spread.tasks_per_node(list(cpus.values())),  # which is written alike
+        "SLURM_JOB_CPUS_PER_NODE": spread.tasks_per_node(list(cpus.values())),  # the same notation
     }
 
 

@@ -1,4 +1,4 @@
-"""Why a task has its mask, in words that name the hardware."""
+"""The reason for a task's mask, in words about the hardware."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nodectl.model.cpu_list import format_cpulist
 
 
 class Hardware:
-    """Names the cores and sockets of masks; each mask is looked up once."""
+    """Names for the cores and sockets of masks; looks each mask up once."""
 
     def __init__(self, machine: Topology) -> None:
         self._of_cpu = {
@@ -21,7 +21,7 @@ class Hardware:
         self._known: dict[int, str] = {}
 
     def name(self, mask: int) -> str:
-        """As `cores 0-1 of socket 0, a part of core 4 of socket 1`."""
+        """Return the mask in words: `cores 0-1 of socket 0, a part of core 4 of socket 1`."""
         if mask not in self._known:
             self._known[mask] = self._look_up(mask)
         return self._known[mask]

@@ -1,11 +1,13 @@
-"""The one way in which a request is turned down."""
+"""The only exception by which binding refuses a request."""
 
 _LONGEST = 400
 
 
 class Refused(Exception):
-    """The request cannot be met or makes no sense; `reason` is one bounded line for its user, whatever words of theirs
-    it quotes. `subject`: one of `nodectl/client/advice.py`, or "".
+    """The request cannot be met or makes no sense. `reason`: a bounded, printable line for the user.
+
+    `reason` stays bounded and printable whatever words of the user it quotes. `subject`: a subject of
+    `nodectl/client/advice.py`, or "".
     """
 
     def __init__(self, reason: str, subject: str = "") -> None:

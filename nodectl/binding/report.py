@@ -1,4 +1,4 @@
-"""The lines of the verbose reports about a task's binding, in Slurm's format; scripts cut them by columns.
+"""The lines of the verbose reports about a task's binding, in Slurm's format, because scripts cut the lines by columns.
 
 Pure; made in the tasks, so nothing is imported here.
 """
@@ -20,13 +20,18 @@ _MEMORY = {"rank": "RANK", "local": "LOC", "map_mem": "MAP", "mask_mem": "MASK"}
 
 
 def subject(node: str, task: int, local: int, pid: int) -> str:
-    """Who a line is about: `task` is its number in the step, `local` on the node."""
+    """Return the words for the task in a report line.
+
+    `task` is the number in the step, `local` the number on the node.
+    """
     return f"{node}, task {task:2d} {local:2d} [{pid}]"
 
 
 def cpu_line(kind: str, who: str, *, mask: int, got: int) -> str:
-    """About the CPUs of the task `who`. `kind`: SLURM_CPU_BIND_TYPE; `mask`: what it was to be bound to, 0 for
-    nothing; `got`: what the kernel says.
+    """Return the report line about the CPUs of a task.
+
+    `kind`: SLURM_CPU_BIND_TYPE; `who`: the words of `subject`; `mask`: the CPUs to bind the task to, 0 for none; `got`:
+    the kernel's mask of the task.
     """
     words = kind.rstrip(":").split(",")
     unit = "".join(f"-{word}" for word in words if word in _UNITS)
@@ -37,6 +42,6 @@ def cpu_line(kind: str, who: str, *, mask: int, got: int) -> str:
 
 
 def memory_line(kind: str, who: str, *, prefer: bool, mask: int) -> str:
-    """About the memory of the task `who`. `kind`: SLURM_MEM_BIND_TYPE; `mask`: NUMA nodes."""
+    """Return the report line about the memory of a task. `kind`: SLURM_MEM_BIND_TYPE; `mask`: NUMA nodes."""
     way = _MEMORY.get(kind.rstrip(":"), "UNK")
     return f"mem-bind{' PREFER ' if prefer else '='}{way} - {who}: mask {mask:#x} set"

@@ -1,7 +1,7 @@
-"""What a step or job asks of the machines: the values behind srun's options of layout and binding.
+"""The layout and binding requested for a step or job: the values behind srun's options.
 
-Owns: `Request`, `Settings`, `Refused`, and the small languages of `-m`, `-B`, `-N` and `--hint`. Those of --cpu-bind
-and --mem-bind are in `cpu_bind.py` and `mem_bind.py`. Values only; nothing here knows a machine.
+Owns: `Request`, `Settings`, and the small languages of `-m`, `-B`, `-N` and `--hint`. The languages of --cpu-bind and
+--mem-bind are in `cpu_bind.py` and `mem_bind.py`. Values only; nothing here knows a machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HINTS = ("compute_bound", "memory_bound", "multithread", "nomultithread")
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """`-m node:socket:core[,Pack|NoPack]`. None for a level is its default; `plane` is the size, 0 for none."""
+    """`-m node:socket:core[,Pack|NoPack]`. None for a level is the default; `plane` is the size, 0 for none."""
 
     node: str | None = None
     socket: str | None = None
@@ -34,8 +34,9 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The options of one step or job; None, "" or False is one that was not given. Counts as Slurm's: tasks and
-    CPUs are threads; `UNLIMITED` for `*` in -B.
+    """The options of a step or job; None, "" or False for an option not given.
+
+    Counts are Slurm's: tasks and CPUs are threads; `UNLIMITED` for `*` in -B.
     """
 
     ntasks: int | None = None
@@ -69,8 +70,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The configuration that decides with the request, by Slurm's names in lower case. Lists of words are lower case
-    too: `("cr_core_memory", "cr_core_default_dist_block")`.
+    """The configuration for layout and binding, under Slurm's names in lower case.
+
+    Lists of words are lower case too: `("cr_core_memory", "cr_core_default_dist_block")`.
     """
 
     select_type_parameters: tuple[str, ...] = ("cr_core_memory",)
@@ -81,7 +83,7 @@ class Settings:
     node_cpu_bind: CpuBind | None = None  # CpuBind of the node, or else of the partition
 
     def selects(self, word: str) -> bool:
-        """Whether SelectTypeParameters has `word`, in any case of letters."""
+        """Return True if SelectTypeParameters has `word`, in any case of letters."""
         return word.lower() in self.select_type_parameters
 
 
@@ -115,10 +117,10 @@ def parse_distribution(text: str) -> Distribution:
 
 
 def parse_geometry(text: str) -> tuple[int, ...]:
-    """Read `-B sockets[:cores[:threads]]`, `*` for UNLIMITED; one number for each level given. Raises Refused."""
+    """Read `-B sockets[:cores[:threads]]`, `*` for UNLIMITED; return a number for each given level. Raises Refused."""
     numbers = []
     for word in text.split(":"):
-        # a range is the notation of old: its lower end counts
+        # a range is an old notation; its lower end counts
         low = word.partition("-")[0]
         number = UNLIMITED if low == "*" else whole(low, UNLIMITED - 1)
         if not number:
@@ -140,7 +142,7 @@ def parse_nodes(text: str) -> tuple[int, int]:
 
 
 def parse_hint(text: str) -> str:
-    """Read `--hint`; returns it. Raises Refused."""
+    """Check `--hint`, and return the hint in lower case. Raises Refused."""
     if text.lower() not in _HINTS:
         raise Refused(f"unrecognized --hint argument {shown(text)}, one of {', '.join(_HINTS)}")
     return text.lower()

@@ -1,4 +1,4 @@
-"""Which tasks go to which node: how many to each, and their numbers."""
+"""The distribution of tasks over nodes: the number of tasks of each node, and the tasks' numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def evenly(slots: Sequence[int], ntasks: int) -> list[int]:
-    """One task to each node in turn, to those that have slots left; when none has any, to all again."""
+    """Give a task to each node in turn, as long as the node has slots left; after the last slot, to all nodes again."""
     counts = [0] * len(slots)
     left = ntasks
     turn = 0
@@ -21,7 +21,7 @@ def evenly(slots: Sequence[int], ntasks: int) -> list[int]:
 
 
 def packed(slots: Sequence[int], ntasks: int) -> list[int]:
-    """One to each node, then each filled up in turn; what is left, evenly."""
+    """Give a task to each node, then fill each node up in turn. Spread the remaining tasks evenly."""
     counts = [min(1, max(ntasks - node, 0)) for node in range(len(slots))]
     left = ntasks - sum(counts)
     for node, slot in enumerate(slots):
@@ -34,14 +34,17 @@ def packed(slots: Sequence[int], ntasks: int) -> list[int]:
 
 
 def planes(slots: Sequence[int], ntasks: int, size: int) -> list[int]:
-    """One to each node, and then `size` to each in turn while it has slots; the first one counts in the first turn."""
+    """Give a task to each node, then `size` tasks to each in turn while slots are left.
+
+    The first task counts in the first turn.
+    """
     counts = [min(1, max(ntasks - node, 0)) for node in range(len(slots))]
     left = ntasks - sum(counts)
     turn = 1
     while left:
         full = all(count >= slot for count, slot in zip(counts, slots, strict=True))
         for node, slot in enumerate(slots):
-            # A plane that is begun is not cut where the node's slots end. Who overcommits gives whole ones beyond them.
+            # A plane that has begun is not cut where the node's slots end; with overcommit, whole planes go beyond.
             rest = size if full else max(turn * size - counts[node], 0)
             more = min(left, rest) if full or counts[node] < slot else 0
             counts[node] += more
@@ -51,7 +54,7 @@ def planes(slots: Sequence[int], ntasks: int, size: int) -> list[int]:
 
 
 def consecutive(counts: Sequence[int]) -> list[list[int]]:
-    """The numbers of the tasks of each node, node after node."""
+    """Return the numbers of the tasks of each node, node after node."""
     numbers, first = [], 0
     for count in counts:
         numbers.append(list(range(first, first + count)))
@@ -60,7 +63,7 @@ def consecutive(counts: Sequence[int]) -> list[list[int]]:
 
 
 def in_turn(counts: Sequence[int], size: int = 1) -> list[list[int]]:
-    """The numbers of the tasks of each node, `size` to a node in turn."""
+    """Return the numbers of the tasks of each node, `size` to a node in turn."""
     numbers: list[list[int]] = [[] for _ in counts]
     total, next_number = sum(counts), 0
     while next_number < total:
@@ -72,7 +75,7 @@ def in_turn(counts: Sequence[int], size: int = 1) -> list[list[int]]:
 
 
 def tasks_per_node(counts: Sequence[int]) -> str:
-    """SLURM_TASKS_PER_NODE: `3,2(x3)`."""
+    """Return the counts in the form of SLURM_TASKS_PER_NODE: `3,2(x3)`."""
     runs: list[list[int]] = []
     for count in counts:
         if runs and runs[-1][0] == count:

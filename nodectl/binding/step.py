@@ -1,4 +1,4 @@
-"""One step, laid out on what its job holds: its nodes, its tasks on them, its cores there, the mask of each task."""
+"""The layout of a step within an allocation: nodes, tasks on the nodes, cores, the mask of each task."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _OnNode = tuple[int, int, task_masks.Bound, list[MemPolicy | None]]
 def place(
     machines: Sequence[Topology], allocation: Allocation, request: Request, settings: Settings, *, reasons: bool = True
 ) -> Layout:
-    """Where the tasks of `request` go within `allocation`. With `reasons` each says why, which on a large machine takes
-    longer than everything else. Raises Refused.
+    """Lay out the tasks of `request` within `allocation`. Raises Refused.
+
+    With `reasons` each task has the reason for its mask; on a large machine this takes longer than everything else.
     """
     count, ntasks = nodes.wanted(allocation, request)
     grants = nodes.chosen(allocation, request, count)
@@ -59,12 +60,12 @@ def place(
     places.sort(key=lambda place: place.task)
     environment = _environment(request, shares, places, counts, node_level)
     if allocation.own and request.distribution is None:
-        del environment["SLURM_DISTRIBUTION"]  # Slurm tells it of a step in a job that was there
+        del environment["SLURM_DISTRIBUTION"]  # Slurm sets it only for a step in an existing job
     return Layout(tuple(places), tuple(shares), environment, "; ".join(dict.fromkeys(rules)))
 
 
 def is_exact(request: Request) -> bool:
-    """Whether the step gets no more cores than it needs. -c says so too, but not together with --overcommit."""
+    """Return True if the step gets no more cores than the tasks need. -c implies this, except with --overcommit."""
     if request.whole and request.exclusive:  # the whole machine, of a job of its own
         return False
     if request.whole:
@@ -79,7 +80,7 @@ def _node_level(distribution: Distribution | None, ntasks: int, count: int) -> s
 
 
 def _threads(machine: Topology, request: Request, allocation: Allocation | None = None) -> int:
-    """How many threads of each core are used. Raises Refused for more than the job has."""
+    """Return the number of threads used of each core. Raises Refused for more than the job has."""
     asked = request.threads_per_core
     if asked is None or asked == UNLIMITED:
         return machine.threads_per_core
@@ -92,7 +93,7 @@ def _threads(machine: Topology, request: Request, allocation: Allocation | None 
 def _slots_of(
     machines: Sequence[Topology], grants: Sequence[NodeGrant], request: Request, allocation: Allocation
 ) -> list[int]:
-    """How many tasks fit on each node."""
+    """Return the number of tasks with room on each node."""
     alike: dict[tuple[int, int, int], int] = {}
     slots = []
     for grant in grants:
@@ -104,14 +105,14 @@ def _slots_of(
 
 
 def _slots(machine: Topology, grant: NodeGrant, request: Request, allocation: Allocation) -> int:
-    """How many tasks fit on a node."""
+    """Return the number of tasks with room on a node."""
     threads = _threads(machine, request, allocation)
     held = sum(min(len(core.cpus), threads) for core in machine.cores if core.mask & grant.cpus)
     return min(held, grant.cpu_count) // (request.cpus_per_task or 1)
 
 
 def _check(counts: list[int], slots: list[int], grants: Sequence[NodeGrant], request: Request) -> None:
-    """Refuse more tasks than a node has CPUs for; overcommitted, --exact still wants a CPU for each."""
+    """Refuse more tasks than a node has CPUs for. With overcommit, --exact still needs a CPU for each task."""
     most = slots
     if request.overcommit:
         most = [grant.cpus.bit_count() for grant in grants] if is_exact(request) else counts
@@ -122,7 +123,7 @@ def _check(counts: list[int], slots: list[int], grants: Sequence[NodeGrant], req
 def _spread(
     slots: list[int], ntasks: int, node_level: str, request: Request, grants: Sequence[NodeGrant], *, pack: bool
 ) -> tuple[list[int], list[list[int]]]:
-    """How many tasks go to each node, and their numbers. `pack`: unless the request says otherwise."""
+    """Return the number of tasks for each node, and the tasks' numbers. `pack`: the default of the configuration."""
     if node_level == ARBITRARY:
         place_of = {grant.name: index for index, grant in enumerate(grants)}
         numbers: list[list[int]] = [[] for _ in grants]
@@ -134,7 +135,7 @@ def _spread(
         counts = spread.planes(slots, ntasks, distribution.plane)
         return counts, spread.in_turn(counts, distribution.plane)
     if node_level == CYCLIC:
-        # Slurm packs blocks only; of a cyclic step Pack says no more than how few nodes it takes.
+        # Slurm packs blocks only; in a cyclic step, Pack only reduces the number of nodes.
         counts = spread.evenly(slots, ntasks)
         return counts, spread.in_turn(counts)
     pack = pack if distribution.pack is None else distribution.pack
@@ -143,7 +144,7 @@ def _spread(
 
 
 def _on_node(machine: Topology, grant: NodeGrant, ntasks: int, request: Request, settings: Settings) -> _OnNode:
-    """The step's CPUs and NUMA nodes on a node, and the binding of its tasks there."""
+    """Return the step's CPUs and NUMA nodes on a node, and the binding of the tasks there."""
     cpus = grant.cpus
     if is_exact(request):
         cpus = _own_cores(machine, grant, ntasks, request)
@@ -156,7 +157,7 @@ def _on_node(machine: Topology, grant: NodeGrant, ntasks: int, request: Request,
 
 
 def _own_cores(machine: Topology, grant: NodeGrant, ntasks: int, request: Request) -> int:
-    # Of cores that are not alike the smallest counts: the tasks then fit wherever they come to lie.
+    # Of unlike cores the smallest counts, so that the tasks fit on any of them.
     least = min(len(core.cpus) for core in machine.cores if core.mask & grant.cpus)
     threads = min(_threads(machine, request), least)
     size = request.cpus_per_task or 1
@@ -171,7 +172,7 @@ def _own_cores(machine: Topology, grant: NodeGrant, ntasks: int, request: Reques
 
 
 def _as_bound(machine: Topology, settings: Settings) -> Topology:
-    """The machine as the node sees it, whose sockets may be others than the job's."""
+    """Return the machine as the node sees it. The sockets may differ from the job's view."""
     if "l3cache_as_socket" in settings.slurmd_parameters:
         return socket_as(machine, "l3")
     if "numa_node_as_socket" in settings.slurmd_parameters:
@@ -182,7 +183,7 @@ def _as_bound(machine: Topology, settings: Settings) -> Topology:
 def _environment(
     request: Request, shares: list[NodeShare], places: list[TaskPlace], counts: list[int], node_level: str
 ) -> dict[str, str]:
-    """What Slurm tells task 0."""
+    """Return Slurm's variables for task 0."""
     first = next(share for share in shares if share.node == places[0].node)
     verbosity = "verbose" if request.cpu_bind and request.cpu_bind.verbose else "quiet"
     variables = {
@@ -210,7 +211,7 @@ def _environment(
 
 
 def _distribution(distribution: Distribution | None, node_level: str) -> str:
-    """SLURM_DISTRIBUTION: the levels as given, the first one as it was decided."""
+    """Return SLURM_DISTRIBUTION: the levels as given, the first level as decided."""
     if distribution is None:
         return node_level
     if not distribution.node:

@@ -1,4 +1,4 @@
-"""The tasks of one node: the mask of each, the rule behind it, and how SLURM_CPU_BIND tells it."""
+"""The masks of the tasks of a node, with the rule behind the masks and the words in SLURM_CPU_BIND."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from nodectl.model.value_class import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """`masks`: one a task in the order of the local numbers, 0 for not bound. `told`, `entries`: the words and the list
-    of SLURM_CPU_BIND. `rule`: in words.
+    """The binding of a node's tasks.
+
+    `masks`: a mask for each task in the order of the local numbers, 0 for not bound. `told`, `entries`: the words and
+    the list of SLURM_CPU_BIND. `rule`: the rule in words.
     """
 
     masks: tuple[int, ...]
@@ -28,7 +30,7 @@ class Bound:
 
 
 def bind(machine: Topology, cpus: int, ntasks: int, request: Request, settings: Settings) -> Bound:
-    """Bind the `ntasks` tasks that run on `machine` within `cpus`, the step's own there. Raises Refused."""
+    """Bind the `ntasks` tasks of the step on `machine` to CPUs within `cpus`, the step's CPUs there. Raises Refused."""
     asked = request.cpu_bind or CpuBind()
     if not asked.asked and settings.node_cpu_bind:
         asked = settings.node_cpu_bind.replace(verbose=asked.verbose)
@@ -52,7 +54,7 @@ def _everything(machine: Topology, cpus: int, ntasks: int, asked: CpuBind, rule:
 
 
 def _told(unit: str, mode: str) -> str:
-    """The words of SLURM_CPU_BIND_TYPE."""
+    """Return the words of SLURM_CPU_BIND_TYPE."""
     colon = ":" if mode in (words.MAP, words.MASK, words.MAP_LDOM, words.MASK_LDOM) else ""
     return ",".join(word for word in (unit, mode) if word) + colon
 
@@ -72,7 +74,7 @@ def _explicit(machine: Topology, cpus: int, ntasks: int, asked: CpuBind) -> Boun
     if mode == words.NONE:
         return Bound((0,) * ntasks, told, "", "not bound, as asked")
     if mode == words.RANK:
-        # Slurm's modulus, which only machines of one thread a core do not exceed.
+        # Slurm's modulus. It exceeds the number of CPUs except on machines of one thread a core.
         modulus = machine.online.bit_count() * machine.threads_per_core
         masks = tuple(1 << task % modulus for task in range(ntasks))
         for task, mask in enumerate(masks):
@@ -92,7 +94,7 @@ def _explicit(machine: Topology, cpus: int, ntasks: int, asked: CpuBind) -> Boun
 
 
 def _listed_words(asked: CpuBind) -> str:
-    """The list as the user gave it, masks without 0x."""
+    """Return the list in the user's words, masks without 0x."""
     return without_prefix(asked.listed) if asked.mode in (words.MASK, words.MASK_LDOM) else asked.listed
 
 
@@ -101,14 +103,14 @@ def _shown(machine: Topology, cpus: int) -> str:
 
 
 def _listed(machine: Topology, cpus: int, ntasks: int, asked: CpuBind) -> Bound:
-    # An empty mask stands for all of the step's CPUs, and is told as what it became.
+    # An empty mask stands for all of the step's CPUs; the variables have the resulting mask.
     masks = [mask or cpus for mask in asked.entries]
     listed = _listed_words(asked)
     if asked.mode == words.MAP:
         masks = [1 << cpu for cpu in asked.entries]
     elif 0 in asked.entries:
         listed = ",".join(f"{mask:x}" for mask in masks)
-    for mask in masks:  # also those that no task uses
+    for mask in masks:  # including masks that no task uses
         if mask & ~cpus:
             raise Refused(
                 f"CPU binding outside of job step allocation, allocated CPUs are: {format_mask(cpus, machine.width)}."
@@ -118,14 +120,14 @@ def _listed(machine: Topology, cpus: int, ntasks: int, asked: CpuBind) -> Bound:
 
 
 def _whole(parts: Sequence[int], cpus: int) -> tuple[int, bool]:
-    """Count the parts that `cpus` holds whole; say whether it also holds a piece of one."""
+    """Count the parts wholly within `cpus`. Return the count, and True if `cpus` also holds a piece of a part."""
     whole = sum(1 for part in parts if part and part & cpus == part)
     partial = any(part & cpus and part & cpus != part for part in parts)
     return whole, partial
 
 
 def _fitting_unit(machine: Topology, cpus: int, need: int, settings: Settings) -> tuple[str, str]:
-    """The unit of which the step needs exactly as many as it has."""
+    """Return the unit of which the step has exactly as many as needed, and the rule in words."""
     for unit, parts in (
         (words.SOCKETS, [socket.mask & machine.usable for socket in machine.sockets]),
         (words.CORES, [core.mask & machine.usable for core in machine.cores]),
@@ -181,7 +183,7 @@ def _limit(number: int | None) -> int:
 
 
 def _ways(request: Request, settings: Settings) -> tuple[bool, bool]:
-    """Whether sockets are filled one after the other, and whether CPU after CPU goes to the next socket."""
+    """Return two flags: fill a socket before the next; give each next CPU from the next socket."""
     dist = request.distribution
     if dist is None or (dist.socket is None and dist.node != PLANE):
         return settings.selects("cr_core_default_dist_block"), False

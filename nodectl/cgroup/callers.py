@@ -1,7 +1,7 @@
-"""In which confined step a caller is, if in any: otherwise its programs could escape by asking for other steps.
+"""The confined step of a caller, if any: otherwise programs of a step could escape by asking for more steps.
 
-Where a caller was is fixed when its connection is accepted (`wire/peer_process.py`). A caller that had ended by then
-starts and changes nothing, and neither does one in the cgroup of a step that is over. Where the kernel does not tell,
+The place of a caller is fixed when its connection is accepted (`wire/peer_process.py`). A caller that had ended by then
+may start and change nothing, and neither may a caller in the cgroup of an ended step. Where the kernel does not tell,
 the strictest running step counts in which the caller may be.
 
 Steps without cgroups cannot be told from each other, but from everything else: each process of a confined step has
@@ -22,27 +22,27 @@ from nodectl.wire.framing import Peer
 
 
 class Confined(Protocol):
-    """A running step; str() is its number."""
+    """A running step; str() is the step's number."""
 
     @property
     def job_id(self) -> int:
-        """The number of its job."""
+        """The job's id."""
 
     @property
     def uid(self) -> int:
-        """Its user's."""
+        """The uid of the step's user."""
 
     @property
     def secure(self) -> str:
-        """Its level of confinement."""
+        """The step's level of confinement."""
 
     @property
     def cgroup(self) -> str:
-        """Its cgroup, "" for none."""
+        """The step's cgroup, "" for none."""
 
 
 class Origin(NamedTuple):
-    """The confined step in which a caller is. Where it is not certain, the caller cannot be told from who is."""
+    """The confined step of a caller. Without `is_certain` the caller may be of the step, or of none."""
 
     step: Confined
     is_certain: bool
@@ -52,7 +52,7 @@ class Origin(NamedTuple):
 
 
 class Callers:
-    """Of one node. `has_cgroups`: its steps have them; `base`: that of their jobs, "" where it is not known."""
+    """The callers of a node. `has_cgroups`: steps have cgroups; `base`: the cgroup of jobs, "" if not known."""
 
     def __init__(self, base: str, *, has_cgroups: bool) -> None:
         self._base = base
@@ -61,12 +61,14 @@ class Callers:
 
     @property
     def can_tell(self) -> bool:
-        """True where a process of a confined step can be told from all that are of none."""
+        """True if a process of a confined step can be told from all processes outside of steps."""
         return self._has_cgroups or not self._all_have_no_new_privs
 
     def origin(self, peer: Peer, running: Iterable[Confined], entered: Confined | None = None) -> Origin | None:
-        """The confined step in which the caller is or may be; where it may be in several, the strictest. A step that it
-        enters, `entered`, does not count. Raises Refused for a caller that has ended, or whose step is over.
+        """Return the confined step in which the caller is or may be; of several steps, the strictest.
+
+        A step that it enters, `entered`, does not count. Raises Refused for a caller that has ended, or whose step is
+        over.
         """
         running = list(running)
         try:
@@ -82,7 +84,7 @@ class Callers:
         return Origin(max(steps, key=lambda step: LEVELS.index(step.secure)), is_certain=False) if steps else None
 
     def _it_may_be_in(self, peer: Peer, place: str, running: list[Confined]) -> list[Confined]:
-        """The confined steps in which the caller may be. Raises Refused where it is of one that is over."""
+        """Return the confined steps in which the caller may be. Raises Refused for a caller of an ended step."""
         steps = [step for step in running if _confines(step, peer)]
         unplaced = [step for step in steps if not (place and step.cgroup)]
         if self._has_cgroups and not unplaced:
@@ -105,7 +107,8 @@ def _is_below(place: str, cgroup: str) -> bool:
 
 
 def _confines(step: Confined, peer: Peer) -> bool:
-    """True where a process of this uid can be one of a confined program of the step. Those cannot change their uid,
-    except root's that keep a capability for it.
+    """Return True if a process of this uid can be of a confined program of the step.
+
+    Confined programs cannot change their uid, except root's that keep a capability for it.
     """
     return step.secure != NONE and (peer.uid == step.uid or (step.uid == 0 and step.secure != STRICT))

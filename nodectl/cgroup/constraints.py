@@ -1,5 +1,4 @@
-"""What steps are confined to: the constraints of the configuration against what the machine has, and the limits of one
-job and its step.
+"""The constraints of the configuration, as far as the machine can enforce them, and the limits of jobs and steps.
 
 Names and arithmetic are Slurm's (cgroup.conf, section "memory"). The daemon decides, plugins write.
 """
@@ -21,7 +20,7 @@ _MIB = 1 << 20
 _OWN = {
     shares.PIDS_MAX: 64,
     shares.CPU_MAX: 10,
-}  # of step runners and prologs: a step's limits are reached first, and tell
+}  # for step runners and prologs: so a step's limits are reached first, and are reported
 _BPF = "bpf(2)"
 _CONTROLLERS = {
     "constrain_cores": "cpuset",
@@ -30,7 +29,7 @@ _CONTROLLERS = {
     "constrain_processes": "pids",
     "constrain_cpu_time": "cpu",
     "constrain_io": "io",
-    "constrain_devices": _BPF,  # no controller, but a program
+    "constrain_devices": _BPF,  # a program instead of a controller
 }
 _FILES = {"cpu.max": "constrain_cpu_time", "cpu.weight": "constrain_cpu_time",
           "io.max": "constrain_io", "io.weight": "constrain_io", "pids.max": "constrain_processes"}  # fmt: skip
@@ -40,23 +39,26 @@ _GIVES_DEVICES = "task/affinity"
 
 
 class CannotConstrain(Exception):
-    """A constraint is `yes` and cannot be kept; str() is one line."""
+    """The error of a constraint set to `yes` but impossible to enforce; str() is a line."""
 
 
 def wants_cgroups(config: Config) -> bool:
-    """True where steps are to have cgroups of their own."""
+    """Return True if steps are to have cgroups."""
     return config.proctrack_type == "proctrack/cgroup" or _PLUGIN in config.task_plugin
 
 
 class Confinement(NamedTuple):
-    """What a cgroup is confined to: its files with what is written there, a line at a time, and rules for devices."""
+    """The confinement of a cgroup: files, with the text to write a line at a time, and rules for devices."""
 
     files: dict[str, str]
     device_rules: device_access.Rules
 
 
 class Constraints:
-    """What is in force. `total` is the machine's memory in MiB, `complaints` is what is not enforced and why."""
+    """The constraints in force.
+
+    `total` is the machine's memory in MiB, `complaints` says which constraints are not enforced and why.
+    """
 
     def __init__(self, config: Config, base: delegation.Base) -> None:
         self._config = config
@@ -106,7 +108,7 @@ class Constraints:
         return ""
 
     def why_not(self, file: str) -> str:
-        """Why a file of memory or of a share is not written, "" where it is."""
+        """Return why a file of memory or of a share is not written, "" if written."""
         if file in self._files:
             return ""
         if shares.parameter_of(file) == _HUGE_PAGES:
@@ -117,8 +119,9 @@ class Constraints:
         return f"{key}: the kernel has no {file}"
 
     def shares_of(self, given: Mapping[str, int], *, is_root: bool) -> dict[str, int]:
-        """The shares of a job that is given these, and otherwise the configured ones; only root may be given more than
-        those. Raises BadShare.
+        """Return a job's shares: the given shares, and otherwise the configured shares. Raises BadShare.
+
+        Only root may be given more than the configured shares.
         """
         wanted = {**self.most_shares, **given}
         more = "" if is_root else shares.beyond(wanted, self.most_shares)
@@ -128,7 +131,7 @@ class Constraints:
         return {name: number for name, number in wanted.items() if name in given or name.split()[0] in self._files}
 
     def of_job(self, step: Step) -> Confinement:
-        """What a step's job is confined to."""
+        """Return the confinement of a step's job."""
         if step.part is not None:  # of a job that is not this node's alone: its limits are the allocation's to set
             wanted = shares.files({}, _OWN)
             files = self._cpuset(step.allocation, "") | self._there(wanted)
@@ -137,24 +140,24 @@ class Constraints:
         return Confinement(files, device_access.of_job(*self._devices(step)))
 
     def of_step(self, step: Step) -> Confinement:
-        """What the step's tasks are confined to."""
+        """Return the confinement of the step's tasks."""
         files = self._limits(step, step.step_cpus, step.mems, {})
         if step.oom_kill_step and "constrain_ram_space" in self._kept:
             files["memory.oom.group"] = "1"
-        if step.within:  # devices are for whoever has the job
+        if step.within:  # devices are left to the manager of the job
             return Confinement(self._within(step, files), [])
         allowed = self._config.allowed_devices if "constrain_devices" in self._kept else ()
         return Confinement(files, device_access.of_step(*self._devices(step), allowed))
 
     def controllers_of(self, step: Step) -> Sequence[str]:
-        """Those that its job's cgroup has. Raises OSError where another manager's job is over."""
+        """Return the controllers of the cgroup of the step's job. Raises OSError if another manager's job is over."""
         if not step.within:
             return self.controllers
         enabled = tree.Group(self._mount + step.within).core.enabled
         return [name for name in self.controllers if name in enabled]
 
     def _within(self, step: Step, files: dict[str, str]) -> dict[str, str]:
-        """Of the files those that there are in another manager's job."""
+        """Return the files existing in another manager's job."""
         if not step.within:
             return files
         there = self.controllers_of(step)
@@ -174,15 +177,15 @@ class Constraints:
         return {name: text for name, text in wanted.items() if name in self._files}
 
     def _devices(self, step: Step) -> tuple[Sequence[NodeDevice], Sequence[str]]:
-        """The node's devices that are confined, and those that the step's job holds."""
+        """Return the node's confined devices, and the devices held by the step's job."""
         known = step.binder.node_devices if step.binder is not None and "constrain_devices" in self._kept else ()
         return known, step.devices
 
 
 def memory_limits(memory: int, total: int, config: Config, *, ram: bool, swap: bool) -> dict[str, str]:
-    """Slurm's formulas: `memory` MiB were asked for (0: none), the machine has `total`.
+    """Return the memory limits by Slurm's formulas: `memory` MiB were asked for (0: none), the machine has `total`.
 
-    Nothing for who asked for none and may have all.
+    Returns {} for a job that asked for none and may have all.
     """
     percent = config.allowed_ram_space if ram else 100
     most = total * config.max_ram_percent / 100
@@ -205,14 +208,17 @@ def _clamped(value: float, low: float, high: float) -> float:
 
 
 def wanted_controllers(config: Config) -> list[str]:
-    """The controllers that the configuration's constraints need."""
+    """Return the controllers needed by the configuration's constraints."""
     wanted = [controller for key, controller in _CONTROLLERS.items() if getattr(config, key) != "no"]
     wanted += ["hugetlb"] if config.hugetlb_max else []
     return [controller for controller in dict.fromkeys(wanted) if controller != _BPF]
 
 
 def cannot_decide_devices() -> str:
-    """Why no program can decide about devices here, "" where one can: the kernel is given one, and no cgroup."""
+    """Return why no program can decide about devices here, "" if a program can.
+
+    The kernel is given a program without a cgroup as a test.
+    """
     try:
         _kernel.constrain_devices(-1, [])
     except OSError as error:
@@ -225,7 +231,7 @@ def _not_there(controller: str, base: delegation.Base) -> str:
 
 
 def _check_huge_pages(files: Sequence[str], group: tree.Group, base: delegation.Base) -> None:
-    """Raises CannotConstrain."""
+    """Check the configured sizes of huge pages. Raises CannotConstrain."""
     if files and "hugetlb" not in base.controllers:
         raise CannotConstrain(f"{_HUGE_PAGES}: {_not_there('hugetlb', base)}")
     for file in files:
@@ -234,7 +240,7 @@ def _check_huge_pages(files: Sequence[str], group: tree.Group, base: delegation.
 
 
 def _limits_swap(base: delegation.Base) -> bool:
-    """The root has no such file, the base has: /proc/swaps says nothing about it."""
+    """Return True if the base has a memory.swap.max. The root has no such file, and /proc/swaps does not show this."""
     return tree.Group(base.mount + base.path).has("memory.swap.max")
 
 

@@ -1,13 +1,13 @@
-"""Where the cgroups of jobs are made, and which controllers there are below.
+"""The place of the cgroups of jobs, and the controllers available below.
 
 A cgroup with controllers enabled below it takes no process of its own: while steps ran below the daemon's cgroup, no
 service manager could start a daemon in it again. So steps live elsewhere. Under systemd that is the cgroup of a unit
 beside the daemon's, delegated to us (`systemd/nodectl-steps.service`), which no restart of the daemon touches. A daemon
 that was started in a leaf of a delegated cgroup (DelegateSubgroup=) uses the leaf's parent. Without systemd steps live
-below the daemon's own cgroup, which it leaves for a leaf if it is alone there.
+below the daemon's own cgroup, which the daemon leaves for a leaf if it is alone there.
 
-Its daemon locks the directory: two daemons with the same one would remove it under each other. Where somebody else has
-removed it, it is made again for the next step.
+The daemon locks the directory: two daemons with the same one would remove it under each other. If another process has
+removed the directory, the daemon makes it again for the next step.
 
 Runs in the daemon, as root, before any step.
 """
@@ -28,8 +28,10 @@ _locks: dict[str, int] = {}  # by path: held as long as this process lives
 
 
 class Base(NamedTuple):
-    """`mount` is cgroup2's; `path`, below it, is where jobs' cgroups are made, "" without cgroups. `controllers` are
-    those that jobs have; `missing` says of each other wanted one why they do not have it.
+    """The place of jobs' cgroups.
+
+    `mount` is cgroup2's; `path`, below it, is where jobs' cgroups are made, "" without cgroups. `controllers` are those
+    that jobs have; `missing` says for each other wanted controller why jobs do not have it.
     """
 
     mount: str
@@ -39,8 +41,9 @@ class Base(NamedTuple):
 
 
 def make(name: str, wanted: Iterable[str]) -> Base:
-    """Makes the directory `name` and enables there what is wanted and can be had; also again. Raises OSError, EBUSY
-    where another daemon has it.
+    """Make the directory `name` and enable the wanted controllers there, as far as available; also again.
+
+    Raises OSError, EBUSY where another daemon has the directory.
     """
     mount = tree.find_mount()
     own = cgroup_of()
@@ -66,7 +69,10 @@ def make(name: str, wanted: Iterable[str]) -> Base:
 
 
 def _lock(path: str) -> None:
-    """Of a file in it that others cannot open: whoever can open a file can lock it. Raises OSError."""
+    """Lock the directory by a file closed to other users. Raises OSError.
+
+    Any user able to open a file can lock it.
+    """
     try:
         fd = os.open(f"{path}/cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)
     except FileNotFoundError:  # before Linux 5.14, where others can keep the daemon from starting (docs/limits.md)
@@ -86,7 +92,7 @@ def _lock(path: str) -> None:
 
 
 def _top(mount: str, own: str) -> str:
-    """The cgroup below which everything is ours."""
+    """Return the cgroup below which everything is ours."""
     parent = os.path.dirname(own)
     beside = f"{parent.rstrip('/')}/{STEPS_UNIT}"
     if _is_delegated(mount + beside):
@@ -95,7 +101,7 @@ def _top(mount: str, own: str) -> str:
 
 
 def _is_delegated(path: str) -> bool:
-    """What systemd notes on the cgroup of a unit with Delegate=yes."""
+    """Return True if systemd notes Delegate=yes on the cgroup of the unit."""
     try:
         return os.getxattr(path, "trusted.delegate") == b"1"
     except OSError:
@@ -103,12 +109,12 @@ def _is_delegated(path: str) -> bool:
 
 
 def _make_room(top: tree.Group, mount: str, own: str) -> str:
-    """Moves who is in `top` into a leaf of it, so that controllers can be enabled. Returns why not, "" when done."""
+    """Move the processes in `top` into a leaf, so controllers can be enabled. Returns why this failed, "" when done."""
     if top.full_path != f"{mount}{own}".rstrip("/"):
-        _move(top.core.procs, top.child(_ANCHOR))  # who holds the cgroup for us
+        _move(top.core.procs, top.child(_ANCHOR))  # the process that holds the cgroup for us
         return ""
     if not top.has("cgroup.type"):
-        return ""  # the root of all cgroups, where processes are in nobody's way
+        return ""  # the root of all cgroups, where processes may stay
     if "INVOCATION_ID" in os.environ:
         return f"{STEPS_UNIT} is not active beside this service, which could not be restarted in a cgroup of steps"
     processes = top.core.procs

@@ -1,4 +1,4 @@
-"""Which devices a job and its step may open: those of the node that other jobs could hold are denied, its own are not.
+"""The devices open to a job and the job's steps: devices of the node which only other jobs may hold are denied.
 
 A set of rules is what `_kernel.constrain_devices` takes. Of the node's devices (`binding/detected_devices.py`) those
 count that have a file. A step may open all other devices or, with the key `allowed_devices`, only those that it names
@@ -27,14 +27,14 @@ _Node = tuple[int, int, int]  # kind, major, minor
 
 
 def of_job(devices: Iterable[NodeDevice], held: Sequence[str]) -> Rules:
-    """What nothing of a job may open that holds the devices named `held` (gpu:0): others' devices."""
+    """Return the rules of a job with the devices named `held` (gpu:0): deny all further devices of the node."""
     ours = {*_EVERYBODYS, *_nodes(device for device in devices if device.key in held)}
     others = _nodes(device for device in devices if device.key not in held)
     return [[*node, _DENIED] for node in dict.fromkeys(others) if node not in ours]
 
 
 def of_step(devices: Sequence[NodeDevice], held: Sequence[str], allowed: Sequence[str]) -> Rules:
-    """What the tasks of its step may open. `allowed` is the key's value; where it is empty they may open the others."""
+    """Return the rules of the step's tasks. `allowed` is the key's value; if empty, no further devices are denied."""
     rules = of_job(devices, held)
     if not allowed:
         return rules
@@ -50,7 +50,7 @@ def _nodes(devices: Iterable[NodeDevice]) -> Iterator[_Node]:
 
 
 def _node(path: str) -> _Node | None:
-    """None where there is no such device, or not yet."""
+    """Return kind, major and minor of a device's path; None without a device, or before the driver makes the file."""
     try:
         status = os.stat(path) if path else None
     except OSError:
@@ -62,7 +62,10 @@ def _node(path: str) -> _Node | None:
 
 
 def _named(word: str) -> Iterator[_Node]:
-    """What a word of allowed_devices means: a pattern of paths, or char-NAME or block-NAME of /proc/devices."""
+    """Yield the devices of a word of allowed_devices: a pattern of paths, or char-NAME or block-NAME.
+
+    The names are those of /proc/devices.
+    """
     if word.startswith("/"):
         yield from (node for path in glob.glob(word) if (node := _node(path)) is not None)
         return

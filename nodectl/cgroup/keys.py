@@ -1,4 +1,4 @@
-"""The configuration's keys about cgroups: where they are, and what of the machine is confined.
+"""The configuration's keys about cgroups: the place of the cgroups, and the constraints of the machine.
 
 Names and arithmetic are those of Slurm's cgroup.conf, in snake case.
 """

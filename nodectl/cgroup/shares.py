@@ -1,13 +1,12 @@
-"""Shares of the machine that a job asks for, or is held to, besides CPUs and memory: CPU time, input and output,
-processes, huge pages.
+"""A job's shares of the machine, asked for or limited, besides CPUs and memory: CPU time, I/O, processes, huge pages.
 
 A set of shares is a mapping with a number for each: `cpu.weight`, `cpu.max` (percent of one CPU), `io.weight`, for each
-device and figure `io.max 8:0 rbps`, `pids.max`, and for each size `hugetlb.2MB.max` (bytes); 0 or absent is what the
-kernel does unasked. So one set is compared with another number by number. Names and figures are cgroup v2's: kernel
+device and figure `io.max 8:0 rbps`, `pids.max`, and for each size `hugetlb.2MB.max` (bytes); 0 or absent is the
+kernel's default. So one set is compared with another number by number. Names and figures are cgroup v2's: kernel
 cgroup-v2, "CPU", "IO", "PID" and "HugeTLB".
 
-Runs in the daemon. A device is a user's word for what root looks up: beneath /dev, in no other file system, and not
-by a link that leads out of it.
+Runs in the daemon. Root looks a device up by a user's word: beneath /dev, in no other file system, and not by a link
+that leads out of it.
 """
 
 import errno
@@ -52,7 +51,7 @@ Shares = Mapping[str, int]
 
 
 class BadShare(ValueError):
-    """What is asked for makes no sense here, or is too much; str() is the reason, `parameter` whose it is."""
+    """The error of a senseless or excessive share; str() is the reason, `parameter` the parameter at fault."""
 
     def __init__(self, parameter: str, reason: str) -> None:
         super().__init__(reason)
@@ -60,7 +59,7 @@ class BadShare(ValueError):
 
 
 def configured(config: Config) -> dict[str, int]:
-    """What every job has unasked, and no user may exceed. Raises BadShare."""
+    """Return the default shares of every job, which no user may exceed. Raises BadShare."""
     shares = {name: getattr(config, key) for key, name in _WEIGHTS.items() if getattr(config, key) != _DEFAULT_WEIGHT}
     if config.cpu_max:
         shares[CPU_MAX] = config.cpu_max
@@ -68,19 +67,19 @@ def configured(config: Config) -> dict[str, int]:
 
 
 def asked(request: Mapping[str, object]) -> dict[str, int]:
-    """What a request asks for, by the names of `REQUEST`. Raises BadShare."""
+    """Return the shares asked for in a request, by the names of `REQUEST`. Raises BadShare."""
     shares = {name: int(str(request[key])) for key, name in _NUMBERS.items() if key in request}
     lines: Mapping[str, Iterable[str]] = request  # type: ignore[assignment]  # its shape says so
     return shares | io_max(lines.get("io_max", ())) | hugetlb_max(lines.get("hugetlb_max", ()))
 
 
 def parameter_of(name: str) -> str:
-    """The parameter of a request by which a share, or its file, is asked for."""
+    """Return the parameter of a request for a share, or for the share's file."""
     return "hugetlb_max" if name.startswith(_HUGE_PAGES) else name.partition(" ")[0].replace(".", "_")
 
 
 def beyond(shares: Shares, most: Shares) -> str:
-    """The first share that is more than in `most`, "" for none."""
+    """Return the name of the first share greater than in `most`, "" for none."""
     return next((name for name in sorted({*shares, *most}) if _size(name, shares) > _size(name, most)), "")
 
 
@@ -90,15 +89,13 @@ def _size(name: str, shares: Shares) -> float:
 
 
 def said(name: str, shares: Shares) -> str:
-    """One share in words."""
+    """Return a share in words."""
     number = int(size) if (size := _size(name, shares)) != float("inf") else 0
     return f"{name} = {number or 'max'}{'%' if number and name == CPU_MAX else ''}"
 
 
 def files(shares: Shares, more: Shares) -> dict[str, str]:
-    """The files of a cgroup and what is to be written there, a line at a time. `more` is added where there is a
-    limit.
-    """
+    """Return the files of a cgroup, with the text to write a line at a time. `more` is added to limits."""
     found = {}
     for name, share in shares.items():
         number = share and share + more.get(name, 0)
@@ -123,7 +120,7 @@ def _io_line(device: str, shares: Shares) -> str:
 
 
 def io_max(lines: Iterable[str]) -> dict[str, int]:
-    """The shares that lines like `/dev/vda:rbps=1M,wiops=100` mean. Raises BadShare."""
+    """Return the shares of lines like `/dev/vda:rbps=1M,wiops=100`. Raises BadShare."""
     shares = {}
     for line in lines:
         name, colon, figures = line.rpartition(":")
@@ -142,7 +139,7 @@ def io_max(lines: Iterable[str]) -> dict[str, int]:
 
 
 def hugetlb_max(lines: Iterable[str]) -> dict[str, int]:
-    """The shares that lines like `2MB:1G`, or `2MB:max`, mean. Raises BadShare."""
+    """Return the shares of lines like `2MB:1G`, or `2MB:max`. Raises BadShare."""
     shares = {}
     for line in lines:
         size, _, most = line.partition(":")
@@ -155,7 +152,7 @@ def hugetlb_max(lines: Iterable[str]) -> dict[str, int]:
 
 
 def amount(word: str) -> int | None:
-    """A number, with K, M, G or T of 1024; None where it is none."""
+    """Return a number, with K, M, G or T of 1024; None for no number."""
     shift = _SUFFIXES.get(word[-1:].upper(), 0)
     digits = word[:-1] if shift else word
     number = whole(digits, _LARGEST)
@@ -163,7 +160,7 @@ def amount(word: str) -> int | None:
 
 
 def _device(name: str) -> str:
-    """The numbers of a whole disk by its path below /dev, or by themselves, as MAJOR:MINOR. Raises BadShare."""
+    """Return the numbers of a whole disk, given as a path below /dev or as MAJOR:MINOR. Raises BadShare."""
     major, colon, minor = name.partition(":")
     numbers = whole(major, _LARGEST), whole(minor, _LARGEST)
     if colon and None not in numbers:

@@ -1,14 +1,14 @@
-"""The cgroups in which Slurm has its jobs' processes (cgroup v2), and those of our steps within them.
+"""The cgroups of Slurm's jobs (cgroup v2), and the cgroups of our steps within these jobs.
 
     <scope>/job_J/step_X/slurm           slurmstepd
-    <scope>/job_J/step_X/user/task_T     what the step runs
+    <scope>/job_J/step_X/user/task_T     the programs of Slurm's step
     <scope>/job_J/step_X/user/nodectl/step_S/...     ours: `cgroup/tree.py`
     <scope>/job_J/step_X/nodectl_S       its stepd
 
 A cgroup that has processes gives no controller to those below it, so ours are not below task_T, but beside it: `user`
 has none, and the limits of Slurm's step are on it. Slurm freezes `user`, and may kill all that is in it; so the stepd
-is beside that, where the job's limits are, as slurmstepd is. To Slurm these directories are unknown: what it removes at
-its step's end it cannot remove while ours are there. So who removes ours removes what Slurm left.
+is beside that, where the job's limits are, as slurmstepd is. Slurm does not know these directories: it cannot remove
+its own cgroups at its step's end while ours are there. So the process that removes ours removes what Slurm left.
 """
 
 import fcntl
@@ -27,8 +27,10 @@ _LEVELS = 4  # job, step, user, task
 
 
 def place_of(cgroup: str, scope: str) -> "tuple[int, str] | None":
-    """The number of the Slurm job that a process in this cgroup is of, and the path of its step's `user`; None where it
-    is of none. Only names in their places count: what users make below Slurm's cgroups is not looked at.
+    """Return the Slurm job's number and the path of the step's `user`, for the cgroup of a process; or None.
+
+    None is for a process of no Slurm job. Only names in their places count: what users make below Slurm's cgroups is
+    not looked at.
     """
     if not cgroup.startswith(f"{scope}/"):
         return None
@@ -43,23 +45,23 @@ def place_of(cgroup: str, scope: str) -> "tuple[int, str] | None":
 
 
 def step_path(place: str, step: int) -> str:
-    """The path of our step there."""
+    """Return the path of our step in this place."""
     return f"{place}/{_OURS}/{_STEP}{step_word(step)}"
 
 
 def is_within(step: str) -> bool:
-    """Whether this is the path of such a step of ours, and not of one in a job of ours."""
+    """Return True for the path of a step of ours within Slurm's job, and False for a step in a job of ours."""
     ours = os.path.dirname(step)
     return os.path.basename(ours) == _OURS and os.path.basename(os.path.dirname(ours)) == _USER
 
 
 def is_of_step(place: str) -> bool:
-    """True for the cgroup of such a step of ours and for all below it."""
+    """Return True for the cgroup of a step of ours within Slurm's job and for all cgroups below."""
     return f"/{_USER}/{_OURS}/{_STEP}" in place
 
 
 def stepd_path(step: str) -> str:
-    """The path of the cgroup that the stepd of any step of ours is in."""
+    """Return the path of the cgroup of the stepd, for any step of ours."""
     if not is_within(step):
         return f"{step}/stepd"
     user, word = os.path.dirname(os.path.dirname(step)), os.path.basename(step).removeprefix(_STEP)
@@ -67,8 +69,10 @@ def stepd_path(step: str) -> str:
 
 
 def steps_below(scope: str) -> set[str]:
-    """The full paths of all steps of ours in Slurm's jobs, also of those that have nothing but their stepd's cgroup;
-    where a place of ours is empty, of a step that is none. `scope` is the full path of Slurm's.
+    """Return the full paths of all steps of ours in Slurm's jobs, also of steps with only the stepd's cgroup left.
+
+    Where a place of ours is empty, the path of a step that does not exist stands for it. `scope` is the full path of
+    Slurm's.
     """
     found: set[str] = set()
     for job in _below(scope, _JOB):
@@ -87,9 +91,10 @@ def _below(directory: str, prefix: str) -> list[str]:
 
 
 def remove(step: tree.Group, *, patient: bool = True) -> bool:
-    """Removes our step's cgroups, which have no process any more, and Slurm's if that has left them. False where
-    something is left in ours, or, as long as the caller is `patient`, where somebody holds Slurm's lock: to be tried
-    again. Else Slurm's are left to Slurm.
+    """Remove our step's cgroups, which have no process any more, and Slurm's cgroups left by Slurm.
+
+    Returns False where some of ours are left, or, if the caller is `patient`, where another process holds Slurm's lock:
+    try again then. An impatient caller leaves Slurm's cgroups to Slurm.
     """
     for name in ("stepd", "epilog", _USER):
         step.child(name).remove()
@@ -97,16 +102,18 @@ def remove(step: tree.Group, *, patient: bool = True) -> bool:
         return False
     ours, stepd = tree.Group(os.path.dirname(step.full_path)), tree.Group(stepd_path(step.full_path))
     was_there = ours.exists() or stepd.exists()
-    # With the last of ours what Slurm left goes, and where there was nothing of ours nothing of Slurm's does.
+    # Slurm's leftovers go with the last of our cgroups; where there was none of ours, nothing of Slurm's goes.
     if ours.remove() and was_there and not _remove_above(ours, stepd) and patient:
         return False
     return stepd.remove()
 
 
 def _remove_above(ours: tree.Group, stepd: tree.Group) -> bool:
-    """Removes what Slurm left of a step: it leaves its own where it finds ours in it. False where it could not be
-    looked at, mostly as somebody holds the lock. A step whose slurmstepd or tasks are there is not over. All else is
-    refused by the kernel while something is in it. The stepd's goes late: as long as it is there this is done again.
+    """Remove the cgroups left by Slurm, which leaves a cgroup with a cgroup of ours inside.
+
+    Returns False where they could not be looked at, mostly because another process holds the lock. A step whose
+    slurmstepd or tasks are there is not over. The kernel refuses the removal of anything that is in use. The stepd's
+    cgroup goes late: as long as it is there this is done again.
     """
     user = tree.Group(os.path.dirname(ours.full_path))
     step = tree.Group(os.path.dirname(user.full_path))
@@ -123,7 +130,7 @@ def _remove_above(ours: tree.Group, stepd: tree.Group) -> bool:
             stepd.remove()
             if step.remove():
                 job.remove()
-    except OSError:  # somebody has it; or a directory went as it was read
+    except OSError:  # another process has the lock, or a directory went as it was read
         return False
     finally:
         os.close(fd)

@@ -1,13 +1,13 @@
-"""The cgroup v2 tree of steps: where it is, what its files are called, how a step's part is made, emptied and removed.
+"""The cgroup v2 tree of steps: place, names of files, and how a step's part is made, emptied and removed.
 
     <cgroup2 mount>/<base>/job_J/step_S/{stepd, user/{task_T, mpi}, epilog}
     <cgroup2 mount>/<base>/runners
 
-Where `base` is, and which controllers there are below it: `cgroup/delegation.py`. Limits are written on `job_J` and
-on `user`; the stepd sits beside `user`, so that emptying it never touches the stepd, which is charged to the job. One
-that serves several steps is charged to none: it is in `runners`, as is one that waits for its only step. Typed
-access to the files is cgroupspy's: its controllers are for v1, the classes here name v2's files. Its `nodes` module
-imports logging, which doubles the price of every fork, and stays with the daemon (`daemon/recovery/cgroup_node.py`).
+`cgroup/delegation.py` finds `base` and the controllers below it. Limits are written on `job_J` and on `user`; the stepd
+sits beside `user`, so that emptying it never touches the stepd, which is charged to the job. A stepd that serves
+several steps is charged to none: it is in `runners`, as is a stepd that waits for its only step. Typed access to the
+files is cgroupspy's: its controllers are for v1, the classes here name v2's files. Its `nodes` module imports logging,
+which doubles the price of every fork, and stays with the daemon (`daemon/recovery/cgroup_node.py`).
 """
 
 from nodectl.cgroup import lean_cgroupspy  # noqa: F401  # before all that imports cgroupspy
@@ -34,23 +34,23 @@ _WITHOUT_CHILDREN = 2  # links of a directory of the kernel's: its name, and its
 
 
 class Files(Controller):  # type: ignore[misc]  # cgroupspy has no types
-    """Any set of v2 files: cgroupspy keeps file names as bytes, our paths are text."""
+    """Any set of v2 files. Paths are text here, while cgroupspy keeps file names as bytes."""
 
     def filepath(self, filename: "str | bytes") -> str:
-        """The path of a file of this cgroup."""
+        """Return the path of a file of this cgroup."""
         return f"{os.fsdecode(self.node.full_path)}/{os.fsdecode(filename)}"
 
     def get_property(self, filename: "str | bytes") -> str:
-        """A file's text. Raises OSError."""
+        """Read a file's text. Raises OSError."""
         return pseudo_file.read(self.filepath(filename)).decode("ascii").strip()
 
     def set_property(self, filename: "str | bytes", value: object) -> None:
-        """Writes a file in one write(2). Raises OSError."""
+        """Write a file in a single write(2). Raises OSError."""
         pseudo_file.write(self.filepath(filename), str(value).encode("ascii"))
 
 
 class Core(Files):
-    """Files that every v2 cgroup but the root has: cgroups(7), kernel cgroup-v2 "Core Interface Files"."""
+    """The files of every v2 cgroup but the root: cgroups(7), kernel cgroup-v2 "Core Interface Files"."""
 
     procs = MultiLineIntegerFile("cgroup.procs")
     controllers = ListFile("cgroup.controllers", readonly=True)
@@ -77,7 +77,7 @@ class Memory(Files):
 
 
 class Group:
-    """One directory of the tree: the `node` that cgroupspy's controllers ask for their path."""
+    """A directory of the tree: the `node` asked by cgroupspy's controllers for the path."""
 
     __slots__ = ("full_path",)
 
@@ -100,27 +100,27 @@ class Group:
         return Memory(self)
 
     def enable(self, controllers: "Iterable[str]") -> None:
-        """Lets the groups below have these controllers, which this one has. Raises OSError."""
+        """Enable controllers of this group for the groups below. Raises OSError."""
         words = " ".join(f"+{name}" for name in controllers)
         if words:
             self.core.set_property("cgroup.subtree_control", words)
 
     def write(self, files: "Mapping[str, str]") -> None:
-        """Writes files, a line at a time, as those want it that hold a line for each device. Raises OSError."""
+        """Write files, a line at a time, as needed for files with a line for each device. Raises OSError."""
         for name, text in files.items():
             for line in text.split("\n"):
                 self.core.set_property(name, line)
 
     def child(self, name: str) -> "Group":
-        """The group below this one."""
+        """Return the group of this name below this group."""
         return Group(f"{self.full_path}/{name}")
 
     def exists(self) -> bool:
-        """True when the directory is there."""
+        """Return True if the directory exists."""
         return self.has(".")
 
     def has(self, file: str) -> bool:
-        """True when the cgroup has this file: its controller is enabled here."""
+        """Return True if the cgroup has this file, which shows an enabled controller."""
         name, directory = pseudo_file.at(f"{self.full_path}/{file}")
         try:
             os.stat(name, dir_fd=directory)
@@ -129,12 +129,12 @@ class Group:
         return True
 
     def number(self) -> int:
-        """The cgroup's id, 64 bits: the inode number of its directory. Raises OSError."""
+        """Return the cgroup's id, 64 bits: the inode number of the directory. Raises OSError."""
         name, directory = pseudo_file.at(self.full_path)
         return os.stat(name, dir_fd=directory).st_ino
 
     def make(self) -> "Group":
-        """mkdir(2); an existing directory is as good."""
+        """Make the directory; an existing directory is as good. Returns the group itself."""
         name, directory = pseudo_file.at(self.full_path)
         try:
             os.mkdir(name, 0o755, dir_fd=directory)
@@ -143,7 +143,7 @@ class Group:
         return self
 
     def remove(self) -> bool:
-        """rmdir(2). True when it is gone; False while processes or children are in it."""
+        """Remove the directory. Returns False while processes or children are there."""
         name, directory = pseudo_file.at(self.full_path)
         try:
             os.rmdir(name, dir_fd=directory)
@@ -154,7 +154,7 @@ class Group:
         return True
 
     def has_children(self) -> bool:
-        """True while there are groups below. False when the directory is gone."""
+        """Return True while there are groups below. False when the directory is gone."""
         name, directory = pseudo_file.at(self.full_path)
         try:
             return os.stat(name, dir_fd=directory).st_nlink > _WITHOUT_CHILDREN
@@ -162,32 +162,35 @@ class Group:
             return False
 
     def add(self, pid: int) -> None:
-        """Moves a process here; 0 is the caller. Resets its affinity to the cpuset's. Raises OSError."""
+        """Move a process here; 0 is the caller. Resets the affinity to the cpuset's. Raises OSError."""
         self.core.set_property("cgroup.procs", pid)
 
     def populated(self) -> bool:
-        """True while a live process is here or below; zombies do not count. False when the directory is gone."""
+        """Return True while a live process is here or below; zombies do not count. False when the directory is gone."""
         try:
             return b"populated 1" in pseudo_file.read(f"{self.full_path}/cgroup.events")
         except FileNotFoundError:
             return False
 
     def is_frozen(self) -> bool:
-        """True when everything here and below stands still. False when the directory is gone."""
+        """Return True when everything here and below is frozen. False when the directory is gone."""
         try:
             return bool(self.core.events.get("frozen") == 1)
         except FileNotFoundError:
             return False
 
     def is_to_freeze(self) -> bool:
-        """True when it was told to; whatever is around it may stand still, too. False when the directory is gone."""
+        """Return True when this group was told to freeze. False when the directory is gone.
+
+        Groups above may freeze it, too.
+        """
         try:
             return bool(self.core.freeze)
         except OSError:
             return False
 
     def kill_all(self) -> None:
-        """SIGKILL to everything here and below: cgroup.kill (Linux 5.14), else pid by pid until nothing is new."""
+        """Send SIGKILL to everything here and below: by cgroup.kill (Linux 5.14), else pid by pid."""
         try:
             self.core.kill = True
         except FileNotFoundError:
@@ -199,12 +202,12 @@ class Group:
             signals.send_listed(pid, signals.KILL, self.holds)
 
     def holds(self, pid: int) -> bool:
-        """True when the process is here or below."""
+        """Return True when the process is here or below."""
         inside = self.full_path.removeprefix(find_mount())
         return f"{cgroup_of(pid)}/".startswith(f"{inside}/")
 
     def pids(self) -> list[int]:
-        """Every process here and below."""
+        """Return the pids of all processes here and below."""
         found: list[int] = []
         top, start = pseudo_file.at(self.full_path)
         try:
@@ -216,11 +219,11 @@ class Group:
         return found
 
     def open(self) -> int:
-        """A descriptor that stands for this cgroup, for `_kernel.fork_into`. The caller closes it."""
+        """Open the cgroup's directory, for `_kernel.fork_into`. The caller closes the descriptor."""
         return pseudo_file.open_at(self.full_path, os.O_RDONLY | os.O_DIRECTORY)
 
     def fork(self) -> int:
-        """fork(2), with the child born here. Raises OSError, also where the kernel has no such fork."""
+        """Fork a child born here. Raises OSError, also where the kernel has no such fork."""
         fd = self.open()
         try:
             return _kernel.fork_into(fd)
@@ -229,7 +232,10 @@ class Group:
 
 
 def find_mount(mounts: str = MOUNTS) -> str:
-    """Where the cgroup2 hierarchy is mounted: /sys/fs/cgroup (unified) or beside v1 (hybrid). "" when it is not."""
+    """Return the mount point of the cgroup2 hierarchy, "" without a mount.
+
+    This is /sys/fs/cgroup (unified) or a directory beside v1 (hybrid).
+    """
     with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
             fields = line.split()
@@ -239,10 +245,10 @@ def find_mount(mounts: str = MOUNTS) -> str:
 
 
 def is_of_job(place: str, base: str) -> bool:
-    """True for the cgroup of a job of ours and for all below it."""
+    """Return True for the cgroup of a job of ours and for all cgroups below."""
     return bool(base) and place.startswith(f"{base}/job_")
 
 
 def step_path(base: str, job_id: int, step_id: int) -> str:
-    """The path of a step below the path of the base directory."""
+    """Return the path of a step below the path of the base directory."""
     return f"{base}/job_{job_id}/step_{step_word(step_id)}"

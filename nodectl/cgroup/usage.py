@@ -1,4 +1,4 @@
-"""What the processes of a step use, as their cgroup's files tell any user (cgroup-v2.rst of Linux)."""
+"""The usage of a step's processes, as readable by any user from the cgroup's files (cgroup-v2.rst of Linux)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ MOST_LOOKED_AT = 512
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Sums and levels at one moment; None for what the machine does not tell. `pressure` is how much of the last ten
-    seconds something of the step waited for the resource, in percent.
+    """Sums and levels at a moment; None for a figure missing on this machine.
+
+    `pressure` is how much of the last ten seconds something of the step waited for the resource, in percent.
     """
 
     cpu_seconds: float | None
@@ -28,8 +29,9 @@ class Usage:
 
 
 class UsageReader:
-    """Reads below the place where cgroup2 is mounted. `in_all`: how many cgroups and processes it looks at one by one;
-    without it MOST_LOOKED_AT of each step.
+    """A reader of usage below the mount point of cgroup2.
+
+    `in_all`: how many cgroups and processes the reader looks at one by one; without it MOST_LOOKED_AT of each step.
     """
 
     def __init__(self, mount: str | None = None, in_all: int | None = None) -> None:
@@ -42,7 +44,7 @@ class UsageReader:
                 self._mount = None
 
     def read(self, cgroup: str) -> Usage:
-        """Of a step's cgroup, as its record names it: its programs' part of it, without its runner."""
+        """Read the usage of a step's programs, without the stepd. `cgroup` is the step's, as in the step's record."""
         if self._mount is None or not cgroup.startswith("/"):
             return Usage(None, None, None, None, {})
         base = f"{self._mount}{cgroup}/user"
@@ -53,7 +55,10 @@ class UsageReader:
         return Usage(None if spent is None else spent / 1e6, self._memory(base), *disks, pressure)
 
     def _memory(self, base: str) -> int | None:
-        """As the kernel charges it; without the memory controller what is resident of each process."""
+        """Return the memory charged by the kernel.
+
+        Without the memory controller, return the sum of each process's resident memory.
+        """
         charged = _text(f"{base}/memory.current").strip()
         if charged.isdecimal():
             return int(charged)
@@ -84,7 +89,7 @@ def _pressure(text: str) -> float | None:
 
 
 def _disks(text: str) -> tuple[int | None, int | None]:
-    """Bytes read and written, of all disks."""
+    """Return the bytes read and written, of all disks."""
     words = [word.partition("=") for word in text.split()]
     if not words:
         return None, None
@@ -93,7 +98,10 @@ def _disks(text: str) -> tuple[int | None, int | None]:
 
 
 def _resident(base: str, most: int) -> tuple[int | None, int]:
-    """What is resident of the processes, None where there are none or too many, and how many places were looked at."""
+    """Return the resident memory of the processes, and how many places were looked at.
+
+    The memory is None where there are no processes or too many places.
+    """
     resident = looked_at = 0
     found = False
     for directory, _, files in os.walk(base):

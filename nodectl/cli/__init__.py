@@ -1,5 +1,5 @@
-"""The command `nodectl`: one file for each subcommand, which `main.py` finds.
+"""The command `nodectl`: a file for each subcommand, found by `main.py`.
 
-Runs in the command, as its user. It may import every other package; what two commands need stands below, in `client`,
+Runs in the command, as its user. It may import every other package; code shared by two commands is in `client`,
 `render` or `devtools`.
 """

@@ -1,6 +1,6 @@
-"""`nodectl acct`: what jobs and steps used, ended ones and running ones, with the fields and options of sacct.
+"""`nodectl acct`: list the use of jobs and steps, ended and running, with the fields and options of sacct.
 
-Users are told of their own, root and the admin group of everybody's: the service decides.
+The service decides which jobs a user sees: users their own, root and the admin group all.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _HELP_COLUMNS = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl acct` to its parser."""
+    """Add the options of `nodectl acct` to the parser."""
     which = parser.add_argument_group("which jobs")
     which.add_argument("-j", "--jobs", metavar="JOB[.STEP],...", help="these only: 7, 7.0, 7.batch, 7_3")
     which.add_argument("-u", "--user", "--uid", metavar="USER,...", help="of these users")
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the rows; 0."""
+    """Print the rows. Return 0."""
     if arguments.helpformat:
         put(_help())
         return 0
@@ -90,7 +90,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def listing(columns: Sequence[tuple[Field, int]], rows: Iterable[Row], style: Style, *, header: bool) -> list[str]:
-    """The table as sacct has it: every column as wide as it is told to be, what is longer ends with +."""
+    """Return the table in sacct's form: fixed column widths, a longer cell cut and marked with +."""
     lines = []
     if header:
         lines.append(_line((field.name[: abs(width)], width) for field, width in columns))
@@ -117,7 +117,7 @@ def _text(field: Field, row: Row, style: Style) -> str:
 def parsable(
     columns: Sequence[tuple[Field, int]], rows: Iterable[Row], style: Style, between: str, *, ends: bool, header: bool
 ) -> Iterator[str]:
-    """Fields with something between them, also at the end if `ends`; nothing is cut."""
+    """Yield lines of fields separated by `between`, with another `between` at the end if `ends`; no field is cut."""
     end = between if ends else ""
     if header:
         yield between.join(field.name for field, _ in columns) + end
@@ -168,7 +168,7 @@ def _row_as_json(row: Row, now: float) -> dict[str, object]:
 
 
 def _help() -> Iterator[str]:
-    """All fields that --format takes, in columns, and nothing else: programs give back what they read here."""
+    """Yield the names of all fields for --format in columns, without further text, because programs read this list."""
     names = sorted(field.name for field in fields.FIELDS.values())
     wide = max(map(len, names)) + 1
     for place in range(0, len(names), _HELP_COLUMNS):

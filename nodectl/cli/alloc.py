@@ -1,7 +1,7 @@
-"""`nodectl alloc`: waits for an allocation, runs a command or a shell in it on this side, and ends it with that.
+"""`nodectl alloc`: wait for an allocation, run a command or a shell in the allocation on this side, then end the job.
 
-The job is held by its extern step, which this process launches and whose end it tells the service: so the job goes on
-while the service restarts, and ends when this process does, however that is.
+This process launches the job's extern step, which holds the job, and tells the service when to end it. So the job goes
+on while the service restarts, and ends in any case when this process does.
 """
 
 import os
@@ -23,11 +23,11 @@ from nodectl.wire import framing
 
 _HOLD = ("sleep", "infinity")
 _ENDED_BY_JOB = 1
-_COUNT = ("ntasks", "ntasks_per_node")  # who gives one of these says how many tasks a step has that does not say so
+_COUNT = ("ntasks", "ntasks_per_node")  # either sets the number of tasks of steps without their own
 
 
 def main(settings: GlobalOptions, words: Sequence[str]) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     return run_command("alloc", settings, words, _allocate)
 
 
@@ -65,7 +65,7 @@ def _allocate(command: JobCommand) -> int:
 
 
 def _shell() -> str:
-    """The user's."""
+    """Return the user's shell."""
     try:
         return os.environ.get("SHELL") or pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
     except KeyError:
@@ -73,7 +73,7 @@ def _shell() -> str:
 
 
 def _kill_signal(text: object) -> signal.Signals | None:
-    """What --kill-command asks for: None where it was not given."""
+    """Return the signal for --kill-command, None without the option. Raises BadOption."""
     if text is None:
         return None
     try:
@@ -83,8 +83,9 @@ def _kill_signal(text: object) -> signal.Signals | None:
 
 
 class Held:
-    """An allocation and the command in it, which gets the signals that come since the job was asked for. `kill`: what
-    it gets when the job ends before it.
+    """An allocation and the command inside, which receives all signals since the request for the job.
+
+    `kill`: the signal for the command when the job ends first.
     """
 
     def __init__(self, job: int, events: Events, signals: Signals, kill: signal.Signals | None) -> None:
@@ -94,10 +95,10 @@ class Held:
         self._over = False  # the job
         self._reason = ""
         self._signals = signals
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # which wakes as the others do
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes the poll, as other signals do
 
     def run(self, argv: Sequence[str], environment: dict[str, str]) -> int:
-        """Until the command has ended; its exit status."""
+        """Run the command to the end. Return the exit status."""
         command = Foreground(argv, environment)
         poll = select.poll()
         poll.register(self._events.fd, select.POLLIN)
@@ -120,17 +121,17 @@ class Held:
         return command.status if command.status is not None else _ENDED_BY_JOB
 
     def _relinquish(self) -> None:
-        """The job ends, and does not end as one whose client died."""
+        """End the job regularly, because the record would otherwise show a dead client."""
         waiting.say(f"Relinquishing job allocation {self._job}")
         try:
             self._events.call("End")
             while self._read():
                 pass
         except OSError:
-            return  # it has ended by itself
+            return  # the job has ended by itself
 
     def _read(self) -> bool:
-        """Reads events; False when the job has ended."""
+        """Read events. Return False when the job has ended."""
         try:
             messages, alive = self._events.read()
         except (OSError, framing.BrokenWire):

@@ -1,6 +1,6 @@
-"""`nodectl attach`: see what a running step's tasks write, and type at its terminal. Any number may, at one time.
+"""`nodectl attach`: show the output of a running step's tasks, and type at the step's terminal.
 
-What was written last is shown first. Who leaves does no harm to the step.
+Any number of users may attach at one time. The most recent output comes first. Leaving does not harm the step.
 """
 
 import _socket
@@ -26,7 +26,7 @@ _MOST = 10**9
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl attach` to its parser."""
+    """Add the options of `nodectl attach` to the parser."""
     parser.add_argument("step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job's first one by default")
     parser.add_argument("--pty", action="store_true", help="type each key at the step's terminal, in raw mode; "
                         "Ctrl-] three times leaves")  # fmt: skip
@@ -53,7 +53,7 @@ def _task(text: str) -> int:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Until the step's streams have ended, or the user leaves: 0."""
+    """Show the step until the streams end or the user leaves. Return 0."""
     job, step = arguments.step
     session = Session(arguments.settings, start_private=False)
     try:
@@ -73,7 +73,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace, terminal: object, ntasks: int) -> None:
-    """Raises Failed for what makes no sense with this step."""
+    """Check the options against the step. Raises Failed."""
     filters = (arguments.input_filter, arguments.output_filter, arguments.error_filter)
     for task in filters:
         if task is not None and task >= ntasks:
@@ -97,7 +97,7 @@ def _print_layout(record: Any) -> None:
 
 
 class Lines(Copying):
-    """Shows what tasks write, by task and line where that is asked for."""
+    """The display of tasks' output, by task and line on request."""
 
     def __init__(self, sock: "_socket.socket", arguments: argparse.Namespace, ntasks: int, *, types: bool) -> None:
         super().__init__(sock)
@@ -116,7 +116,7 @@ class Lines(Copying):
             return
         if self._label:
             lines = (self._begun.pop((kind, task), b"") + data).split(b"\n")
-            # A longer one is shown as a line: it may have no end, ever.
+            # Show a longer text as a line, because its end may never come.
             if len(lines[-1]) <= packets.LONGEST and (rest := lines.pop()):
                 self._begun[kind, task] = rest
             data = b"".join([b"%*d: %s\n" % (self._width, task, line) for line in lines])
@@ -124,13 +124,13 @@ class Lines(Copying):
             self.close()
 
     def finish(self) -> None:
-        """What has no end gets one."""
+        """Write unfinished lines with a line end."""
         for (kind, task), rest in self._begun.items():
             _write(1 if kind == packets.OUT else 2, b"%*d: %s\n" % (self._width, task, rest))
 
 
 class Keys(Copying):
-    """Types each key at the step's terminal, and shows it."""
+    """The step's terminal at the user's terminal: sends each key and shows the output."""
 
     def __init__(self, sock: "_socket.socket", arguments: argparse.Namespace) -> None:
         super().__init__(sock)
@@ -153,11 +153,11 @@ class Keys(Copying):
 
 
 def _write(fd: int, data: bytes) -> bool:
-    """Waits for who reads; the step does not. False where nobody does any more."""
+    """Write all data, waiting for a slow reader while the step goes on. Return False if there is no reader any more."""
     while data:
         try:
             data = data[os.write(fd, data) :]
-        except BlockingIOError:  # others who have this terminal or pipe want that
+        except BlockingIOError:  # another process has made this terminal or pipe non-blocking
             poll = select.poll()
             poll.register(fd, select.POLLOUT)
             poll.poll()

@@ -1,4 +1,4 @@
-"""`nodectl bcast`: writes a file into the container of a running job, as sbcast does; in a cluster, on all nodes."""
+"""`nodectl bcast`: write a file into the container of a running job, as sbcast does; in a cluster, on all nodes."""
 
 import argparse
 import os
@@ -11,7 +11,7 @@ from nodectl.client.step_name import step_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl bcast` to its parser."""
+    """Add the options of `nodectl bcast` to the parser."""
     parser.add_argument("--job", "-j", type=step_argument, metavar="JOB[.STEP]", help="the job; a cluster's by default")
     parser.add_argument("--force", "-f", action="store_true", help="replace a file that is there")
     parser.add_argument("--preserve", "-p", action="store_true", help="keep its times of access and modification")
@@ -25,7 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Writes it: 0, or 1 with a line for each node of a cluster that has it not; or Failed with one line."""
+    """Write the file. Return 0, or 1 with a line on stderr for each node of a cluster without the file.
+
+    Raises Failed.
+    """
     try:
         fd = os.open(arguments.file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:

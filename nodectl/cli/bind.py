@@ -1,4 +1,4 @@
-"""`nodectl bind`: the layout that a `nodectl run` with these options would get, without running anything.
+"""`nodectl bind`: print the layout of a `nodectl run` with the same options, without running anything.
 
 Needs neither root nor a service: it reads the configuration and the machine, or takes the machine it is given.
 """
@@ -45,13 +45,13 @@ from nodectl.selection import planning
 USAGE = "nodectl bind [OPTIONS] [OPTIONS OF RUN] [-- PROGRAM]"
 ABOUT = "Tell the layout that a run with these options would get, without running anything."
 _MOST_NODES = 4096
-_LONGEST_FILE = 1 << 17  # more than is taken
+_LONGEST_FILE = 1 << 17  # longer than any hostfile accepted
 _LAYOUT = [option for option in OPTIONS if option.long in ("ntasks", "cpus-per-task", "cpu-bind")]
 _MACHINE, _ALLOCATED, _BUSY, _NODES = "machine", "allocated", "busy", "machines"
 
 
 def main(settings: GlobalOptions, words: Sequence[str]) -> int:
-    """Print the answer; 0, or the exit status of a refusal with its reason."""
+    """Print the answer. Return 0, or the exit status of a refusal after printing the reason."""
     try:
         parsed = _parser().parse(words)
         if parsed.values.get("help"):
@@ -81,10 +81,10 @@ def _refuse(error: Exception, *, as_json: bool) -> int:
 
 
 def answer_of(parsed: Parsed, config: Config, environ: Mapping[str, str] = os.environ) -> Answer:
-    """The answer to a command line. Raises Refused, ValueError, OSError."""
+    """Return the answer to a command line. Raises Refused, ValueError, OSError."""
     values = parsed.values
     try_out = _MACHINE in values
-    # On this machine, a job of `nodectl run` when nobody else is there.
+    # On this machine, a job of `nodectl run` while no other job runs.
     as_run = not {_MACHINE, _ALLOCATED, _BUSY, _NODES} & values.keys()
     machine, settings = _machine(values.get(_MACHINE), config)
     machines = (machine,) * int(str(values.get(_NODES, 1)))
@@ -135,7 +135,10 @@ def _own() -> tuple[Option, ...]:
 
 
 def _parser() -> Parser:
-    """Besides its own and run's options: those of srun that a job script may hold, and that say nothing of layout."""
+    """Return a parser of the command's own options, of run's, and of srun's options without effect on layout.
+
+    srun's options may stand in a job script whose words are given to this command.
+    """
     others = [Option(long, short, "", "", str, dest="", has_arg=has_arg) for long, short, has_arg in silent_in_layout()]
     return parser(own=(*others, *_own()))
 
@@ -145,7 +148,7 @@ def _yes(_: str) -> bool:
 
 
 def options() -> list[Option]:
-    """All that the command knows."""
+    """Return all options of the command."""
     return _parser().all_options()
 
 
@@ -158,7 +161,7 @@ def _help() -> str:
 
 
 def groups() -> dict[str, tuple[Option, ...]]:
-    """The options below their titles; the first ones have none."""
+    """Return the options below group titles; the first group has no title."""
     return {"": _own(), "Layout and binding, as of nodectl run": (*_LAYOUT, *layout_options())}
 
 
@@ -170,7 +173,7 @@ def _machines(text: str) -> int:
 
 
 def _machine(given: object, config: Config) -> tuple[Topology, Settings]:
-    """The machine that is meant, and the settings for it. Raises ValueError, OSError."""
+    """Return the requested machine, and the settings for this machine. Raises ValueError, OSError."""
     machine = topology.read(allowed=os.sched_getaffinity(0)) if given is None else spec.named(str(given))
     return node.with_boards(machine, config.boards), node.settings_of(config, machine)
 
@@ -188,7 +191,10 @@ def _texts(values: Mapping[str, object]) -> dict[str, str]:
 
 
 def _masks(option: str, text: str, machines: Sequence[Topology]) -> dict[int, int]:
-    """CPU lists as masks by index of the machine: one for all, or one each. Raises Refused, ValueError."""
+    """Return CPU lists as masks by index of the machine: a list for all machines, or for each.
+
+    Raises Refused, ValueError.
+    """
     lists = text.split(";")
     if len(lists) not in (1, len(machines)):
         raise Refused(f"--{option}: {len(lists)} lists for {len(machines)} machines")
@@ -217,7 +223,7 @@ def _held(
 def _near(
     allocation: Allocation, gpus: Sequence[devices.Device], asked: devices.Wanted, request: Request, machine: Topology
 ) -> Allocation:
-    """The allocation without the CPUs that are far from the devices, where the others are enough."""
+    """Return the allocation without the CPUs far from the devices, if the near CPUs are enough."""
     grant = allocation.nodes[0]
     need = (request.ntasks or 1) * (request.cpus_per_task or 1)
     cpus = devices.cpus_near(gpus, grant.cpus, asked, need, machine)
@@ -226,7 +232,7 @@ def _near(
 
 
 def _reason(error: Exception) -> str:
-    """One line, in words that name the file where there is one."""
+    """Return the error in a line, with the name of the file if there is a file."""
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     return " ".join(str(error).split())

@@ -1,8 +1,8 @@
-"""`nodectl bulk`: many short commands as tasks of one step, with the names and habits of GNU parallel.
+"""`nodectl bulk`: run many short commands as tasks of a single step, with the names and habits of GNU parallel.
 
-The command's process reads where commands come from, has the step run them, prints what they wrote, and remembers what
-has ended (nodectl/client/bulk). Exit status: the number of commands that failed, 101 for more than a hundred, 255 where
-it could not be done; --halt has its own. 128 and its number where a signal ended it.
+The command's process reads the sources of commands, has the step run the commands, prints their output, and remembers
+which have ended (nodectl/client/bulk). Exit status: the number of failed commands, 101 for more than a hundred, 255
+where bulk itself failed; --halt has its own; 128 plus the signal's number where a signal ended the command.
 """
 
 import os
@@ -43,7 +43,7 @@ _PLACES = ("/tmp", "/var/tmp", ".")
 
 
 def main(settings: "GlobalOptions", words: list[str]) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     run.standard_descriptors()
     _hear_interrupts()
     session = None
@@ -53,7 +53,7 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
         return _bulk(session, words)
     except Failed as error:
         refuse(error)
-        if error.status > 1:  # a signal's, while it waited for its turn
+        if error.status > 1:  # a signal arrived while the step waited for its turn
             return error.status
     except BadOption as error:
         refuse(error)
@@ -68,8 +68,10 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
 
 
 def _hear_interrupts() -> None:
-    """A shell without job control has commands in the background ignore these. They are heard all the same, as GNU
-    parallel does: else an interrupted script would leave its bulk behind, with its CPUs. SIGHUP is nohup's.
+    """Handle SIGINT and SIGQUIT even if ignored, as GNU parallel does.
+
+    A shell without job control lets background commands ignore both signals; an interrupted script would then leave its
+    bulk behind, with its CPUs. SIGHUP stays as nohup(1) has set it.
     """
     for number in (signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) == signal.SIG_IGN:
@@ -97,7 +99,7 @@ def _bulk(session: Session, words: list[str]) -> int:
 
 
 class Bulk:
-    """One run of the command, from what was parsed. Raises Failed, BadOption, BrokenPipeError."""
+    """A run of the command, made of the parsed options. Raises Failed, BadOption, BrokenPipeError."""
 
     def __init__(
         self, session: Session, local: "LocalStack | None", parsed: "Parsed", cluster: "Mapping[str, int] | None" = None
@@ -111,7 +113,7 @@ class Bulk:
         words, given = sources.split(parsed.argv, self._wants.get("arg_file", ()))
         parsed.argv = words or ["bulk"]
         parsed.values.setdefault("name", os.path.basename(parsed.argv[0].split(" ")[0])[:_LONGEST_NAME] or "bulk")
-        if "{%}" in os.path.dirname(self._wants.get("results", "")):  # they are made before a command has its slot
+        if "{%}" in os.path.dirname(self._wants.get("results", "")):  # directories are made before a command has a slot
             raise BadOption("--results: {%} names files, and no directories")
         self._log_path = str(self._wants.get("joblog", ""))
         self._log: joblog.JobLog | None = None
@@ -122,7 +124,7 @@ class Bulk:
         self._values, self._layout = dict(parsed.values), parsed.layout
         self.commands = self._again() if self._wants.get("retry_failed") else self._made(words, given)
 
-    # What is to be run.
+    # The commands to run.
 
     def _read_log(self) -> joblog.Known | None:
         wants = self._wants
@@ -131,7 +133,7 @@ class Bulk:
         if not self._log_path:
             raise BadOption("--resume, --resume-failed and --retry-failed need --joblog")
         path = self._log_path.removeprefix("+")
-        if "dry_run" not in wants:  # who holds its lock adds nothing any more when it is read
+        if "dry_run" not in wants:  # lock the log before reading it: then no other bulk adds lines
             self._log = joblog.JobLog(path, keep=True)
         return joblog.read(path, lines="retry_failed" in wants)
 
@@ -167,7 +169,7 @@ class Bulk:
             columns = "\t"
         pattern = None
         if columns is not None:
-            import re  # only who has columns pays for it
+            import re  # imported only with --colsep
 
             try:
                 pattern = re.compile(columns)
@@ -181,10 +183,10 @@ class Bulk:
         names = {name: index for index, name in enumerate(self._names)}
         return Template(text, mark=self._wants.get("mark", "{}"), slot=self._mark, names=names, quoting=quoting)
 
-    # What is done with it.
+    # Running the commands.
 
     def status(self) -> int:
-        """Runs all of it; the exit status."""
+        """Run all commands. Return the exit status."""
         if "dry_run" in self._wants:
             return self._print_all()
         log = self._log
@@ -250,8 +252,10 @@ class Bulk:
         return rules.halt.exit_status(tally.failed, total, conductor.last, reached=conductor.halted)
 
     def _step_of(self, conductor: Conductor) -> run.Started:
-        """A step for the commands that come, from its turn to its end. Whoever writes them is not held back while it
-        waits for its turn: the writer may have what it waits for. Raises Failed.
+        """Run a step for the available commands, from the start to the end. Raises Failed.
+
+        While the step waits for its turn, this process goes on reading commands: the program that writes them may hold
+        the resources the step waits for.
         """
         signals = self._session.hold_signals()
         signals.beside = self.commands.ahead()
@@ -269,17 +273,17 @@ class Bulk:
 
     @staticmethod
     def _went_wrong(conductor: Conductor, rules: Rules) -> bool:
-        """Whether it is the step that failed, and not its commands."""
+        """Return True if the step itself failed, rather than the commands."""
         record = conductor.record
         if record is None or conductor.unfinished:
             return True
-        blamed = conductor.tally.failed or rules.retries > 1  # on commands, also on those that succeeded later
+        blamed = conductor.tally.failed or rules.retries > 1  # blame commands, also commands that succeeded later
         return not blamed and record["state"] not in COMMANDS_ENDED
 
     def _start(self, left: int) -> run.Started:
-        """The step, on so many nodes, where it is not 0. Raises Failed."""
+        """Start the step, on `left` nodes unless 0. Raises Failed."""
         parsed = self._parsed
-        parsed.values, parsed.layout = dict(self._values), self._layout  # of which each start takes some out
+        parsed.values, parsed.layout = dict(self._values), self._layout  # each start removes some values
         nodes = str(left) if left else self._wants.get("nodes")
         if nodes is not None:
             parsed.layout = (*self._layout, "nodes")
@@ -291,7 +295,7 @@ class Bulk:
         except Failed:
             if not self._cluster or not self._has_lost_more(left):
                 raise
-        return self._start(self._nodes_left())  # a node was lost while it waited for its turn
+        return self._start(self._nodes_left())  # a node was lost while the step waited for its turn
 
     def _has_lost_more(self, left: int) -> bool:
         try:
@@ -301,15 +305,19 @@ class Bulk:
         return self._nodes_left() != left
 
     def _nodes_left(self) -> int:
-        """Of a job that has lost some; 0 where it has all of them, or the command says itself on which it is to be."""
+        """Return how many nodes are left of a job after losses.
+
+        Returns 0 if the job has lost none, or if the user's options choose the nodes.
+        """
         lost = self._cluster.get("lost", 0) if self._cluster else 0
         if not self._cluster or not lost or "nodes" in self._wants or "nodelist" in self._parsed.values:
             return 0
         return max(1, self._cluster["nodes"] - lost)
 
     def _slots(self, nodes: str, *, are_fewer: bool) -> int:
-        """As many as there are CPUs for them; in a job as many as it has tasks, but where these nodes are fewer than it
-        had, no more than they have room for.
+        """Return the number of slots: inside a job the job's tasks, else the room for tasks on the CPUs.
+
+        With `are_fewer` (the job has lost nodes) a job's tasks are limited by the room on the remaining nodes.
         """
         from nodectl.model.number import whole
 
@@ -325,7 +333,10 @@ class Bulk:
         return max(1, len(os.sched_getaffinity(0)) // each)
 
     def _as_many(self) -> int:
-        """-j0: a slot for each command, as far as their number is known and a step has so many."""
+        """Return the slots for -j0: a slot for each command.
+
+        Limits are the known number of commands and the most tasks of a step.
+        """
         most = _MANY
         if not self._parsed.of_cluster:
             config: Any = self._session.call("Config")["config"]
@@ -368,7 +379,7 @@ class Bulk:
         return outputs.Private(style, self._places())
 
     def _places(self) -> list[str]:
-        """Directories in which outputs may be kept: not what the step's container has for itself."""
+        """Return directories for the outputs of commands, except directories private to the step's container."""
         if "tmpdir" in self._wants:
             return [self._wants["tmpdir"]]
         if self._parsed.of_cluster:

@@ -1,4 +1,4 @@
-"""`nodectl cancel`: ends jobs and steps, waiting or running; or signals them."""
+"""`nodectl cancel`: end or signal jobs and steps, waiting or running."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ _ASKED_AGAIN = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl cancel` to its parser."""
+    """Add the options of `nodectl cancel` to the parser."""
     parser.add_argument(
         "jobs", nargs="*", type=job_or_step, metavar="JOB",
         help="jobs: 42; tasks of an array: 42_3, 42_[0-4]; steps: 42.0",
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Cancel; 0, or 1 with a line on stderr for each that could not be."""
+    """Cancel the jobs and steps. Return 0, or 1 with a line on stderr for each failure."""
     chosen: dict[str, Any] = {"users": arguments.user, "names": arguments.name, "states": arguments.state}
     if arguments.me:
         chosen["users"] = [*(arguments.user or ()), str(os.getuid())]
@@ -76,10 +76,13 @@ def _cancel(session: Session, job: "str | tuple[int, int] | None", chosen: dict[
 
 
 def end_step(session: Session, job: int, step: int, number: int | None) -> list[str]:
-    """SIGTERM, and SIGKILL when the step has not ended after `kill_wait`."""
+    """Send the signal `number`, or else SIGTERM and, if the step has not ended after `kill_wait`, SIGKILL.
+
+    Returns the name of the step in a list.
+    """
     reply = session.call("Signal", job=job, step=step, signal=number or signal.SIGTERM.value)
     name = step_name(job, step)
-    if number is not None or "cancelled" in reply:  # in a cluster, where it waited still
+    if number is not None or "cancelled" in reply:  # in a cluster, where the step still waited
         return [name]
     config: Any = session.call("Config")["config"]
     until = time.monotonic() + config["kill_wait"]

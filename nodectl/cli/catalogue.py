@@ -1,4 +1,4 @@
-"""Of every command its module and its parser. What is made for all of them begins here: completion, manuals."""
+"""The module and the parser of every command, for completion, manuals and the like."""
 
 import argparse
 import importlib
@@ -15,12 +15,12 @@ _MODULES = {
 
 
 def module_of(command: str) -> ModuleType:
-    """The file of a command."""
+    """Import and return the module of a command."""
     return importlib.import_module(f"nodectl.cli.{_MODULES.get(command, command)}")
 
 
 def parser_of(command: str, description: str) -> argparse.ArgumentParser:
-    """The parser of a command that argparse reads; its description stands in `main.COMMANDS`."""
+    """Return the argparse parser of a command; the description comes from `main.COMMANDS`."""
     parser = CommandParser(prog=f"nodectl {command}", description=description)
     module_of(command).add_arguments(parser)
     parser.epilog = " ".join(filter(None, (parser.epilog, status_lines(of_command(command)))))

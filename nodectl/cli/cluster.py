@@ -1,4 +1,4 @@
-"""`nodectl cluster`: several nodes as one, for the length of an allocation."""
+"""`nodectl cluster`: use several nodes as a single node, for the length of an allocation."""
 
 import argparse
 import json
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from nodectl.cluster.engine.engine import Engine
 
 _SECONDS = 60.0
-_SWEPT_SECONDS = 45.0  # for what sweeps up after agents, and for a Slurm that is slow
+_SWEPT_SECONDS = 45.0  # time for the clean-up after agents, and for a slow Slurm
 _LOOK_AGAIN = 0.3
 _NONE = "no cluster runs here -> `nodectl cluster start`, in an allocation"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl cluster` to its parser."""
+    """Add the options of `nodectl cluster` to the parser."""
     actions = parser.add_subparsers(dest="action", metavar="start|status|stop", required=True)
     start = actions.add_parser(
         "start", help="start an agent on each node, and wait for all of them",
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """0, or 1 with a line on stderr for each node that is not there."""
+    """Start, show or stop the cluster. Return 0, or 1 with a line on stderr for each missing node."""
     if arguments.action == "start":
         return _start(arguments)
     return _status(arguments) if arguments.action == "status" else _stop()
@@ -97,7 +97,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _nodes(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """As the leader knows them; where nobody here can ask it, whether their agents are there. Raises Failed."""
+    """Return the nodes from the leader, or without access to the leader the states of the agents. Raises Failed."""
     from nodectl.client import cluster_door
 
     door = arguments.settings.socket or cluster_door.socket()
@@ -141,7 +141,7 @@ def _stop() -> int:
 
 
 def _job() -> int:
-    """Of the cluster in which this was typed. Raises Failed."""
+    """Return the job of the cluster around this command. Raises Failed."""
     named = os.environ.get("NODECTL_CLUSTER", "").partition(".")[0] or os.environ.get("SLURM_JOB_ID", "")
     if not named.isdecimal():
         raise Failed(_NONE)

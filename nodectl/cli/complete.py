@@ -1,7 +1,7 @@
-"""`nodectl __complete SHELL ...`: candidates for the word at the cursor, for the scripts of `nodectl completion`.
+"""`nodectl __complete SHELL ...`: print candidates for the word at the cursor, for the scripts of `nodectl completion`.
 
-Starts no private node, asks the service for names only, and is ended by a signal when it takes too long: options of
-plugins, which have to be loaded for that, are told last.
+Starts no private node, asks the service for names only, and dies of a timer's signal when it takes too long. The
+options of plugins, which have to be loaded for that, come last.
 """
 
 import os
@@ -35,7 +35,7 @@ Candidate = values.Candidate
 
 
 def main(settings: GlobalOptions, words: Sequence[str], commands: Mapping[str, str]) -> int:
-    """The whole command; `commands` are all of nodectl's, with what they do. Returns 0: a shell has no use for more."""
+    """Run the whole command. Return 0, since shells ignore the status. `commands`: names and descriptions."""
     signal.setitimer(signal.ITIMER_REAL, _SECONDS)  # ends this process, whatever it does
     again = REEXECUTED in os.environ
     run.from_first_execution()
@@ -45,7 +45,7 @@ def main(settings: GlobalOptions, words: Sequence[str], commands: Mapping[str, s
         breaks, line = rest
         rest = typed.split(line)[1:] or [""]
     elif shell == "fish":
-        del rest[-2]  # the -- before the cursor's word, which fish needs where that is empty
+        del rest[-2]  # the -- before the cursor's word: fish needs it for an empty word
     completion = Completion(settings, shell, breaks, rest, commands)
     if not again:
         completion.tell()
@@ -54,7 +54,7 @@ def main(settings: GlobalOptions, words: Sequence[str], commands: Mapping[str, s
 
 
 class Completion:
-    """One line, up to its cursor."""
+    """A command line, up to the cursor."""
 
     def __init__(
         self, settings: GlobalOptions, shell: str, breaks: str, words: Sequence[str], commands: Mapping[str, str]
@@ -67,7 +67,7 @@ class Completion:
         self._command, self._words = self._without_global(before)
 
     def _without_global(self, words: Sequence[str]) -> tuple[str, list[str]]:
-        """The command, or "" where it is not typed yet; the words behind it."""
+        """Return the command, "" if not typed yet, and the words behind the command."""
         rest = list(words)
         while rest and rest[0].startswith("-"):
             name, equals, value = rest.pop(0).partition("=")
@@ -75,7 +75,7 @@ class Completion:
                 self._settings.config, self._settings.socket = own_node.configuration(), None
             if name in ("--config", "--socket"):
                 if not equals and not rest:
-                    return "", [name]  # its value is what is typed
+                    return "", [name]  # the user is typing its value
                 setattr(self._settings, name[2:], value if equals else rest.pop(0))
                 if name == "--config":
                     self._settings.socket = None
@@ -116,8 +116,10 @@ class Completion:
         return [_written(item) for item in place.grammar.options if item.help]
 
     def tell_of_plugins(self) -> None:
-        """Print the options that SPANK plugins add, by their own word: their code runs here, as with --help. For
-        compiled ones this process is executed a second time.
+        """Print the options added by SPANK plugins.
+
+        The plugins name their options themselves: their code runs here, as with --help. For compiled plugins this
+        process executes itself a second time.
         """
         if self._command not in _WITH_PLUGINS or not self._current.startswith("--") or "=" in self._current:
             return
@@ -143,7 +145,7 @@ class Completion:
 
 
 class _Silent:
-    """What plugins print is no candidate."""
+    """A context without standard output, because output of plugins would become a candidate."""
 
     def __enter__(self) -> None:
         self._out = os.dup(1)
@@ -158,13 +160,13 @@ class _Silent:
 
 
 def _written(item: Item) -> Candidate:
-    """An option as one types it: its long name, with the = that its argument needs."""
+    """Return an option as typed: the long name, with the = before a required argument."""
     name = next((name for name in item.names if name.startswith("--")), item.names[0])
     return f"{name}=" if item.has_arg == ARGUMENT and name.startswith("--") else name, item.help
 
 
 def grammar_of(command: str) -> Grammar:
-    """Of a command of nodectl."""
+    """Return the grammar of a command of nodectl."""
     make: Any = _MANNERS.get(command)
     return make() if make else of_parser(catalogue.parser_of(command, ""))
 

@@ -1,4 +1,4 @@
-"""`nodectl completion`: the script by which a shell completes command lines of nodectl."""
+"""`nodectl completion`: print the completion script of a shell for nodectl's command lines."""
 
 import argparse
 import sys
@@ -7,7 +7,7 @@ from nodectl.client.completion.shells import SCRIPTS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `nodectl completion` to its parser."""
+    """Add the arguments of `nodectl completion` to the parser."""
     parser.add_argument("shell", choices=tuple(SCRIPTS), metavar="bash|zsh|fish", help="which shell's")
     parser.epilog = (
         "systemd/install puts them where shells look. For one user: `source <(nodectl completion bash)` in ~/.bashrc; "
@@ -17,6 +17,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print it; 0."""
+    """Print the script. Return 0."""
     sys.stdout.write(SCRIPTS[arguments.shell])
     return 0

@@ -1,6 +1,6 @@
-"""`nodectl config`: the configuration as the service would read it, from the file and the defaults.
+"""`nodectl config`: print the configuration from the file and the defaults, as the service would read both.
 
-Reads the file itself, as the user who asks; needs no service. What it prints is a configuration again.
+Reads the file itself, as the user who asks; needs no service. The output is a valid configuration again.
 """
 
 import argparse
@@ -18,7 +18,7 @@ _WIDTH = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl config` to its parser."""
+    """Add the options of `nodectl config` to the parser."""
     parser.add_argument(
         "--explain", action="store_true", help="every key with what it does, what it may be, its default"
     )
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the configuration; 0, or 1 if the file is not valid."""
+    """Print the configuration. Return 0, or 1 if the file is not valid."""
     config = configured(arguments.settings.config)
     if arguments.json:
         print(json.dumps(explained(config) if arguments.explain else as_json(config), indent=2))
@@ -41,14 +41,14 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _folded(line: str) -> list[str]:
-    """A comment in lines that are read with ease; anything else as it is."""
+    """Return a comment folded to a readable width, and any different line unchanged."""
     if not line.startswith("# "):
         return [line]
     return textwrap.wrap(line, _WIDTH, subsequent_indent="# ", break_long_words=False, break_on_hyphens=False)
 
 
 def explained(config: Config) -> dict[str, object]:
-    """Each key with its value and what the table of keys says about it."""
+    """Return each key with the value, and the description in the table of keys."""
     values = as_json(config)
     return {
         key.name: {

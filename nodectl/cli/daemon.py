@@ -1,6 +1,6 @@
 """`nodectl daemon`: the service itself.
 
-Its companions are executed before anything of it is imported, so that all three import at the same time.
+It executes its companions before it imports anything else of the daemon, so that all three import at the same time.
 """
 
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: "argparse.ArgumentParser") -> None:
-    """No options of its own: everything is in the configuration."""
+    """Set the epilog of the parser; the command has no options, because the configuration has everything."""
     parser.epilog = (
         "Run by systemd as nodectld.service; in the foreground when run by hand. SIGHUP reads the keys container_* "
         "anew, for the jobs to come, and looks up accounts anew; SIGTERM ends it."
@@ -26,18 +26,18 @@ def add_arguments(parser: "argparse.ArgumentParser") -> None:
 
 
 def main(arguments: "argparse.Namespace") -> int:
-    """The command with argparse, which has found nothing in its words."""
+    """Serve, when argparse has parsed the command line."""
     return serve(arguments.settings)
 
 
 def serve(settings: "GlobalOptions") -> int:
-    """The service in the foreground."""
+    """Run the service in the foreground. Return the exit status."""
     if os.geteuid() != 0 and settings.config is None:
         reason = "must be root, to start other users' steps; a node of your own is `nodectl --user daemon`"
         print(f"nodectl daemon: {reason}", file=sys.stderr)
         return 1
     begun = companions.begin()
-    from nodectl.config import ConfigError  # with all that follows, beside the companions' imports
+    from nodectl.config import ConfigError  # this and the next imports run beside the companions' imports
     from nodectl.daemon.main import run
 
     read = _reader(settings.config)
@@ -52,7 +52,7 @@ def serve(settings: "GlobalOptions") -> int:
 
 
 def private(directory: str, config_path: str | None, config: "Config | None" = None) -> int:
-    """A private node in a directory of its own; see `nodectl.client.private_node`. `config` is what was read there."""
+    """Run a private node in a directory; see `nodectl.client.private_node`. `config`: already read, or None."""
     begun = companions.begin()
     from nodectl.daemon.main import run
     from nodectl.daemon.recovery.sweep import remove_dead_private_nodes
@@ -65,7 +65,7 @@ def private(directory: str, config_path: str | None, config: "Config | None" = N
         runtime_dir=directory,
         socket=f"{directory}/nodectl.sock",
         log_ended_steps=False,  # its log is a terminal
-        warm_runners=0,  # nobody comes again
+        warm_runners=0,  # no step follows that could use one
         cgroup_name=f"{config.cgroup_name}-{directory.rpartition('/')[2]}",
     )
     status = run(own, read, begun, private=True)
@@ -77,8 +77,10 @@ def private(directory: str, config_path: str | None, config: "Config | None" = N
 
 
 def of_agent(directory: str, config_path: str, kill_wait: int) -> int:
-    """The node of a cluster's agent, below the agent's directory: `nodectl/cluster/agent/node.py`. It outlives neither
-    its steps nor the agent; who comes last removes the directory. `kill_wait`: seconds, the most of a step.
+    """Run the node of a cluster's agent, in the agent's directory: `nodectl/cluster/agent/node.py`.
+
+    The node outlives neither its steps nor the agent; the last of them removes the directory. `kill_wait`: seconds, the
+    most for a step of this node.
     """
     begun = companions.begin()
     from nodectl.daemon.main import run
@@ -86,7 +88,7 @@ def of_agent(directory: str, config_path: str, kill_wait: int) -> int:
     read = _reader(config_path)
     config = read()
     containers = config.container_base_path
-    if containers == f"{config.state_dir}/containers":  # in a home, which other nodes of the job may share
+    if containers == f"{config.state_dir}/containers":  # in a home, perhaps shared with other nodes of the job
         containers = f"{directory}/state/containers"
     own = _with(
         config,
@@ -105,7 +107,7 @@ def of_agent(directory: str, config_path: str, kill_wait: int) -> int:
             return status
         _remove_containers(own)
         if _is_left(directory):
-            gone = f"{directory}.{os.getpid()}"  # the next agent's directory may have the name before this is done
+            gone = f"{directory}.{os.getpid()}"  # the next agent may take the directory's name meanwhile
             os.rename(directory, gone)
             _remove(gone)
     except OSError:
@@ -114,7 +116,10 @@ def of_agent(directory: str, config_path: str, kill_wait: int) -> int:
 
 
 def _remove_containers(config: "Config") -> None:
-    """Those of the parts that ran here; their job may have others on other nodes. What cannot be removed is told."""
+    """Remove the containers of the parts on this node; report failures.
+
+    The job may have further containers on other nodes.
+    """
     from nodectl import container, messages
     from nodectl.container import job_dir, settings
 
@@ -124,7 +129,7 @@ def _remove_containers(config: "Config") -> None:
 
 
 def _is_left(directory: str) -> bool:
-    """Whether the agent has gone, which has locked it. Raises OSError."""
+    """Return True if the agent, which locks the directory, has exited; keep the lock then. Raises OSError."""
     import fcntl  # at the end of a node, not at its start
 
     lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CLOEXEC)
@@ -136,8 +141,9 @@ def _is_left(directory: str) -> bool:
 
 
 def _remove(directory: str) -> None:
-    """Only this process' user could write in it. Not by shutil, whose import takes longer than all of this. Raises
-    OSError.
+    """Remove a directory in which only this process' user could write. Raises OSError.
+
+    Without shutil, whose import takes longer than all of this.
     """
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -149,7 +155,7 @@ def _remove(directory: str) -> None:
 
 
 def _reader(given: str | None) -> "Callable[[], Config]":
-    """What reads the configuration, also when the daemon's working directory is no more the one it was started in."""
+    """Return a function for reading the configuration, even after a change of the daemon's working directory."""
     from nodectl.config_file.reader import DEFAULT_PATH, load
 
     path = DEFAULT_PATH if given is None else os.path.abspath(given)

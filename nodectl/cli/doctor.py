@@ -1,7 +1,7 @@
-"""`nodectl doctor`: what this machine can and cannot do for steps, and what to do about it.
+"""`nodectl doctor`: report this machine's abilities and lacks for running steps, with advice.
 
-Looks at the machine (`nodectl.doctor`), the configuration, the plugins and the
-service. Changes nothing; plugins are read, not run.
+Looks at the machine (`nodectl.doctor`), the configuration, the plugins and the service. Changes nothing; plugins are
+read, not run.
 """
 
 import _socket
@@ -34,7 +34,7 @@ _COLOURS = {OK: "32", WARN: "33", FAIL: "1;31"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl doctor` to its parser."""
+    """Add the options of `nodectl doctor` to the parser."""
     parser.add_argument(
         "--color", choices=COLOURS, default="auto", metavar="|".join(COLOURS), help="colours; auto: on a terminal"
     )
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the findings; 1 if any is a fail."""
+    """Print the findings. Return 1 if any finding is a fail, else 0."""
     checks = list(_all(arguments.settings))
     if arguments.json:
         fields = ("level", "what", "detail", "advice")
@@ -59,7 +59,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def report(checks: Sequence[Check], *, colour: bool = False) -> list[str]:
-    """The findings as lines, and their number."""
+    """Return the findings as lines, with a count of each level."""
     wide = max((len(check.what) for check in checks), default=0)
     lines = []
     for check in checks:
@@ -96,12 +96,12 @@ def _all(settings: "GlobalOptions") -> Iterator[Check]:
     yield admins(config)
     yield from scripts((("task_prolog", config.task_prolog), ("task_epilog", config.task_epilog)))
     yield from plugin_checks(config)
-    if valid:  # else nobody knows where it is
+    if valid:  # else the service's socket is unknown
         yield from service(settings, config)
 
 
 def admins(config: Config) -> Check:
-    """The group whose members may do what root may."""
+    """Check the group of the users with root's rights in nodectl."""
     name = config.admin_group
     if name.isdecimal():
         return Check(OK, "admin group", f"gid {name}")
@@ -113,7 +113,7 @@ def admins(config: Config) -> Check:
 
 
 def scripts(paths: Iterable[tuple[str, str | None]]) -> Iterator[Check]:
-    """The programs around each task, where there are any."""
+    """Check the programs around each task, if configured."""
     for name, path in paths:
         if path is not None and not (os.path.isfile(path) and os.access(path, os.X_OK)):
             yield Check(FAIL, name, f"{path}: not a program that can be executed", f"make it one, or unset {name}")
@@ -122,7 +122,7 @@ def scripts(paths: Iterable[tuple[str, str | None]]) -> Iterator[Check]:
 
 
 def plugin_checks(config: Config) -> Iterator[Check]:
-    """The plugins that are asked for, as far as can be told without running them, and the lines of plugstack.conf."""
+    """Check the configured plugins without execution, and the lines of plugstack.conf."""
     listed = [one for one in node_plugins(config) if one.role != "available"]
     try:
         stack = plugstack.read(config.plugstack_config, config.plugin_dir)
@@ -146,7 +146,7 @@ def plugin_checks(config: Config) -> Iterator[Check]:
 
 
 def service(settings: "GlobalOptions", config: Config) -> Iterator[Check]:
-    """Whether the service answers, is of this version, and runs with this configuration."""
+    """Check whether the service answers, has this version, and runs with this configuration."""
     _socket.setdefaulttimeout(_PATIENCE)  # a service that hangs is a finding too
     try:
         session = Session(settings, start_private=False)

@@ -1,7 +1,7 @@
-"""`nodectl enter`: a shell, or another program, in the container of a running job.
+"""`nodectl enter`: run a shell, or another program, in the container of a running job.
 
-At a terminal the program has a pseudo-terminal of its own: a program of another user's must not hold ours, to which it
-could write what we seem to type. A child of this command's copies between the two.
+At a terminal the program has a pseudo-terminal of its own: a program of another user must not hold our terminal,
+because it could write input there as if we had typed it. A child of this command copies between the two.
 """
 
 import argparse
@@ -23,7 +23,7 @@ _WINDOW = b"\0" * 8  # struct winsize
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl enter` to its parser."""
+    """Add the options of `nodectl enter` to the parser."""
     parser.add_argument("job", type=step_argument, metavar="JOB[.STEP]", help="the job; alone, its first step is meant")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="what to run instead of a shell, and its arguments")
     parser.usage = "nodectl enter [-h] JOB[.STEP] [PROGRAM [ARGUMENT]...]"
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Runs it to its end; its exit status."""
+    """Run the program to the end. Return the program's exit status."""
     words = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     environment = {name: os.environ[name] for name in _TAKEN if name in os.environ}
     job, step = arguments.job
@@ -52,10 +52,13 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 class Terminal:
-    """A pseudo-terminal, and the child that copies between it and ours."""
+    """A pseudo-terminal, and the child copying between the pseudo-terminal and ours."""
 
     def __init__(self, mine: int) -> None:
-        """`mine` is a descriptor that only this process may hold."""
+        """Open the pseudo-terminal and fork the copying child, which closes `mine`.
+
+        Only this process may hold `mine`.
+        """
         self._ours, self.theirs = os.openpty()
         self._before = termios.tcgetattr(0)
         _copy_size(self._ours)
@@ -68,10 +71,10 @@ class Terminal:
             _copy(self._ours)
 
     def end(self) -> None:
-        """Lets the child write what there still is, and gives our terminal its settings back."""
+        """Let the child write the remaining output, and restore our terminal's settings."""
         os.close(self.theirs)
         process = os.pidfd_open(self._pid)
-        if not select.select([process], [], [], 0.5)[0]:  # somebody left behind holds it open
+        if not select.select([process], [], [], 0.5)[0]:  # a process left behind holds the terminal open
             signals.send(process, signals.KILL)
         os.waitpid(self._pid, 0)
         os.close(process)
@@ -95,6 +98,6 @@ def _copy(ours: int) -> None:
                 while data:
                     data = data[os.write(sources[source], data) :]
     except OSError:
-        pass  # EIO: nobody holds the other end any more
+        pass  # EIO: no process holds the other end any more
     finally:
         os._exit(0)

@@ -1,5 +1,6 @@
-"""`nodectl explain`: why a job waits, in words; of a step, by which rule it was laid out, as `nodectl bind --explain`
-tells it of one to come.
+"""`nodectl explain`: print why a job waits, or the rule behind a step's layout.
+
+For a step the output is that of `nodectl bind --explain` for a step to come.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from nodectl.wire.names import NODE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl explain` to its parser."""
+    """Add the options of `nodectl explain` to the parser."""
     parser.add_argument(
         "job", type=job_or_step, metavar="JOB[.STEP]", help="the job; of one that runs its first step, or the step"
     )
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the explanation, or the layout and the rule; 0."""
+    """Print the explanation, or the layout and the rule. Return 0."""
     session = Session(arguments.settings)
     try:
         if isinstance(arguments.job, tuple):
@@ -51,7 +52,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _waiting(session: Session, job: str) -> dict[str, Any] | None:
-    """Why a job waits; None for a job that ended some time ago, and where there never was one. Raises Failed."""
+    """Return why a job waits; None for a job which ended some time ago or never existed. Raises Failed."""
     try:
         return cast("dict[str, Any]", session.call("ExplainJob", job=job)["explanation"])
     except Failed as failed:
@@ -61,7 +62,7 @@ def _waiting(session: Session, job: str) -> dict[str, Any] | None:
 
 
 def _gone(session: Session, job: int) -> str:
-    """What is known of a job that neither waits nor runs. Raises Failed."""
+    """Return the words about a job neither waiting nor running. Raises Failed."""
     try:
         record = cast("dict[str, Any]", session.call("Show", job=job, step=FIRST)["record"])
     except Failed as failed:
@@ -73,7 +74,7 @@ def _gone(session: Session, job: int) -> str:
 
 def _layout(session: Session, job: int, step: int, *, as_json: bool) -> int:
     reply = cast("dict[str, Any]", session.call("Explain", job=job, step=step))
-    waits = "explanation" in reply  # to be a step, in a cluster
+    waits = "explanation" in reply  # in a cluster, a step may wait too
     answer = reply["explanation"] if waits else reply["layout"]
     if as_json:
         print(json.dumps(answer))

@@ -1,4 +1,4 @@
-"""`nodectl hold`: keeps waiting jobs from starting until `nodectl release`."""
+"""`nodectl hold`: keep waiting jobs from starting until `nodectl release`."""
 
 import argparse
 
@@ -7,11 +7,11 @@ from nodectl.client.several_jobs import for_each_job
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl hold` to its parser."""
+    """Add the options of `nodectl hold` to the parser."""
     add_jobs(parser, "the jobs")
     parser.epilog = "What an admin holds only an admin releases. Running jobs are not held."
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """0, or 1 with a line on stderr for each job for which it could not be done."""
+    """Hold the jobs. Return 0, or 1 with a line on stderr for each failure."""
     return for_each_job(arguments, "hold", lambda session, job: session.call("Hold", jobs=[job]))

@@ -1,4 +1,4 @@
-"""`nodectl queue`: the jobs that have not ended, those that start next first.
+"""`nodectl queue`: list waiting and running jobs, the next to start first.
 
 Not called queue.py: a file of that name beside the other commands would hide the standard module from a script that is
 run from this directory.
@@ -22,7 +22,7 @@ _STATES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl queue` to its parser."""
+    """Add the options of `nodectl queue` to the parser."""
     parser.add_argument("-u", "--user", type=words, metavar="NAMES", help="jobs of these users")
     parser.add_argument("--me", action="store_true", help="your own jobs")
     parser.add_argument("-j", "--job", "--jobs", dest="jobs", type=jobs, metavar="JOBS", help="these jobs: 7,8_3")
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the table; 0."""
+    """Print the table. Return 0."""
     wanted: dict[str, Any] = {
         "jobs": arguments.jobs, "users": arguments.user, "states": arguments.states, "names": arguments.name,
     }  # fmt: skip
@@ -80,7 +80,7 @@ def _found(arguments: argparse.Namespace, wanted: dict[str, Any]) -> list[dict[s
 
 
 def ask(session: Session, wanted: dict[str, Any]) -> list[dict[str, Any]]:
-    """The jobs, in as many replies as it takes; some may end between two of them."""
+    """Return the jobs, in as many replies as necessary; some jobs may end between two replies."""
     found: dict[str, dict[str, Any]] = {}
     skip, more = 0, True
     while more:
@@ -92,12 +92,12 @@ def ask(session: Session, wanted: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def words(text: str) -> list[str]:
-    """Words between commas."""
+    """Return the words between commas."""
     return [word for word in text.split(",") if word]
 
 
 def jobs(text: str) -> list[str]:
-    """Jobs between commas; those within brackets stay."""
+    """Return the jobs between commas outside of brackets."""
     found, depth = [""], 0
     for letter in text:
         depth += (letter == "[") - (letter == "]")
@@ -109,7 +109,7 @@ def jobs(text: str) -> list[str]:
 
 
 def states(text: str) -> list[str]:
-    """States by their names or letters."""
+    """Return the states for names or letters."""
     found = []
     for word in words(text):
         if word.upper() not in _STATES:
@@ -119,7 +119,7 @@ def states(text: str) -> list[str]:
 
 
 def columns(text: str) -> list[str]:
-    """Columns by their names."""
+    """Check the names of columns, and return the names."""
     for word in words(text):
         if word not in COLUMNS:
             raise argparse.ArgumentTypeError(f"no column is called {word[:20]!r}; there are {', '.join(COLUMNS)}")

@@ -1,7 +1,7 @@
 """`nodectl`: global options, then a command.
 
-`run` is the command that is paid for at every step: its path imports no argparse, no json, no enum. Every other
-command is a module with `add_arguments(parser)` and `main(arguments) -> int`, and argparse in front.
+Every step pays for the command `run`: its path imports no argparse, no json, no enum. Every other command is a module
+with `add_arguments(parser)` and `main(arguments) -> int`, and argparse in front.
 """
 
 import _signal
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-_WAITS = "nodectl-interrupt-waits"  # client/c/python.c keeps a Ctrl-C back until somebody here can take it
+_WAITS = "nodectl-interrupt-waits"  # client/c/python.c holds a Ctrl-C back until this module handles it
 COMMANDS = (
     ("run", "run a step: tasks of a program, bound, contained, with the plugins' hooks"),
     ("bulk", "run thousands of short commands as tasks of one step; as GNU parallel"),
@@ -70,12 +70,14 @@ OPTIONS = (
     ("--version", "print the version"),
 )
 GLOBAL_OPTIONS = (*(option.split()[0] for option, _ in OPTIONS), "--help")
-RUNS_MANNERS = ("run", "bulk", "bind", "submit", "alloc")  # whose options argparse could not read
+RUNS_MANNERS = ("run", "bulk", "bind", "submit", "alloc")  # commands with options that argparse cannot parse
 
 
 def command(work: "Callable[[], int] | None" = None) -> "NoReturn":
-    """The process of the command: `main`, or `work`, and an end that does not take the interpreter apart first, a
-    millisecond. The exit status is known when the last byte is written.
+    """Run `main`, or `work`, as the whole process.
+
+    Exit without taking the interpreter apart first, which costs a millisecond. The exit status is known when the last
+    byte is written.
     """
     status = 1
     sys.excepthook, sys.unraisablehook = _tell_failure, _tell_unraisable
@@ -105,7 +107,7 @@ def command(work: "Callable[[], int] | None" = None) -> "NoReturn":
 
 
 class _Output:
-    """Standard output, and why it could not be written: None while all of it could."""
+    """Standard output, and the first write error: None without any."""
 
     failed: OSError | None = None
 
@@ -116,7 +118,7 @@ class _Output:
             sys.stdout = io.TextIOWrapper(raw, was.encoding, was.errors, line_buffering=bool(was.line_buffering))
 
     def end(self, status: int) -> int:
-        """Writes what is left. Returns the exit status: that of the command, unless its output is lost."""
+        """Write the rest. Return the exit status: the command's, unless output is lost."""
         try:
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -131,7 +133,7 @@ class _Output:
 
 
 class _Raw(io.FileIO):
-    """Its descriptor."""
+    """The raw file of standard output, which records write errors in `output`."""
 
     def __init__(self, output: _Output) -> None:
         super().__init__(1, "w", closefd=False)
@@ -146,19 +148,25 @@ class _Raw(io.FileIO):
 
 
 def _tell_failure(kind: type[BaseException], error: BaseException, where: "TracebackType | None") -> None:
-    """A mistake of ours; a Ctrl-C that comes while the command ends already is none."""
+    """Print the traceback of a bug of nodectl, but not of a Ctrl-C during the command's end."""
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, where)
 
 
 def _tell_unraisable(what: "sys.UnraisableHookArgs") -> None:
-    """Likewise in a callback, which a Ctrl-C cannot leave: it is seen before anything is started."""
+    """Print the traceback of an error in a callback, but not of a Ctrl-C.
+
+    A Ctrl-C cannot leave a callback; the command sees it before it starts anything.
+    """
     if not issubclass(what.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(what)
 
 
 def ended_by(interrupt: KeyboardInterrupt) -> int:
-    """The end of a command by a signal, where nothing is left to put away: as of any program, but for Ctrl-C."""
+    """End the command by the signal behind `interrupt`, as any program ends; for Ctrl-C return the exit status.
+
+    For calls with nothing left to clean up.
+    """
     number = interrupt.number if isinstance(interrupt, Interrupted) else int(_signal.SIGINT)
     if number != _signal.SIGINT:
         _signal.signal(number, _signal.SIG_DFL)
@@ -167,7 +175,7 @@ def ended_by(interrupt: KeyboardInterrupt) -> int:
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     try:
         return _main(argv)
     except KeyboardInterrupt as end:
@@ -195,8 +203,9 @@ def _main(argv: "Sequence[str] | None") -> int:
 
 
 def _take_global_options(settings: GlobalOptions, words: list[str]) -> int | None:
-    """Takes the options that stand before the command from the words. Returns the exit status where there is no more to
-    do.
+    """Remove the global options, which come before the command, from the words.
+
+    Returns the exit status if there is nothing more to do, else None.
     """
     given = set()
     while words and words[0].startswith("-"):
@@ -227,13 +236,13 @@ def _take_global_options(settings: GlobalOptions, words: list[str]) -> int | Non
         setattr(settings, name[2:], value)
         given.add(name)
     if given == {"--config"}:
-        settings.socket = None  # not that of the job in which this was typed
+        settings.socket = None  # not the socket of the job around this command
     return None
 
 
 def run_step(settings: GlobalOptions, words: list[str]) -> int:
-    """`nodectl run`."""
-    gc.disable()  # what it does while it waits for its step makes no cycles
+    """Run `nodectl run`. Return the exit status."""
+    gc.disable()  # waiting for a step makes no reference cycles
     from nodectl.cli import run
 
     return run.main(settings, words)
@@ -246,14 +255,14 @@ def _with_runs_options(settings: GlobalOptions, command: str, words: list[str]) 
 
 
 def _serve(settings: GlobalOptions) -> int:
-    """The service, which lives for too long to hold argparse all the while."""
+    """Run the service, without argparse in memory, because the service lives long."""
     from nodectl.cli import daemon
 
     return daemon.serve(settings)
 
 
 def _unlisted(settings: GlobalOptions, command: str, words: list[str]) -> int:
-    """What nobody types, or by mistake only."""
+    """Handle a command outside `COMMANDS`: the hidden `__complete`, or a mistake."""
     if command == "__complete":  # for the scripts of `nodectl completion`
         from nodectl.cli import complete
 
@@ -285,7 +294,7 @@ def _other(settings: GlobalOptions, command: str, words: list[str]) -> int:
 
 
 def usage() -> str:
-    """The text of --help."""
+    """Return the text of --help."""
     width = max(len(name) for name, _ in COMMANDS)
     lines = [
         "Usage: nodectl [--config FILE] [--socket PATH] [--user] COMMAND ...",
@@ -304,6 +313,6 @@ def usage() -> str:
 
 
 def wrong(text: str) -> int:
-    """A command line that makes no sense."""
+    """Print the error of a wrong command line. Return 2."""
     print(f"nodectl: {text}\nTry 'nodectl --help' for more information.", file=sys.stderr)
     return 2

@@ -1,7 +1,7 @@
-"""`nodectl metrics`: the node in numbers, as Prometheus reads them.
+"""`nodectl metrics`: print the node in numbers, in Prometheus's form.
 
-prometheus-client makes the text; it is an extra, since nobody else here needs it. How many series there are depends on
-the kinds of things alone, never on how many jobs or users there are.
+prometheus-client makes the text; it is an extra, because no other command needs it. The number of series depends only
+on the kinds of things, never on the number of jobs or users.
 """
 
 import argparse
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 _MOST_AT_ONCE = 4  # connections of one user
-_MODE = 0o666  # they name nobody, and anybody may ask the service
+_MODE = 0o666  # the metrics name no user, and every user may ask the service
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl metrics` to its parser."""
+    """Add the options of `nodectl metrics` to the parser."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--file", metavar="FILE", help="write this file, whole or not at all, for node_exporter's textfile collector"
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print, write or serve them; 0."""
+    """Print, write or serve the metrics. Return 0."""
     try:
         from prometheus_client.registry import CollectorRegistry
     except ImportError as missing:
@@ -75,20 +75,18 @@ def _path(text: str) -> str:
 
 
 class Node:
-    """The service, asked each time that somebody collects. One that does not answer is not `up`, unless it
-    `must_answer`.
-    """
+    """A collector asking the service at each scrape. A silent service has `up` 0, or raises Failed if `must_answer`."""
 
     def __init__(self, settings: GlobalOptions) -> None:
         self._settings = settings
         self.must_answer = False
 
     def describe(self) -> "list[Metric]":
-        """Nothing: the service may come later."""
+        """Return no metrics, because the service may come later."""
         return []
 
     def collect(self) -> "Iterator[Metric]":
-        """Raises Failed if it must answer and does not."""
+        """Yield the metrics. Raises Failed if the service must answer and does not."""
         from prometheus_client.core import GaugeMetricFamily
 
         try:
@@ -113,7 +111,7 @@ def _ask(settings: GlobalOptions) -> Mapping[str, Any]:
 
 
 def families(found: Mapping[str, Any]) -> "Iterator[Metric]":
-    """All series, of what Metrics answers."""
+    """Yield all series, made from the answer to Metrics."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
     def gauge(name: str, text: str, values: Mapping[str, float], label: str) -> GaugeMetricFamily:
@@ -167,12 +165,12 @@ def _of_nodes(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, Ma
 
 
 def _kinds(nodes: Iterable[Mapping[str, Any]], key: str) -> Mapping[str, float]:
-    """How many there are of each: gpu:a100:3 is a gpu."""
+    """Count the devices of each kind: gpu:a100:3 is a gpu."""
     return Counter(device.partition(":")[0] for node in nodes for device in node[key])
 
 
 def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> Iterator[tuple[str, float]]:
-    """Prometheus's buckets hold what those below them hold, too."""
+    """Return Prometheus's buckets; each also counts the values of the lower buckets."""
     return zip([*map(str, bounds), "+Inf"], accumulate(counts), strict=True)
 
 
@@ -186,24 +184,24 @@ def _write(path: str, registry: "CollectorRegistry") -> None:
 
 
 class _Quiet(WSGIRequestHandler):
-    timeout = 10  # seconds for which one may say nothing, or read nothing
+    timeout = 10  # seconds without a request or without reading
 
     def log_message(self, *_: object) -> None:
-        """Each scrape would be a line."""
+        """Log nothing: each scrape would be a line."""
 
 
 class _OnSocket(ThreadingMixIn, WSGIServer):
-    """Everybody may connect, so no user has more than a few of its threads, however slowly they ask."""
+    """A server on a UNIX socket with a few threads for each user, because every user may connect, however slow."""
 
     address_family = socket.AF_UNIX
     daemon_threads = True
 
     def __init__(self, path: str) -> None:
-        self._served: set[tuple[int, Any]] = set()  # uid and connection; one call each adds and takes away
+        self._served: set[tuple[int, Any]] = set()  # uid and connection; adding and removing are one call each
         super().__init__(path, _Quiet)  # type: ignore[arg-type]  # typeshed knows addresses of the Internet alone
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Drops one too many."""
+        """Serve a request, or drop the connection of a user with too many."""
         uid = framing.peer_of(request).uid
         if sum(one == uid for one, _ in self._served.copy()) >= _MOST_AT_ONCE:
             self.shutdown_request(request)
@@ -212,7 +210,7 @@ class _OnSocket(ThreadingMixIn, WSGIServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """In a thread of its own."""
+        """Serve a request in a new thread."""
         uid = framing.peer_of(request).uid
         try:
             super().process_request_thread(request, client_address)
@@ -220,7 +218,7 @@ class _OnSocket(ThreadingMixIn, WSGIServer):
             self._served.discard((uid, request))
 
     def server_bind(self) -> None:
-        """A name that is there, of a server that was killed, gives way."""
+        """Bind the socket, replacing a socket left by a killed server."""
         path = self.server_address
         if not isinstance(path, str):
             raise TypeError("a socket has a path")
@@ -236,12 +234,12 @@ class _OnSocket(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
-        """Who connects has no address."""
+        """Accept a connection, with a made-up address, because UNIX clients have none."""
         return self.socket.accept()[0], ("localhost", 0)
 
 
 def _serve(path: str, registry: "CollectorRegistry") -> None:
-    """Until a signal ends it. Raises Failed."""
+    """Serve until a signal ends the process. Raises Failed."""
     from prometheus_client.exposition import make_wsgi_app
 
     try:

@@ -1,4 +1,4 @@
-"""`nodectl node`: the machine as jobs see it, and whether jobs may start on it."""
+"""`nodectl node`: show the machine from the jobs' view, and drain or resume the machine."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ NODE_HEADER = ("NODE", "STATE", "CPUS USED", "MIB USED", "DEVICES USED", "JOBS",
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl node` to its parser."""
+    """Add the options of `nodectl node` to the parser."""
     actions = parser.add_subparsers(dest="action", metavar="list|show|drain|resume")
     shown = actions.add_parser("list", help="one line for the machine (the default)", description="List the machine.")
     more = actions.add_parser("show", help="all that is known of it", description="Show all that is known of it.")
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Do it; 0."""
+    """Run the action. Return 0."""
     session = Session(arguments.settings, start_private=False)
     try:
         if arguments.action == "drain":
@@ -71,7 +71,7 @@ def _lines(nodes: Any, screen: Screen, *, full: bool) -> list[str]:
 
 
 def node_row(node: dict[str, Any]) -> tuple[object, ...]:
-    """What stands under `NODE_HEADER`."""
+    """Return the cells of a node for `NODE_HEADER`."""
     return (
         node["name"], node.get("state", "-"), _used(node, "cpus"), _used(node, "memory"), _used(node, "gres"),
         node.get("jobs", "-"), node.get("reason") or "-",
@@ -86,7 +86,7 @@ def _used(node: dict[str, Any], name: str) -> str:
 
 
 def _shown(node: dict[str, Any]) -> list[tuple[str, object]]:
-    """Each value that the service tells, times in words."""
+    """Return each value of the node from the service, times in words."""
     rows: list[tuple[str, object]] = []
     for name, value in node.items():
         if value in (None, "", [], {}) or (name == "reason_uid" and not node.get("reason")):

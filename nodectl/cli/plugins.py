@@ -1,4 +1,4 @@
-"""`nodectl plugins`: which plugins a launch calls, which others are there, and the order of the calls.
+"""`nodectl plugins`: list the plugins called at a launch, further plugins of the directories, and the order of calls.
 
 Reads the configuration and the files itself: needs neither a service nor root, and executes nothing of any plugin.
 """
@@ -24,7 +24,7 @@ HOOK_HEADER = ("#", "CALL", "KIND", "PROCESS", "IDENTITY", "PER", "FAILURE COSTS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl plugins` to its parser."""
+    """Add the options of `nodectl plugins` to the parser."""
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
         "--hooks", action="store_true", help="print the order of a launch instead: every call, where and as whom"
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the list; 0, or 1 if a plugin that is asked for cannot be used."""
+    """Print the list. Return 0, or 1 if a configured plugin cannot be used."""
     if arguments.include:
         print(json.dumps({"include": INCLUDE_DIR}) if arguments.json else INCLUDE_DIR)
         return 0
@@ -63,7 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def listing(listed: Sequence[Listed], plugstack_config: str, warnings: Sequence[str]) -> list[str]:
-    """The list for people."""
+    """Return the list as lines for the terminal."""
     lines = []
     for kind in (kind for kind in KINDS.values() if kind.key or kind.hosted == STEP):
         lines += [f"{kind.title}, {plugstack_config}:" if kind.hosted == STEP else f"{kind.title}:"]
@@ -78,7 +78,7 @@ def listing(listed: Sequence[Listed], plugstack_config: str, warnings: Sequence[
 
 
 def _name(one: Listed) -> str:
-    """What people call it: SPANK plugins name themselves, of the others the configuration names the type."""
+    """Return a plugin's name for people: a SPANK plugin's own name, else the type from the configuration."""
     if one.kind == "spank":
         return one.facts.name or os.path.basename(one.facts.path)
     return f"{one.type} ({printable(one.facts.name)})" if one.facts.name else one.type
@@ -109,7 +109,7 @@ def _described(one: Listed) -> Iterator[str]:
 
 
 def hooks_table() -> list[str]:
-    """The order of a launch, and what else plugins may define: when that is called, and what never is."""
+    """Return the order of a launch, and the plugins' further functions, each with the time of the call, if any."""
     rows = [
         (place, hook.call, hook.kind, hook.process, hook.identity, hook.per, hook.costs)
         for place, hook in enumerate(HOOKS, 1)
@@ -140,7 +140,7 @@ def _never_called() -> Iterator[str]:
 
 
 def hooks_as_json() -> dict[str, object]:
-    """The same as values; `arity` is the number of a function's parameters, 0 for what is no plugin's."""
+    """Return the same as values; `arity` is the number of a function's parameters, 0 for a call outside plugins."""
     fields = ("call", "kind", "process", "identity", "per", "arity", "costs")
     return {
         "hooks": [

@@ -1,5 +1,6 @@
-"""`nodectl trace`: the flight recorder of one step as a timeline for people, as a picture, beside that of another step,
-or for other tools; or its lines as they were recorded.
+"""`nodectl trace`: print the flight recorder of a step: a timeline, a picture, a comparison, a file for external tools.
+
+With --json it prints the lines as recorded.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ FORMATS = ("perfetto", "chrome", "otlp")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl trace` to its parser."""
+    """Add the options of `nodectl trace` to the parser."""
     parser.add_argument(
         "step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its first step"
     )
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print or write what is wanted; 0."""
+    """Print or write the trace in the requested form. Return 0."""
     if arguments.compare and (arguments.json or arguments.format):
         raise Failed("--compare is for people, or for --svg; take --json of each step")
     if arguments.output and not arguments.format:
@@ -80,7 +81,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _print(arguments: argparse.Namespace, lines: Sequence[Line]) -> None:
-    """The timeline, or the lines themselves."""
+    """Print the timeline, or the recorded lines."""
     if arguments.json:
         put(json.dumps(line) for line in lines)
     elif lines:

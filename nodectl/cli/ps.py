@@ -1,6 +1,6 @@
-"""`nodectl ps`: running steps, and on request those that ended last.
+"""`nodectl ps`: list running steps, and on request the last ended steps.
 
-Users see their own steps, root and the admin group everybody's: the service decides.
+The service decides which steps a user sees: users their own, root and the admin group all.
 """
 
 import argparse
@@ -26,7 +26,7 @@ _MOST = 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl ps` to its parser."""
+    """Add the options of `nodectl ps` to the parser."""
     parser.add_argument(
         "-a",
         "--all-ended",
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the table; 0."""
+    """Print the table. Return 0."""
 
     def steps() -> list[Mapping[str, Any]]:
         session = Session(arguments.settings, start_private="watch" not in arguments)
@@ -64,7 +64,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _ask(session: Session, most: int) -> list[Mapping[str, Any]]:
-    """Running steps and `most` that have ended, in as many replies as it takes; steps may end between two of them."""
+    """Return running steps and up to `most` ended steps, in as many replies as necessary; steps may end in between."""
     steps: list[Mapping[str, Any]] = []
     told, more = 0, True
     while more:
@@ -81,7 +81,7 @@ def listing(
     width: int | None = None,
     paint: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
 ) -> list[str]:
-    """The table; `now` is seconds since the epoch. What is too long for the width costs the names first."""
+    """Return the table; `now` is seconds since the epoch. If the table is too wide, names become shorter first."""
     rows = [_row(step, now) for step in steps]
     if width is not None and max(map(len, table(HEADER, rows, right=_RIGHT))) > width:
         rows = [(row[0], *(cut(str(cell), _WIDEST) for cell in row[1:3]), *row[3:]) for row in rows]

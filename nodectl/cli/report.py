@@ -1,6 +1,6 @@
-"""`nodectl report`: what each user used, by day, week or month; as text, JSON, CSV or a picture.
+"""`nodectl report`: sum up each user's use, by day, week or month; as text, JSON, CSV or a picture.
 
-Users are told of their own, root and the admin group of everybody: the service decides.
+The service decides which users appear: users see their own sums, root and the admin group all.
 """
 
 import argparse
@@ -33,7 +33,7 @@ _ALL = "all"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl report` to its parser."""
+    """Add the options of `nodectl report` to the parser."""
     parser.add_argument("-S", "--starttime", metavar="TIME", help="from TIME on (some days, weeks or months)")
     parser.add_argument("-E", "--endtime", metavar="TIME", help="up to TIME (now)")
     parser.add_argument("-u", "--user", metavar="USER,...", help="of these users")
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print or write the report; 0."""
+    """Print or write the report. Return 0."""
     now = time.time()
     try:
         until = min(moment(arguments.endtime, now), now) if arguments.endtime else now
@@ -83,7 +83,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def rows(periods: Sequence[Period]) -> Iterator[dict[str, object]]:
-    """One row for each user of each period, and one for all users of it, as values."""
+    """Yield the rows as values: for each period a row for each user, and a row for all users together."""
     for period in periods:
         whole = period.total
         for user, one in period.users.items():
@@ -103,7 +103,7 @@ def _row(period: str, user: str, one: Sum, whole: Sum) -> dict[str, object]:
 
 
 def listing(periods: Sequence[Period], cpus: int) -> list[str]:
-    """The report as text."""
+    """Return the report as text."""
     cells = [
         (
             period.name,
@@ -141,7 +141,7 @@ def _wait(seconds: float | None) -> str:
 
 
 def as_json(periods: Sequence[Period]) -> dict[str, object]:
-    """The report as values for JSON."""
+    """Return the report as values for JSON."""
     whole = Sum()
     users = over_all(periods)
     for one in users.values():
@@ -154,7 +154,7 @@ def as_json(periods: Sequence[Period]) -> dict[str, object]:
 
 
 def as_csv(periods: Sequence[Period]) -> str:
-    """The rows as comma-separated values (RFC 4180), with a header. Names are users' choice: none begins a formula."""
+    """Return the rows as comma-separated values (RFC 4180), with a header. A user's name cannot begin a formula."""
     text = io.StringIO()
     writer = csv.DictWriter(text, _NAMES)
     writer.writeheader()
@@ -168,7 +168,7 @@ def _harmless(name: str) -> str:
 
 
 def picture(periods: Sequence[Period], by: str) -> str:
-    """Bars of allocated CPU time, stacked by user."""
+    """Return a picture of the allocated CPU time: bars stacked by user."""
     bars: list[tuple[str, Mapping[str, float]]] = [
         (period.name, {user: one.cpu_hours for user, one in period.users.items()}) for period in periods
     ]

@@ -1,4 +1,4 @@
-"""`nodectl requeue`: ends running batch jobs and puts them into the queue again."""
+"""`nodectl requeue`: end running batch jobs and queue the jobs again."""
 
 import argparse
 
@@ -7,7 +7,7 @@ from nodectl.client.several_jobs import for_each_job
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl requeue` to its parser."""
+    """Add the options of `nodectl requeue` to the parser."""
     parser.add_argument("--hold", action="store_true", help="they do not start again before `nodectl release`")
     add_jobs(parser, "the batch jobs")
     parser.epilog = (
@@ -17,6 +17,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """0, or 1 with a line on stderr for each job for which it could not be done."""
+    """Requeue the jobs. Return 0, or 1 with a line on stderr for each failure."""
     more = {"hold": True} if arguments.hold else {}
     return for_each_job(arguments, "requeue", lambda session, job: session.call("Requeue", (), jobs=[job], **more))

@@ -1,4 +1,4 @@
-"""`nodectl reserve`: CPUs that are kept for some users' jobs at a time."""
+"""`nodectl reserve`: reserve CPUs for the jobs of some users at a time."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ _HEADER = ("NAME", "STATE", "START", "END", "KEEPS", "USERS")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl reserve` to its parser."""
+    """Add the options of `nodectl reserve` to the parser."""
     actions = parser.add_subparsers(dest="action", metavar="create|list|delete")
     create = actions.add_parser("create", help="make a reservation; prints its name", description="Make a reservation.")
     create.add_argument("name", nargs="?", metavar="NAME", help="its name; default: one is made up")
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Do it; 0."""
+    """Run the action. Return 0."""
     session = Session(arguments.settings, start_private=False)
     try:
         if arguments.action == "create":

@@ -1,4 +1,4 @@
-"""`nodectl resume`: lets steps and jobs that were suspended run again."""
+"""`nodectl resume`: let suspended steps and jobs run again."""
 
 import argparse
 
@@ -7,13 +7,13 @@ from nodectl.client.several_steps import add_jobs_and_steps, for_each
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl resume` to its parser."""
+    """Add the options of `nodectl resume` to the parser."""
     add_jobs_and_steps(parser)
     parser.epilog = "A job takes its CPUs back first, from whom has them when it has to."
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Resume every one; 0, or 1 with a line on stderr for each that could not be."""
+    """Resume all jobs and steps. Return 0, or 1 with a line on stderr for each failure."""
     return for_each(arguments, "resume", _resume, _resume_job)
 
 

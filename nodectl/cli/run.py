@@ -1,8 +1,8 @@
-"""`nodectl run`: ask for a step, pass signals on, tell what became of it, end as it ended.
+"""`nodectl run`: ask for a step, pass signals on, print the step's result, exit with the step's status.
 
-Lean: this is paid at every step. The step's streams are this process's own descriptors, so nothing of its output
-passes through here; what comes over the control connection are events. Exit status: as srun's, the highest exit code
-of the tasks, 128 + signal for a signal, 1 when the step could not be run.
+Lean: every step pays for this module. The step's streams are this process's own descriptors, so that no output passes
+through here; the control connection carries events. Exit status: as srun's, the highest exit code of the tasks, 128 +
+signal for a signal, 1 when the step could not be run.
 """
 
 import posix as os  # the half in C: the other one is a millisecond of each step
@@ -30,12 +30,12 @@ _OF_CLUSTER = "the cluster has ended, or its agent here, and what ran with it"
 
 
 def main(settings: "GlobalOptions", words: list[str]) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     standard_descriptors()
     session = None
     try:
         launched = from_quick_way()
-        if launched is None:  # else there is a cluster, or there was one when the step began
+        if launched is None:  # else the cluster exists, or existed when the step began
             begin_cluster(settings, words)
         session = Session(settings, private=from_first_execution(), launched=launched)
         status = _run(session, words, settings.config, launched)
@@ -59,14 +59,14 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
 
 
 def begin_cluster(settings: "GlobalOptions", words: list[str], parser: "type[Parser] | None" = None) -> None:
-    """The first command of an allocation of Slurm's that wants several nodes makes them one. Raises Failed."""
+    """Start the cluster, if this is the first command for several nodes in an allocation of Slurm's. Raises Failed."""
     if "SLURM_JOB_NODELIST" not in environ():
         return
     from nodectl.client import cluster_door  # only within an allocation
 
     if cluster_door.is_missing(settings):
         from nodectl.client.run_options import Parser
-        from nodectl.cluster.start import first_run  # until it is there
+        from nodectl.cluster.start import first_run  # imported until the cluster exists
 
         if parser is None:
             first_run.begin(words, Parser, further=_further)
@@ -75,13 +75,13 @@ def begin_cluster(settings: "GlobalOptions", words: list[str], parser: "type[Par
 
 
 def _refuse(error: "Failed | BadOption", reason: str = "") -> None:
-    from nodectl.client.advice import refuse  # paid by whom nothing is launched for
+    from nodectl.client.advice import refuse  # imported only if nothing is launched
 
     refuse(error, reason)
 
 
 def _refusal(error: Failed) -> str:
-    """Why there is no step, in srun's words where it was called by that name."""
+    """Return why there is no step, in srun's words if the command was called srun."""
     if not Program.is_slurms():
         return str(error)
     from nodectl.client.srun import wording
@@ -96,7 +96,7 @@ def _answer(parser: "Parser", parsed: "Parsed", configuration: "str | None") -> 
 
 
 def _status(error: "Failed | BadOption") -> int:
-    """The exit status where there is no step, which variables may choose."""
+    """Return the exit status for a command without a step; the user's variables may choose the status."""
     busy = isinstance(error, Failed) and error.name == f"{NODE}.Busy"
     variable = "SLURM_EXIT_IMMEDIATE" if busy else "SLURM_EXIT_ERROR"
     if variable not in environ():
@@ -108,16 +108,16 @@ def _status(error: "Failed | BadOption") -> int:
 
 
 def from_first_execution() -> "PrivateNode | None":
-    """What a first run left, where this is the second one."""
+    """Return the private node left by this command's first execution, None in the first execution."""
     if REEXECUTED not in environ():
         return None
     from nodectl.client import reexec  # only where native plugins are stacked
 
-    return reexec.resume(environ().pop(REEXECUTED))  # now of os, which that needs
+    return reexec.resume(environ().pop(REEXECUTED))  # `environ()` is os.environ now, as resume needs
 
 
 def from_quick_way() -> "Launched | None":
-    """What the program before this one left, where it has asked for the step already."""
+    """Return the launch left by the C program before this process, None if the C program has not asked for a step."""
     if LAUNCHED not in environ():
         return None
     from nodectl.client import launched  # only where a step has something to say
@@ -126,8 +126,9 @@ def from_quick_way() -> "Launched | None":
 
 
 def standard_descriptors() -> None:
-    """0, 1 and 2 must be something: they become the tasks' streams, and sockets opened later must not take their
-    places.
+    """Open 0, 1 and 2 on /dev/null where closed.
+
+    They become the tasks' streams, and sockets opened later must not take their places.
     """
     while (fd := os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)) <= 2:
         os.set_inheritable(fd, True)
@@ -180,7 +181,7 @@ def _run(session: Session, words: list[str], configuration: "str | None", launch
 
 
 def _copier(session: Session, hello: "Mapping[str, Any]") -> "Callable[[str, str], None]":
-    """For --bcast in a cluster: to all of its nodes."""
+    """Return the function for --bcast in a cluster, which copies a file to all nodes."""
 
     def copy(path: str, target: str) -> None:
         from nodectl.cluster.bcast import sender  # few steps copy their program
@@ -191,7 +192,7 @@ def _copier(session: Session, hello: "Mapping[str, Any]") -> "Callable[[str, str
 
 
 def _greeted(session: Session, launched: "Launched | None") -> "Mapping[str, object]":
-    """What the service says first."""
+    """Return the service's reply to Hello."""
     if launched is None:
         session.ask("Hello")
     from nodectl.client import launch_request  # noqa: F401  # while the service answers
@@ -214,7 +215,7 @@ def _further(known: "Mapping[str, Option]") -> "tuple[Option, ...]":
 
 
 def _manners(parser: "Parser", parsed: "Parsed") -> "Manners | None":
-    """Adds the options that variables give. What few steps want of this command; None of most."""
+    """Add the options from variables. Return the rarely used options of the step, None for most steps."""
     if any(name.startswith(("SLURM_", "SRUN_")) for name in environ()):
         from nodectl.client.srun import variables
 
@@ -233,9 +234,7 @@ def _stopped(parsed: "Parsed") -> "Callable[[Watch], None]":
 
 
 class Started:
-    """A step that was launched: its events, its name, how many tasks it has, and what is asked of the service when it
-    has ended.
-    """
+    """A launched step: events, name, number of tasks, and the session for questions after the end."""
 
     __slots__ = ("_numbers", "_of_cluster", "_session", "_trace", "events", "name", "ntasks", "signals")
 
@@ -253,7 +252,7 @@ class Started:
         self.name = f"{numbers[0]}.{numbers[1]}"
 
     def ask_for_end(self) -> "Mapping[str, object] | None":
-        """Its record, where its runner has gone without a word; None where nobody has one yet."""
+        """Return the record if the step runner disappeared without a report, None if the service has no record yet."""
         job, step = self._numbers
         try:
             record: Mapping[str, object] = self._session.call("Wait", job=job, step=step)["record"]  # type: ignore[assignment]
@@ -264,7 +263,7 @@ class Started:
         return record
 
     def write_trace(self) -> None:
-        """--trace, when it has ended."""
+        """Write the trace for --trace, after the end of the step."""
         if isinstance(self._trace, str):
             from nodectl.client import trace_lines  # paid where it is asked for
 
@@ -272,8 +271,9 @@ class Started:
 
 
 def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyond: object) -> Started:
-    """Launches what was parsed, and what of the request is `beyond` that, with the plugins' local hooks, when its turn
-    has come. Raises Failed.
+    """Launch the parsed command when the step's turn comes, with the plugins' local hooks. Raises Failed.
+
+    `beyond`: further members of the request.
     """
     from nodectl.client.launch_request import TOLD, job_environment, look_for_mpi, make_request
 
@@ -306,14 +306,14 @@ def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyo
         through_local_hooks(session, local, request, parsed, patience)
     request["environment"] = job_environment(parsed)
     if parsed.of_cluster:
-        job, step, events = session.launch(request)  # where it has to wait for its turn the leader does that
+        job, step, events = session.launch(request)  # if the step has to wait, the leader lets it wait
     else:
         job, step, events = _launched(session, request, patience, surrounding)
     return Started(session, (job, step), events, trace, int(str(request["ntasks"])), of_cluster=parsed.of_cluster)
 
 
 def _in_a_job(request: dict[str, object], socket: str) -> bool:
-    from nodectl.client.surrounding_job import join  # who types it in a job
+    from nodectl.client.surrounding_job import join  # only for a command typed in a job
 
     return join(request, socket)
 
@@ -321,7 +321,7 @@ def _in_a_job(request: dict[str, object], socket: str) -> bool:
 def _launched(
     session: Session, request: dict[str, object], patience: int | None, surrounding: bool
 ) -> "tuple[int, int, Events]":
-    """Launch, at once or when its turn has come. Raises Failed."""
+    """Launch, at once or when the step's turn comes. Raises Failed."""
     try:
         return session.launch(request)
     except Failed as failed:
@@ -335,7 +335,7 @@ def _launched(
 
 
 def local_stack(session: Session, hello: "Mapping[str, object]", words: list[str]) -> "LocalStack | None":
-    """The SPANK plugins in this process; nothing of it is imported when there are none."""
+    """Return the SPANK plugins in this process, None without plugins; nothing of SPANK is imported then."""
     if not hello["stack"]:
         return None
     from nodectl.client.local_spank import LocalStack
@@ -349,5 +349,5 @@ def local_stack(session: Session, hello: "Mapping[str, object]", words: list[str
 
 
 def _loudness(word: str) -> int:
-    """How often a word says -v; the plugins are there before the options are read."""
+    """Return how often a word says -v, because the plugins exist before the options are parsed."""
     return word.count("v") if word.strip("v") == "-" else int(word == "--verbose")

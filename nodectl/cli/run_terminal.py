@@ -1,6 +1,6 @@
-"""`nodectl run --pty`: the step's terminal is shown at ours, which is raw from the start of the tasks to their end.
+"""`nodectl run --pty`: show the step's terminal at ours, which is raw from the start to the end of the tasks.
 
-What is typed before belongs to this command: Ctrl-C gives up a step that waits for its turn.
+Keys typed before that belong to this command: Ctrl-C gives up a step that waits for its turn.
 """
 
 import _signal
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class Screen:
-    """Made before the launch, in which the session passes on a socket in the place of this process's streams."""
+    """The step's terminal at ours.
+
+    Made before the launch, so that the session passes on a socket as the task's streams.
+    """
 
     def __init__(self, session: "Session", parsed: "Parsed") -> None:
         ours, self._theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
@@ -31,12 +34,12 @@ class Screen:
         self._terminal = Terminal()
         self._copying = Copying(ours)
         self._has_begun = False
-        self._late: list[str] = []  # told behind what the tasks have said
+        self._late: list[str] = []  # lines to print after the tasks' output
         self._is_late = False
         self._fatal: set[int] = set()
 
     def until_end(self, watch: "Watch") -> "Mapping[str, object] | None":
-        """As the watch's own, which knows the step that was launched."""
+        """Run the watch of the launched step to the end, as `Watch.until_end`. Return the record."""
         self._theirs.close()
         tell, take_signal, say = watch.tell, watch.take_signal, watch.say
         watch.tell = lambda event: self._tell(event, tell)
@@ -56,7 +59,7 @@ class Screen:
         return watch.record
 
     def _listen(self) -> None:
-        """What would end this process or stop it must not leave the terminal raw."""
+        """Catch the signals to end or stop this process, which would leave the terminal raw."""
         self._fatal = fatal()
         for number in (_signal.SIGWINCH, _signal.SIGTSTP, _signal.SIGCONT, *self._fatal):
             if _signal.getsignal(number) != _signal.SIG_IGN:
@@ -96,7 +99,7 @@ class Screen:
             self._terminal.make_raw()
 
     def _say(self, line: str, say: "Callable[[str], None]") -> None:
-        """Lines of our own need a terminal that ends them."""
+        """Print a line of the command itself, with the terminal restored meanwhile, or after the end."""
         if self._is_late:
             self._late.append(line)
             return

@@ -1,4 +1,4 @@
-"""`nodectl schema`: what `--json` of a command prints, as a JSON Schema."""
+"""`nodectl schema`: print the JSON Schema of a command's `--json` output."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from nodectl.schemas import files as schemas
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `nodectl schema` to its parser."""
+    """Add the arguments of `nodectl schema` to the parser."""
     parser.add_argument(
         "command",
         nargs="*",
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print it, or the list of all; 0."""
+    """Print the schema, or the list of all schemas. Return 0."""
     known = schemas.names()
     if not arguments.command:
         rows = []

@@ -1,7 +1,7 @@
-"""`nodectl select`: tools for authors of select plugins, who decide which nodes and cores a job gets.
+"""`nodectl select`: tools for authors of select plugins, which choose the nodes and cores of a job.
 
-`check` looks at a plugin and asks it hostile questions; `try` plays a workload against one, or two beside each other.
-Neither needs root or a service.
+`check` examines a plugin and asks it hostile questions; `try` plays a workload against a plugin, or two beside each
+other. Neither needs root or a service.
 """
 
 import argparse
@@ -25,7 +25,7 @@ _TRY_USAGE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the commands below `nodectl select` to its parser."""
+    """Add the commands below `nodectl select` to the parser."""
     commands = parser.add_subparsers(dest="what", required=True, metavar="COMMAND")
     check = commands.add_parser("check", help="examine select plugins", epilog=_CHECK)
     check.add_argument("plugins", nargs="+", metavar="PLUGIN", help="a type such as select/linear, or a file")
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def try_options() -> argparse.ArgumentParser:
-    """The options of `try`."""
+    """Return a parser of the options of `try`."""
     parser = argparse.ArgumentParser(prog="nodectl select try", add_help=False, allow_abbrev=False)
     parser.add_argument("--nodes", metavar="SPEC", default="2s:16c:2t,mem=128G", help="the nodes (default %(default)s)")
     parser.add_argument("--workload", metavar="FILE", help="the jobs: Standard Workload Format, or JSON")
@@ -63,7 +63,7 @@ def try_options() -> argparse.ArgumentParser:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Hand over to the command."""
+    """Run the subcommand. Return the exit status."""
     if arguments.what == "check":
         from nodectl.devtools.selection import check_command
 

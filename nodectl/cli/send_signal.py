@@ -1,4 +1,4 @@
-"""`nodectl signal`: sends a signal to the tasks of steps.
+"""`nodectl signal`: send a signal to the tasks of steps.
 
 Not called signal.py: a file of that name beside the other commands would hide the standard module from a script that is
 run from this directory.
@@ -16,7 +16,7 @@ _MOST = 99
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl signal` to its parser."""
+    """Add the options of `nodectl signal` to the parser."""
     parser.add_argument(
         "-s",
         "--signal",
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Signal every step; 0, or 1 with a line on stderr for each that failed."""
+    """Signal every step. Return 0, or 1 with a line on stderr for each failure."""
 
     def send(session: Session, job: int, step: int) -> None:
         session.call("Signal", job=job, step=step, signal=arguments.signal)
@@ -39,7 +39,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def signal_of(text: str) -> int:
-    """The number of a signal: `TERM`, `sigterm`, `15`, `RTMIN+2`. ValueError with what is wrong."""
+    """Return the number of a signal: `TERM`, `sigterm`, `15`, `RTMIN+2`. Raises ValueError with the reason."""
     if (given := whole(text, _MOST)) is not None:
         if not 1 <= given <= _HIGHEST:
             raise ValueError(f"signals are numbered from 1 to {_HIGHEST}")
@@ -60,7 +60,7 @@ def signal_of(text: str) -> int:
 
 
 def signal_argument(text: str) -> int:
-    """As `signal_of`, for argparse."""
+    """Do the same as `signal_of`, for argparse."""
     try:
         return signal_of(text)
     except ValueError as error:

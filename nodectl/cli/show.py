@@ -1,4 +1,4 @@
-"""`nodectl show`: all that is known of one step, running or ended."""
+"""`nodectl show`: print all facts of a step, running or ended."""
 
 import argparse
 import json
@@ -29,7 +29,7 @@ _SAID = {"memory.max": "memory", "memory.swap.max": "swap space", "pids.max": "p
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl show` to its parser."""
+    """Add the options of `nodectl show` to the parser."""
     parser.add_argument(
         "step",
         type=step_argument,
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the record; 0."""
+    """Print the record. Return 0."""
     job, step = arguments.step
     session = Session(arguments.settings)
     try:
@@ -68,7 +68,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _waiting(session: Session, job: int, failed: Failed) -> Mapping[str, Any]:
-    """A job that has had no step yet. Raises `failed` where there is none."""
+    """Return the record of a job before the first step. Raises `failed` if there is no such job."""
     try:
         record: Mapping[str, Any] = session.call("ShowJob", job=str(job))["record"]  # type: ignore[assignment]
     except Failed:
@@ -77,7 +77,7 @@ def _waiting(session: Session, job: int, failed: Failed) -> Mapping[str, Any]:
 
 
 def _bulk_lines(bulk: Mapping[str, Any]) -> list[str]:
-    """Of a step that ran any number of commands: counts, and what is kept of a few."""
+    """Return the lines about a bulk step: counts of the commands, and details of some."""
     counts = [f"{bulk[name]} {name.replace('_', ' ')}" for name in _BULK_COUNTS if bulk.get(name)]
     lines = ["", f"{bulk['commands']} commands begun: {', '.join(counts) or 'none has ended'}"]
     for title, key, words in (("FAILED", "failures", _failure_words), ("SLOWEST", "slowest", _slow_words)):
@@ -95,7 +95,7 @@ def _slow_words(row: Mapping[str, Any]) -> str:
 
 
 def text_of(record: Mapping[str, Any], now: float) -> list[str]:
-    """The record as lines; `now` is seconds since the epoch."""
+    """Return the record as lines; `now` is seconds since the epoch."""
     lines = pairs(_facts(record, now))
     if nodes := record.get("nodes"):
         lines += ["", *table(("NODE", "TASKS", "STATE", "REASON"), [_node_row(node) for node in nodes])]
@@ -108,7 +108,7 @@ def text_of(record: Mapping[str, Any], now: float) -> list[str]:
 
 
 def status_words(status: int | None) -> str:
-    """A wait status in words: `exit code 0`, `signal 15 (SIGTERM)`, `running` for none."""
+    """Return a wait status in words: `exit code 0`, `signal 15 (SIGTERM)`, `running` for none."""
     if status is None:
         return "running"
     if os.WIFSIGNALED(status):
@@ -159,7 +159,7 @@ def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]
 
 
 def _uses(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """What the step was given and used, as far as its cgroup knew."""
+    """Yield the step's limits and use, as far as the cgroup reported."""
     peak = record.get("peak_memory")
     if record.get("memory") or peak is not None:
         limit = f" of {_memory(record['memory'] << 10)}" if record.get("memory") else ""
@@ -181,14 +181,14 @@ def _uses(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
 
 
 def _what(name: str) -> str:
-    """What a file of the step's cgroup limits, "" for what is not said."""
+    """Return the resource limited by a file of the step's cgroup, "" for a file omitted by `show`."""
     if name.startswith("hugetlb."):
         return f"pages of {name.split('.')[1]}"
     return _SAID.get(name, "")
 
 
 def _limit(name: str, text: str) -> str:
-    """A file of the step's cgroup in words."""
+    """Return the content of a file of the step's cgroup in words."""
     what = _what(name)
     if name == "cpu.max" and not text.startswith("max"):
         quota, period = map(int, text.split())
@@ -203,18 +203,18 @@ def _exit_words(status: int) -> str:
 
 
 def _moment(seconds: float) -> str:
-    """Local time with its offset, to the millisecond."""
+    """Return local time with the offset, to the millisecond."""
     at = time.localtime(seconds)
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', at)}.{int(seconds * 1000) % 1000:03d} {time.strftime('%z', at)}"
 
 
 def _node_row(node: Mapping[str, Any]) -> tuple[object, ...]:
-    """Of a step over several nodes, its part on one."""
+    """Return the cells about a node's part of a step over several nodes."""
     return node["node"], node["tasks"], node["state"], node.get("reason") or "-"
 
 
 def _task_row(task: Mapping[str, Any]) -> tuple[object, ...]:
-    """A running task has neither CPU times nor memory yet."""
+    """Return the cells of a task; a running task has neither CPU times nor memory yet."""
     has_started = task["pid"] > 0
     return (
         task["task"],

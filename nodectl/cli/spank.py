@@ -1,6 +1,7 @@
 """`nodectl spank`: tools for authors of SPANK plugins.
 
-`list` shows the stack as it would load, `check` looks at a plugin without running it, `try` runs one in every context.
+`list` shows the stack as each context would load it, `check` examines a plugin without running it, `try` runs a plugin
+in every context.
 """
 
 import argparse
@@ -34,7 +35,7 @@ _TRY_USAGE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the commands below `nodectl spank` to its parser."""
+    """Add the commands below `nodectl spank` to the parser."""
     commands = parser.add_subparsers(dest="what", required=True, metavar="COMMAND")
     listing = commands.add_parser("list", help="the stack as it would load, per context", epilog=_LIST)
     listing.add_argument(
@@ -54,14 +55,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         allow_abbrev=False,
         usage=_TRY_USAGE,
     )
-    # One positional for all of them: argparse would drop the -- that stands behind another.
+    # A single positional: argparse would drop a -- behind a second positional.
     try_parser.add_argument(
         "words", nargs=argparse.REMAINDER, metavar="PLUGIN ...", help="a file: *.py, or a shared object"
     )
 
 
 def try_options() -> argparse.ArgumentParser:
-    """The options of `try` that are its own, wherever they stand in front of `--`."""
+    """Return a parser of the own options of `try`, which may stand anywhere before `--`."""
     parser = argparse.ArgumentParser(prog="nodectl spank try", add_help=False, allow_abbrev=False)
     parser.add_argument("--optional", action="store_true", help="stack it as optional; required without this")
     parser.add_argument("-n", "--ntasks", type=int, default=1, metavar="N", help="tasks of the step (default 1)")
@@ -75,7 +76,7 @@ def try_options() -> argparse.ArgumentParser:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Hand over to the command."""
+    """Run the subcommand. Return the exit status."""
     if arguments.what == "list":
         from nodectl.devtools.spank import list_command
 

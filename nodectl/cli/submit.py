@@ -1,4 +1,4 @@
-"""`nodectl submit`: a batch script into the queue, with sbatch's options."""
+"""`nodectl submit`: put a batch script into the queue, with sbatch's options."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ _WRAPPED = "wrap"
 
 
 def main(settings: GlobalOptions, words: Sequence[str]) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     return run_command("submit", settings, words, _submit)
 
 
@@ -49,7 +49,10 @@ def _submit(command: JobCommand) -> int:
 
 
 def _tell_number(job: int, line: str) -> None:
-    """Raises Failed with the number: a script that only learned of a failure would submit the job again."""
+    """Print the number.
+
+    Raises Failed with the number, because a script might submit the job again after a mere failure.
+    """
     try:
         print(line, flush=True)
     except OSError:  # the command's end says why
@@ -57,8 +60,10 @@ def _tell_number(job: int, line: str) -> None:
 
 
 def _completed(environment: dict[str, str], choice: "str | None", login: "float | None") -> dict[str, str]:
-    """The script's environment by --export, of which its steps are told, and by --get-user-env. A script that gets
-    little of this shell's environment gets that of the user's login.
+    """Return the script's environment for --export and --get-user-env.
+
+    SLURM_EXPORT_ENV passes --export on to the job's steps. A script with little of this shell's environment gets the
+    environment of the user's login.
     """
     if choice is not None and choice.upper() != "ALL":
         environment["SLURM_EXPORT_ENV"] = choice
@@ -72,7 +77,7 @@ def _completed(environment: dict[str, str], choice: "str | None", login: "float 
 
 
 def _script(command: JobCommand) -> tuple[str, list[str]]:
-    """The script's text; its name and arguments."""
+    """Return the script's text, and a list of name and arguments."""
     argv, wrap = command.arguments()
     if wrap is not None:
         if argv:

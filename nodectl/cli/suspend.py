@@ -1,4 +1,4 @@
-"""`nodectl suspend`: everything of a step, or of a job, stands still until `nodectl resume`."""
+"""`nodectl suspend`: stop all processes of a step or job until `nodectl resume`."""
 
 import argparse
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from nodectl.client.several_steps import add_jobs_and_steps, for_each
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl suspend` to its parser."""
+    """Add the options of `nodectl suspend` to the parser."""
     add_jobs_and_steps(parser)
     parser.epilog = (
         "The tasks get SIGTSTP and, suspend_grace_time later, are frozen with all that they have started. A suspended "
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Suspend every one; 0, or 1 with a line on stderr for each that is not."""
+    """Suspend all jobs and steps. Return 0, or 1 with a line on stderr for each failure."""
     return for_each(arguments, "suspend", _suspend, _suspend_job)
 
 

@@ -1,4 +1,4 @@
-"""`nodectl top`: the machine, its steps and jobs, live in a terminal."""
+"""`nodectl top`: show the machine, the steps and jobs, live in a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHORTEST, _LONGEST = 0.2, 3600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl top` to its parser."""
+    """Add the options of `nodectl top` to the parser."""
     parser.add_argument(
         "-d", "--interval", type=_interval, default=1.0, metavar="SECONDS", help="look so often (1); fractions are fine"
     )
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Until the user leaves: 0."""
+    """Run until the user leaves. Return 0."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
         raise Failed("top needs a terminal; `nodectl ps` and `nodectl queue` print what it shows")
     try:
@@ -40,7 +40,7 @@ def main(arguments: argparse.Namespace) -> int:
     from nodectl.machine.topology import read
 
     settings: GlobalOptions = arguments.settings
-    connect(settings).close()  # who has no service is told so before the screen changes
+    connect(settings).close()  # fail without a service before the screen changes
     connections = Connections(settings)
     watcher = Watcher(connections.connect)
     Top(

@@ -1,8 +1,8 @@
-"""`nodectl topo`: the machine as a picture, in text or SVG, or as JSON; with who is on it, where a service says so.
+"""`nodectl topo`: draw the machine in text or SVG, or print JSON; with the steps on the machine if a service answers.
 
-Reads the hardware itself, as the user who asks; what may be used is what this very process may use, so that inside a
-step it shows the step's own CPUs. The service is asked for running steps only if it is there: users are told of their
-own, root and the admin group of all.
+Reads the hardware itself, as the user who asks; usable CPUs are the CPUs usable by this very process, so that inside a
+step it shows the step's own CPUs. The command asks the service for running steps only if there is a service: users see
+their own steps, root and the admin group all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WIDTH, NARROWEST, WIDEST = 100, 60, 120
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl topo` to its parser."""
+    """Add the options of `nodectl topo` to the parser."""
     add_screen_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--svg", metavar="FILE", help="write a picture in SVG to FILE, - for standard output")
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print or write the machine; 0, or 1 with one line on stderr where it cannot be read or written."""
+    """Print or write the machine. Return 0, or 1 with a line on stderr if reading or writing fails."""
     try:
         topology = _machine(arguments)
         devices = () if arguments.machine else pci.read(arguments.root or "/")
@@ -75,7 +75,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def as_json(topology: Topology, occupied: Occupation, devices: Iterable[Device] = ()) -> dict[str, object]:
-    """Return all that is known as JSON values; CPU sets in list format, sizes in bytes, -1 for an unknown node."""
+    """Return all facts as JSON values; CPU sets in list format, sizes in bytes, -1 for an unknown node."""
     return {
         "online": _cpus(topology.online),
         "usable": _cpus(topology.usable),
@@ -126,7 +126,7 @@ def _machine(arguments: argparse.Namespace) -> Topology:
 
 
 def _running(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
-    """Return the records of running steps; none without a service, unless one was named."""
+    """Return the records of running steps; none without a service, unless the user named a service."""
     try:
         session = Session(arguments.settings, start_private=False)
     except Failed:
@@ -141,7 +141,7 @@ def _running(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
 
 
 def _record(session: Session, step: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return all that is known of a step that was running a moment ago, None if it has ended since."""
+    """Return the record of a step from a moment ago, None if the step has ended since."""
     try:
         record: Mapping[str, Any] = session.call("Show", job=step["job"], step=step["step"])["record"]  # type: ignore[assignment]
     except Failed as failure:
@@ -152,7 +152,7 @@ def _record(session: Session, step: Mapping[str, Any]) -> Mapping[str, Any] | No
 
 
 def _now(width: int) -> list[str]:
-    """Return what the machine as a whole is doing."""
+    """Return the lines about the current load of the whole machine."""
     words = figure_words(figures.read().as_json(), time.time())
     return ["", *textwrap.wrap("now: " + "; ".join(f"{name} {text}" for name, text in words), width)]
 

@@ -1,4 +1,4 @@
-"""`nodectl update`: changes a job, waiting or running; other limits for a running step and its job."""
+"""`nodectl update`: change a job, waiting or running, or the limits of a running step and the step's job."""
 
 import argparse
 from typing import Any
@@ -17,7 +17,7 @@ _LIMITS = ("mem", "cpu_max", "cpu_weight", "io_max", "io_weight", "pids_max", "h
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl update` to its parser."""
+    """Add the options of `nodectl update` to the parser."""
     parser.add_argument(
         "job",
         type=job_or_step,
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Change what was given; 0."""
+    """Make the requested changes. Return 0."""
     limits: dict[str, Any] = {name: value for name in _LIMITS if (value := getattr(arguments, name)) is not None}
     changes: dict[str, Any] = {name: value for name in CHANGES if (value := getattr(arguments, name)) is not None}
     try:

@@ -1,4 +1,4 @@
-"""`nodectl web`: a page that shows the machine, its steps and jobs; for the user who started it, to be read only."""
+"""`nodectl web`: serve a read-only page about the machine, steps and jobs, for the user of the command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodectl.live.connection import connect
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl web` to its parser."""
+    """Add the options of `nodectl web` to the parser."""
     parser.add_argument(
         "--listen",
         default="127.0.0.1:0",
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Until a signal ends it: 0, 130 for Ctrl-C."""
+    """Serve until a signal ends the process. Return 0, 130 for Ctrl-C."""
     try:
         from nodectl.web import server  # extras
         from nodectl.web.guard import new_token
@@ -42,7 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
     from nodectl.web.pages import Pages
 
     settings: GlobalOptions = arguments.settings
-    connect(settings).close()  # who has no service is told so at once
+    connect(settings).close()  # fail without a service at once
     watcher = Watcher(lambda: connect(settings))
     pages = Pages(watcher, lambda: connect(settings), read("/", every_cache=True), tuple(pci.read("/")))
     token = new_token()

@@ -1,7 +1,7 @@
-"""`nodectl slurm-commands`: writes srun, sbatch, squeue and so on into a directory, or takes them away again.
+"""`nodectl slurm-commands`: write srun, sbatch, squeue and so on into a directory, or remove the files again.
 
-Each is a few lines of Python that lead to `nodectl/slurm_commands/`, for the interpreter of this installation: no shell
-before it, and nothing of the user's surroundings in it.
+Each file is a few lines of Python that lead to `nodectl/slurm_commands/`, for the interpreter of this installation: no
+shell before it, and nothing of the user's surroundings in it.
 """
 
 import argparse
@@ -44,7 +44,7 @@ _READ = 4096
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nodectl slurm-commands` to its parser."""
+    """Add the options of `nodectl slurm-commands` to the parser."""
     parser.add_argument("directory", nargs="?", metavar="DIR", help="where they go; made where there is none")
     parser.add_argument("--force", action="store_true", help="replace files that this command has not written, too")
     parser.add_argument("--remove", action="store_true", help="remove what this command has written there")
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Write, remove or list them; 0."""
+    """Write, remove or list the commands. Return 0."""
     if arguments.list:
         _list(as_json=arguments.json)
         return 0
@@ -77,7 +77,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _remove(directory: str) -> list[str]:
-    """Which were there. Raises OSError, Failed."""
+    """Remove the commands. Return the names of the removed files. Raises OSError, Failed."""
     try:
         at = whole_file.open_directory(directory)
     except FileNotFoundError:
@@ -92,7 +92,7 @@ def _remove(directory: str) -> list[str]:
 
 
 def _write(directory: str, arguments: argparse.Namespace) -> None:
-    """Raises OSError, Failed."""
+    """Write the commands. Raises OSError, Failed."""
     if why := safe_way.why_not_root(directory):
         raise Failed(f"write into {directory}: {why}")
     os.makedirs(directory, mode=0o755, exist_ok=True)
@@ -129,7 +129,7 @@ def _text(name: str, arguments: argparse.Namespace) -> str:
 
 
 def _is_foreign(name: str, at: int) -> bool:
-    """True where something is there that this command has not written."""
+    """Return True for an existing file not written by this command."""
     return name in os.listdir(at) and not _is_ours(name, at)
 
 

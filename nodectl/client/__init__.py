@@ -1,8 +1,7 @@
-"""Speaking to the service: sessions, launches, and a private node where no service runs; and `import nodectl.client`,
-the same for Python programs (docs/python.md).
+"""Client side of the service: sessions, launches, private nodes, and the Python interface `import nodectl.client`.
 
-Runs in the command, or in a program, as its user. The command imports its modules one by one and pays for nothing of
-the public names: they are looked up when they are asked for.
+Runs in the command, or in a program, as its user (docs/python.md). The command imports the modules one by one, and pays
+nothing for the public names, which are imported on first use.
 """
 
 TYPE_CHECKING = False

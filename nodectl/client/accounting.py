@@ -1,6 +1,4 @@
-"""What the service tells for accounting, for `nodectl acct` and `nodectl report`: users, jobs and times as people name
-them, and as many calls as it takes.
-"""
+"""Accounting data of the service for `nodectl acct` and `nodectl report`: users, jobs, times and paged calls."""
 
 from __future__ import annotations
 
@@ -23,21 +21,21 @@ _WORD = re.compile(r"(?P<job>\d{1,10})(?:_(?P<task>\d{1,10}))?(?:\.(?P<step>\d{1
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A job, a task of an array or a step, as in 7, 7_3, 7.0, 7_3.batch. None for all of them."""
+    """A job, a task of an array or a step, such as 7, 7_3, 7.0, 7_3.batch. `task` and `step` are None for all."""
 
     job: int
     task: int | None
     step: int | None
 
     def has(self, row: Row) -> bool:
-        """Whether the job's row is meant, with or without its steps."""
+        """Return True if the job's row is named, with or without steps."""
         if self.task is not None:
             return (row.array_job, row.array_task) == (self.job, self.task)
         return self.job in (row.job, row.array_job)
 
 
 def named(text: str) -> list[Named]:
-    """Jobs and steps between commas. Raises Failed."""
+    """Parse jobs and steps between commas. Raises Failed."""
     return [_named(word.strip()) for word in text.split(",") if word.strip()]
 
 
@@ -50,7 +48,7 @@ def _named(word: str) -> Named:
 
 
 def user_ids(text: str) -> list[int]:
-    """Users between commas, by name or number. Raises Failed."""
+    """Parse users between commas, by name or number. Raises Failed."""
     found = []
     for word in filter(None, map(str.strip, text.split(","))):
         try:
@@ -64,7 +62,7 @@ def user_ids(text: str) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which rows: of these users (none: all that the caller may see), of these jobs (none: all), in that time."""
+    """The rows to ask for: users (empty: all visible to the caller), jobs (empty: all), and the time."""
 
     users: Sequence[int] = ()
     jobs: Sequence[Named] = ()
@@ -73,7 +71,7 @@ class Asked:
 
 
 def ask(session: Session, asked: Asked, *, every_run: bool = False) -> list[tuple[Row, list[Row]]]:
-    """Jobs with their steps, in the order of their numbers. Raises Failed."""
+    """Return jobs with steps, ordered by number. Raises Failed."""
     jobs = list(_records(session, "jobs", asked, [one.job for one in asked.jobs]))
     tasks = {job["job_id"] for job in jobs if asked.jobs}
     numbers = sorted(tasks | {one.job for one in asked.jobs})

@@ -1,4 +1,4 @@
-"""What to do about a refusal whose own words, often srun's, do not say it. Imported where something failed."""
+"""Advice on refusals which do not contain advice, often srun's words. Imported where a command failed."""
 
 from nodectl.client.command import Program, complain
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _ABOUT_OPTIONS = ("Invalid ", "unrecognized --")
 _BY_PLUGIN = "(plugin "  # in a refusal by the plugin that offers the option, which may be called as one of ours
 _HELPED = ("cpu-bind", "mem-bind", "gpu-bind", "hint", "gres")  # whose value "help" lists what there is
-# What a refusal is about, whoever made it and in whatever words, and what to do.
+# Advice by the subject of the refusal, for any source and wording.
 _ADVICE = {
     "program": "write the program behind the options, as in: nodectl run -n2 hostname",
     "immediate": "without --immediate it waits for its turn; `nodectl queue` tells who is before it",
@@ -28,8 +28,9 @@ _ADVICE = {
 
 
 def refuse(error: "Failed | BadOption", reason: str = "") -> None:
-    """An error line; behind -> what to do, where the reason does not say it, as in `nodectl doctor`. `reason`: other
-    words than the error's.
+    """Print an error line, with advice after -> where the reason has none, as in `nodectl doctor`.
+
+    `reason`: replaces the error's words.
     """
     reason = reason or str(error)
     words = advice(error, reason)
@@ -37,7 +38,7 @@ def refuse(error: "Failed | BadOption", reason: str = "") -> None:
 
 
 def advice(error: "Failed | BadOption", reason: str) -> str:
-    """One line, or nothing. Slurm's commands by name give none: scripts know their words."""
+    """Return a line of advice, or "". Slurm's commands by name give none, because scripts know their words."""
     if Program.is_slurms():
         return ""
     if error.subject:
@@ -48,7 +49,7 @@ def advice(error: "Failed | BadOption", reason: str) -> str:
 
 
 def _named(reason: str) -> "Option | None":
-    """The first option that the reason names."""
+    """Return the first option named by the reason."""
     from nodectl.client.srun.options import parser
 
     known = {option.long: option for option in parser().all_options()}

@@ -1,6 +1,6 @@
-"""Where a command finds the cluster of the allocation in which it was typed: the door of the agent on its machine.
+"""The lookup of the cluster of the surrounding allocation: the socket of the agent on the command's machine.
 
-Lean; imported only within an allocation. The directory is the user's alone, in one that is as well.
+Lean; imported only within an allocation. The directory and its parent belong to the user alone.
 """
 
 import posix as os
@@ -25,7 +25,7 @@ _LONGEST = 40  # characters of a name: a socket's path has room for 107
 
 
 def name_of(variables: "Mapping[str, str]") -> str:
-    """The name of the directory: of the job and the node; "" outside of allocations."""
+    """Return the name of the directory, made of the job and the node; "" outside of allocations."""
     if CLUSTER in variables:
         name = variables[CLUSTER]
     else:
@@ -40,7 +40,7 @@ def name_of(variables: "Mapping[str, str]") -> str:
 
 
 def is_missing(settings: "GlobalOptions") -> bool:
-    """Whether this was typed in an allocation of Slurm's that has no cluster yet."""
+    """Return True inside an allocation of Slurm's without a cluster yet."""
     variables = environ()
     job = variables.get("SLURM_JOB_ID", "")
     return (
@@ -56,8 +56,9 @@ def is_missing(settings: "GlobalOptions") -> bool:
 
 
 def fit(request: "dict[str, Any]", parsed: "Parsed", patience: "int | None") -> None:
-    """What of a request is otherwise over several nodes: how many of them, and so of tasks, where the command line does
-    not say so; what only the leader can do.
+    """Change the request for several nodes: set the number of nodes, and so of tasks, where the command line does not.
+
+    Also set the fields which only the leader can use.
     """
     variables = environ()
     layout: dict[str, str] = dict(request.get("layout", ()))
@@ -76,7 +77,7 @@ def fit(request: "dict[str, Any]", parsed: "Parsed", patience: "int | None") -> 
 
 
 def _nodes(layout: "Mapping[str, str]", variables: "Mapping[str, str]", ntasks: int) -> str:
-    """As srun has it: those that are named, or all of the job, but no more than there are tasks."""
+    """Return the number of nodes as srun does: the named nodes, or all of the job, but no more than tasks."""
     if "nodelist" in layout:
         from nodectl.binding.hostlist import expand
 
@@ -87,7 +88,7 @@ def _nodes(layout: "Mapping[str, str]", variables: "Mapping[str, str]", ntasks: 
 
 
 def slots(nodes: str, each: int) -> int:
-    """How many commands run at a time on so many of the job's nodes, or on all: as there are CPUs for them."""
+    """Return the number of commands to run at a time on the nodes, or on all of the job, by the CPUs available."""
     variables = environ()
     here = len(os.sched_getaffinity(0))  # which posix has, too
     counts: list[int] = []
@@ -101,15 +102,16 @@ def slots(nodes: str, each: int) -> int:
 
 
 def bases() -> "list[str]":
-    """The directories in which a cluster's may be. The one of a login session may come and go while a job runs.
-    Raises NotOurs.
+    """Return the directories which may contain the directory of a cluster. Raises NotOurs.
+
+    The directory of a login session may come and go while a job runs.
     """
     own, temporary = own_node.runtime_dir(), f"/tmp/nodectl-{os.geteuid()}"
     return [own] if own == temporary else [own, temporary]
 
 
 def socket() -> str:
-    """The door's, "" where there is none."""
+    """Return the path of the agent's socket, "" where there is none."""
     names = _names(environ())
     try:
         for base in bases():
@@ -127,8 +129,9 @@ def socket() -> str:
 
 
 def _names(variables: "Mapping[str, str]") -> "list[str]":
-    """Of the directories in which the door may be. Where salloc was typed on one of the job's own nodes, no variable
-    says so: the node's name is then the machine's.
+    """Return the names of the directories which may have the socket.
+
+    Where salloc was typed on a node of the job, no variable says so: the node's name is then the machine's.
     """
     names = [name_of(variables)]
     if CLUSTER not in variables and not variables.get("SLURMD_NODENAME"):

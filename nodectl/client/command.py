@@ -1,4 +1,7 @@
-"""What every command is given, and how it fails. Lean: `nodectl run` imports it at every step."""
+"""Common parts of all commands: global options, errors, messages.
+
+Lean: `nodectl run` imports this module for every step.
+"""
 
 import posix
 import sys
@@ -19,8 +22,9 @@ class _Environment:
 
 
 def environ() -> "MutableMapping[str, str]":
-    """os.environ, where somebody needed os, as plugins do, who may change it. Until then a copy of it: to import os
-    costs a tenth of what a step costs its command.
+    """Return os.environ where os is imported, because plugins may change os.environ; until then a copy.
+
+    Importing os costs a tenth of the time which a step costs its command.
     """
     imported = sys.modules.get("os")
     if imported is not None:
@@ -32,8 +36,9 @@ def environ() -> "MutableMapping[str, str]":
 
 
 def undo_coercion() -> None:
-    """Takes back what Python has written into its environment where it found no locale (PEP 538): LC_CTYPE, which is
-    the user's, and goes to the tasks. What this process was given the kernel knows.
+    """Undo Python's setting of LC_CTYPE, made where no locale was found (PEP 538).
+
+    LC_CTYPE is the user's, and goes to the tasks; the original value comes from /proc/self/environ.
     """
     if posix.environ.get(b"LC_CTYPE") not in _COERCED:
         return
@@ -53,13 +58,13 @@ def undo_coercion() -> None:
 
 
 def is_same_file(path: str, other: str) -> bool:
-    """Whether both name the same file. Raises OSError."""
+    """Return True if both paths name the same file. Raises OSError."""
     one, two = posix.stat(path), posix.stat(other)
     return (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)
 
 
 class Program:
-    """The name by which this command speaks to its user: srun, where it was called by Slurm's name."""
+    """The name under which this command speaks to the user, such as srun if called by Slurm's name."""
 
     _OWN = "nodectl"
     name = _OWN
@@ -67,26 +72,30 @@ class Program:
 
     @classmethod
     def is_slurms(cls) -> bool:
-        """Whether it was called by a name of Slurm's."""
+        """Return True if the command was called by a name of Slurm's."""
         return cls.name != cls._OWN
 
     @classmethod
     def said(cls, line: str) -> str:
-        """A line for the user, who knows this command by that name."""
+        """Return the line for the user, with the name by which the command was called.
+
+        A name of Slurm's replaces nodectl's name at the beginning.
+        """
         own = f"{cls._OWN}: "
         return f"{cls.name}: {line[len(own) :]}" if cls.is_slurms() and line.startswith(own) else line
 
     @classmethod
     def hint(cls, command: str) -> str:
-        """What to do about a command line that makes no sense."""
+        """Return the advice to print after an error in the command line."""
         if cls.is_slurms():
             return f'Try "{cls.name} --help" for more information'
         return f"Try 'nodectl {command} --help' for more information."
 
 
 class GlobalOptions:
-    """The options that stand before the command. `config` and `socket` are None when not given; --user names the
-    configuration of the user's own node.
+    """The options before the command.
+
+    `config` and `socket` are None when not given; --user names the configuration of the user's own node.
     """
 
     __slots__ = ("config", "socket")
@@ -97,8 +106,10 @@ class GlobalOptions:
 
 
 class Failed(Exception):
-    """The command cannot do what it was asked to; str() is one line, `status` the exit status, `name` the Varlink
-    error, `job` the job that it names, `subject` what there is advice about (`advice.py`).
+    """The command cannot fulfil the request.
+
+    str() is a single line, `status` the exit status, `name` the Varlink error, `job` the job named by the error,
+    `subject` the key of advice (`advice.py`).
     """
 
     def __init__(self, reason: str, status: int = 1, name: str = "", job: int = 0, subject: str = "") -> None:
@@ -110,7 +121,7 @@ class Failed(Exception):
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal ends the command, when all that is to be put away has been."""
+    """A signal ends the command, after the cleanup."""
 
     has_come = False  # a Ctrl-C, in this process: what it raised may be lost in a callback
 
@@ -120,13 +131,16 @@ class Interrupted(KeyboardInterrupt):
 
 
 def interrupted(_number: int, _frame: object) -> None:
-    """The handler of a Ctrl-C, until something was asked for. Raises KeyboardInterrupt."""
+    """Handle a Ctrl-C, until a request was made. Raises KeyboardInterrupt."""
     Interrupted.has_come = True
     raise KeyboardInterrupt
 
 
 class BadOption(Exception):
-    """The command line makes no sense; str() is one line, `status` srun's exit status, `subject` as of Failed."""
+    """The command line makes no sense.
+
+    str() is a single line, `status` srun's exit status, `subject` the key of advice as in Failed.
+    """
 
     def __init__(self, reason: str, status: int = 1, subject: str = "") -> None:
         super().__init__(reason)
@@ -135,12 +149,12 @@ class BadOption(Exception):
 
 
 class BadUsage(BadOption):
-    """What getopt_long(3) would refuse: the help helps."""
+    """An error which getopt_long(3) would report; the help helps."""
 
     def __init__(self, reason: str, status: int = USAGE) -> None:
         super().__init__(reason, status)
 
 
 def complain(text: str) -> None:
-    """An error line, as srun writes them."""
+    """Print an error line, in srun's style."""
     print(f"{Program.name}: error: {text}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""argparse with the manners of `nodectl run`: of a mistake one line tells, and another one where help is."""
+"""An argparse parser in the style of `nodectl run`: a line on the mistake, and a line on where help is."""
 
 import argparse
 import sys
@@ -12,13 +12,13 @@ _UNKNOWN = "unrecognized arguments: "  # argparse's words
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A command's parser; those of its own commands are of this kind too."""
+    """The parser of a command and of the command's subcommands."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **{"formatter_class": _Formatter, **named})
 
     def error(self, message: str) -> NoReturn:
-        """Ends the process."""
+        """Print the message and exit."""
         if message.startswith(_UNKNOWN):
             message = self._about_unknown(message.removeprefix(_UNKNOWN))
         sys.stdout.flush()
@@ -45,7 +45,7 @@ class _Formatter(argparse.HelpFormatter):
 
 
 def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The parsers of a command's own commands, by their names."""
+    """Return the parsers of a command's subcommands, by name."""
     found: dict[str, argparse.ArgumentParser] = {}
     for action in parser._actions:  # argparse has no other way to them
         if isinstance(action, argparse._SubParsersAction):
@@ -54,11 +54,11 @@ def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
 
 
 def _options(parser: argparse.ArgumentParser) -> set[str]:
-    """All option strings of the command and of its own commands."""
+    """Return all option strings of the command and the subcommands."""
     found = {name for action in parser._actions for name in action.option_strings}
     return found.union(*map(_options, subcommands(parser).values()))
 
 
 def status_lines(statuses: Iterable[ExitStatus]) -> str:
-    """The statuses in one sentence, for the end of a help text."""
+    """Return the exit statuses in a single sentence, for the end of a help text."""
     return "Exit status: " + "; ".join(f"{status} {meaning}" for status, meaning in statuses) + "."

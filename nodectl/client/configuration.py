@@ -1,4 +1,4 @@
-"""The configuration as a command reads it: from the file itself, as the user who asks."""
+"""Reading of the configuration by a command: from the file itself, as the command's user."""
 
 from nodectl.client.command import Failed
 from nodectl.config import Config, ConfigError
@@ -6,7 +6,7 @@ from nodectl.config_file.reader import DEFAULT_PATH, load
 
 
 def configured(path: str | None) -> Config:
-    """The configuration at `path`, or in the usual place, where it need not be. Raises Failed."""
+    """Return the configuration at `path`, or at the usual place, where a file is optional. Raises Failed."""
     try:
         return load(path or DEFAULT_PATH, must_exist=path is not None)
     except ConfigError as error:
@@ -14,5 +14,5 @@ def configured(path: str | None) -> Config:
 
 
 def as_json(config: Config) -> dict[str, object]:
-    """Each key's value."""
+    """Return each key's value."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in config}

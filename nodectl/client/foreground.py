@@ -1,5 +1,6 @@
-"""A command that runs in the foreground of the user's terminal, in a process group of its own, while this process
-waits: as a shell runs one. Python's own signal handlers only note that something came.
+"""A command in the foreground of the user's terminal, in a separate process group, like in a shell.
+
+This process waits meanwhile. Python's own signal handlers only note that a signal came.
 """
 
 import errno
@@ -19,7 +20,7 @@ _RESET = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.S
 
 
 class Foreground:
-    """One command, from its fork to its end. `status` is its exit status as a shell's, None before."""
+    """A command from fork to end. `status` is the exit status as of a shell, None before."""
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
         self.status: int | None = None
@@ -40,13 +41,16 @@ class Foreground:
             os.setpgid(self.pid, self.pid)
 
     def signal(self, number: int) -> None:
-        """To the command and what it has started; a stopped one goes on to receive it."""
+        """Send a signal to the command's process group; continue a stopped command for SIGHUP and SIGTERM."""
         send_group_of_child(self.pid, number)
         if number in (signal.SIGHUP, signal.SIGTERM):
             send_group_of_child(self.pid, signal.SIGCONT)
 
     def look(self) -> bool:
-        """After a SIGCHLD: True when it has ended. Where it was stopped (Ctrl-Z) this process stops with it."""
+        """Check the command after a SIGCHLD: return True when ended.
+
+        Where the command was stopped (Ctrl-Z), stop this process with it.
+        """
         if self.status is not None:
             return True
         pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
@@ -63,18 +67,18 @@ class Foreground:
 
     def _stop(self) -> None:
         if self._terminal is None:
-            return  # somebody has stopped it, and will know why
+            return  # another process has stopped the command, on purpose
         modes = termios.tcgetattr(self._terminal)
         self._take_back()
         signal.raise_signal(signal.SIGSTOP)
-        # Somebody has typed fg, or sent SIGCONT.
+        # The user has typed fg, or a process has sent SIGCONT.
         if os.tcgetpgrp(self._terminal) == os.getpgrp():
             termios.tcsetattr(self._terminal, termios.TCSADRAIN, modes)
             os.tcsetpgrp(self._terminal, self.pid)
         send_group_of_child(self.pid, signal.SIGCONT)
 
     def _take_back(self) -> None:
-        """The terminal, as it was."""
+        """Take the terminal back, and restore the modes."""
         if self._terminal is None or self._modes is None:
             return
         with suppress(OSError, termios.error):
@@ -84,7 +88,7 @@ class Foreground:
 
 
 def _terminal() -> int | None:
-    """Standard input, where that is a terminal in whose foreground this process is."""
+    """Return 0 if standard input is a terminal with this process in the foreground, else None."""
     try:
         return 0 if os.tcgetpgrp(0) == os.getpgrp() else None
     except OSError:
@@ -95,7 +99,7 @@ def _become(
     argv: Sequence[str], environment: Mapping[str, str], terminal: int | None, ignored: set[signal.Signals],
     blocked: Iterable[int],
 ) -> NoReturn:  # fmt: skip
-    """In the child: the program, or the exit status of a shell that has not found it."""
+    """Become the program in the child; exit with a shell's status if the program is not found."""
     status = 126
     try:
         os.setpgid(0, 0)

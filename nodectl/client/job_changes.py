@@ -1,4 +1,4 @@
-"""What `nodectl update` changes of a job: options, and scontrol's key=value for the same."""
+"""The changes `nodectl update` can make to a job: options, and scontrol's key=value for the same."""
 
 import argparse
 from collections.abc import Callable, Iterable
@@ -44,12 +44,12 @@ _KEYS = {key: name for name, (key, *_) in CHANGES.items()} | {"minmemorynode": "
 
 
 def option_of(name: str) -> str:
-    """--time for time_limit."""
+    """Return the option for a name: --time for time_limit."""
     return "--time" if name == "time_limit" else f"--{name.replace('_', '-')}"
 
 
 def taken(take: Callable[[str], object]) -> Callable[[str], object]:
-    """An option's reader as argparse wants it."""
+    """Wrap an option's reader for argparse."""
 
     def read(text: str) -> object:
         try:
@@ -61,7 +61,7 @@ def taken(take: Callable[[str], object]) -> Callable[[str], object]:
 
 
 def assigned(words: Iterable[str]) -> dict[str, object]:
-    """What words like TimeLimit=10 say, by UpdateJob's names, and `mem`. Raises ValueError."""
+    """Parse words such as TimeLimit=10, by UpdateJob's names, and `mem`. Raises ValueError."""
     values: dict[str, object] = {}
     for word in words:
         key, equals, text = word.partition("=")

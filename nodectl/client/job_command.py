@@ -1,6 +1,4 @@
-"""What `nodectl submit` and `nodectl alloc` share: the allocator context of SPANK, the words of a command line, and
-what is asked of the service.
-"""
+"""The common part of `nodectl submit` and `nodectl alloc`: SPANK's allocator context, the command line, the request."""
 
 import os
 import sys
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class JobCommand:
-    """One run of the command `name` with these words. Raises Failed, BadOption."""
+    """A run of the command `name` with the given words. Raises Failed, BadOption."""
 
     def __init__(self, name: str, session: Session, words: "Sequence[str]") -> None:
         self.session = session
@@ -36,19 +34,19 @@ class JobCommand:
         self.parsed = Parsed()
 
     def arguments(self) -> "tuple[list[str], object]":
-        """The words behind the options and the command of --wrap, before plugins hear of their options."""
+        """Return the words after the options and the command of --wrap, without telling plugins about options."""
         first = self._dry()
         return first.argv, first.values.get("wrap")
 
     def wants_help(self) -> bool:
-        """True where --help was given."""
+        """Return True where --help was given."""
         return bool(self._dry().values.get("help"))
 
     def _dry(self) -> Parsed:
         return JobParser(self._name, self._local.options() if self._local else (), dry=True).parse(self._words)
 
     def read(self, lines: "Iterable[tuple[str, Sequence[str]]]" = ()) -> bool:
-        """Reads a script's lines of options, the variables and the command line. False: it was --help."""
+        """Read a script's option lines, the variables and the command line. Return False after printing --help."""
         if self._local:
             self._local.presets()
         for where, words in lines:
@@ -74,7 +72,7 @@ class JobCommand:
         return True
 
     def request(self) -> "tuple[dict[str, object], dict[str, object]]":
-        """Request and JobOptions; all that is left of what was parsed goes in."""
+        """Return the request and JobOptions, from all parsed options left."""
         surroundings = outside_of_jobs(own_environment())
         settle(self.parsed)
         options = job_options(self.parsed)
@@ -94,7 +92,7 @@ class JobCommand:
         return request, options
 
     def close(self) -> None:
-        """The plugins' end."""
+        """End the plugins."""
         if self._local:
             self._local.close()
 
@@ -116,7 +114,7 @@ def _allocator_stack(session: Session, hello: "Mapping[str, object]", words: "Se
 def run_command(
     name: str, settings: "GlobalOptions", words: "Sequence[str]", act: "Callable[[JobCommand], int]"
 ) -> int:
-    """Opens and closes what `act` needs, and tells its failures; the exit status."""
+    """Open the session, run `act`, print failures and close; return the exit status."""
     session = command = None
     try:
         again = os.environ.pop(REEXECUTED, None)
@@ -130,7 +128,7 @@ def run_command(
         return act(command)
     except Failed as error:
         if session is None and any(word in ("-h", "--help") for word in words):
-            print(JobParser(name).help(columns()))  # nobody can tell of plugins
+            print(JobParser(name).help(columns()))  # without a service, plugins are unknown
             return 0
         refuse(error, wording.refusal(error, wording.ALLOCATE) if Program.is_slurms() else "")
         return error.status

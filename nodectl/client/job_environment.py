@@ -1,4 +1,4 @@
-"""The variables that a command in an allocation finds, as salloc sets them. Pure."""
+"""The variables of a command in an allocation, as salloc sets them. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +12,9 @@ _ASKED = (("ntasks_per_node", "NTASKS_PER_NODE"), ("threads_per_core", "THREADS_
 def of_allocation(
     job: int, record: Mapping[str, Any], request: Mapping[str, Any], socket: str, *, counted: bool
 ) -> dict[str, str]:
-    """The environment of the command: `record` is ShowJob's, `request` what was launched, `socket` the service's.
-    `counted`: whether a number of tasks was asked for.
+    """Return the command's environment: `record` is ShowJob's, `request` the launch request, `socket` the service's.
+
+    `counted`: whether the user asked for a number of tasks.
     """
     environment = dict(request["environment"])
     nodes, cpus = str(record.get("nodes") or ""), str(record.get("cpus") or 0)

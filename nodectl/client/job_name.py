@@ -1,4 +1,4 @@
-"""Names of jobs and steps as people write them: 42, 42_3, 42_[0-4], 42.0, 42.batch. Pure."""
+"""Names of jobs and steps: 42, 42_3, 42_[0-4], 42.0, 42.batch. Pure."""
 
 import argparse
 
@@ -10,7 +10,7 @@ _LAST = 2**32 - 1
 
 
 def job_of(text: str) -> str:
-    """A job, a task of an array, or several tasks of one: checked, as the service takes it. ValueError."""
+    """Return the checked name of a job, a task of an array, or several tasks, for the service. Raises ValueError."""
     job, underscore, tasks = text.partition("_")
     number = whole(job, _LAST)
     if not number:
@@ -28,7 +28,7 @@ def job_of(text: str) -> str:
 
 
 def job_argument(text: str) -> str:
-    """As `job_of`, for argparse."""
+    """Convert a job's name for argparse, see `job_of`."""
     try:
         return job_of(text)
     except ValueError as error:
@@ -36,7 +36,7 @@ def job_argument(text: str) -> str:
 
 
 def job_or_step(text: str) -> "str | tuple[int, int]":
-    """As `job_of`; of 42.0 the job and the step. For argparse."""
+    """Convert a job's or step's name for argparse: 42.0 gives the job and the step, see `job_of`."""
     try:
         return step_of(text) if "." in text else job_of(text)
     except ValueError as error:
@@ -44,7 +44,7 @@ def job_or_step(text: str) -> "str | tuple[int, int]":
 
 
 def add_jobs(parser: argparse.ArgumentParser, what: str) -> None:
-    """The jobs that are meant, as `arguments.jobs`."""
+    """Add the argument for jobs, `arguments.jobs`."""
     parser.add_argument(
         "jobs", nargs="+", type=job_argument, metavar="JOB", help=f"{what}: 42; tasks of an array: 42_3, 42_[0-4]"
     )

@@ -1,8 +1,8 @@
-"""The options of jobs that may have to wait: for `nodectl run`, `submit` and `alloc`.
+"""The options of jobs which may have to wait: for `nodectl run`, `submit` and `alloc`.
 
-Rows are plain tuples, of which `run_options` makes options: long name, letter, argument in the help, help, what reads
-it, whether it has an argument, and under which name it is kept. `run` needs them only where one is given. What they
-mean together the service decides; here each is read.
+Rows are plain tuples: long name, letter, argument in the help, help, reader, whether there is an argument, and the name
+to keep the value under; `run_options` makes options of them. `run` needs them only where given. Here each option is
+read alone; the service judges their combination.
 """
 
 from nodectl.client.job_times import moment
@@ -21,7 +21,7 @@ _NICE = 100  # of --nice without a number
 
 
 def nice(text: str) -> int:
-    """How much lower the priority is to be; below 0 it is higher, which only admins may ask for."""
+    """Return the reduction of the priority; a number below 0, a higher priority, is for admins only."""
     if not text:
         return _NICE
     number = whole(text.removeprefix("-"), _MOST)
@@ -31,7 +31,7 @@ def nice(text: str) -> int:
 
 
 def priority(text: str) -> int:
-    """A priority, or TOP."""
+    """Parse a priority, or TOP."""
     number = _MOST if text.upper() == "TOP" else whole(text, _MOST)
     if number is None:
         raise ValueError(f'Invalid numeric value "{text[:20]}"')
@@ -39,12 +39,12 @@ def priority(text: str) -> int:
 
 
 def immediate(text: str) -> int:
-    """For how many seconds to wait."""
+    """Return the number of seconds to wait."""
     return count(text or "0")
 
 
 def count(text: str) -> int:
-    """A number from 0 on."""
+    """Parse a number from 0 on."""
     number = whole(text, _MOST)
     if number is None:
         raise ValueError(f'Invalid numeric value "{text[:20]}"')
@@ -52,7 +52,7 @@ def count(text: str) -> int:
 
 
 def array(text: str) -> str:
-    """The indices of an array, as typed: 0-15, 1,3,5, 0-100:10, with %N at most N of them at a time."""
+    """Return the indices of an array as typed: 0-15, 1,3,5, 0-100:10, with %N at most N tasks at a time."""
     from nodectl.scheduler import job_array  # the service reads them by the same rules
 
     try:
@@ -63,7 +63,7 @@ def array(text: str) -> str:
 
 
 def open_mode(text: str) -> str:
-    """append or truncate; a letter is enough."""
+    """Return append or truncate; a letter is enough."""
     for word in ("append", "truncate"):
         if text and word.startswith(text.lower()):
             return word
@@ -71,14 +71,14 @@ def open_mode(text: str) -> str:
 
 
 def exclusive(text: str) -> bool:
-    """--exclusive, of a job: no other job beside it."""
+    """Parse --exclusive of a job: no other job runs beside the job."""
     if text:
         raise ValueError(f"Invalid value {text[:20]!r}, only --exclusive alone is known")
     return True
 
 
 def user_env(text: str) -> float:
-    """For how many seconds to wait for the login's environment; sbatch's letter for the kind of login is dropped."""
+    """Return the seconds to wait for the login's environment; sbatch's letter for the kind of login is dropped."""
     from nodectl.client.login_environment import DEADLINE  # for those who ask for it
 
     digits = text.upper().rstrip("LS")
@@ -99,21 +99,21 @@ def _row(  # the columns of the table
 
 
 def yes_or_no(text: str) -> bool:
-    """As said."""
+    """Parse yes or no."""
     if text.lower() not in ("yes", "no"):
         raise ValueError(f"Invalid value {text[:20]!r}, yes or no is allowed")
     return text.lower() == "yes"
 
 
 def signal(text: str) -> str:
-    """What the job gets before its time is up."""
+    """Return the signal for the job before the time limit."""
     from nodectl.model.warning import warning_of  # who does not ask for it does not pay for it
 
     return str(warning_of(text))
 
 
 def signal_of_run(text: str) -> str:
-    """What the tasks of a run get before its time is up; it has no script."""
+    """Return the signal for the tasks of a run before the time limit. A run has no script."""
     found = signal(text)
     if found.startswith("B:"):
         raise ValueError(f"Invalid signal {text[:40]!r}, B: is for the scripts of jobs")
@@ -121,12 +121,12 @@ def signal_of_run(text: str) -> str:
 
 
 def yes(_text: str) -> bool:
-    """A switch."""
+    """Parse a switch: True."""
     return True
 
 
 def no(_text: str) -> bool:
-    """A switch that turns something off."""
+    """Parse a switch which turns an option off: False."""
     return False
 
 

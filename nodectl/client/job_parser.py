@@ -1,7 +1,7 @@
-"""The command lines of `nodectl submit` and `nodectl alloc`: sbatch's and salloc's options for one machine.
+"""The command lines of `nodectl submit` and `nodectl alloc`: sbatch's and salloc's options for a single machine.
 
-Their words come from three places, of which the later goes before the earlier: the script's own lines, variables
-(SBATCH_*, SALLOC_*), the command line.
+The words come from three places, of which the later override the earlier: the script's own lines, variables (SBATCH_*,
+SALLOC_*), the command line.
 """
 
 import os
@@ -47,7 +47,7 @@ _OFF = ("", "0", "no", "false")
 
 
 class JobParser(Parser):
-    """See the module. `dry`: finds out which words are options, and tells plugins nothing."""
+    """The parser of jobs' command lines, see the module. `dry`: only find the options, and tell plugins nothing."""
 
     _table = _TABLE
 
@@ -69,7 +69,7 @@ class JobParser(Parser):
         return self.own
 
     def variables(self, environment: "Mapping[str, str]") -> list[str]:
-        """What SBATCH_* or SALLOC_* say, as words of a command line."""
+        """Return the options of SBATCH_* or SALLOC_* as words of a command line."""
         self._learn()
         prefix = f"{self._of_slurm.upper()}_"
         words = []
@@ -85,7 +85,7 @@ class JobParser(Parser):
         return words
 
     def help(self, columns: int = 80) -> str:
-        """The text of --help."""
+        """Return the text of --help."""
         lines = [f"Usage: {self.usage()}", "", *wrapped(self.about(), max(columns - 2, 20))]
         for title, options in self.groups().items():
             lines += ["", *([f"{title}:"] if title else []), *option_lines(options, columns)]
@@ -93,13 +93,13 @@ class JobParser(Parser):
         return "\n".join(lines)
 
     def usage(self) -> str:
-        """How the command is called, by the name by which it was."""
+        """Return the usage line, with the name by which the command was called."""
         submit = self._of_slurm == "sbatch"
         called = Program.name if Program.is_slurms() else f"nodectl {'submit' if submit else 'alloc'}"
         return f"{called} [OPTIONS] {'[SCRIPT [ARGS...]]' if submit else '[COMMAND [ARGS...]]'}"
 
     def about(self) -> str:
-        """What the command does."""
+        """Return the description of the command."""
         if self._of_slurm == "sbatch":
             return (
                 "Queue a batch script. Options stand in its lines #SBATCH and #NODECTL before the first command, too."
@@ -107,14 +107,14 @@ class JobParser(Parser):
         return "Wait for an allocation, run a command or a shell in it, and end it with that."
 
     def groups(self) -> "dict[str, Iterable[Option]]":
-        """The options below their titles; the first ones may have none."""
+        """Return the options by title; the first title may be empty."""
         titles = _TITLES_OF_SLURM if Program.is_slurms() else ("", "Of the job", "Layout")
         groups = dict(zip(titles, (self.own, self._table, self._layout_options()), strict=True))
         return groups | ({"Options provided by plugins": self.extra} if self.extra else {})
 
 
 def job_options(parsed: Parsed) -> dict[str, object]:
-    """Takes JobOptions of the service's Submit and Allocate out of what was parsed."""
+    """Remove JobOptions of the service's Submit and Allocate from the parsed options. Return the removed ones."""
     names = ("array", "begin", "comment", "constraint", "contiguous", "deadline", "dependency", "exclusive", "hold",
              "kill_on_invalid_dep", "nice", "open_mode", "oversubscribe", "priority", "qos", "requeue", "reservation",
              "signal")  # fmt: skip
@@ -122,7 +122,7 @@ def job_options(parsed: Parsed) -> dict[str, object]:
 
 
 def outside_of_jobs(environment: "Mapping[str, str]") -> dict[str, str]:
-    """The environment for a new job, where this one may be a job's: what describes that job is left out."""
+    """Return the environment for a new job, without variables describing a surrounding job."""
     if "NODECTL_JOB_ID" not in environment:
         return dict(environment)
     of_a_job = ("SLURM_", "SLURMD_", "NODECTL_JOB_")
@@ -130,13 +130,13 @@ def outside_of_jobs(environment: "Mapping[str, str]") -> dict[str, str]:
 
 
 def ignored(parsed: Parsed) -> list[str]:
-    """The options that were given and have no effect here, which are taken out."""
+    """Remove the options without effect here from the parsed options, and return the names."""
     found: list[str] = parsed.values.pop("ignored", [])  # type: ignore[assignment]  # as they were added
     return list(dict.fromkeys(found))
 
 
 def columns() -> int:
-    """The width of help texts, as other commands take it."""
+    """Return the width of help texts, the same as for all commands."""
     from nodectl.model.number import whole
 
     found = whole(os.environ.get("COLUMNS", ""), 99_999)

@@ -1,4 +1,4 @@
-"""Points in time as people type them, in sbatch's words: now+1hour, 16:00, tomorrow, 2026-12-24T18:00. Pure, lean."""
+"""Parsing of points in time in sbatch's words: now+1hour, 16:00, tomorrow, 2026-12-24T18:00. Pure, lean."""
 
 import time
 
@@ -12,7 +12,7 @@ _LAST = 4_102_444_800  # the year 2100
 
 
 def moment(text: str, now: float | None = None) -> int:
-    """Seconds since the epoch. A clock time that has passed today means tomorrow's. ValueError with what is wrong."""
+    """Return seconds since the epoch. A clock time already past today means tomorrow's. Raises ValueError."""
     at = time.time() if now is None else now
     word = text.strip().lower()
     if word.startswith("now"):
@@ -39,7 +39,7 @@ def _wrong(text: str) -> ValueError:
 
 
 def _parts(word: str) -> list[str]:
-    """The date and the clock time: between them stands a T, or a blank; AM and PM belong to the time before them."""
+    """Split the date from the clock time at a T or a blank; AM and PM stay with the time before."""
     if word[:1].isdigit():
         word = word.replace("t", " ", 1) if "-" in word.partition("t")[0] else word
     parts: list[str] = []
@@ -52,7 +52,7 @@ def _parts(word: str) -> list[str]:
 
 
 def _later(rest: str, text: str) -> int:
-    """The seconds of "+1hour", "+90", nothing."""
+    """Return the seconds of "+1hour", "+90", or nothing."""
     if not rest:
         return 0
     count = rest.removeprefix("+").strip()
@@ -74,7 +74,7 @@ def _date(now: float, later: int = 0) -> tuple[int, int, int]:
 
 
 def _day(part: str, now: float, text: str) -> tuple[int, int, int]:
-    """A year, a month and a day: YYYY-MM-DD, MM/DD[/YY], MM.DD[.YY], or a word."""
+    """Return year, month and day of YYYY-MM-DD, MM/DD[/YY], MM.DD[.YY], or a word."""
     if part in _DAYS:
         return _date(now, _DAYS[part])
     year, month = _date(now)[:2]
@@ -95,7 +95,7 @@ def _day(part: str, now: float, text: str) -> tuple[int, int, int]:
 
 
 def _clock(part: str, text: str) -> tuple[int, int, int]:
-    """Hour, minute and second: HH:MM[:SS][AM|PM], or a word."""
+    """Return hour, minute and second of HH:MM[:SS][AM|PM], or a word."""
     if part in _HOURS:
         return _HOURS[part], 0, 0
     half = part[-2:] if part.endswith(("am", "pm")) else ""

@@ -1,4 +1,4 @@
-"""What `nodectl run` asks the service for: its options, and what it has from the shell it was typed in. Lean."""
+"""The launch request of `nodectl run`: the options, and the state of the shell. Lean."""
 
 import _stat as stat
 import posix as os  # the half in C: the other one is a millisecond of each step
@@ -19,7 +19,7 @@ _TOLD = {
     "mem": "SLURM_MEM_PER_NODE",
     "mem_per_cpu": "SLURM_MEM_PER_CPU",
 }
-# Likewise of the options of a job.
+# Options of a job which tasks find in their environment, where given.
 TOLD = {"qos": "SLURM_JOB_QOS", "reservation": "SLURM_JOB_RESERVATION", "dependency": "SLURM_JOB_DEPENDENCY"}
 _MOST_TASKS = 999_999
 _NODES = ("nodelist", "exclude")  # a word with a slash in it is a file that has them
@@ -27,8 +27,9 @@ _LONGEST_FILE = 1 << 17  # more than the service takes
 
 
 def make_request(parsed: Parsed, surroundings: "Mapping[str, str] | None" = None) -> dict[str, object]:
-    """What is sent to the service, but for the environment: options, umask and limits; the directory as the user sees
-    it. `surroundings`: where the variables of options are looked up.
+    """Return the request to the service, without the environment: options, umask, limits, working directory.
+
+    The directory is the path as the user sees it. `surroundings`: the variables in which options are looked up.
     """
     variables = environ() if surroundings is None else surroundings
     values = dict(parsed.values)
@@ -62,7 +63,7 @@ def make_request(parsed: Parsed, surroundings: "Mapping[str, str] | None" = None
             values[script] = _within(here, str(values[script]))
     request.update(values)
     if "stdin" not in request and request["ntasks"] != 1 and _reads_nothing():
-        request["stdin"] = "none"  # else somebody would have to copy the nothing to all tasks
+        request["stdin"] = "none"  # else a process would have to copy an empty stream to all tasks
     if layout:
         request["layout"] = layout
         if "hint" in layout:
@@ -74,7 +75,10 @@ def make_request(parsed: Parsed, surroundings: "Mapping[str, str] | None" = None
 
 
 def look_for_mpi(request: "dict[str, object]") -> None:
-    """Called when it is known how many tasks a step has, and again where there are more of them then."""
+    """Add the MPI plugin to a request with several tasks.
+
+    Called when the number of tasks is known, and again if the number grows.
+    """
     if request["ntasks"] != 1 and request["argv"]:
         from nodectl.client import mpi_program  # one task needs no other
 
@@ -88,14 +92,16 @@ def _within(here: str, path: str) -> str:
 
 
 def _reads_nothing() -> bool:
-    """True where standard input is /dev/null, null(4)."""
+    """Return True where standard input is /dev/null, null(4)."""
     status = os.fstat(0)
     return stat.S_ISCHR(status.st_mode) and (os.major(status.st_rdev), os.minor(status.st_rdev)) == (1, 3)
 
 
 def _ntasks(layout: "Mapping[str, str]", environment: "Mapping[str, str]", cpus_per_task: int = 0) -> int:
-    """How many tasks where -n does not say: srun's variables, --ntasks-per-node on this one node, the lines of a host
-    file, the CPUs of -B, as many as fit into the job with these CPUs for each, or one.
+    """Return the number of tasks where -n is missing.
+
+    The sources are srun's variables, --ntasks-per-node on this node, the lines of a host file, the CPUs of -B, as many
+    tasks with these CPUs each as fit into the job, or 1.
     """
     of_node = layout.get("ntasks_per_node") or environment.get("SLURM_NTASKS_PER_NODE")
     for text in (environment.get("SLURM_NTASKS"), environment.get("SLURM_NPROCS"), of_node):
@@ -109,7 +115,7 @@ def _ntasks(layout: "Mapping[str, str]", environment: "Mapping[str, str]", cpus_
 
 
 def _of_geometry(text: str) -> int:
-    """How many CPUs -B names. What makes no sense the service refuses."""
+    """Return the number of CPUs of -B. The service refuses senseless values."""
     cpus = 1
     for level in text.split(":"):
         cpus *= whole(level.partition("-")[0], _MOST_TASKS) or 1
@@ -125,9 +131,7 @@ def _host_file(path: str) -> str:
 
 
 def job_environment(parsed: Parsed, own: "Mapping[str, str] | None" = None) -> dict[str, str]:
-    """The tasks' environment by --export, after the plugins' local hooks have changed this process's own; or what is
-    given as `own`.
-    """
+    """Return the tasks' environment by --export, after local hooks have changed this process's; or from `own`."""
     own = parsed.environment if own is None else own
     environment = exported(str(parsed.values.get("export", "ALL")), own_environment() if own is None else own)
     environment.update(SLURM_SUBMIT_DIR=_here(), SLURM_SUBMIT_HOST=os.uname().nodename)
@@ -139,7 +143,10 @@ def job_environment(parsed: Parsed, own: "Mapping[str, str] | None" = None) -> d
 
 
 def exported(choice: str, environment: "Mapping[str, str]") -> dict[str, str]:
-    """What of `environment` the tasks get by --export: ALL, NONE, or a list; SLURM_* and SPANK_* always go along."""
+    """Return the variables of `environment` chosen by --export: ALL, NONE, or a list.
+
+    SLURM_* and SPANK_* always go along.
+    """
     words = _words(choice)
     always = {name: value for name, value in environment.items() if name.startswith(("SLURM_", "SPANK_"))}
     if takes_all(choice):
@@ -155,12 +162,12 @@ def exported(choice: str, environment: "Mapping[str, str]") -> dict[str, str]:
 
 
 def takes_all(choice: str) -> bool:
-    """True where --export takes the whole environment, and perhaps more."""
+    """Return True where --export takes the whole environment, and perhaps more."""
     return any(word.upper() == "ALL" for word in _words(choice))
 
 
 def _words(choice: str) -> list[str]:
-    """Words between commas; a value in quotes may hold commas."""
+    """Split at commas; a value in quotes may hold commas."""
     words = []
     letters: list[str] = []
     quote = ""
@@ -181,13 +188,13 @@ def _words(choice: str) -> list[str]:
 
 
 def own_environment() -> dict[str, str]:
-    """This process's environment, as native plugins have it, where there are any: setenv(3) is not seen by Python."""
+    """Return this process's environment. setenv(3) of a native plugin is included, which Python does not see."""
     host = sys.modules.get("nodectl.spank._spank_host")
     return dict(environ()) if host is None else host.environ()
 
 
 def _here() -> str:
-    """The directory by the name the user knows it by, where PWD still names it."""
+    """Return the working directory, as PWD where PWD still names the directory."""
     named = environ().get("PWD", "")
     try:
         actual = os.getcwd()
@@ -200,7 +207,7 @@ def _here() -> str:
 
 
 def _propagated(text: str) -> "Sequence[str]":
-    """The resource limits that --propagate names. Raises BadOption."""
+    """Return the resource limits named by --propagate. Raises BadOption."""
     if text.upper() in ("", "ALL"):
         return RLIMITS
     names = () if text.upper() == "NONE" else [word.upper().removeprefix("RLIMIT_") for word in text.split(",")]
@@ -210,7 +217,7 @@ def _propagated(text: str) -> "Sequence[str]":
 
 
 def _rlimits(names: "Sequence[str]") -> dict[str, int]:
-    """These soft limits, -1 for none."""
+    """Return the soft limits by name, -1 for no limit."""
     import resource  # next to where it is used; a C module, cheap
 
     limits = {}

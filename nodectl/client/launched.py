@@ -1,8 +1,8 @@
-"""Where the quick way has come to: `nodectl` (c/step.c) has asked for the step, and executed Python, which goes on.
+"""The state of the quick way: `nodectl` (c/step.c) has asked for the step, and executed Python, which continues.
 
-The same process as the same user: what is handed over lies in a file in memory, whose descriptor a variable names. Its
-first line: version, the connection, the pipes of the step's events (-1 where there are none yet), the signals that are
-blocked, those that came since the step was asked for, and how many bytes follow of the service's greeting, of its
+The same process as the same user. The state lies in a file in memory, whose descriptor a variable names. Its first
+line: version, the connection, the pipes of the step's events (-1 where there are none yet), the signals blocked, the
+signals which came since the step was asked for, and the number of bytes to follow of the service's greeting, of its
 reply, and of the events.
 """
 
@@ -22,12 +22,15 @@ _CHUNK = 65536
 
 
 class Launched:
-    """`hello`: the service's greeting. `events`: what was read of them. `signals` are the step's."""
+    """A launch begun by the quick way.
+
+    `hello`: the service's greeting. `events`: event bytes already read. `signals`: the signals held for the step.
+    """
 
     __slots__ = ("_fds", "_reply", "_sock", "events", "hello", "signals")
 
     def __init__(self, head: bytes, parts: bytes) -> None:
-        """Raises OSError, ValueError, BrokenWire."""
+        """Parse the state. Raises OSError, ValueError, BrokenWire."""
         version, sock, events, commands, blocked, came, *sizes = head.split()
         if int(version) != _VERSION:
             raise ValueError("version")
@@ -42,7 +45,7 @@ class Launched:
         self.signals = Signals(_numbers(came), _numbers(blocked))
 
     def take_up(self, inbox: framing.Inbox) -> "_socket.socket":
-        """The connection; what has come on it goes into its inbox."""
+        """Return the connection; put the data already received into the inbox."""
         inbox.feed(self._reply)
         inbox.descriptors += self._fds
         return _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, self._sock)
@@ -53,7 +56,7 @@ def _numbers(text: bytes) -> list[int]:
 
 
 def take() -> "Launched | None":
-    """What the variable leads to, which then is no more; None where there is none. Raises Failed."""
+    """Read the state named by the variable, and remove the variable; return None where not set. Raises Failed."""
     if LAUNCHED not in environ():
         return None
     word = environ().pop(LAUNCHED)

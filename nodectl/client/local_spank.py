@@ -1,4 +1,4 @@
-"""SPANK's local and allocator contexts: the plugins in the process of the command, as the user who runs it.
+"""SPANK's local and allocator contexts: the plugins in the process of the command, as the user running the command.
 
 Hooks: init, the callbacks of the options the user gave, init_post_opt, local_user_init (the job exists, nothing is
 launched; not in the allocator context, of `nodectl submit` and `alloc`), exit. A required plugin that fails here
@@ -38,9 +38,10 @@ _PRESET = "SLURM_SPANK_"
 
 
 class _CommandCaller(PluginCaller):
-    """Plugins share the process of the command. One that calls os._exit would end the command with a status of its own,
-    often 0, and nothing would have run: the call fails instead. For compiled plugins `nodectl/spank/c/guard.c` does
-    this.
+    """The caller of plugins in the process of the command.
+
+    A plugin which calls os._exit would end the command with a status of its own, often 0, without running anything: the
+    call fails instead. `nodectl/spank/c/guard.c` does this for compiled plugins.
     """
 
     __slots__ = ("_end_process", "_inside")
@@ -74,7 +75,7 @@ class _CommandCaller(PluginCaller):
 
 
 class LocalStack:
-    """The stack that `hello` describes, loaded and initialised. Raises Failed when a required plugin refuses."""
+    """The plugin stack described by `hello`, loaded and initialised. Raises Failed when a required plugin refuses."""
 
     def __init__(self, hello: "Mapping[str, object]", *, verbose: int, context: int = S_CTX_LOCAL) -> None:
         probe_variable.start_probe()
@@ -104,7 +105,7 @@ class LocalStack:
             print(line, file=sys.stderr)
 
     def _give_up(self) -> None:
-        """A plugin has swallowed every interruption; the command ends with it."""
+        """Report a plugin which has ignored every interruption; the command ends."""
         handle = self._stack.handle
         where = f"plugin {handle.plugin.plugin.name}: {handle.hook}" if handle.plugin else "loading a plugin"
         messages.error(f"{where}: ran over its time and could not be interrupted")
@@ -117,12 +118,13 @@ class LocalStack:
         self._require(self._stack.call(hook, row=local_row(hook)))
 
     def options(self) -> list[PluginOption]:
-        """What the plugins offer, for the parser and the help."""
+        """Return the plugins' options, for the parser and the help."""
         return self._offers
 
     def _merged(self) -> list[PluginOption]:
-        """The options of all plugins. A name that two plugins offer is the first one's, and
-        nodectl's own names are nodectl's.
+        """Return the options of all plugins.
+
+        If two plugins have an option of the same name, the first plugin's wins; nodectl's own names stay nodectl's.
         """
         own = {option.long for option in (*OPTIONS, *layout_options(), *waiting_options())}
         if self._stack.handle.context == S_CTX_ALLOCATOR:
@@ -150,15 +152,16 @@ class LocalStack:
         return take
 
     def presets(self) -> None:
-        """The options that the user has set in the environment, before those of the command line. Raises BadOption."""
+        """Set the options given in the environment, before the options of the command line. Raises BadOption."""
         for option in self._offers:
             value = os.environ.get(option.preset)
             if value is not None:
                 option.take_argument(value if option.has_arg else None)
 
     def after_options(self) -> None:
-        """init_post_opt, once: a command may launch further steps. With --quiet plugins are heard from then on only
-        where something went wrong.
+        """Call init_post_opt, once, because a command may launch further steps.
+
+        With --quiet, plugins are heard from then on only where something went wrong.
         """
         if self._knows_options:
             return
@@ -170,7 +173,7 @@ class LocalStack:
             messages.listen(self._print, level=messages.ERROR)
 
     def before_launch(self, request: "Mapping[str, object]", reserved: "Mapping[str, object]") -> None:
-        """local_user_init, with the job that is about to be launched."""
+        """Call local_user_init, with the job about to be launched."""
         blank: dict[str, object] = dict.fromkeys(Step.FIELDS)
         self._stack.handle.step = Step(
             **{
@@ -192,21 +195,22 @@ class LocalStack:
             self._stack.handle.step = None
 
     def given(self) -> list[list[str]]:
-        """The options the user gave, for the step."""
+        """Return the options given by the user, for the step."""
         return self._stack.given()
 
     def job_control(self) -> dict[str, str]:
-        """What the plugins set for prolog and epilog, under the names they gave it."""
+        """Return the variables set by the plugins for prolog and epilog, under the plugins' names."""
         return self._stack.handle.job_control
 
     def for_commands_within(self) -> dict[str, str]:
-        """Variables for the commands that run within the job: all that the job's prolog is told, and so the options
-        that the user gave, which a command there takes as its own.
+        """Return variables for the commands within the job: all variables of the job's prolog.
+
+        They hold the options given by the user, which a command there takes as its own.
         """
         return {f"{_PRESET}{name}": value for name, value in self.job_control().items()}
 
     def close(self) -> None:
-        """exit, then every fini(): a failure is told, and costs nothing."""
+        """Call exit, then every fini(). Report a failure and go on."""
         if self._calls_exit:
             outcome = self._stack.call("slurm_spank_exit", row=local_row("slurm_spank_exit"))
             if not outcome:

@@ -1,7 +1,7 @@
-"""The environment of a user's login, for a batch script that does not get that of the shell in which it was submitted.
+"""The environment of a user's login, for a batch script without the environment of the submitting shell.
 
-A login shell of the user's, started by the command as that user, reads its profiles and prints what it has. Profiles
-may print, hang, and leave processes behind: the environment stands between two marks, and there is a deadline.
+A login shell of the user's, started by the command as that user, reads its profiles and prints its environment.
+Profiles may print, hang, and leave processes behind: the environment stands between two marks, and there is a deadline.
 """
 
 import os
@@ -22,8 +22,10 @@ _OF_SHELL = ("_", "OLDPWD", "PWD", "SHLVL", "TERM")
 
 
 def with_login(environment: Mapping[str, str], say: Callable[[str], None], seconds: float = DEADLINE) -> dict[str, str]:
-    """`environment`, and what the login of this process's user has beside it. Where the login shell does not tell
-    within `seconds`, HOME, USER, LOGNAME, SHELL and a PATH, of which `say` is told.
+    """Return `environment` with additions from the login of this process's user.
+
+    If the login shell does not print its environment within `seconds`, add HOME, USER, LOGNAME, SHELL and a PATH, and
+    warn through `say`.
     """
     known = _of_account()
     try:
@@ -47,7 +49,7 @@ def _of_account() -> dict[str, str]:
 
 
 def _told_by_shell(start: Mapping[str, str], seconds: float) -> dict[str, str]:
-    """What its profiles make of `start`. Raises OSError."""
+    """Return the environment made from `start` by the shell's profiles. Raises OSError."""
     shell, mark = start["SHELL"], secrets.token_hex()
     home = start["HOME"] if os.access(start["HOME"], os.X_OK) else "/"
     with subprocess.Popen(
@@ -75,7 +77,7 @@ def _told_by_shell(start: Mapping[str, str], seconds: float) -> dict[str, str]:
 
 
 def _between(fd: int, mark: bytes, deadline: float) -> bytes:
-    """What comes between two marks. Raises OSError."""
+    """Return the data between two marks. Raises OSError."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     text = b""

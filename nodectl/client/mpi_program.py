@@ -1,4 +1,4 @@
-"""Whether a program is linked to an MPI library, and which plugin speaks with that: as far as its own file tells."""
+"""Detection of a program's MPI library, and choice of the MPI plugin, from the program's own file."""
 
 import _stat as stat
 import posix as os
@@ -14,7 +14,7 @@ _OF_MPICH, _OF_OPEN_MPI = "pmi2", "pmix"
 
 
 def look(request: "dict[str, object]") -> None:
-    """Adds to a request for several tasks which MPI plugin they are to have, where that is known here."""
+    """Add the MPI plugin to a request for several tasks, where known here."""
     if request.get("mpi", "none") == "none":
         argv: list[str] = request["argv"]  # type: ignore[assignment]  # make_request's
         if linked := plugin_for(argv[0], str(request["cwd"])):
@@ -22,7 +22,7 @@ def look(request: "dict[str, object]") -> None:
 
 
 def types(path: "str | None") -> str:
-    """What --mpi=list tells, by the configuration at `path`."""
+    """Return the text of --mpi=list, by the configuration at `path`."""
     from nodectl.client.configuration import configured  # only for this
 
     names = [plugin.removeprefix("mpi/") for plugin in configured(path).mpi_plugin]
@@ -30,7 +30,7 @@ def types(path: "str | None") -> str:
 
 
 def plugin_for(word: str, cwd: str) -> str:
-    """The name of the MPI plugin for this program, "" for none, and where nothing is known."""
+    """Return the name of the MPI plugin for this program, "" for none or unknown."""
     try:
         fd = _opened(word, cwd)
     except OSError:
@@ -46,7 +46,7 @@ def plugin_for(word: str, cwd: str) -> str:
 
 
 def _opened(word: str, cwd: str) -> int:
-    """The program's file, -1 where it is none that could be executed."""
+    """Return a descriptor of the program's file, -1 where no executable file is found."""
     candidates = [word] if "/" in word else [f"{d or '.'}/{word}" for d in environ().get("PATH", "").split(":")]
     for path in candidates:
         full = path if path.startswith("/") else f"{cwd}/{path}"
@@ -64,7 +64,7 @@ def _number(data: bytes, at: int, size: int = 8) -> int:
 
 
 def _needed(fd: int) -> "list[str]":
-    """The libraries that it is linked to: elf(5), of 64 bits and little-endian."""
+    """Return the libraries to which the program is linked, from a 64-bit little-endian elf(5) file."""
     header = os.pread(fd, _HEADER, 0)
     if header[:6] != b"\x7fELF\2\1":
         return []
@@ -89,7 +89,10 @@ def _needed(fd: int) -> "list[str]":
 
 
 def _of_library(name: str) -> str:
-    """Libraries of MPICH's interface are libmpi.so.12, whoever makes them; Open MPI's have higher numbers."""
+    """Return the MPI plugin of a library, or "".
+
+    Libraries with MPICH's interface are libmpi.so.12, by any maker; Open MPI's have higher numbers.
+    """
     stem, _, version = name.partition(".so.")
     if stem.startswith(("libmpich", "libfmpich")) or (stem.startswith("libmpi") and version.split(".")[0] == "12"):
         return _OF_MPICH

@@ -1,4 +1,4 @@
-"""What somebody meant who has misspelt a word. Imported only where that has happened."""
+"""Suggestions for a misspelt word. Imported only where a word is misspelt."""
 
 import difflib
 from collections.abc import Iterable
@@ -8,12 +8,12 @@ _LONGEST = 64
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that is most like this one; "" where none is."""
+    """Return the most similar known word, "" where none is similar."""
     near = difflib.get_close_matches(word[:_LONGEST], sorted(known), n=1, cutoff=_LIKE)
     return near[0] if near else ""
 
 
 def hint(word: str, known: Iterable[str]) -> str:
-    """What to put behind the complaint about an unknown word: the nearest one, or nothing."""
+    """Return the text to add to the error about an unknown word: the nearest word, or nothing."""
     near = nearest(word, known)
     return f"; the nearest is {near}" if near else ""

@@ -1,4 +1,4 @@
-"""Options as lines of help."""
+"""Help text lines for options."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ _MAYBE_ARGUMENT = 2
 
 
 def option_lines(options: "Iterable[Option]", columns: int = 80) -> list[str]:
-    """The options as lines of help."""
+    """Return the options as lines of help."""
     lines: list[str] = []
     for option in options:
         short = f"-{option.short}, " if option.short else "    "
@@ -29,7 +29,7 @@ def option_lines(options: "Iterable[Option]", columns: int = 80) -> list[str]:
 
 
 def status_lines(command: str, columns: int = 80) -> list[str]:
-    """What the command ends with, as lines of help."""
+    """Return the exit statuses of the command as lines of help."""
     from nodectl.model.exit_statuses import of_command  # who asks for help pays
 
     lines = ["", "Exit status:"]
@@ -40,7 +40,7 @@ def status_lines(command: str, columns: int = 80) -> list[str]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of words; a line may also end behind the bar of a list of alternatives."""
+    """Wrap the text into lines; a line may also break after the bar of a list of alternatives."""
     lines = [""]
     for word in text.split():
         for place, part in enumerate(word.replace("|", "|\0").split("\0")):

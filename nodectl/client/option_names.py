@@ -1,4 +1,4 @@
-"""What the service refuses, in the words of who typed the command: parameters of the interface are options there."""
+"""The service's refusals with option names: parameters of the interface become options of the command line."""
 
 _SAME = ("container_ns", "cpu_bind", "cpu_max", "cpu_weight", "cpus_per_task", "gid", "hugetlb_max", "io_max",
          "io_weight", "jobid", "label", "mem", "mem_per_cpu", "mpi", "name", "nice", "ntasks", "pids_max", "priority",
@@ -10,8 +10,9 @@ _OPTIONS = {name: name.replace("_", "-") for name in _SAME} | {
 
 
 def as_typed(reason: str, parameter: str) -> str:
-    """A reason that begins with the parameter's name begins with the option instead, if there is one. What is wrong
-    with `layout` names the option itself.
+    """Return the reason with the parameter's name at the beginning replaced by the option, if there is such an option.
+
+    An error in `layout` names the option itself.
     """
     option, beginning = _OPTIONS.get(parameter), f"{parameter}: "
     if parameter == "layout" or reason.startswith(f"{beginning}--"):

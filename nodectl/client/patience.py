@@ -1,4 +1,4 @@
-"""Who waits is told what for, once that has taken two seconds. On a terminal only: programs know that they wait."""
+"""The notice shown on a terminal after two seconds of waiting. Programs need no notice."""
 
 import select
 import sys
@@ -8,13 +8,13 @@ _MEANT_TO_LAST = ("Await", "Enter", "Launch", "Wait")  # calls that are answered
 
 
 def for_answer(fd: int, method: str, path: str) -> None:
-    """Waits for the answer to a call, and tells where it is late."""
+    """Wait for the answer to a call, and print a notice if late."""
     if method not in _MEANT_TO_LAST:
         tell(fd, f"the service at {path} to answer {method}")
 
 
 def tell(fd: int, what: str) -> None:
-    """Waits for something to read there, and tells what for where nothing comes in time."""
+    """Wait for data on a descriptor, and print a notice with the reason if no data come in time."""
     if not sys.stderr.isatty():
         return
     poll = select.poll()

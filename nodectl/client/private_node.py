@@ -1,10 +1,11 @@
-"""A private node: a daemon for the length of one command of root's, or of `nodectl --user`, where no service runs.
+"""A private node: a daemon for the length of a command of root's, or of `nodectl --user`, where no service runs.
 
 It has a runtime directory and a cgroup of its own, shares the history with the service to come, and ends when the
-command does: it reads the end of the pipe that only the command holds, however the command ends.
+command does: the daemon reads the end of a pipe held only by the command, however the command ends.
 
-It is a fork of the command, which is of the same user, and has imported and read already what a daemon begins with.
-Where the command is somebody else's program, with threads, modules or a coding of names of its own, it is executed.
+It is a fork of the command, which has the same user, and has already imported and read what a daemon begins with. Where
+the command runs inside a foreign program, with threads, modules or a file system encoding of its own, the daemon is
+executed instead.
 """
 
 import _signal
@@ -34,7 +35,10 @@ _PLACES = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")
 
 
 def start(config_path: str | None, config: Config, seconds: float) -> tuple[int, int, str]:
-    """Starts it and waits until it listens: its pid, the pipe whose end ends it, its socket. Raises Failed."""
+    """Start a private node and wait until the node listens. Raises Failed.
+
+    Return the pid, the pipe whose end ends the node, and the socket.
+    """
     directory = f"{config.runtime_dir}/private.{os.getpid()}"
     try:
         os.makedirs(config.runtime_dir, mode=0o755, exist_ok=True)
@@ -67,7 +71,7 @@ def start(config_path: str | None, config: Config, seconds: float) -> tuple[int,
 
 
 def _may_be_forked() -> bool:
-    """Whether this process is a command of nodectl's alone, as the interpreter of a daemon is."""
+    """Return True if this process is a command of nodectl's alone, with the interpreter of a daemon."""
     alone = sys.flags.isolated and sys.flags.no_site and len(os.listdir("/proc/self/task")) == 1
     return bool(alone) and sys.getfilesystemencoding() == "utf-8"
 
@@ -82,7 +86,7 @@ def _environment() -> dict[str, str]:
 
 
 def _fork(reader: int, told: int, directory: str, config_path: str | None, config: Config) -> int:
-    """Its pid. Raises OSError."""
+    """Fork the node and return the pid. Raises OSError."""
     before = _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGINT})
     try:
         pid = os.fork()
@@ -95,7 +99,7 @@ def _fork(reader: int, told: int, directory: str, config_path: str | None, confi
 
 
 def _be_the_node(reader: int, told: int, before: "set[int]") -> None:
-    """In the fork: of its command stay what it has imported, and the signals that were blocked or ignored before."""
+    """Set up the fork: keep the imports, and the signals blocked or ignored before."""
     os.setpgid(0, 0)  # a Ctrl-C at the terminal is for the step, not for its node
     handler = _signal.signal(_signal.SIGINT, _signal.SIG_IGN)  # also one that has come already
     _signal.signal(_signal.SIGINT, handler)
@@ -122,7 +126,7 @@ def _serve(directory: str, config_path: str | None, config: Config) -> "NoReturn
 
 
 def _execute(reader: int, told: int, directory: str, config_path: str | None) -> int:
-    """Its pid. Raises OSError."""
+    """Execute the node and return the pid. Raises OSError."""
     code = _START.format(path=[p for p in sys.path if p], directory=directory, config=config_path)
     return os.posix_spawn(
         sys.executable,
@@ -133,5 +137,5 @@ def _execute(reader: int, told: int, directory: str, config_path: str | None) ->
             (os.POSIX_SPAWN_DUP2, told, _READY),
             (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
         ],
-        setpgroup=0,  # likewise
+        setpgroup=0,  # as in _be_the_node: a Ctrl-C is for the step, not for its node
     )

@@ -1,7 +1,7 @@
-"""The command, executed a second time with the host of native plugins before libc (`nodectl/spank/preload.py`).
+"""The second execution of the command, with the host of native plugins loaded before libc (`nodectl/spank/preload.py`).
 
-Which plugins are stacked only the node knows, so the first run asks it; where one of them is native, everything begins
-again in the same process, with the private node that the first run may have started.
+Only the node knows which plugins are stacked, so the first run asks it; if any is native, everything begins again in
+the same process, with the private node which the first run may have started.
 """
 
 import os
@@ -16,7 +16,7 @@ class _This:
 
 
 def with_native_host(private: PrivateNode | None) -> None:
-    """Begins again, unless this process has the host in its place already. Raises OSError."""
+    """Execute the command again, unless the host is loaded already. Raises OSError."""
     from nodectl.spank import _spank_host  # only for native plugins
 
     if _This.second or _spank_host.preloaded():
@@ -31,7 +31,10 @@ def with_native_host(private: PrivateNode | None) -> None:
 
 
 def resume(words: str) -> PrivateNode | None:
-    """In the second run: cleans the environment. `words` is the variable's value; the private node to go on with."""
+    """Clean the environment in the second run, and return the private node to continue with.
+
+    `words` is the variable's value.
+    """
     _This.second = True
     preload.remove()
     if not words:

@@ -1,5 +1,6 @@
-"""A job and a step for a run before it is launched: where it has to wait for its turn, and where plugins want to know
-their numbers first. Imported only then.
+"""A job and a step for a run before the launch: where the run has to wait, and where plugins need the numbers first.
+
+Imported only then.
 """
 
 from nodectl.client.command import Failed, environ
@@ -22,7 +23,7 @@ def turn(
     session: "Session", request: dict[str, object], parsed: "Parsed", of_job: dict[str, object], patience: int | None,
     number: int = 0,
 ) -> int:  # fmt: skip
-    """A job for this request, when its turn has come. Raises Failed."""
+    """Allocate a job for this request, wait for the turn, and return the job's number. Raises Failed."""
     from nodectl.client import waiting
     from nodectl.client.launch_request import job_environment
 
@@ -34,8 +35,9 @@ def turn(
 def through_local_hooks(
     session: "Session", local: "LocalStack", request: dict[str, object], parsed: "Parsed", patience: int | None
 ) -> None:
-    """init_post_opt, then a job id, then local_user_init: the plugins' last chance to refuse before anything is
-    launched. What the service would refuse it refuses before there is a job.
+    """Call init_post_opt, reserve a job id, then call local_user_init, the plugins' last chance to refuse the launch.
+
+    The service refuses a bad request before there is a job.
     """
     local.after_options()
     reserved = _reserved(session, request, parsed, patience)
@@ -52,7 +54,7 @@ def through_local_hooks(
 def _reserved(
     session: "Session", request: dict[str, object], parsed: "Parsed", patience: int | None
 ) -> "Mapping[str, object]":
-    """The numbers of a step to come; of a job that may start."""
+    """Return the numbers of a step to come, of a job which may start."""
     from nodectl.client.launch_request import job_environment
 
     if "job" in request:
@@ -72,7 +74,10 @@ def _reserved(
 
 
 def fill_machine(session: "Session", request: "dict[str, Any]") -> None:
-    """--exclusive without -n, of a job of its own: one task has the whole machine, or with -c as many tasks as fit."""
+    """Fill the machine for --exclusive without -n, in a run outside of jobs.
+
+    A single task has the whole machine, or with -c as many tasks as fit.
+    """
     if "NODECTL_JOB_ID" in environ() or "jobid" in request or int(request["ntasks"]) > 1:
         return
     each = request.get("cpus_per_task")

@@ -1,7 +1,7 @@
-"""The options of `nodectl run`: one table that makes the parser and the help.
+"""The options of `nodectl run`: a table which makes the parser and the help.
 
-By hand instead of argparse, because argparse brings gettext and re: as long as a whole step. The manners are
-getopt_long(3)'s, as srun has them: `-n4`, `-n 4`, `--ntasks=4`, `--ntasks 4`, bundled switches, abbreviations that are
+The parser is written by hand, because argparse brings gettext and re, which take as long as a whole step. It follows
+getopt_long(3), as srun has it: `-n4`, `-n 4`, `--ntasks=4`, `--ntasks 4`, bundled switches, abbreviations which are
 unique among srun's options and nodectl's; the first word that is no option begins the program.
 """
 
@@ -23,8 +23,10 @@ _SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
 class Option:
-    """One row. `take(value)` returns what is stored under `dest`, or raises ValueError with the reason. With `many`
-    each time the option is given adds to a list.
+    """A row of the table of options.
+
+    `take(value)` returns the value to store under `dest`, or raises ValueError with the reason. With `many`, each use
+    of the option adds to a list.
     """
 
     __slots__ = ("arginfo", "dest", "has_arg", "help", "long", "many", "short", "take")
@@ -52,9 +54,10 @@ class Option:
 
 
 class PluginOption(Option):
-    """A SPANK plugin's option. `take_argument(None)` when it is given without an argument; it raises BadOption.
+    """A SPANK plugin's option.
 
-    `preset` is the variable by which a user gives it without the command line.
+    `take_argument(None)` stands for the option without an argument; `take_argument` raises BadOption. `preset` is the
+    variable which sets the option without the command line.
     """
 
     __slots__ = ("preset", "take_argument")
@@ -66,7 +69,7 @@ class PluginOption(Option):
 
 
 def positive(text: str) -> int:
-    """A whole number from 1."""
+    """Parse a whole number from 1."""
     number = whole(text, _MOST)
     if not number:
         raise ValueError(f'Invalid numeric value "{text if len(text) <= 20 else text[:20] + "..."}"')
@@ -74,8 +77,9 @@ def positive(text: str) -> int:
 
 
 def seconds(text: str) -> int:
-    """A time limit in srun's notations, in seconds: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. 0 for none (INFINITE,
-    UNLIMITED, 0).
+    """Parse a time limit in srun's notations and return seconds; 0 means no limit (INFINITE, UNLIMITED, 0).
+
+    The notations are M, M:S, H:M:S, D-H, D-H:M, D-H:M:S.
     """
     if text.upper() in ("INFINITE", "UNLIMITED", "-1", "0"):
         return 0
@@ -105,7 +109,7 @@ def _numbers(words: "Iterable[str]", text: str) -> list[int]:
 
 
 def mebibytes(text: str) -> int:
-    """An amount of memory in MiB, which is also the unit of a bare number: 64M, 1G, 512K (rounded up), 2T."""
+    """Parse an amount of memory and return MiB, the unit of a bare number: 64M, 1G, 512K (rounded up), 2T."""
     word = text.upper().removesuffix("B").removesuffix("I")
     unit = word[-1:] if word[-1:] in _SHIFTS else "M"
     number = whole(word.removesuffix(unit), _MOST)
@@ -115,12 +119,12 @@ def mebibytes(text: str) -> int:
 
 
 def percent(text: str) -> int:
-    """CPU time in percent of one CPU: 150%, or 150; 0 for max."""
+    """Parse CPU time in percent of a CPU: 150%, or 150; 0 for max."""
     return 0 if text == "max" else positive(text.removesuffix("%"))
 
 
 def processes(text: str) -> int:
-    """A number of processes and threads; 0 for max."""
+    """Parse a number of processes and threads; 0 for max."""
     return 0 if text == "max" else positive(text)
 
 
@@ -192,7 +196,10 @@ OPTIONS = (
 
 
 def layout_options() -> tuple[Option, ...]:
-    """The options of layout and binding but for those above. Few steps have one: only who does pays for the table."""
+    """Return the options of layout and binding, without those above.
+
+    Few steps have such options, and only these pay for the table.
+    """
     from nodectl.binding.options import FLAG, ROWS
 
     here = {option.long for option in OPTIONS}
@@ -206,21 +213,24 @@ def layout_options() -> tuple[Option, ...]:
 
 
 def _exclusive(text: str) -> str:
-    """With whom nodes would be shared, of several: here with nobody."""
+    """Check the word of --exclusive and return "1".
+
+    The word names the jobs which may share several nodes; here no node is shared.
+    """
     if text not in ("", "user", "mcs", "topo"):
         raise ValueError(f"Invalid value {text[:20]!r}, user, mcs and topo are allowed")
     return "1"
 
 
 def waiting_options() -> tuple[Option, ...]:
-    """The options of a job that may have to wait, likewise."""
+    """Return the options of a job which may have to wait."""
     from nodectl.client.job_options import RUN
 
     return options_of(RUN)
 
 
 def options_of(rows: "Iterable[Row]") -> tuple[Option, ...]:
-    """Options of plain rows."""
+    """Return Options made of plain rows."""
     return tuple(
         Option(long, short, arginfo, text, take, dest=dest, has_arg=has_arg)
         for long, short, arginfo, text, take, has_arg, dest in rows
@@ -228,15 +238,16 @@ def options_of(rows: "Iterable[Row]") -> tuple[Option, ...]:
 
 
 def _given(text: str) -> str:
-    """As typed; the service reads it. A switch has no text, and is "1"."""
+    """Return the text as typed, for the service to read; "1" for a switch, which has no text."""
     return text or "1"
 
 
 class Parsed:
-    """What was given: `values` by dest, `argv` the program. Plugins have their options already. `layout`, `job`,
-    `further`: which dests are options of layout and binding, of a job that may have to wait, and of what few steps
-    have, beyond those of the table, where there was need to know them. `told`: variables of the tasks that say what
-    was given, beside `environment`, None for the command's own. `of_cluster`: it is asked of a cluster, where
+    """The parsed command line: `values` by dest, `argv` the program. Plugins' options are with the plugins already.
+
+    `layout`, `job` and `further` name the dests which are options of layout and binding, of a job which may have to
+    wait, and of rare steps, as far as the parser had to know. `told`: variables of the tasks which state the given
+    options, beside `environment`, which is None for the command's own. `of_cluster`: the command asks a cluster, where
     `no_kill` has a meaning.
     """
 
@@ -257,13 +268,13 @@ class Parsed:
 
     @property
     def wants_step(self) -> bool:
-        """Whether there is to be a step: else something is asked that is answered at once."""
+        """Whether the command line asks for a step, rather than for an immediate answer such as the help."""
         asks = "help" in map(self.values.get, _WITH_HELP) or self.values.get("mpi") == "list"
         return not asks and self.values.keys().isdisjoint(_ANSWERED)
 
 
 class Parser:
-    """Reads words by the table and by the options that plugins added; `own` are a command's own, and go before all."""
+    """The parser for the table, for the options of plugins, and for a command's `own` options, which go first."""
 
     _table: tuple[Option, ...] = OPTIONS
     _of_slurm = "srun"  # the command whose other options are known, and refused by name
@@ -275,7 +286,7 @@ class Parser:
         own: "Iterable[Option]" = (),
         further: "Callable[[Mapping[str, Option]], tuple[Option, ...]]" = lambda _: (),
     ) -> None:
-        """`further` gives those that few steps have, beyond those that are known by then."""
+        """Build the tables. `further` returns rare options, given the options known by then."""
         self.extra = list(extra)
         self._further_options = further
         self._own = list(own)
@@ -286,11 +297,11 @@ class Parser:
         self._further: tuple[str, ...] = ()
 
     def parse(self, words: "Sequence[str]") -> Parsed:
-        """Raises BadOption."""
+        """Parse words into a new Parsed. Raises BadOption."""
         return self.parse_into(Parsed(), words)
 
     def parse_into(self, parsed: Parsed, words: "Sequence[str]") -> Parsed:
-        """Adds what these words say to what others have said before. Raises BadOption."""
+        """Parse words and add the options to `parsed`. Raises BadOption."""
         rest = list(words)
         while rest and rest[0].startswith("-") and rest[0] != "-":
             word = rest.pop(0)
@@ -305,7 +316,7 @@ class Parser:
         return parsed
 
     def tell_kinds(self, parsed: Parsed) -> None:
-        """Which of the values are of layout, of the job, of what few steps have: as far as there was need to know."""
+        """Store the dests of layout, job and rare options in `parsed`, as far as known."""
         parsed.layout, parsed.job, parsed.further = self._layout, self._job, self._further
 
     def _take_long(self, parsed: Parsed, text: str, rest: list[str]) -> None:
@@ -323,16 +334,16 @@ class Parser:
             self._store(parsed, option, value)
 
     def _tell(self, option: PluginOption, value: str | None) -> None:
-        """The plugin learns of its option. Raises BadOption."""
+        """Pass the option's value to the plugin. Raises BadOption."""
         option.take_argument(value)
 
     def all_options(self) -> "list[Option]":
-        """Each option that it knows, once."""
+        """Return each known option once."""
         self._learn()
         return list({id(option): option for option in self._long.values()}.values())
 
     def _learn(self) -> None:
-        """Adds the options of layout and of jobs that wait, where they are not there yet."""
+        """Add the options of layout and of waiting jobs, unless already added."""
         if self._layout:
             return
         layout, job = self._layout_options(), self._job_options()
@@ -357,7 +368,7 @@ class Parser:
         return waiting_options()
 
     def find(self, name: str) -> Option:
-        """The option of this name, or the one that it is the beginning of. Raises BadUsage."""
+        """Return the option with this name, or with a unique abbreviation. Raises BadUsage."""
         if name not in self._long:
             self._learn()
         if name in self._long:

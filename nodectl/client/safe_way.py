@@ -1,5 +1,6 @@
-"""Whether the way to a place is in the hands of nobody but this user and root: root's command must not write where
-another user's directories and links lead.
+"""Safety of paths for root's command: only root and this user may control the path.
+
+Root's command must not write where another user's directories and links lead.
 """
 
 import os
@@ -12,7 +13,10 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def why_not_root(path: str, *, whole: bool = False) -> str:
-    """Why root's command must not write there; "" where it may, and for another user's. As `stranger_on`."""
+    """Return the reason why root must not write there; "" where writing is safe, and for non-root users.
+
+    See `stranger_on`.
+    """
     if os.geteuid() != 0 or not (place := stranger_on(path, whole=whole)):
         return ""
     why = f"{printable(place)} is in another user's hands, who could lead root's commands elsewhere"
@@ -20,9 +24,10 @@ def why_not_root(path: str, *, whole: bool = False) -> str:
 
 
 def stranger_on(path: str, *, whole: bool = False) -> str:
-    """The first place on the way to this absolute path, as far as it is there, that another user owns, or where others
-    may put something in the place of what is there; "" for none. With `whole` all of it must be there: others may
-    be quicker to make what is missing. Raises OSError.
+    """Return the first unsafe place on the existing part of this absolute path, "" for none. Raises OSError.
+
+    A place is unsafe if another user owns it, or other users may replace its contents. With `whole`, the whole path
+    must exist: other users may be quicker to make the missing part.
     """
     way, left, links = "/", _parts(path), 0
     if not _is_ours(os.lstat("/")):
@@ -58,7 +63,10 @@ def _parts(path: str) -> list[str]:
 
 
 def _is_ours(status: os.stat_result) -> bool:
-    """Who owns it, and may change what is in it. In a directory like /tmp each may change what is his own."""
+    """Return True if only root and this user own and may change the place.
+
+    In a directory like /tmp each user may change only files of his own.
+    """
     if status.st_uid not in (0, os.geteuid()):
         return False
     return stat.S_ISLNK(status.st_mode) or not status.st_mode & _OTHERS_WRITE or bool(status.st_mode & stat.S_ISVTX)

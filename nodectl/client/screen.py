@@ -1,4 +1,4 @@
-"""How lists come onto a terminal: coloured, a page at a time where they are long, again and again with --watch."""
+"""Lists on a terminal: coloured, page by page if long, repeatedly with --watch."""
 
 import argparse
 import os
@@ -23,18 +23,18 @@ _TOP, _TO_END_OF_LINE, _TO_END = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class Screen(NamedTuple):
-    """What lines are made for. `width` is None where nothing is cut."""
+    """The screen for which lines are made. `width` is None where lines are not cut."""
 
     width: int | None
     colour: bool
 
     def states(self, *columns: str) -> "Mapping[str, Callable[[str], str]]":
-        """For a table: these columns are states."""
+        """Return a painter for each of these columns of a table, which hold states."""
         return dict.fromkeys(columns, painted) if self.colour else MappingProxyType({})
 
 
 def add_screen_options(parser: argparse.ArgumentParser, *, colour: bool = True, watch: bool = True) -> None:
-    """--no-pager; for what has states --color, and for what changes --watch."""
+    """Add --no-pager; --color for output with states, and --watch for output which changes."""
     if colour:
         parser.add_argument(
             "--color", choices=COLOURS, default=argparse.SUPPRESS, metavar="|".join(COLOURS),
@@ -62,7 +62,7 @@ def _seconds(text: str) -> float:
 
 
 def show(arguments: argparse.Namespace, make: Callable[[Screen], list[str]]) -> int:
-    """The lines that `make` makes, once or as long as is watched; the exit status. Raises Failed."""
+    """Show the lines of `make`, once or repeatedly with --watch; return the exit status. Raises Failed."""
     colour = wants_colour(getattr(arguments, "color", "auto"))
     every = getattr(arguments, "watch", None)
     if every is not None:
@@ -77,12 +77,12 @@ def show(arguments: argparse.Namespace, make: Callable[[Screen], list[str]]) -> 
 
 
 def _rows() -> int | None:
-    """The lines of the terminal that standard output is, None for others."""
+    """Return the number of lines of the terminal at standard output, None where there is no terminal."""
     return os.get_terminal_size(sys.stdout.fileno()).lines if sys.stdout.isatty() else None
 
 
 def _page(lines: list[str]) -> None:
-    """Through the user's pager, or as it is where there is none."""
+    """Print through the user's pager, or directly where there is no pager."""
     wanted = os.environ.get("NODECTL_PAGER", os.environ.get("PAGER", "less"))
     program = wanted.split()[0] if wanted.split() else "cat"
     if program == "cat" or os.environ.get("TERM") == "dumb" or shutil.which(program) is None:
@@ -101,7 +101,7 @@ def _page(lines: list[str]) -> None:
 
 
 def _watch(make: Callable[[Screen], list[str]], every: float, *, colour: bool) -> int:
-    """Until Ctrl-C. A service that is away for a while is waited for."""
+    """Show the lines until Ctrl-C. Wait for a service which is away for a while."""
     lines = make(Screen(terminal_width(), colour))  # what cannot be at all fails before the screen is another
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
@@ -138,6 +138,6 @@ def _title(every: float) -> list[str]:
 
 
 def _draw(lines: list[str], rows: int) -> None:
-    """Over what was there, without a moment of an empty screen."""
+    """Draw over the previous lines, without an empty screen in between."""
     shown = lines if len(lines) < rows else [*lines[: rows - 2], f"... {len(lines) - rows + 2} more"]
     put([_TOP + f"{_TO_END_OF_LINE}\n".join(shown) + _TO_END_OF_LINE + _TO_END])

@@ -1,4 +1,4 @@
-"""A batch script, before it goes to the service: its text, its options, and what is wrong with it.
+"""A batch script before submission: the text, the options, the errors.
 
 Runs in `nodectl submit`, as its user.
 """
@@ -13,7 +13,7 @@ _COMPONENTS = ("hetjob", "packjob")
 
 
 def found(word: str) -> str:
-    """The file that is meant: a name without '/' is looked for here, then along PATH."""
+    """Return the file of a name; without '/', look in the working directory, then along PATH."""
     if "/" in word or os.path.exists(word):
         return word
     for directory in os.environ.get("PATH", "").split(":"):
@@ -24,7 +24,7 @@ def found(word: str) -> str:
 
 
 def read(word: str) -> str:
-    """The text of a script, of standard input for "". Raises Failed."""
+    """Return the text of a script, of standard input for "". Raises Failed."""
     path, name = found(word), word or "standard input"
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if word else os.dup(0)
@@ -38,14 +38,14 @@ def read(word: str) -> str:
 
 
 def wrapped(command: str) -> str:
-    """The script of --wrap."""
+    """Return the script of --wrap. Raises Failed."""
     if "\0" in command or len(command) > LONGEST:
         raise Failed("--wrap: too long for a script")
     return f"#!/bin/sh\n# Made by nodectl submit --wrap.\n\n{command}\n"
 
 
 def check(data: bytes, name: str) -> None:
-    """Raises Failed for what cannot be a batch script."""
+    """Refuse data unfit for a batch script. Raises Failed."""
     if len(data) > LONGEST:
         raise Failed(f"{name}: longer than {LONGEST >> 20} MiB, the most that a batch script may have")
     if not data.strip():
@@ -59,7 +59,7 @@ def check(data: bytes, name: str) -> None:
 
 
 def option_lines(script: str) -> list[tuple[str, list[str]]]:
-    """Where its lines of options stand, for messages, and their words, up to the first command. Raises BadOption."""
+    """Return the place and the words of each option line before the first command. Raises BadOption."""
     lines: list[tuple[str, list[str]]] = []
     for number, line in enumerate(script.split("\n"), 1):
         if line.strip() and not line.lstrip().startswith("#"):
@@ -80,7 +80,10 @@ def option_lines(script: str) -> list[tuple[str, list[str]]]:
 
 
 def split(text: str) -> list[str]:
-    """Words between blanks, up to a '#' that begins one; quotes and backslashes as in a shell. Raises ValueError."""
+    """Split words at blanks, up to a '#' at the start of a word. Raises ValueError.
+
+    Quotes and backslashes work as in a shell.
+    """
     words: list[str] = []
     word: str | None = None
     quote = ""

@@ -1,4 +1,4 @@
-"""How a service is started here, for who finds none."""
+"""The command to start a service, for a user without a running service."""
 
 from os import path
 
@@ -6,7 +6,7 @@ _SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 
 
 def start_command(*, own: bool = False) -> str:
-    """What root types to start the service here, or anybody to start their own."""
+    """Return the command for root to start the service here; with `own`, for any user to start the user's own node."""
     if own:
         return "nodectl --user daemon"
     return "systemctl start nodectld" if path.exists(_SYSTEMD) else "nodectl daemon"

@@ -1,7 +1,7 @@
-"""A command's connection to the node: the service's, or a private node for the length of the command.
+"""A command's connection to the node: to the service, or to a private node for the length of the command.
 
-Lean: `nodectl run` imports it at every step. The configuration is read only when it is named, or when the service is
-not where it usually is.
+Lean: `nodectl run` imports this module for every step. The configuration is read only if named, or if the service is
+not at its usual socket.
 """
 
 import posix as os  # the half in C: the other one is a millisecond of each step
@@ -30,54 +30,57 @@ WITHDRAWN = f"{NODE}.Withdrawn"
 
 
 class Gone(Failed):
-    """The service ended before it answered; whether it has done what it was asked to is not known."""
+    """The service ended before answering; the fate of the request is unknown."""
 
 
 class NotTaken(Gone):
-    """The service ended, and has not done what it was asked to."""
+    """The service ended without having done the request."""
 
 
 class Events:
-    """A step's events, and the way of calls to it: two pipes."""
+    """The pipe of a step's events, and the pipe of calls to the step."""
 
     __slots__ = ("_commands", "_inbox", "fd")
 
     def __init__(self, events: int, commands: int, read: bytes = b"") -> None:
-        """`read`: what was read of the events before."""
+        """Take the descriptors; `read` holds event bytes already read."""
         self.fd = events
         self._commands = commands
         self._inbox = framing.Inbox(_LARGEST_REPLY)
         self._inbox.feed(read)
 
     def read(self) -> "tuple[list[Mapping[str, object]], bool]":
-        """Reads once: the messages that are whole, and False when no more will come. Raises OSError, BrokenWire."""
+        """Read once and return the whole messages, and False at the end of the events. Raises OSError, BrokenWire."""
         data = os.read(self.fd, _CHUNK)
         self._inbox.feed(data)
         return self.take()[0], bool(data)
 
     def take(self) -> "tuple[list[Mapping[str, object]], bool]":
-        """Likewise of what was read before. Raises BrokenWire."""
+        """Return the whole messages already read, and True. Raises BrokenWire."""
         messages = []
         while (message := self._inbox.next()) is not None:
             messages.append(message)
         return messages, True
 
     def call(self, method: str, **parameters: object) -> None:
-        """Calls a method of org.nodectl.step and wants no answer. Raises OSError: it has ended."""
+        """Call a method of org.nodectl.step, without waiting for an answer. Raises OSError when the step has ended."""
         self.send(self.message(method, **parameters))
 
     @staticmethod
     def message(method: str, **parameters: object) -> bytes:
-        """Such a call, to be sent."""
+        """Return the message of a call to the step."""
         return framing.encode({"method": f"{STEP}.{method}", "parameters": parameters, "oneway": True})
 
     def send(self, data: bytes) -> None:
-        """All of a message: more than the pipe has room for waits, and a signal may come between. Raises OSError."""
+        """Write a whole message. Wait while the pipe is full; a signal may interrupt the wait. Raises OSError."""
         while (written := os.write(self._commands, data)) < len(data):
             data = data[written:]
 
     def close(self) -> None:
-        """The step ends, if it runs. A second time it does nothing: the numbers may be others' by then."""
+        """Close both pipes, which ends the step if still running.
+
+        A second call does nothing, because the descriptors' numbers may have been reused by then.
+        """
         fds, self.fd, self._commands = (self.fd, self._commands), -1, -1
         for fd in fds:
             try:
@@ -87,7 +90,7 @@ class Events:
 
 
 class PrivateNode:
-    """A daemon of this command's own: its pid, the pipe whose end ends it, its socket."""
+    """A daemon started by this command: pid, socket path, and the pipe which ends the daemon when closed."""
 
     __slots__ = ("path", "pid", "pipe")
 
@@ -98,15 +101,16 @@ class PrivateNode:
 
 
 class Session:
-    """An open connection; `close` ends the step that this command launched, if it runs, and the private node, if this
-    command started one.
+    """An open connection to the service.
+
+    `close` ends the step launched by this command, if still running, and the private node, if this command started one.
     """
 
     __slots__ = (
         "_asked", "_events", "_inbox", "_is_own", "_launched", "_sock", "_successors", "path", "private", "signals",
         "socket_path", "streams", "until",
     )  # fmt: skip
-    tells = False  # whether somebody at a terminal is told what the command waits for
+    tells = False  # whether a user at a terminal is told what the command waits for
 
     def __init__(
         self,
@@ -116,7 +120,10 @@ class Session:
         private: "PrivateNode | None" = None,
         launched: "Launched | None" = None,
     ) -> None:
-        """`private`: a node that this command started before; `launched`: where it has asked for its step before."""
+        """Connect to the service, or start a private node.
+
+        `private`: a node already started by this command; `launched`: the launch begun by the quick way, if any.
+        """
         self.private = private
         self._launched = launched
         self.streams = (0, 1, 2)
@@ -172,8 +179,9 @@ class Session:
         self._sock = self._connected(path)
 
     def _connected(self, path: str) -> "_socket.socket":
-        """A connection; in a user's own node to nobody else's process, who might have been quicker to make the
-        directory. Raises OSError, Failed.
+        """Return a connection to the socket `path`. Raises OSError, Failed.
+
+        In a user's own node, refuse a listener of another user, who might have been quicker to make the directory.
         """
         sock = framing.connect(path)
         if self._is_own and (uid := framing.peer_of(sock).uid) != os.geteuid():
@@ -182,9 +190,9 @@ class Session:
         return sock
 
     def call(self, method: str, fds: "Sequence[int]" = (), **parameters: object) -> "Mapping[str, object]":
-        """Calls a method of org.nodectl; the reply's parameters. Raises Failed with the service's reason.
+        """Call a method of org.nodectl and return the reply's parameters. Raises Failed with the service's reason.
 
-        What may be asked twice is asked again of the service that follows one that ended before it answered.
+        If the service ends before answering, repeat a repeatable call to its successor.
         """
         try:
             return self._call(method, fds, parameters)
@@ -195,7 +203,7 @@ class Session:
             return self.call(method, (), **parameters)
 
     def hold_signals(self) -> "Signals":
-        """Before anything is asked for that starts: from now on signals are that one's. Raises Interrupted."""
+        """Hold signals from now on, for the step or job about to start. Raises Interrupted."""
         if self.signals is None:
             from nodectl.client.signals import Signals  # who starts nothing needs none
 
@@ -204,14 +212,15 @@ class Session:
         return self.signals
 
     def let_signals_go(self) -> None:
-        """What was started goes on by itself: signals are the command's again. Raises Interrupted."""
+        """Return signals to the command; the step or job goes on by itself. Raises Interrupted."""
         if self.signals is not None:
             signals, self.signals = self.signals, None
             signals.let_go()
 
     def ask(self, method: str) -> None:
-        """Sends a call without parameters; the next `call`, of the same method, takes its reply. What this process does
-        between the two costs no time while the service works.
+        """Send a call without parameters; the next `call` of the same method takes the reply.
+
+        The process can do other work in between, while the service works.
         """
         try:
             framing.send(self._sock, {"method": f"{NODE}.{method}", "parameters": {}})
@@ -241,7 +250,10 @@ class Session:
         return self._answer(method, reply, unread=unread)
 
     def _answer(self, method: str, reply: "Mapping[str, object] | None", *, unread: bool) -> "Mapping[str, object]":
-        """What a reply says, None where the connection ended before it. Raises Failed."""
+        """Return the parameters of a reply. Raises Failed.
+
+        The reply is None where the connection ended before.
+        """
         if reply is None:
             raise (NotTaken if unread else Gone)(f"{method}: the service went away before it answered")
         found: Mapping[str, object] = reply.get("parameters") or {}  # type: ignore[assignment]
@@ -260,13 +272,13 @@ class Session:
         return found
 
     def wait_at_most(self, seconds: float) -> None:
-        """From now on an answer that takes longer is a connection that broke; for who looks at the service again and
-        again.
+        """Treat the connection as broken when an answer takes longer than `seconds`. For commands which poll the
+        service.
         """
         self._sock.settimeout(seconds)
 
     def hang_up(self) -> None:
-        """Another thread, which waits for an answer, waits no longer and asks nobody else."""
+        """Interrupt the wait of another thread for an answer, and make no new connection."""
         self._successors = 0
         try:
             self._sock.shutdown(2)  # both ways
@@ -274,13 +286,13 @@ class Session:
             pass  # it has been closed
 
     def launch(self, request: "Mapping[str, object]") -> "tuple[int, int, Events]":
-        """Asks for a step with `streams`, this process's own by default: its job, its number, its events.
+        """Launch a step with `streams`, by default this process's own; return the job, the step's number, the events.
 
-        A service that ends before it has taken the request is no reason to fail: the next one is asked. One that took
-        it, or for whose job the plugins have done their part already, is.
+        A service that ends before taking the request is no reason to fail: its successor is asked. A service that ends
+        after taking the request, or for whose job the plugins have done their part already, is a reason.
 
-        From the moment on in which it asks, signals are the step's. Raises Failed; Interrupted where one came before,
-        or had the launch withdrawn.
+        From the moment of asking, signals belong to the step. Raises Failed; Interrupted if a signal came before, or
+        withdrew the launch.
         """
         from nodectl.client.signals import ENDING
 
@@ -307,28 +319,31 @@ class Session:
         return int(str(answer["job"])), int(str(answer["step"])), self._events
 
     def view(self, job: int, step: int) -> "tuple[Mapping[str, object], int]":
-        """What is known of a running step's streams, and a connection to what copies them. Raises Failed."""
+        """Return the facts on a running step's streams, and a connection to the process copying the streams. Raises
+        Failed.
+        """
         answer = self.call("View", job=job, step=step)
         (view,) = self._inbox.take_descriptors()
         return answer, view
 
     @property
     def is_open(self) -> bool:
-        """Until `close`."""
+        """Whether the session is open: True until `close`."""
         return self._sock.fileno() >= 0
 
     @property
     def followed(self) -> bool:
-        """Whether it has come to a later service than its first one."""
+        """Whether the session has moved to a later service."""
         return self._successors < _MOST_SUCCESSORS
 
     def take_descriptors(self) -> "list[int]":
-        """Those that came with the last reply; the caller closes them."""
+        """Return the descriptors of the last reply; the caller must close the descriptors."""
         return self._inbox.take_descriptors()
 
     def follow(self) -> bool:
-        """Connects to the service that comes after one that has ended: under systemd the socket is there all the time.
-        False when there is none, or when that has happened too often.
+        """Connect to the successor of an ended service; under systemd the socket stays open.
+
+        Return False when there is no successor, or after too many reconnections.
         """
         if self.private is not None or not self._successors:
             return False
@@ -336,7 +351,9 @@ class Session:
         return self.reconnect()
 
     def reconnect(self) -> bool:
-        """Leaves its connection, with what may have been asked on it, for a new one. False where nobody listens."""
+        """Replace the connection by a new connection, dropping any call in progress. Return False where no service
+        listens.
+        """
         try:
             following = self._connected(self.path)
         except OSError:
@@ -347,8 +364,8 @@ class Session:
         return True
 
     def close(self) -> None:
-        """Ends the connections and a private node, and waits for it to have cleaned up."""
-        # The events too: a private node waits for its step, which goes on while somebody holds them. After a Ctrl-C
+        """Close the connection and the step's pipes, and end a private node and wait for the cleanup."""
+        # The events too: a private node waits for its step, which goes on while a process holds them. After a Ctrl-C
         # in the wrong moment that would be ourselves.
         if self._events is not None:
             self._events.close()
@@ -363,7 +380,7 @@ class Session:
 
 
 def _door() -> str:
-    """The cluster's in the allocation in which this was typed; "" where there is none."""
+    """Return the socket of the cluster of the surrounding allocation, or ""."""
     if b"SLURM_JOB_ID" not in os.environ and b"NODECTL_CLUSTER" not in os.environ:
         return ""
     from nodectl.client import cluster_door  # only within an allocation
@@ -384,7 +401,7 @@ def _configured_socket(settings: "GlobalOptions") -> str:
         from nodectl.config import own_node
 
         try:
-            return f"{own_node.runtime_dir()}/nodectl.sock"  # or where its configuration says, if nobody listens here
+            return f"{own_node.runtime_dir()}/nodectl.sock"  # or where its configuration says, if this one is silent
         except own_node.NotOurs as error:
             raise Failed(str(error)) from None
     from nodectl.client.configuration import configured

@@ -1,4 +1,4 @@
-"""A command on one or several jobs: `nodectl hold`, `release`, `requeue`."""
+"""Commands on several jobs: `nodectl hold`, `release`, `requeue`."""
 
 import argparse
 from collections.abc import Callable
@@ -8,8 +8,9 @@ from nodectl.client.session import Session
 
 
 def for_each_job(arguments: argparse.Namespace, verb: str, act: Callable[[Session, str], object]) -> int:
-    """Calls `act(session, job)` for every job, whatever becomes of the ones before; 0, or 1 with a line on stderr for
-    each that Failed, which names the verb.
+    """Call `act(session, job)` for every job, even after a failure.
+
+    Return 0, or 1 with a line on stderr, naming the verb, for each which Failed.
     """
     session = Session(arguments.settings, start_private=False)
     status = 0

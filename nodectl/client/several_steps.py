@@ -1,4 +1,4 @@
-"""A command on one or several steps, or on whole jobs: `nodectl signal`, `suspend`, `resume`."""
+"""Commands on several steps, or on whole jobs: `nodectl signal`, `suspend`, `resume`."""
 
 import argparse
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _ELSE_STEP = (f"{NODE}.NotPermitted", f"{NODE}.NoSuchJob")
 
 
 def add_steps(parser: argparse.ArgumentParser) -> None:
-    """The steps that are meant, as `arguments.steps`."""
+    """Add the argument for steps, `arguments.steps`."""
     parser.add_argument(
         "steps",
         nargs="+",
@@ -25,7 +25,7 @@ def add_steps(parser: argparse.ArgumentParser) -> None:
 
 
 def add_jobs_and_steps(parser: argparse.ArgumentParser) -> None:
-    """The jobs and steps that are meant, as `arguments.steps`."""
+    """Add the argument for jobs and steps, `arguments.steps`."""
     parser.add_argument(
         "steps",
         nargs="+",
@@ -41,8 +41,9 @@ def for_each(
     act: Callable[[Session, int, int], None],
     act_on_job: Callable[[Session, str], None] | None = None,
 ) -> int:
-    """Calls `act(session, job, step)` for every step and `act_on_job` for every job, whatever becomes of the ones
-    before; 0, or 1 with a line on stderr for each that Failed, which names the verb.
+    """Call `act(session, job, step)` for every step and `act_on_job` for every job, even after a failure.
+
+    Return 0, or 1 with a line on stderr, naming the verb, for each which Failed.
     """
     session = Session(arguments.settings)
     status = 0
@@ -65,7 +66,7 @@ def for_each(
 def _job_or_its_step(
     session: Session, job: str, act: Callable[[Session, int, int], None], act_on_job: Callable[[Session, str], None]
 ) -> None:
-    """Who may not do it to the job may do it to the first step of an own one."""
+    """Act on the job, or if refused, on the first step of a job of the user's own."""
     try:
         act_on_job(session, job)
     except Failed as failed:

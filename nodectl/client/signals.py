@@ -1,9 +1,9 @@
-"""The signals of a command, from just before it asks for anything that starts on.
+"""The signals of a command, from just before a request which starts something.
 
-Until then a signal ends the command as it ends any program. From then on none of them does so where the command stands:
-each is noted, in its order, and acted upon where somebody takes it. What was asked for owns it: it is passed on to the
-step, or the turn is given up, or a launch that is not answered is withdrawn. Lean: `nodectl run` imports it at every
-step that Python launches.
+Before, a signal ends the command as it ends any program. From then on no signal ends the command where it stands: each
+is noted, in order, and handled where the command takes it. The signal belongs to the step or job asked for: it is
+passed on to the step, or the turn is given up, or a launch without an answer is withdrawn. Lean: `nodectl run` imports
+this module for each step launched by Python.
 """
 
 import _signal
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Beside(Protocol):
-        """Something else that is read meanwhile, as long as `fd` is not -1."""
+        """A second source to read meanwhile, as long as `fd` is not -1."""
 
         fd: int
 
         def read(self) -> None:
-            """Reads once."""
+            """Read once."""
 
 
 ENDING = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT)
@@ -43,8 +43,10 @@ class TooLate(Exception):
 
 
 class Signals:
-    """They stand from now on. `came`: those that came before, in their order; `blocked`: those that were kept from this
-    process until now. `fd` can be read when some have come.
+    """The signals of this process, held from construction on.
+
+    `came`: the signals which came before, in order; `blocked`: the signals blocked until now, which are unblocked. `fd`
+    is readable when signals have come.
     """
 
     __slots__ = ("_act", "_before", "_came", "_held", "_writer", "beside", "fd")
@@ -64,7 +66,7 @@ class Signals:
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, blocked)
 
     def let_go(self) -> None:
-        """From now on they end the command again. Raises Interrupted where one has come."""
+        """Let signals end the command again. Raises Interrupted if a signal has come."""
         for number, handler in self._before.items():
             if handler is not None:
                 _signal.signal(number, handler)
@@ -74,17 +76,17 @@ class Signals:
         os.close(self._writer)
 
     def first(self, numbers: "Collection[int]" = FORWARDED) -> int:
-        """Of those that have come and were not taken, the first one of these; 0 for none."""
+        """Return the first signal of `numbers` among the signals not yet taken; 0 for none."""
         self._look()
         return next((number for number in self._came if number in numbers), 0)
 
     def end_if_any(self) -> None:
-        """Raises Interrupted where one has come: nothing was asked for."""
+        """Raise Interrupted if a signal has come, because nothing was asked for."""
         if number := self.first() or (_signal.SIGINT if Interrupted.has_come else 0):
             raise Interrupted(number)
 
     def take(self) -> list[int]:
-        """Those that have come since the last time; also signals that somebody else handles in this process."""
+        """Return the signals since the last call, in order, including signals handled elsewhere in this process."""
         self._look()
         came, self._came = self._came, []
         return came
@@ -98,20 +100,20 @@ class Signals:
     # For who may stand in the middle of printing.
 
     def act_at_once(self, act: "Callable[[int], None]") -> None:
-        """From now on a signal's handler calls `act(number)` there and then, unless they are held."""
+        """Let the signal's handler call `act(number)` at once, unless signals are held."""
         self._act = act
         self.release()
 
     def only_note(self) -> None:
-        """From now on they are noted again: nothing is there that they could be passed on to."""
+        """Only note signals again, because there is no step to pass a signal on to."""
         self._act = None
 
     def hold(self) -> None:
-        """What comes now waits for `release`."""
+        """Keep signals until `release`."""
         self._held = True
 
     def release(self) -> None:
-        """What has come is acted upon."""
+        """Act on the held signals."""
         while True:
             self._held = True
             while self.first():
@@ -129,11 +131,11 @@ class Signals:
     # For who waits.
 
     def answer(self, sock: "_socket.socket", method: str, until: float | None) -> "Answer":
-        """The wait for an answer to this method, until that time of the monotonic clock."""
+        """Return the wait for the answer to `method`, until this time of the monotonic clock."""
         return Answer(self, sock, method, until)
 
     def rest(self, seconds: float) -> None:
-        """Sleeps. Raises Interrupted."""
+        """Sleep. Raises Interrupted."""
         self.end_if_any()
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)
@@ -142,7 +144,7 @@ class Signals:
 
 
 class Answer:
-    """See `Signals.answer`: called before each read of it."""
+    """A wait for an answer, see `Signals.answer`; called before each read of the answer."""
 
     __slots__ = ("_is_to_end", "_method", "_signals", "_sock", "_until")
 
@@ -154,7 +156,7 @@ class Answer:
         self._is_to_end = False
 
     def __call__(self) -> None:
-        """Returns when there is something to read. Raises Interrupted, TooLate."""
+        """Wait until there is data to read. Raises Interrupted, TooLate."""
         while True:
             self._heed()
             beside = self._signals.beside
@@ -177,8 +179,10 @@ class Answer:
         return [fd for fd, _ in poll.poll(left)]
 
     def _heed(self) -> None:
-        """Whoever waits for a turn waits no more. A launch is withdrawn: where the step has begun the answer says so,
-        and the signal is for the step. Anything else is waited for, but not for ever.
+        """Act on a signal which ends.
+
+        The wait for a turn ends at once. A launch is withdrawn: if the step has begun, the answer says so, and the
+        signal is for the step. Any other call is waited for, but with a limit.
         """
         if self._method == "Await":
             self._signals.end_if_any()

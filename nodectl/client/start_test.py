@@ -1,4 +1,4 @@
-"""When a job would start, for --test-only of `nodectl run`, `submit` and of Slurm's names for them."""
+"""The start time of a job, for --test-only of `nodectl run`, `submit` and of Slurm's names for the commands."""
 
 import time
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def would_start(session: "Session", request: "Mapping[str, object]", options: "Mapping[str, object]") -> str:
-    """A line about it. Raises Failed."""
+    """Return a line with the start time. Raises Failed."""
     try:
         found: Any = session.call("TestOnly", request=request, job=options)
     except Failed as failed:

@@ -1,4 +1,4 @@
-"""The name of a step as people write it: `42.0`, `42.batch`, or `42` for the first step of job 42. Pure."""
+"""Names of steps: `42.0`, `42.batch`, or `42` for the first step of job 42. Pure."""
 
 import argparse
 
@@ -10,8 +10,9 @@ _MOST = 10**10 - 1
 
 
 def step_of(text: str) -> tuple[int, int]:
-    """The job and the step that are meant: `42.3` is (42, 3), `42.batch` (42, BATCH), `42` (42, FIRST). ValueError with
-    what is wrong.
+    """Return the job and the step of a name. Raises ValueError.
+
+    `42.3` is (42, 3), `42.batch` (42, BATCH), `42` (42, FIRST).
     """
     job, dot, step = text.partition(".")
     number, of_job = whole(job, _MOST), step_number(step) if dot else FIRST
@@ -23,7 +24,7 @@ def step_of(text: str) -> tuple[int, int]:
 
 
 def step_argument(text: str) -> tuple[int, int]:
-    """As `step_of`, for argparse, which prints what is wrong and ends the command with status 2."""
+    """Convert a step's name for argparse, which prints errors and ends the command with status 2."""
     try:
         return step_of(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""A run that is typed in a job is a step of that job."""
+"""Runs inside a job, which become steps of the job."""
 
 from nodectl.client.command import environ, is_same_file
 from nodectl.model.number import whole
@@ -8,9 +8,11 @@ _FIRST_SPECIAL_STEP = 0xFFFF_FFF0  # batch, extern and so on
 
 
 def join(request: dict[str, object], socket: str) -> bool:
-    """Makes it a step of the job in which this command was typed, and says so. nodectl's jobs name themselves twice:
-    the SLURM_JOB_ID of a Slurm on the same machine is no job of nodectl's. Nor is it one of another service, with
-    numbers of its own, to which --socket or --config led.
+    """Make the request a step of the surrounding job, and return True if so.
+
+    nodectl's jobs name themselves twice, because the SLURM_JOB_ID of a Slurm on the same machine is no job of
+    nodectl's. A job of another service, with its own numbers, does not count when --socket or --config leads to a
+    different service.
     """
     here = environ().get("NODECTL_JOB_ID", "")
     if not here or "jobid" in request or here != environ().get("SLURM_JOB_ID"):

@@ -1,5 +1,6 @@
-"""The terminal that a command was typed at, for a step whose terminal is shown there: its modes, its size, and the
-copying between it and the step's process that has the other end (`nodectl/wire/terminal_packets.py`).
+"""The terminal of the command, for a step whose terminal is shown there: modes, size, copying.
+
+The data go between the terminal and the step's process which has the other end (`nodectl/wire/terminal_packets.py`).
 """
 
 import _signal
@@ -27,7 +28,7 @@ _OF_FAULTS = {_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _
 
 
 def window() -> bytes:
-    """The struct winsize of the terminal that this process has among its standard streams; b"" for none."""
+    """Return the struct winsize of the terminal among the standard streams; b"" where there is none."""
     for fd in (0, 1, 2):
         with suppress(OSError):
             return fcntl.ioctl(fd, termios.TIOCGWINSZ, _WINDOW)
@@ -35,7 +36,7 @@ def window() -> bytes:
 
 
 class Terminal:
-    """Standard input, where that is a terminal; else nothing here does anything."""
+    """Standard input as a terminal; without a terminal, all methods do nothing."""
 
     def __init__(self) -> None:
         self._before: list[Any] | None = None
@@ -44,7 +45,7 @@ class Terminal:
         self._is_raw = False
 
     def make_raw(self) -> None:
-        """Every key is passed on, and every byte shown as it is. Nothing while others have the terminal."""
+        """Pass on every key and show every byte unchanged. Do nothing in the background."""
         if self._before is None or not self._in_foreground():
             return
         modes = termios.tcgetattr(0)
@@ -60,7 +61,7 @@ class Terminal:
         termios.tcsetattr(0, termios.TCSADRAIN, modes)  # what was typed ahead is not lost
 
     def restore(self) -> None:
-        """Its modes are again as they were."""
+        """Restore the terminal's modes."""
         if self._is_raw and self._before is not None:
             self._is_raw = False
             with suppress(OSError, termios.error):  # it may have gone
@@ -68,12 +69,12 @@ class Terminal:
                     termios.tcsetattr(0, termios.TCSADRAIN, self._before)
 
     def suspend(self) -> None:
-        """Stops this process, as a shell's Ctrl-Z does, until it is continued."""
+        """Stop this process until continued, as a shell's Ctrl-Z does."""
         self.restore()
         _signal.raise_signal(_signal.SIGSTOP)
 
     def resume(self) -> None:
-        """This process goes on: whoever had the terminal meanwhile may have changed its modes."""
+        """Make the terminal raw again after a stop, because the shell may have changed the modes."""
         self._is_raw = False
         self.make_raw()
 
@@ -85,20 +86,20 @@ class Terminal:
             return False  # it is not this session's
 
     def die_of(self, number: int) -> None:
-        """Ends this process by a signal that it does not handle."""
+        """End this process by a signal's default action."""
         self.restore()
         _signal.signal(number, _signal.SIG_DFL)
         _signal.raise_signal(number)
 
 
 def fatal() -> set[int]:
-    """The signals that would end this process where it stands, but for those of a fault."""
+    """Return the signals which would end this process by default, without the signals of a fault."""
     by_default = {number for number in _signal.valid_signals() if _signal.getsignal(number) == _signal.SIG_DFL}
     return by_default - _HARMLESS - _OF_FAULTS
 
 
 class Copying:
-    """Between standard input and output and the step. Nothing is read before it can be passed on."""
+    """The copying between standard input and output and the step. Input is read only when the step has room."""
 
     def __init__(self, sock: "_socket.socket") -> None:
         self._sock = sock
@@ -109,7 +110,7 @@ class Copying:
         self.is_open = True
 
     def register(self, poll: "select.poll") -> None:
-        """What it waits for now."""
+        """Register with `poll` the descriptors to wait for now."""
         if self.is_open:
             wanted = 0 if self._shown else select.POLLIN
             poll.register(self._sock.fileno(), wanted | (select.POLLOUT if self._unsent else 0))
@@ -119,7 +120,7 @@ class Copying:
             poll.register(0, select.POLLIN)
 
     def handle(self, fd: int, mask: int) -> None:
-        """Serves what poll(2) reported, where it is ours."""
+        """Handle a descriptor reported by poll(2), if this object's."""
         if fd == 0 and self._listens:
             self._read()
         elif fd == 1 and self._shown:
@@ -131,7 +132,7 @@ class Copying:
                 self._receive()
 
     def tell_window(self) -> None:
-        """The step's terminal gets the size of ours, where that has changed."""
+        """Tell the step's terminal a changed window size."""
         size = window()
         if size and size != self._window and self.is_open:
             self._window = size
@@ -139,7 +140,7 @@ class Copying:
                 self._sock.send(packets.packet(packets.WINDOW, size), _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
 
     def finish(self) -> None:
-        """Shows all that has come: the step has ended."""
+        """Show the output left after the step's end."""
         while self.is_open or self._shown:
             if self._shown:
                 self._show()
@@ -158,7 +159,7 @@ class Copying:
             self._send(packets.packet(packets.INPUT, data))
 
     def _typed(self, data: bytes) -> bool:
-        """Whether this goes to the step; b"" is the end of input."""
+        """Return True if the data go to the step; b"" is the end of input."""
         del data
         return True
 
@@ -173,7 +174,7 @@ class Copying:
         self._unsent = b""
 
     def _receive(self) -> bool:
-        """False where nothing is there."""
+        """Read a packet and handle it. Return False where nothing has come."""
         try:
             raw = self._sock.recv(packets.HEAD + packets.LONGEST, _socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -204,10 +205,10 @@ class Copying:
             poll.poll()
         except OSError:
             self._shown = b""
-            self.close()  # nobody reads what is shown: the terminal hangs up
+            self.close()  # standard output has no reader any more: the terminal hangs up
 
     def close(self) -> None:
-        """The step's terminal hangs up, if it is still there."""
+        """Hang up the step's terminal, if still there."""
         if self.is_open:
             self.is_open = False
             self._sock.close()

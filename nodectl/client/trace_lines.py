@@ -1,4 +1,4 @@
-"""A step's trace from the service, in as many replies as it takes."""
+"""Reading of a step's trace from the service, page by page."""
 
 from nodectl.client.command import complain
 from nodectl.wire import lean_json
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def of_step(session: "Session", job: int, step: int) -> "Iterator[Mapping[str, Any]]":
-    """Its lines. Raises Failed."""
+    """Yield the lines of the trace. Raises Failed."""
     more: dict[str, Any] = {}
     while True:
         reply: Mapping[str, Any] = session.call("Trace", job=job, step=step, **more)
@@ -23,7 +23,7 @@ def of_step(session: "Session", job: int, step: int) -> "Iterator[Mapping[str, A
 
 
 def write(session: "Session", path: str, job: int, step: int) -> None:
-    """--trace, when the step has ended: one JSON object a line, as the flight recorder wrote them. Raises Failed."""
+    """Write the trace of an ended step, for --trace: a JSON object a line, as in the flight recorder. Raises Failed."""
     session.call("Wait", job=job, step=step, epilog=True)
     lines = list(of_step(session, job, step))
     try:

@@ -1,8 +1,8 @@
-"""Waiting for a turn: a job's, where the machine is full or an option says when, and a step's, where others have the
-CPUs of its job.
+"""Waiting for the turn of a job or a step.
 
-Imported only then. A job that waits is its client's: who stops waiting for it, by a signal or an end, gives it up. It
-outlives the service, whose successor is asked again.
+A job waits while the machine is full or as an option says; a step waits while other steps have the CPUs of its job.
+Imported only then. A waiting job belongs to its client: when the client stops waiting, by a signal or an end, the job
+is given up. The wait outlives the service, whose successor is asked again.
 """
 
 import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BUSY = f"{NODE}.Busy"
 NOT_NOW = "Unable to allocate resources: Requested nodes are busy"  # srun's words
-_WITHOUT_SERVICE = 300.0  # seconds; a job that nobody awaits lives as long once a service runs again
+_WITHOUT_SERVICE = 300.0  # seconds; a job without a waiting client lives as long once a service runs again
 _ASKED_AGAIN = 0.2
 _GIVEN_UP = 5  # seconds in which the service takes a job back; later it does so by the job's lease
 _BEGUN = ("RUNNING", "SUSPENDED")
@@ -32,9 +32,10 @@ _GOING = ("PENDING", *_BEGUN, "COMPLETING")
 
 def job(session: "Session", request: "Mapping[str, object]", options: "Mapping[str, object]", patience: int | None,
         held_by: str = "run") -> int:  # fmt: skip
-    """A job of its own for this request, when its turn has come: its number. `patience`: --immediate's seconds, or
-    None. A signal gives the job up; from the moment on in which its turn has come, signals are for what is launched.
-    Raises Failed; Interrupted where one came before all that.
+    """Allocate a job for this request, wait for the turn, and return the job's number.
+
+    `patience`: the seconds of --immediate, or None. A signal gives the job up; once the turn has come, signals belong
+    to the step. Raises Failed; Interrupted if a signal came before.
     """
     session.hold_signals()
     number = int(str(session.call("Allocate", request=request, job=options, held_by=held_by)["job"]))
@@ -55,7 +56,7 @@ def job(session: "Session", request: "Mapping[str, object]", options: "Mapping[s
 
 
 def _wait(session: "Session", number: int, *, tell: bool) -> None:
-    """Until the job may be launched. Raises Failed."""
+    """Wait until the job may be launched. Raises Failed."""
     seen, told = "", False
     while True:
         reply = asked(session, job=number, seen=seen)
@@ -75,7 +76,7 @@ def _wait(session: "Session", number: int, *, tell: bool) -> None:
 
 
 def until_over(session: "Session", number: int) -> int:
-    """Until a job, or all of an array, has ended: its exit status, the highest one of an array. Raises Failed."""
+    """Wait until a job or array has ended, and return the exit status, for an array the highest. Raises Failed."""
     left = [number]
     while left:
         _until_ended(session, left[0])
@@ -97,7 +98,7 @@ def _until_ended(session: "Session", number: int) -> None:
 
 
 def _exit_codes(session: "Session", array: int) -> "Iterator[int]":
-    """Of the tasks that have ended; this needs as many calls as there are pages of them."""
+    """Yield the exit codes of an array's ended tasks, page by page."""
     wanted: dict[str, Any] = {"of": "jobs", "jobs": [array]}
     while True:
         page = session.call("Accounting", **wanted)
@@ -109,8 +110,9 @@ def _exit_codes(session: "Session", array: int) -> "Iterator[int]":
 
 
 def asked(session: "Session", **parameters: object) -> "Mapping[str, object]":
-    """What Await answers, this service's or that of one to come. Raises Failed; where signals are held, Interrupted and
-    TooLate.
+    """Return the reply to Await; if the service is gone, ask the successor. Raises Failed.
+
+    Where signals are held, raises Interrupted and TooLate, too.
     """
     until = time.monotonic() + _WITHOUT_SERVICE
     while True:
@@ -135,13 +137,13 @@ def _give_up(session: "Session", number: int) -> None:
     try:
         session.call("Cancel", jobs=[str(number)])
     except (Failed, Interrupted, TooLate):
-        return  # over already; else the service gives it up when nobody asks for it
+        return  # over already; else the service gives the job up when no client asks for it
 
 
 def launch(
     session: "Session", request: "dict[str, object]", busy: Failed, patience: int | None
 ) -> "tuple[int, int, Events]":
-    """What Launch would not do at once, done when its turn has come. Raises Failed."""
+    """Wait for the turn of a step which Launch could not start at once, and launch the step. Raises Failed."""
     of_job = request.get("jobid") or (request["job"] if "step" in request else 0)
     if not of_job:
         wanted = {**request, "environment": told(request)}
@@ -163,16 +165,16 @@ def launch(
 
 
 def told(request: "Mapping[str, object]") -> dict[str, str]:
-    """The variables that a service looks at before there is a step."""
+    """Return the variables SLURM_* and SRUN_* of the request, which the service reads before a step exists."""
     environment: Mapping[str, str] = request.get("environment", {})  # type: ignore[assignment]  # make_request's
     return {name: value for name, value in environment.items() if name.startswith(("SLURM_", "SRUN_"))}
 
 
 def say(line: str) -> None:
-    """A line on stderr, as srun's."""
+    """Write a line to stderr, in srun's style."""
     if Program.quiet:
         return
     try:
         os.write(sys.stderr.fileno(), f"{Program.name}: {line}\n".encode("utf-8", "surrogateescape"))
     except OSError:
-        return  # nobody reads it
+        return  # stderr has no reader

@@ -1,4 +1,7 @@
-"""What a run does while its step runs: tells its events, passes signals on. Lean: this is paid at every step."""
+"""The wait of a run for the step's end: print the step's events, pass signals on.
+
+Lean, because each step pays for it.
+"""
 
 import _signal
 import posix as os  # the half in C: the other one is a millisecond of each step
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from nodectl.client.srun.manners import Manners
 
     class Started(Protocol):
-        """A step that was launched."""
+        """A launched step."""
 
         events: Events
         signals: Signals
@@ -42,8 +45,10 @@ _QUICK = 1.0  # seconds between SIGINTs that together mean: end it
 
 
 class Watch:
-    """The step's events, each for `tell`, and this process's signals since it was asked for, each for `take_signal`,
-    until the end. `say` prints a line.
+    """The watch over a step until the end.
+
+    Each event goes to `tell`, each signal of this process since the step was asked for goes to `take_signal`. `say`
+    prints a line.
     """
 
     def __init__(self, step: "Started", node: str, *, verbose: int, manners: "Manners | None" = None) -> None:
@@ -78,7 +83,7 @@ class Watch:
                 self._tell_line("launched")
 
     def until_end(self) -> "Mapping[str, object] | None":
-        """The step's record; None when the step runner went away without one."""
+        """Wait for the step's end and return the record, or None when the step runner went away without a record."""
         self.begin()
         poll = select.poll()
         poll.register(self.events.fd, select.POLLIN)
@@ -88,13 +93,13 @@ class Watch:
         return self.record
 
     def begin(self) -> None:
-        """What has come before anybody polls."""
+        """Handle events and signals which came before polling."""
         self._hear(self.events.take)
         if self.record is None:
             self._take_signals()
 
     def serve(self, ready: set[int]) -> bool:
-        """Serves what poll(2) reported, or that time is over. False when the step runner has gone."""
+        """Handle the descriptors reported by poll(2), or the timeout. Return False when the step runner has gone."""
         if self.signals.fd in ready:
             self._take_signals()
         if self.events.fd in ready and not self._hear(self.events.read):
@@ -109,11 +114,11 @@ class Watch:
             self.take_signal(number)
 
     def patience(self) -> float | None:
-        """Milliseconds until --wait is over."""
+        """Return the milliseconds until the end of --wait, None for no limit."""
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000 + 1
 
     def _end_the_last(self) -> None:
-        """--wait is over: those that still run are killed."""
+        """Kill the tasks still running at the end of --wait."""
         if self._manners is not None:
             self._tell_line("first", wait=self._manners.wait)
             self._manners.wait = 0  # once
@@ -168,8 +173,10 @@ class Watch:
             self._call("Signal", signal=number, forwarded=True)
 
     def _interrupt(self) -> None:
-        """Ctrl-C: the first tells how the tasks are, or with -X is passed on to them; a second within a second ends
-        the step, a third kills it without waiting.
+        """Handle a Ctrl-C.
+
+        The first prints the state of the tasks, or is passed on to them with -X; a second within a second ends the
+        step; a third kills the step without waiting.
         """
         now, manners = time.monotonic(), self._manners
         if now - self._interrupted >= _QUICK:
@@ -212,11 +219,11 @@ def _print(line: str) -> None:
     try:
         os.write(2, Program.said(line).encode("utf-8", "surrogateescape") + b"\n")
     except OSError:
-        return  # nobody reads our errors; the step is not to suffer from it
+        return  # stderr has no reader; the step runs on
 
 
 def _tasks(ranks: object) -> str:
-    """ "task 3", "tasks 0-2,5"."""
+    """Return "task 3", or "tasks 0-2,5"."""
     numbers = sorted(ranks)  # type: ignore[call-overload]
     runs: list[list[int]] = []  # as nodectl/model/cpu_list.py has it: a command that waits imports nothing
     for number in numbers:
@@ -229,7 +236,7 @@ def _tasks(ranks: object) -> str:
 
 
 def _ending(status: int) -> str:
-    """srun's words for a wait status."""
+    """Return srun's words for a wait status."""
     if os.WIFSIGNALED(status):
         core = " (core dumped)" if os.WCOREDUMP(status) else ""
         return f"{_signal.strsignal(os.WTERMSIG(status))}{core}"

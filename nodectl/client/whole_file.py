@@ -1,5 +1,6 @@
-"""A file that a command writes at one go: it is there whole or not at all, takes the place of what had its name, and
-follows no link to anywhere else.
+"""A file written by a command all at once: the file appears whole or not at all.
+
+The file replaces an old file of the name, and follows no link to anywhere else.
 """
 
 import os
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
 
 
 def open_directory(path: str) -> int:
-    """A descriptor of the directory at this absolute path, for `write`. Raises OSError; Failed where another user could
-    lead root's command elsewhere.
+    """Return a descriptor of the directory at this absolute path, for `write`. Raises OSError.
+
+    Raises Failed where another user could lead root's command elsewhere.
     """
     if why := safe_way.why_not_root(path, whole=True):
         raise Failed(f"write into {path}: {why}")
@@ -22,7 +24,7 @@ def open_directory(path: str) -> int:
 
 
 def write(directory: int, name: str, mode: int, chunks: "Iterable[bytes]") -> None:
-    """Raises OSError."""
+    """Write the chunks to the file `name` in the directory, and replace an old file. Raises OSError."""
     partial = f".{name[:200]}.{os.urandom(6).hex()}"
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
     try:

@@ -1,5 +1,5 @@
-"""Several nodes as one: agents, the tree between them, the leader, and the engine that starts them.
+"""Several nodes as a cluster: agents, the tree between agents, the leader, and the engine to start agents.
 
-Run by the processes of a cluster, all of them the user's: the agent, one on each node, and the leader; and by the
-command that starts them. Nothing here is privileged.
+Runs in the processes of a cluster, all of them the user's: the agent, one on each node, and the leader; and in the
+command that starts the cluster. Nothing here is privileged.
 """

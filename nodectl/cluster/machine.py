@@ -1,8 +1,7 @@
-"""What an agent says of its machine when it joins, and the leader reads: CPUs as `nodectl.machine` has them, those of
-them that Slurm gave, memory, devices.
+"""The description of an agent's machine, for the leader: CPUs, the CPUs given by Slurm, memory, devices.
 
-Agents describe, the leader reads. Ten thousand nodes of a cluster are of few kinds: machines that are alike become one
-value, so that who compares nodes compares kinds.
+The topology is described as in `nodectl.machine`. The agent sends the description when it joins. The ten thousand nodes
+of a cluster are of few kinds: equal machines become one value, so that code that compares nodes compares kinds.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """`topology.usable` is what steps may use; `memory` in MiB, 0 for unknown."""
+    """A node's machine. `topology.usable` are the CPUs for steps; `memory` in MiB, 0 for unknown."""
 
     topology: Topology
     memory: int = 0
@@ -35,8 +34,10 @@ class Machine:
 def given(
     topology: Topology, environ: Mapping[str, str], rank: int, devices: Sequence[Device] | None = None
 ) -> Machine:
-    """What of a machine Slurm gave to the job whose variables these are, on the node of this rank. Where it gives
-    fewer CPUs than it binds its processes to, these are the first ones. `devices`: None where steps are given none.
+    """Return the part of this machine given by Slurm to the job, on the node of rank `rank`.
+
+    `environ` are the job's variables. Where Slurm gives fewer CPUs than it binds its processes to, the first of these
+    CPUs count as given. `devices`: None where steps get no devices.
     """
     cpus = _of_node(environ.get("SLURM_JOB_CPUS_PER_NODE", ""), rank)
     usable = topology.usable
@@ -49,14 +50,16 @@ def given(
 
 
 def _figure(environ: Mapping[str, str], name: str) -> int:
-    """Of the job, 0 for none. The starter hands it on: to srun these variables are options, and Slurm's agents have
-    theirs.
+    """Return a figure of the job, 0 where there is none.
+
+    The starter passes the figures on as NODECTL_ variables: srun would read Slurm's variables as options, and Slurm
+    sets its own for the agents.
     """
     return whole(environ.get(f"NODECTL_{name}") or environ.get(f"SLURM_{name}", ""), _MOST) or 0
 
 
 def _of_node(text: str, rank: int) -> int:
-    """Of `4(x2),3` the figure of one node, 0 where it has none."""
+    """Return the figure of the node of this rank in a list like `4(x2),3`, 0 where there is none."""
     first = 0
     for word in text.split(","):
         figure, _, times = word.partition("(x")
@@ -73,7 +76,7 @@ def _with_usable(topology: Topology, usable: int) -> Topology:
 
 
 def described(machine: Machine) -> dict[str, object]:
-    """As JSON can hold it."""
+    """Return a machine as JSON values."""
     return {
         "topology": _topology(machine.topology),
         "memory": machine.memory,
@@ -85,7 +88,10 @@ def described(machine: Machine) -> dict[str, object]:
 
 
 def _topology(one: Topology) -> dict[str, object]:
-    """Without amounts of memory, in which machines of one kind differ by a little; nothing is placed by them."""
+    """Return a topology as JSON values, without amounts of memory.
+
+    Machines of one kind differ a little in memory per NUMA node, and no placement depends on it.
+    """
     return {
         "packages": [[socket.package, [core.cpus for core in socket.cores]] for socket in one.sockets],
         "nodes": [[node.number, f"{node.mask:x}"] for node in one.nodes],
@@ -100,14 +106,14 @@ def _topology(one: Topology) -> dict[str, object]:
 
 
 class Machines:
-    """Reads descriptions; equal machines are the same value."""
+    """A reader of descriptions. Equal machines become the same value."""
 
     def __init__(self) -> None:
         self._topologies: dict[str, Topology] = {}
         self._devices: dict[str, tuple[Device, ...]] = {}
 
     def read(self, told: Mapping[str, Any]) -> Machine:
-        """The machine of a description. Raises ValueError for what is none."""
+        """Return the machine of a description. Raises ValueError where the description is malformed."""
         try:
             key = lean_json.dumps(told["topology"])
             topology = self._topologies.get(key)

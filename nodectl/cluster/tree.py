@@ -1,35 +1,35 @@
 """The tree over the ranks: rank r's parent is (r - 1) // width. Functions of values.
 
-Where ranks are missing, others stand directly beneath the nearest ancestor that is there. Every link goes from a rank
-to one of its ancestors, so that there is no circle.
+Where ranks are missing, the ranks beneath stand directly beneath the nearest ancestor that is there. Every link goes
+from a rank to one of its ancestors, so that there is no circle.
 """
 
 from collections.abc import Container, Iterator
 
-LEADER = -1  # an address of its own, wherever the leader lives
+LEADER = -1  # the leader's address, on whichever node the leader runs
 ROOT = 0
 WIDTH = 16
 
 
 def parent(rank: int, width: int = WIDTH) -> int:
-    """Of any rank but the root."""
+    """Return the parent of any rank but the root."""
     return (rank - 1) // width
 
 
 def ancestors(rank: int, width: int = WIDTH) -> Iterator[int]:
-    """From the parent up to the root."""
+    """Yield the ancestors of a rank, from the parent up to the root."""
     while rank > ROOT:
         rank = parent(rank, width)
         yield rank
 
 
 def children(rank: int, count: int, width: int = WIDTH) -> range:
-    """Where all of `count` ranks are there."""
+    """Return the children of a rank in a complete tree of `count` ranks."""
     return range(min(rank * width + 1, count), min((rank + 1) * width + 1, count))
 
 
 def beneath(top: int, count: int, width: int = WIDTH) -> Iterator[range]:
-    """All that stand beneath a rank where all are there, generation by generation, itself first."""
+    """Yield the ranks beneath `top` in a complete tree, generation by generation, first `top` itself."""
     first, last = top, top
     while first < count:
         yield range(first, min(last + 1, count))
@@ -37,12 +37,12 @@ def beneath(top: int, count: int, width: int = WIDTH) -> Iterator[range]:
 
 
 def nearest(rank: int, there: Container[int], width: int = WIDTH) -> int | None:
-    """The nearest ancestor that is there."""
+    """Return the nearest ancestor in `there`, or None."""
     return next((one for one in ancestors(rank, width) if one in there), None)
 
 
 def is_beneath(rank: int, top: int, width: int = WIDTH) -> bool:
-    """True for `top` itself, too."""
+    """Return True if `rank` is `top` or stands beneath `top`."""
     while rank > top:
         rank = parent(rank, width)
     return rank == top

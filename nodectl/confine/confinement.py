@@ -1,6 +1,7 @@
-"""Confines the calling process for good: a task, a script around it, a process that enters a container; before exec.
+"""The confinement of the calling process for good, before exec.
 
-The filters are loaded before the fork (`load`). After it there are only system calls, none of which can be undone.
+The process is a task, a script around a task, or a process that enters a container. The filters are loaded before the
+fork (`load`). After it there are only system calls, none of which can be undone.
 """
 
 import errno
@@ -35,7 +36,7 @@ _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 class CannotConfine(Exception):
-    """The caller could not be confined and must not execute anything; str() is one line."""
+    """The error of a process not confined, which must not execute anything; str() is a line."""
 
 
 class _Held:
@@ -52,7 +53,7 @@ _held = _Held()
 
 
 def load(fd: int, level: str) -> None:
-    """From now on this process and its children can confine themselves to the level. Raises OSError."""
+    """Load the filters of a level, for the confinement of this process and later children. Raises OSError."""
     if level == NONE or level in _held.programs:
         return
     data = os.pread(fd, os.fstat(fd).st_size, 0)
@@ -66,7 +67,7 @@ def load(fd: int, level: str) -> None:
 
 
 class Confinement:
-    """Confines one process of a step; each part is done once, and nothing is done at level none.
+    """The confinement of a process of a step; each part is applied once, and none at level none.
 
     A task takes the parts as operations, of which `locks` may come later than `denials`. TMPDIR counts as it is then.
     """
@@ -81,28 +82,28 @@ class Confinement:
         self._files_locked = self._level != STRICT
 
     def limit_capabilities(self) -> None:
-        """As root, before it becomes the user: what no program may have any more, whoever executes it.
+        """Limit the capabilities of all programs executed later, as root, before the process becomes the user.
 
         The caller keeps what it has until it executes something. Raises CannotConfine; OSError where its user namespace
         cannot be entered.
         """
         if self._level == NONE:
             return
-        enter()  # what was bounded before would not be there
+        enter()  # capabilities bounded before would come back
         self._perform(self.bounds())
 
     def bounds(self) -> "list[Operation]":
-        """`limit_capabilities` as operations."""
+        """Return `limit_capabilities` as operations."""
         if self._level == _held.bounded or BEGAN_AS != 0:  # only root could, and no_new_privs lets no program get one
             return []
         return [operations.bound_capabilities(_KEPT[self._level], self._what("limit the capabilities"))]
 
     def confine_runner(self, *, for_good: bool) -> None:
-        """As root, the caller and what it starts from now on: what is the same for each task of this level, done once.
+        """Confine the caller and any later children, as root, in the parts equal for each task of this level.
 
-        The caller keeps its capabilities. Calls are denied to one that runs this step and ends: it needs none of those
-        that DEFAULT denies, and several that STRICT does. Where it cannot, tasks will say so. Not where a user
-        namespace will be entered.
+        The caller keeps its capabilities. With `for_good`, a caller that runs this step and ends is denied calls: it
+        needs none of those that DEFAULT denies, and several that STRICT does. If it cannot be confined, tasks will
+        report that. Not where a user namespace will be entered.
         """
         try:
             self._perform(self.bounds())
@@ -114,17 +115,17 @@ class Confinement:
             pass
 
     def confine(self) -> None:
-        """As the user, in the working directory. Raises CannotConfine."""
+        """Confine the process as the user, in the working directory. Raises CannotConfine."""
         self._perform([*self.denials(), *self.locks()])
         self.note(calls_denied=True, files_locked=True)
 
     def note(self, *, calls_denied: bool = False, files_locked: bool = False) -> None:
-        """This process carries these operations out, and its children need not."""
+        """Note the operations carried out by this process, not to be repeated in children."""
         self._calls_denied |= calls_denied
         self._files_locked |= files_locked
 
     def denials(self) -> "list[Operation]":
-        """No new privileges, no system call that the level denies."""
+        """Return the operations for no new privileges, and for the system calls denied by the level."""
         if self._calls_denied:
             return []
         why = self._what("the working directory is /, and all files are in it: choose another")
@@ -133,8 +134,9 @@ class Confinement:
         return [*here, operations.confine(program, self._what("confine"))]
 
     def locks(self) -> "list[Operation]":
-        """Nothing is written but where a step may write, if its level says so; behind `denials`. Landlock: allows
-        writing only here, in temporary directories, to devices and to files open as output.
+        """Return the operations restricting writes to allowed places, if the level requires this; behind `denials`.
+
+        Landlock: allows writing only here, in temporary directories, to devices and to files open as output.
         """
         if self._files_locked:
             return []
@@ -154,7 +156,7 @@ class Confinement:
 
 
 def _temporary(step: "Step", environment: "Mapping[str, str]") -> "Iterator[str]":
-    """Temporary directories: the machine's, the job's own, and TMPDIR."""
+    """Yield temporary directories: the machine's, the job's own, and TMPDIR."""
     yield from _TEMPORARY
     dirs: list[str] = step.container.get("dirs", [])  # type: ignore[assignment]  # the daemon's words
     yield from (line.partition(":")[0] for line in dirs)

@@ -1,4 +1,4 @@
-"""The system calls that the levels deny, and why. Everything else is allowed: programs that are not known here run.
+"""The system calls denied by the levels, and why. Everything else is allowed: unknown programs run.
 
 A denied call fails with EPERM, as without a capability; programs handle that. Names that a machine does not have
 (i386's beside those of x86-64) cost nothing.

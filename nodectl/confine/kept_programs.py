@@ -1,7 +1,7 @@
-"""The compiled filters as an earlier daemon kept them, so that the next one need not compile them.
+"""The compiled filters kept by an earlier daemon, so the next daemon need not compile them.
 
-They are taken while all they were made of is as it was: the kernel, the library, our lists. Only root can write where
-they lie, or they are not taken. Runs in the daemon, as root; `origin` in the compiler.
+They are used while all they were made of is unchanged: the kernel, the library, our lists. They are not used unless
+only root can write where they lie. Runs in the daemon, as root; `origin` in the compiler.
 """
 
 import contextlib
@@ -23,12 +23,12 @@ _OURS = tuple(
 
 
 def origin(files: "Iterable[str]") -> dict[str, object]:
-    """What programs are made of on this machine, now: these files, and ours. Raises OSError."""
+    """Return the sources of the programs on this machine, now: `files` and ours. Raises OSError."""
     return {"files": {path: _look(path) for path in (*files, *_OURS)}, **_machine()}
 
 
 def read(path: str) -> bytes:
-    """What `keep` has written, where it holds here and now; else b""."""
+    """Return the data written by `keep`, if valid here and now; else b""."""
     try:
         data = trust.read(path, _LONGEST)
         made = lean_json.load_object(data)
@@ -41,7 +41,7 @@ def read(path: str) -> bytes:
 
 
 def keep(path: str, data: bytes) -> None:
-    """Writes them down for the next daemon. Raises OSError."""
+    """Write the programs down for the next daemon. Raises OSError."""
     new = f"{path}.{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:

@@ -1,6 +1,6 @@
 """The configuration's keys about confinement.
 
-The daemon and the doctor check what they say together.
+The daemon and the doctor check the combination of the keys.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SECURITY = section(
 
 
 def check(config: Config) -> str:
-    """What is wrong with the keys taken together, "" for nothing."""
+    """Return the error in the combination of keys, "" for none."""
     if is_below(config.secure, config.secure_floor):
         return f"secure = {config.secure} is below secure_floor = {config.secure_floor}"
     return ""

@@ -1,5 +1,7 @@
-"""Runs scripts. TaskProlog and TaskEpilog, the site's and the user's, run around a task as the user; scripts and
-programs of job containers run as root, unconfined.
+"""Scripts around tasks and in containers, and their execution.
+
+TaskProlog and TaskEpilog, the site's and the user's, run around a task as the user; scripts and programs of job
+containers run as root, unconfined.
 
 A task prolog changes its task by its standard output: `export NAME=VALUE`, `unset NAME`, `print TEXT`, each at the
 start of a line; other lines are ignored. Order: the site's first before a task, the user's first after it.
@@ -28,10 +30,11 @@ def run(
     path: str, environment: "Mapping[str, str]", *, words: "Iterable[str]" = (), timeout: float | None = None,
     confinement: "Confinement | None" = None,
 ) -> tuple[int, bytes]:  # fmt: skip
-    """Runs a script, or a program with `words`, in a process group of its own. Returns its exit status, 1 for a signal
-    or a time-out, and what it wrote. Raises OSError where it cannot be forked.
+    """Run a script, or a program with `words`, in a new process group. Returns the exit status and the output.
 
-    Reads until the output and the script have ended. What the script leaves in its group is killed.
+    The status is 1 for a signal or a time-out. Raises OSError where it cannot be forked.
+
+    Reads until the output and the script have ended. Processes left by the script in its group are killed.
     """
     status, output = _run([path, *words], environment, timeout, confinement)
     code = os.waitstatus_to_exitcode(status)
@@ -41,9 +44,10 @@ def run(
 def start_as(
     path: str, environment: "Mapping[str, str]", cwd: str, *, become: "Callable[[], bool]", confinement: "Confinement"
 ) -> int:
-    """Called by root: starts a script as the user, in a process group of its own, without any output. `become` makes
-    the process its user's; where that fails the script does not run. Returns its pid, for a caller that waits for its
-    children anyway. Raises OSError where it cannot be forked.
+    """Start a script as the user, called by root, in a new process group, without any output. Returns the pid.
+
+    `become` makes the process its user's; if that fails the script does not run. The pid is for a caller that waits for
+    its children anyway. Raises OSError where it cannot be forked.
     """
     pid = os.fork()
     if pid == 0:
@@ -53,7 +57,10 @@ def start_as(
 
 
 def _lead_group(pid: int) -> None:
-    """By both processes: a script whose time is over before it has run must be in its group to be killed."""
+    """Make the script the leader of a group. Called by both processes.
+
+    A script whose time is over before it has run must be in its group to be killed.
+    """
     try:
         os.setpgid(pid, pid)
     except OSError:
@@ -63,7 +70,7 @@ def _lead_group(pid: int) -> None:
 def _run(
     argv: list[str], environment: "Mapping[str, str]", timeout: float | None, confinement: "Confinement | None"
 ) -> tuple[int, bytes]:
-    """Returns wait status and output."""
+    """Return wait status and output."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     try:
         pid = os.fork()
@@ -88,7 +95,7 @@ def _become_script(
     argv: list[str], environment: "Mapping[str, str]", writer: int, confinement: "Confinement | None", *,
     become: "Callable[[], bool] | None" = None, cwd: str | None = None,
 ) -> None:  # fmt: skip
-    """In the new process. `writer` takes its output, -1 for nothing."""
+    """Execute the script in the new process. `writer` takes the output, -1 for nothing."""
     try:
         os.setpgid(0, 0)
         for number in range(1, _signal.NSIG):
@@ -118,8 +125,9 @@ def _go_to(directory: str) -> None:
 
 
 def _gather(reader: int, pidfd: int, timeout: float | None) -> bytes:
-    """Reads until the script has ended or its time is over. Returns what it wrote, up to a limit. It reads on beyond
-    the limit, so that the script never blocks.
+    """Read until the script has ended or the time is over. Returns the output, up to a limit.
+
+    It reads on beyond the limit, so that the script never blocks.
     """
     poll = select.poll()
     poll.register(reader, select.POLLIN)
@@ -141,7 +149,7 @@ def _gather(reader: int, pidfd: int, timeout: float | None) -> bytes:
 
 
 def apply_prolog(output: bytes, environment: dict[str, str]) -> bytes:
-    """Applies a prolog's lines to the task's environment. Returns what is to be printed on the task's stdout."""
+    """Apply a prolog's lines to the task's environment. Returns the text to print on the task's stdout."""
     printed = b""
     for line in output.split(b"\n"):
         command, _, rest = line.partition(b" ")

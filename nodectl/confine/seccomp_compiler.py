@@ -1,9 +1,9 @@
-"""Compiles the levels' lists of system calls into programs for seccomp(2), with libseccomp.
+"""The compiler of the levels' lists of system calls into programs for seccomp(2), with libseccomp.
 
 A short-lived process that the daemon executes once in its life: pyseccomp imports ctypes, which no process that forks
 others may do. It applies each program to itself as a test, and writes them to descriptor 4 as JSON:
-{"landlock": version, "default": hex, "strict": hex}, without the levels that the kernel does not support, and with
-what they were made of (`kept_programs.py`).
+{"landlock": version, "default": hex, "strict": hex}, without the levels that the kernel does not support, and with what
+they were made of (`kept_programs.py`).
 """
 
 import errno
@@ -38,11 +38,11 @@ _OPENING = (("open", 1), ("openat", 2))  # and the argument that holds the flags
 
 
 class CannotCompile(Exception):
-    """No program can be made on this machine; str() is one line that says what to do."""
+    """The error of a machine on which no program can be made; str() is a line with a remedy."""
 
 
 def main(arguments: Mapping[str, object]) -> None:
-    """The process."""
+    """Run the whole process: compile, test and write the programs."""
     del arguments
     os.setsid()
     reporter = Reporter(_TELLER)
@@ -58,7 +58,7 @@ def main(arguments: Mapping[str, object]) -> None:
 
 
 def programs(landlock: int) -> dict[str, object]:
-    """The object that is written, for a kernel with this version of Landlock. Raises CannotCompile."""
+    """Return the object to write, for a kernel with this version of Landlock. Raises CannotCompile."""
     try:
         seccomp = _library()
     except (ImportError, RuntimeError, OSError) as error:
@@ -77,7 +77,7 @@ def programs(landlock: int) -> dict[str, object]:
 
 
 def _library() -> ModuleType:
-    """pyseccomp, which would run ldconfig(8) twice to learn what dlopen(3) knows. Raises what its import raises."""
+    """Import pyseccomp, without two runs of ldconfig(8) to learn what dlopen(3) knows. Raises the import's errors."""
     import ctypes.util
 
     found = ctypes.util.find_library
@@ -90,14 +90,14 @@ def _library() -> ModuleType:
 
 
 def _sources() -> set[str]:
-    """The files of others that decide what is compiled: the library, where it was found, and its module."""
+    """Return the foreign files that decide the result: the library, where found, and the library's module."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
         libraries = {line.split(maxsplit=5)[5].rstrip("\n") for line in file if "/libseccomp." in line}
     return {*libraries, str(sys.modules["pyseccomp"].__file__)}
 
 
 def attempt(made: Mapping[str, object]) -> None:
-    """Applies every program to the caller, for good. Raises CannotCompile where the kernel refuses."""
+    """Apply every program to the caller, for good. Raises CannotCompile where the kernel refuses."""
     try:
         prctl.set_no_new_privs(1)
         for level in LEVELS:
@@ -132,7 +132,7 @@ def _program(seccomp: ModuleType, level: str, companions: tuple[str, ...], landl
 
 
 def _deny_numbers(numbers: list[int]) -> bytes:
-    """The beginning of a program: denies, by number, the calls that this libseccomp does not know."""
+    """Return the beginning of a program: denies, by number, the calls unknown to this libseccomp."""
     code = [_LOAD_NUMBER] if numbers else []
     for number in numbers:
         code += [(_UNLESS_EQUAL, 0, 1, number), (_RETURN, 0, 0, _FAIL_WITH | errno.EPERM)]
@@ -155,7 +155,10 @@ def _deny_by_arguments(seccomp: ModuleType, made: Any, refused: int, absent: int
 
 
 def _deny_truncation(seccomp: ModuleType, made: Any, absent: int) -> None:
-    """Not ftruncate(2): its file was opened for writing, which Landlock has checked."""
+    """Deny truncation by path.
+
+    ftruncate(2) stays allowed: its file was opened for writing, which Landlock has checked.
+    """
     not_here = seccomp.ERRNO(errno.EACCES)
     for name in ("truncate", "truncate64"):
         made.add_rule(not_here, name)

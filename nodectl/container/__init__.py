@@ -1,7 +1,7 @@
-"""Job containers: what a job_container plugin is told of its jobs, and what the built-in plugins are made of.
+"""Job containers: the parts of the built-in plugins, and the facts of a job given to a job_container plugin.
 
 Runs as root in a stepd, in tasks, and in the processes that the forkserver forks for container requests; in a user's
-own node as that user. It may import what stands below it: kernel, wire, model, config, cgroup, confine.
+own node as that user. It may import the packages below it: kernel, wire, model, config, cgroup, confine.
 
 A job_container plugin's functions are given a job's number and nothing else. So the process that calls them introduces
 the step first.
@@ -22,8 +22,10 @@ LOCK = ".lock"  # the file beside the containers (`job_dir.py`), which stays
 
 
 class Job:
-    """`step` is the job's step for which a function is called, `spec` the path of its file. The file exists before the
-    container is made and until it is deleted: a container whose file is gone belongs to nobody.
+    """A job for which a plugin's function is called.
+
+    `step` is the job's step for which it is called, `spec` the path of the step's file. The file exists before the
+    container is made and until it is deleted: a container whose file is gone has no owner.
     """
 
     __slots__ = ("spec", "step")
@@ -38,27 +40,27 @@ _bases: list[str] = []
 
 
 def introduce(step: "Step", spec: str) -> None:
-    """From now on a plugin in this process may ask for the step's job."""
+    """Make a step's job known to the plugins in this process."""
     _jobs[step.job_id] = Job(step, spec)
 
 
 def forget(job_id: int) -> None:
-    """No plugin in this process asks for that job any more."""
+    """Forget a job, which no plugin in this process asks for any more."""
     _jobs.pop(job_id, None)
 
 
 def job(job_id: int) -> Job:
-    """The job that a function was called for. Raises PluginError for a job that was not introduced."""
+    """Return the job for which a function was called. Raises PluginError for a job not introduced."""
     if job_id not in _jobs:
         raise PluginError(errno.ESRCH, f"job {job_id} is not known here")
     return _jobs[job_id]
 
 
 def introduce_base(path: str) -> None:
-    """From now on a plugin in this process knows where the containers of this node are."""
+    """Make the place of this node's containers known to the plugins in this process."""
     _bases.append(path)
 
 
 def bases() -> list[str]:
-    """Where containers of this node may be, for container_p_restore."""
+    """Return the places of this node's containers, for container_p_restore."""
     return _bases

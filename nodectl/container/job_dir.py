@@ -1,19 +1,19 @@
-"""The directory of one job's container, BASE/JOB, root's and nobody else's; in a user's own node that user's.
+"""The directory of a job's container, BASE/JOB, accessible to root alone; in a user's own node to the user alone.
 
     BASE/JOB/owner      the path of the file of the step that it was made for
-    BASE/JOB/first      which process is pid 1 of its pid namespace, if it has one (`pid1.py`)
-    BASE/JOB/link       which link its network namespace has, and the link's address (`network_link.py`)
+    BASE/JOB/first      pid 1 of its pid namespace, if it has one (`pid1.py`)
+    BASE/JOB/link       the link of its network namespace, and the link's address (`network_link.py`)
     BASE/JOB/ns/KIND    the job's namespaces, each bound on a file
-    BASE/JOB/dirs/_tmp  what the job sees as /tmp
+    BASE/JOB/dirs/_tmp  the job's /tmp
 
-While a container of root's exists BASE/JOB is a private mount of itself. So the namespaces can be bound below it, what
-a site's script mounts there stays there, and one unmount takes everything away. A directory that is to be removed is
+While a container of root's exists BASE/JOB is a private mount of itself. So the namespaces can be bound below it, the
+mounts of a site's script there stay there, and one unmount takes everything away. A directory that is to be removed is
 renamed first, to BASE/.gone.JOB.RANDOM: from then on the job has no container, however long the removal takes.
-BASE/.lock is for one process to look and make at a time: BASE itself may be everybody's to open, and who can open it
-can lock it.
+BASE/.lock lets only one process at a time look and make: every user may be able to open BASE itself, and a user able to
+open it can lock it.
 
-Runs in a stepd and in the processes that serve container requests. Each of them may be killed between any two
-lines. What it leaves is removed by the next `remove` of this job, or by `sweep`, which reads in `owner` whose it was.
+Runs in a stepd and in the processes that serve container requests. Each of them may be killed between any two lines.
+The next `remove` of this job removes what it leaves, or `sweep` does, which reads the owner in `owner`.
 """
 
 import errno
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _OWNERS = trust.ROOT | {BEGAN_AS}
-_MOUNTS = BEGAN_AS == 0  # nobody else can mount anything here
+_MOUNTS = BEGAN_AS == 0  # only root can mount anything here
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLAIN = _namespace.RESOLVE_NO_SYMLINKS | _namespace.RESOLVE_NO_MAGICLINKS
 _GONE = ".gone."
@@ -40,7 +40,7 @@ _MOST_PATH = 4096
 
 
 def open_plain(directory: int, path: str, flags: int = os.O_PATH) -> int:
-    """Opens a directory below `directory` by a path without symbolic links. Raises OSError with the path."""
+    """Open a directory below `directory` by a path without symbolic links. Raises OSError with the path."""
     try:
         return _namespace.openat2(directory, path, flags | os.O_DIRECTORY, _PLAIN | _namespace.RESOLVE_BENEATH)
     except OSError as error:
@@ -49,7 +49,7 @@ def open_plain(directory: int, path: str, flags: int = os.O_PATH) -> int:
 
 
 class JobDir:
-    """The directory of one job's container. `fd` is open on BASE/JOB after `make` or `open`."""
+    """The directory of a job's container. `fd` is open on BASE/JOB after `make` or `open`."""
 
     __slots__ = ("base", "fd", "name", "path")
 
@@ -62,9 +62,10 @@ class JobDir:
     def make(
         self, owner: str, *, make_base: bool, release: "Callable[[list[JobDir]], str]", may_exist: bool = False
     ) -> None:
-        """Makes the directory and mounts it on itself. A dead container's directory is removed first, as by `sweep`;
-        that of the same owner, too, unless it `may_exist`: then it is opened. Raises OSError: EEXIST where it belongs
-        to another living step.
+        """Make the directory and mount it on itself. Raises OSError: EEXIST for a directory of another living step.
+
+        A dead container's directory is removed first, as by `sweep`; that of the same owner, too, unless it
+        `may_exist`: then it is opened.
         """
         base = _open_base(self.base, make=make_base)
         lock = -1
@@ -99,7 +100,7 @@ class JobDir:
             _close(lock, base)
 
     def open(self) -> None:
-        """Opens the directory of a container that exists. Raises OSError."""
+        """Open the directory of an existing container. Raises OSError."""
         base = _open_base(self.base, make=False)
         try:
             self.fd = os.open(self.name, _DIRECTORY, dir_fd=base)
@@ -107,11 +108,11 @@ class JobDir:
             os.close(base)
 
     def write(self, name: str, text: str) -> None:
-        """Makes a new file in it. Raises OSError."""
+        """Make a new file in the directory. Raises OSError."""
         _write(self.fd, name, text)
 
     def read(self, name: str) -> bytes:
-        """A file's content. Raises OSError."""
+        """Return a file's content. Raises OSError."""
         fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.fd)
         try:
             return os.read(fd, _MOST_PATH)
@@ -119,8 +120,9 @@ class JobDir:
             os.close(fd)
 
     def claim(self, name: str, choose: "Callable[[set[str]], str]") -> str:
-        """Makes a new file with the text that `choose` returns, given the texts of this file in other containers.
-        Only one process chooses at a time. Returns the text. Raises OSError, and what `choose` raises.
+        """Make a new file with the text from `choose`, given the file's texts in other containers. Returns the text.
+
+        Only one process chooses at a time. Raises OSError, and what `choose` raises.
         """
         base = _open_base(self.base, make=False)
         lock = -1
@@ -134,11 +136,11 @@ class JobDir:
             _close(lock, base)
 
     def has(self, name: str) -> bool:
-        """True where it exists and has such a file."""
+        """Return True if the directory exists and has this file."""
         return os.path.exists(f"{self.path}/{name}")
 
     def make_dir(self, name: str, uid: int, gid: int, *, may_exist: bool = False) -> int:
-        """Makes BASE/JOB/dirs/NAME, owned by the user. Returns a descriptor. Raises OSError."""
+        """Make BASE/JOB/dirs/NAME, owned by the user. Returns a descriptor. Raises OSError."""
         inner = open_plain(self.fd, "dirs", os.O_RDONLY)
         try:
             try:
@@ -153,7 +155,7 @@ class JobDir:
             os.close(inner)
 
     def belongs_to(self, owner: str) -> bool:
-        """True where it exists and belongs to no other living step. Raises OSError."""
+        """Return True if the directory exists, unless another living step owns the directory. Raises OSError."""
         try:
             base = _open_base(self.base, make=False)
         except FileNotFoundError:
@@ -164,8 +166,9 @@ class JobDir:
             os.close(base)
 
     def remove(self, owner: str) -> str:
-        """Unmounts and removes it, unless it belongs to another living step. Returns "", or why something is left. That
-        it is gone already is success.
+        """Unmount and remove the directory, unless another living step owns the directory.
+
+        Returns why something is left, "" for success. A directory that is gone already is a success.
         """
         try:
             base = _open_base(self.base, make=False)
@@ -185,8 +188,9 @@ class JobDir:
             _close(lock, base)
 
     def _set_aside(self, base: int) -> str:
-        """Unmounts and renames the directory: nobody looks for a container under the new name, which is returned. ""
-        where there is none. Raises OSError.
+        """Unmount and rename the directory, so no process finds the container.
+
+        Returns the new name, "" without a directory. Raises OSError.
         """
         if _MOUNTS:
             _detach_all(self.path)
@@ -201,9 +205,10 @@ class JobDir:
 def sweep(
     base_path: str, release: "Callable[[list[JobDir]], str]", ended: str = "", *, every: bool = False
 ) -> list[str]:
-    """Removes the containers whose owner's file is gone, or is `ended`, or `every` one, and what earlier removals left.
-    First `release` removes what they have elsewhere; it returns what is wrong. Returns a line for each thing that could
-    not be removed.
+    """Remove dead containers, and the rest of earlier removals. Returns a line for each failure.
+
+    A container is dead if its owner's file is gone, or is `ended`; with `every` all are removed. First `release`
+    removes what they have elsewhere; it returns an error.
     """
     try:
         base = _open_base(base_path, make=False)
@@ -226,7 +231,10 @@ def sweep(
 
 
 def distrusted(base_path: str) -> str:
-    """Who else could change the way to a base that exists or will be made, "" for nobody. Raises OSError."""
+    """Return why the way to a base, existing or not, is not trusted, "" if trusted. Raises OSError.
+
+    A way that another user could change is not trusted.
+    """
     try:
         trust.resolve(base_path, _OWNERS)
     except FileNotFoundError:
@@ -237,7 +245,7 @@ def distrusted(base_path: str) -> str:
 
 
 def _open_base(path: str, *, make: bool) -> int:
-    """Opens the base directory by a path that only root can change, or who has this node. Raises OSError."""
+    """Open the base directory by a path which only root, or the user of this node, can change. Raises OSError."""
     try:
         real = trust.resolve(path, _OWNERS)
     except FileNotFoundError:
@@ -251,7 +259,7 @@ def _open_base(path: str, *, make: bool) -> int:
 
 
 def _lock(base: int) -> int:
-    """Waits until no other process of root's, or of that user's, has the base's lock. Raises OSError."""
+    """Wait for the base's lock, as root or the user of this node. Returns the lock's descriptor. Raises OSError."""
     fd = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=base)
     fcntl.flock(fd, fcntl.LOCK_EX)
     return fd
@@ -264,7 +272,7 @@ def _close(*fds: int) -> None:
 
 
 def _make_base(path: str) -> None:
-    """Makes every directory of the path that is missing. Each that exists must be trusted: the next is made in it."""
+    """Make every missing directory of the path. Each existing directory must be trusted: the next is made there."""
     above = os.path.dirname(path)
     try:
         trust.resolve(above, _OWNERS)
@@ -279,18 +287,18 @@ def _make_base(path: str) -> None:
 
 
 def _owner(base: int, name: str) -> str | None:
-    """The file of the step that a container was made for; None where it is gone, or was never written down."""
+    """Return the file of the step owning a container; None if the file is gone, or was never noted."""
     path = os.fsdecode(_read(base, f"{name}/owner"))
     return path if path and os.path.exists(path) else None
 
 
 def _may_take(base: int, name: str, owner: str) -> bool:
-    """False for a container of another living step."""
+    """Return False for a container of another living step."""
     return _owner(base, name) in (None, owner)
 
 
 def _read(directory: int, name: str) -> bytes:
-    """A file's content, b"" where there is none."""
+    """Return a file's content, b"" without a file."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory)
     except OSError:
@@ -312,7 +320,7 @@ def _detach_all(path: str) -> None:
 
 
 def _remove_gone(base: int, name: str) -> str:
-    """Removes a directory that was set aside, unless another process does. Returns "" or why something is left."""
+    """Remove a directory set aside before, unless another process does. Returns "" or why something is left."""
     if not name:
         return ""
     try:

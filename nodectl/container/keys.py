@@ -9,7 +9,7 @@ from nodectl.config.values import PATH, SCRIPT, SECONDS, SWITCH, Parser, name_of
 
 
 def _private_dirs(value: object) -> tuple[str, ...]:
-    from nodectl.container import settings  # who configures none does not pay for it
+    from nodectl.container import settings  # imported only where configured
 
     lines = tuple(split_words(value, " "))
     settings.read_dirs(lines)
@@ -23,7 +23,7 @@ def _interface(value: object) -> str:
 def _network(value: object) -> str:
     text = string(value)
     if text:
-        import ipaddress  # who configures none does not pay for it
+        import ipaddress  # imported only where configured
 
         ipaddress.ip_network(text)  # its error is a ValueError that says what is wrong
     return text

@@ -1,4 +1,4 @@
-"""A container's namespaces: make them, hold them by files, join them.
+"""The namespaces of a container: making, holding by files, and joining.
 
 A stepd makes them without a fork: it leaves its own namespaces, prepares the new ones from inside and comes back. If it
 is killed in between nothing is left, because nothing holds them yet. No process can come back from a user namespace:
@@ -33,7 +33,7 @@ KINDS = {
     "mnt": _namespace.CLONE_NEWNS,
 }
 PID, CGROUP = "pid", "cgroup"
-_ALONE = {user_namespace.USER, "time"}  # the kernel lets nobody join these who shares memory
+_ALONE = {user_namespace.USER, "time"}  # the kernel refuses these to a process that shares memory
 _JOIN = "join the container: "
 _FOR_CHILDREN = {"time": "time_for_children"}  # unshare(2) moves only those
 _GET_MOUNT_NAMESPACE_ID = 0x8008B705  # NS_GET_MNTNS_ID, ioctl_nsfs(2)
@@ -44,9 +44,10 @@ _ROOT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 def make(
     kinds: "Iterable[str]", identity: "Identity | None", prepare: "Callable[[Mapping[str, int]], None]"
 ) -> dict[str, int]:
-    """Makes new namespaces of these kinds and calls `prepare` in them, with descriptors of what a child has made. With
-    `identity` they belong to a user namespace for it. Returns a descriptor for each; the caller is back in its own
-    namespaces. Raises OSError, and what `prepare` raises.
+    """Make new namespaces of some kinds and call `prepare` inside. Returns a descriptor for each, by kind.
+
+    `prepare` gets descriptors of the new namespaces. With `identity` they belong to a user namespace for it, made by a
+    child. The caller is back in its own namespaces at the end. Raises OSError, and what `prepare` raises.
     """
     one_thread()
     names = {kind: _FOR_CHILDREN.get(kind, kind) for kind in KINDS if kind in kinds}
@@ -83,7 +84,7 @@ def make(
 
 
 def _make_newer(own: "Mapping[str, int]", make: "Callable[[], dict[str, int]]") -> dict[str, int]:
-    """Calls `make` until its mount namespace is newer than the caller's, since the kernel binds no other (`hold`).
+    """Call `make` until the mount namespace is newer than the caller's: the kernel binds no older namespace (`hold`).
 
     Since Linux 6.18 each CPU numbers new namespaces from a stock of its own, so that a new one may count as older than
     the caller's. That of the machine's first processes is older than all. Raises OSError.
@@ -103,7 +104,7 @@ def _make_newer(own: "Mapping[str, int]", make: "Callable[[], dict[str, int]]") 
 
 
 def _age(mount_namespace: int) -> int:
-    """The number that the kernel compares; 0 where it does not tell: before Linux 6.11 a new one is always newer."""
+    """Return the number compared by the kernel, 0 if unknown. Before Linux 6.11 a new namespace is always newer."""
     number = bytearray(8)
     try:
         fcntl.ioctl(mount_namespace, _GET_MOUNT_NAMESPACE_ID, number)
@@ -113,7 +114,7 @@ def _age(mount_namespace: int) -> int:
 
 
 def _unshare(flags: int, names: "Mapping[str, str]", of_self: int) -> dict[str, int]:
-    """Moves the caller into new namespaces. Returns a descriptor for each, by kind; `names` are those in /proc."""
+    """Move the caller into new namespaces. Returns a descriptor for each, by kind; `names` are the names in /proc."""
     _namespace.unshare(flags)
     made: dict[str, int] = {}
     try:
@@ -126,7 +127,7 @@ def _unshare(flags: int, names: "Mapping[str, str]", of_self: int) -> dict[str, 
 
 
 def hold(directory: int, fds: "Mapping[str, int]") -> None:
-    """Binds each namespace on a file of its kind's name. Raises OSError."""
+    """Bind each namespace on a file named after the kind. Raises OSError."""
     for kind, fd in fds.items():
         file = os.open(kind, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
         try:
@@ -140,7 +141,7 @@ def hold(directory: int, fds: "Mapping[str, int]") -> None:
 
 
 def find(directory: int) -> dict[str, int]:
-    """Descriptors of the namespaces that are held in a directory. Raises OSError."""
+    """Return descriptors of the namespaces held in a directory, by kind. Raises OSError."""
     names = os.listdir(directory)
     return {
         kind: os.open(kind, _READ, dir_fd=directory) for kind in (PID, user_namespace.USER, *KINDS) if kind in names
@@ -148,14 +149,16 @@ def find(directory: int) -> dict[str, int]:
 
 
 def set_for_children(fds: "Mapping[str, int]") -> None:
-    """Children that the caller forks from now on are in the pid namespace, if there is one. Raises OSError."""
+    """Put children forked from now on into the pid namespace, if there is a pid namespace. Raises OSError."""
     if PID in fds:
         _namespace.setns(fds[PID])
 
 
 def join(fds: dict[str, int]) -> None:
-    """The caller joins all but the user namespace; its working directory is then the container's root. It joins the
-    user namespace in `become_user`, and keeps that descriptor until then. Raises OSError, PluginError.
+    """Join all namespaces except the user namespace. Raises OSError, PluginError.
+
+    The working directory is then the container's root. The caller joins the user namespace in `become_user`, and keeps
+    that descriptor until then.
     """
     one_thread()
     _join(fds)
@@ -165,8 +168,9 @@ def join(fds: dict[str, int]) -> None:
 
 
 def joining(fds: "Mapping[str, int]", *, own_cgroup: bool) -> "list[Operation] | None":
-    """`join` as operations of a task, with a cgroup namespace of its own; None where only a process with memory of its
-    own can.
+    """Return `join` as operations of a task, with a new cgroup namespace.
+
+    None if only a process with memory of its own can join.
     """
     if _ALONE & fds.keys():
         return None
@@ -193,13 +197,13 @@ def _join(fds: "Mapping[str, int]") -> None:
 
 
 def close(fds: dict[str, int]) -> None:
-    """Closes the descriptors and empties `fds`."""
+    """Close the descriptors and empty `fds`."""
     while fds:
         os.close(fds.popitem()[1])
 
 
 def require_kernel() -> None:
-    """Raises PluginError where the kernel lacks what containers stand on."""
+    """Raise PluginError if the kernel lacks a call needed by containers."""
     try:
         os.close(_namespace.openat2(-1, "/", os.O_PATH, 0))
         _namespace.set_mount(-1, 0, 0, False)
@@ -209,7 +213,7 @@ def require_kernel() -> None:
 
 
 def one_thread() -> None:
-    """Raises PluginError in a process with several threads: setns(2) and unshare(2) would move only one of them."""
+    """Raise PluginError in a process with several threads: setns(2) and unshare(2) would move only a single thread."""
     tasks = os.open("/proc/self/task", _ROOT)
     try:
         if _kernel.entries(tasks) != 1:

@@ -1,9 +1,9 @@
-"""Connects a job's network namespace to the host's network by a link: eth0 inside, one end of a veth pair or a macvlan.
+"""The link of a job's network namespace to the host's network: eth0 inside, one end of a veth pair or a macvlan.
 
 pyroute2 makes and removes the link. Its import takes longer than a step, so that a program of its own does it
 (`nodectl.container.network_linker`). This module executes that program: in a stepd when a container is made, in the
-process of a container request when it is removed. BASE/JOB/link names the link before it is made, so that every
-removal finds it.
+process of a container request when it is removed. BASE/JOB/link names the link before it is made, so that every removal
+finds it.
 """
 
 import sys
@@ -25,12 +25,12 @@ _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
 
 def connect(base: str, job_id: int, net: "Mapping[str, object]") -> str:
-    """Connects a job as `net` says: kind, parent, addresses, gateway. Returns why it could not, "" for success."""
+    """Connect a job as given by `net`: kind, parent, addresses, gateway. Returns an error, "" for success."""
     return _execute({"base": base, "jobs": [job_id], **net})
 
 
 def disconnect(job_dirs: "list[JobDir]") -> str:
-    """Removes the links of these containers. Returns what is wrong, "" for nothing. A missing link is success."""
+    """Remove the links of the containers. Returns an error, "" for success. A missing link is success."""
     connected = [job_dir for job_dir in job_dirs if job_dir.has(FILE)]
     if not connected:
         return ""

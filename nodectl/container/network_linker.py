@@ -1,6 +1,6 @@
 """The process that makes or removes links of jobs' network namespaces, with pyroute2; see `network_link.py`.
 
-Executed as root, outside of all containers. Exit status 0, or 1 and one line that says what is wrong.
+Executed as root, outside of all containers. Exit status 0, or 1 and a line with the error.
 """
 
 import errno
@@ -23,7 +23,7 @@ _INSIDE = "eth0"
 
 
 def main(order: str) -> None:
-    """`order`: base, jobs, and where a link is to be made, for one job: kind, parent, addresses, gateway."""
+    """Carry out an order: base, jobs, and to make a link, for a single job: kind, parent, addresses, gateway."""
     prctl.set_pdeathsig(signal.SIGKILL)
     words: Mapping[str, object] = lean_json.loads(order)  # type: ignore[assignment]  # our own words
     base, jobs = str(words["base"]), words["jobs"]
@@ -70,7 +70,10 @@ def _connect(job_dir: JobDir, net: Mapping[str, str]) -> None:
 
 
 def _disconnect(job_dir: JobDir) -> None:
-    """Removing one end of a pair removes both, even if a process still holds the namespace."""
+    """Remove a job's link.
+
+    The removal of one end of a pair removes both, even if a process still holds the namespace.
+    """
     name = job_dir.read(FILE).decode().partition(" ")[0]
     with IPRoute() as host:
         for link in host.get_links():
@@ -80,7 +83,7 @@ def _disconnect(job_dir: JobDir) -> None:
 
 
 def _remove_inside(job_dir: JobDir) -> None:
-    """A macvlan has no end outside. The caller returns to its own namespace, for the next job."""
+    """Remove a macvlan, which has no end outside. The caller returns to the earlier namespace, for the next job."""
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         _namespace.setns(_open_netns(job_dir))
@@ -111,7 +114,7 @@ def _index(route: IPRoute, name: str) -> int | None:
 
 
 def _open_netns(job_dir: JobDir) -> int:
-    """Opens the job's network namespace. Raises OSError."""
+    """Open the job's network namespace. Raises OSError."""
     held = open_plain(job_dir.fd, "ns", os.O_RDONLY)
     try:
         return os.open("net", os.O_RDONLY | os.O_CLOEXEC, dir_fd=held)
@@ -120,12 +123,12 @@ def _open_netns(job_dir: JobDir) -> int:
 
 
 def _alias(job_dir: JobDir) -> str:
-    """How `ip link` shows whose link it is."""
+    """Return the alias by which `ip link` shows the job of a link."""
     return f"nodectl {job_dir.path}"[:255]
 
 
 def _choose(others: set[str], net: Mapping[str, str]) -> str:
-    """A random name, and the first free address. Raises ValueError."""
+    """Return a random name, and the first free address. Raises ValueError."""
     name = f"nj{os.urandom(6).hex()}"
     if not net["addresses"]:
         return name

@@ -1,7 +1,7 @@
-"""A user namespace and a mount namespace that belongs to it, made without root by the user who runs the node.
+"""A user namespace with a mount namespace, made without root by the user of the node.
 
 Only that user and the primary group are mapped, each to itself: an ordinary user may map no more (user_namespaces(7)).
-Whoever enters has every capability in them, and here gives up all for good before anything of the user's runs.
+A process that enters has every capability in them, and here gives up all for good before anything of the user's runs.
 
 No process can come back from a user namespace: a child makes them, and mounts what is to be seen inside. The caller
 keeps a descriptor of each; they vanish with the last descriptor and the last process in them.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _KINDS = user_namespace.USER, "mnt"  # in the order in which they are entered
 _LONGEST = 4096
 _MOST = "/proc/sys/user/max_user_namespaces"
-# What sites forbid them with, and the value that does: of Debian's kernels, and of AppArmor.
+# The settings by which sites forbid them, with the forbidding value: of Debian's kernels, and of AppArmor.
 _SWITCHES = {
     "/proc/sys/kernel/unprivileged_userns_clone": "0",
     "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1",
@@ -31,8 +31,9 @@ _SWITCHES = {
 
 
 def make(uid: int, gid: int, prepare: "Callable[[], None]") -> dict[str, int]:
-    """Makes both and calls `prepare` in them. Returns a descriptor for each. Raises OSError, in whose words is also who
-    forbids it.
+    """Make both namespaces and call `prepare` inside. Returns a descriptor for each. Raises OSError.
+
+    The error's words name also what forbids the namespaces.
     """
     reader, writer = os.pipe2(os.O_CLOEXEC)
     go, permit = os.pipe2(os.O_CLOEXEC)
@@ -59,7 +60,7 @@ def make(uid: int, gid: int, prepare: "Callable[[], None]") -> dict[str, int]:
 
 
 def _begin(uid: int, gid: int, prepare: "Callable[[], None]", told: int, go: int) -> "NoReturn":
-    """The child's whole life: it ends when the caller has opened them, or has died."""
+    """Run the child's whole life, until the caller has opened the namespaces, or has died."""
     try:
         _enter_new(uid, gid)
         prepare()
@@ -83,7 +84,7 @@ def _enter_new(uid: int, gid: int) -> None:
 
 
 def _who_forbids(error: OSError) -> str:
-    """In words, to be put behind the error; "" where it is not they that are forbidden."""
+    """Return words to put behind the error, naming the obstacle to the namespaces; "" for an unrelated error."""
     if error.filename:
         return ""
     if error.errno == errno.ENOSPC:
@@ -105,8 +106,10 @@ def _read(path: str) -> str:
 
 
 def enter(fds: dict[str, int], who: "Identity") -> None:
-    """The caller enters, without any capability from then on, and so does whatever it executes. Its working directory
-    is then the root. Closes the descriptors. Raises OSError, PluginError.
+    """Enter the namespaces, giving up all capabilities for good. Raises OSError, PluginError.
+
+    The programs executed by the caller have none either. The working directory is then the root. Closes the
+    descriptors.
     """
     namespaces.one_thread()
     try:

@@ -1,7 +1,7 @@
-"""Pid 1 of a job's pid namespace: it mounts the namespace's /proc and reaps orphans.
+"""Pid 1 of a job's pid namespace, which mounts the namespace's /proc and reaps orphans.
 
 The stepd forks it while the stepd is inside the job's other namespaces. It runs as root in a cgroup of the job, and
-BASE/JOB/first says which process it is. When it is killed the kernel kills every process in the namespace.
+BASE/JOB/first names the process. When it is killed the kernel kills every process in the namespace.
 """
 
 import errno
@@ -26,10 +26,10 @@ _LOW = 3
 
 
 def start(job_dir: JobDir, group: str, user_namespace: int) -> int:
-    """Starts it in the cgroup with the full path `group`, "" for none. The pid namespace belongs to the user namespace
-    of the descriptor `user_namespace`, -1 for the caller's. Returns a descriptor of the pid namespace.
+    """Start pid 1 in the cgroup with the full path `group`, "" for none. Returns a descriptor of the pid namespace.
 
-    Until BASE/JOB/first names it, it ends with the caller. Raises OSError.
+    The pid namespace belongs to the user namespace of the descriptor `user_namespace`, -1 for the caller's. Until
+    BASE/JOB/first names it, it ends with the caller. Raises OSError.
     """
     cgroup = tree.Group(group).make().open() if group else -1
     proc = os.open("/proc", _PROC)  # the new /proc is mounted over it and does not show the caller
@@ -53,8 +53,10 @@ def start(job_dir: JobDir, group: str, user_namespace: int) -> int:
 
 
 def _fork(cgroup: int, user_namespace: int) -> int:
-    """Forks into a new pid namespace. With a user namespace a child joins that first and forks there: a namespace
-    belongs to the user namespace that its maker is in.
+    """Fork into a new pid namespace.
+
+    With a user namespace a child joins that first and forks there: a namespace belongs to the user namespace that its
+    maker is in.
     """
     if user_namespace < 0:
         return _namespace.fork_aside(_namespace.CLONE_NEWPID, cgroup)
@@ -75,7 +77,7 @@ def _fork(cgroup: int, user_namespace: int) -> int:
 
 
 def _fork_inside(cgroup: int, user_namespace: int, result: int) -> None:
-    """Returns in pid 1. Its parent writes the pid, or an errno below zero, and ends."""
+    """Fork pid 1, and return only there. The parent writes the pid, or an errno below zero, and ends."""
     pid = -errno.EIO
     try:
         _namespace.setns(user_namespace)
@@ -89,7 +91,7 @@ def _fork_inside(cgroup: int, user_namespace: int, result: int) -> None:
 
 
 def stop(job_dir: JobDir) -> None:
-    """Kills the process that BASE/JOB/first names, if it is still the same one."""
+    """Kill the process named by BASE/JOB/first, if still the same process."""
     proc = os.open("/proc", _PROC)
     try:
         pid, started = job_dir.read(_FILE).split()
@@ -106,7 +108,7 @@ def stop(job_dir: JobDir) -> None:
 
 
 def _started(proc: int, pid: int) -> str:
-    """The start time and the boot that it is counted from: the file may be on a disk."""
+    """Return a process's start time and the boot from which the time counts: the file may be on a disk."""
     ticks = _read(proc, f"{pid}/stat").rpartition(b") ")[2].split()[_START]
     return f"{ticks.decode()}@{_read(proc, 'sys/kernel/random/boot_id').strip().decode()}"
 
@@ -124,7 +126,7 @@ def _main(go: int, result: int) -> "NoReturn":
         prctl.set_name("nodectl-first")
         os.setsid()
         null = os.open("/dev/null", os.O_RDWR)
-        for fd in range(_LOW):  # a private node's are those of its command, whose reader waits for the end
+        for fd in range(_LOW):  # a private node's are its command's, and their reader waits for the end
             os.dup2(null, fd)
         close_all_but((go, result))
         try:

@@ -1,4 +1,4 @@
-"""The directories that a job has for itself, as /tmp: made outside, below the job's directory, and mounted inside.
+"""The private directories of a job, as /tmp: made outside, below the job's directory, and mounted inside.
 
 A mount is made as a descriptor and moved over another descriptor. The path of its target is opened without following
 symbolic links: below a directory of the user's a link could lead to /etc.
@@ -22,8 +22,9 @@ _TMPFS = _ATTRIBUTES["nosuid"] | _ATTRIBUTES["nodev"]
 def make(
     job_dir: JobDir, dirs: "list[PrivateDir]", uid: int, gid: int, *, may_exist: bool = False
 ) -> "list[tuple[str, int]]":
-    """Returns the path of each directory and a mount that is not attached yet. `may_exist`: an earlier step of the job
-    has made them perhaps. Raises OSError.
+    """Return the path of each directory with a mount not attached yet. Raises OSError.
+
+    `may_exist`: an earlier step of the job has made them perhaps.
     """
     made: list[tuple[str, int]] = []
     try:
@@ -36,7 +37,7 @@ def make(
 
 
 def mount(made: "list[tuple[str, int]]", *, shared: bool) -> None:
-    """In the new mount namespace: separates it from the host's and attaches each mount. Raises OSError.
+    """Separate the new mount namespace, which the caller is in, from the host's and attach each mount. Raises OSError.
 
     `shared`: what the host mounts later appears inside, too. What is mounted inside never appears on the host.
     """
@@ -60,7 +61,7 @@ def mount(made: "list[tuple[str, int]]", *, shared: bool) -> None:
 
 
 def close(made: "list[tuple[str, int]]") -> None:
-    """Closes the mounts. Those that are not attached vanish."""
+    """Close the mounts. Mounts not attached vanish."""
     while made:
         os.close(made.pop()[1])
 

@@ -1,4 +1,4 @@
-"""What a job's container is to be: the configuration's words, and what a user may add to them.
+"""The settings of a job's container: the configuration's words, and a user's additions.
 
 Pure functions of values. The daemon decides when a job is admitted; the result travels in its Step, so that a later
 daemon with another configuration still knows where this job's container lies.
@@ -25,7 +25,10 @@ _ROOTS = (
 
 
 class PrivateDir:
-    """One line of container_dirs: a path, the options of its mount, and whether it is a tmpfs; "" is no size."""
+    """A line of container_dirs: a path, the options of the mount, and whether the mount is a tmpfs.
+
+    `size` is "" for none.
+    """
 
     __slots__ = ("options", "path", "size", "tmpfs")
 
@@ -37,7 +40,7 @@ class PrivateDir:
 
     @classmethod
     def read(cls, text: str) -> "PrivateDir":
-        """Reads "/tmp", "/dev/shm:size=64M" or "/scratch:tmpfs,size=1G,noexec". Raises ValueError."""
+        """Parse "/tmp", "/dev/shm:size=64M" or "/scratch:tmpfs,size=1G,noexec". Raises ValueError."""
         path, _, rest = text.partition(":")
         if not path.startswith("/") or path != os.path.normpath(path) or path in ("/", "//") or "\0" in path:
             raise ValueError(f"has {path!r}, which is no plain absolute path")
@@ -56,7 +59,7 @@ class PrivateDir:
 
 
 def read_dirs(texts: "Iterable[str]") -> list[PrivateDir]:
-    """All lines. Raises ValueError, also where one directory lies in another: it would not be found there."""
+    """Parse all lines. Raises ValueError, also for a directory below another, where the mount would not be found."""
     dirs = [PrivateDir.read(text) for text in texts]
     for one in dirs:
         for other in dirs:
@@ -66,7 +69,7 @@ def read_dirs(texts: "Iterable[str]") -> list[PrivateDir]:
 
 
 def lies_in(path: str, directory: str) -> bool:
-    """True for the directory itself, too."""
+    """Return True if the path is the directory or lies inside."""
     return path == directory or path.startswith(f"{directory}/")
 
 
@@ -76,8 +79,10 @@ def _is_size(text: str) -> bool:
 
 
 def base_path(config: "Config") -> str:
-    """Where this node's containers lie, %h and %n expanded. Those of a user's own node in a directory of this host's:
-    in a home that hosts share one would take another's jobs for dead.
+    """Return the place of this node's containers, %h and %n expanded.
+
+    Containers of a user's own node lie in a directory of this host's: in a home shared by hosts a node would take
+    another's jobs for dead.
     """
     host = os.uname().nodename.partition(".")[0]
     path = config.container_base_path
@@ -87,8 +92,9 @@ def base_path(config: "Config") -> str:
 
 
 def check(config: "Config") -> str:
-    """What is wrong with the keys taken together, "" for nothing, as for a site's own plugin, which may take them as it
-    likes.
+    """Return the error in the combination of keys, "" for none.
+
+    A site's own plugin may use the keys as it likes: no error then.
     """
     if config.job_container_type == USER:
         return _check_without_root(config)
@@ -117,9 +123,9 @@ def _check_without_root(config: "Config") -> str:
 
 
 def of_job(config: "Config", asked: "Iterable[str]") -> dict[str, object]:
-    """The member `container` of a Step; `asked` are namespaces that the user wants beside the configured ones.
+    """Return the member `container` of a Step. Raises ValueError with the error in the request.
 
-    Raises ValueError with what is wrong with what was asked.
+    `asked` are namespaces that the user wants beside the configured ones.
     """
     asked = tuple(asked)
     for name in asked:

@@ -1,9 +1,9 @@
-"""A job's user namespace: which IDs are mapped in it, and the process that makes it.
+"""A job's user namespace: the mapped IDs, and the process making the namespace.
 
 The job's user and each of its groups are mapped to themselves, and no other ID is mapped. So the job's files keep their
-owner, other users' files show as nobody's, set-user-ID programs give no rights, and there is no root inside. Nobody has
-a capability in the namespaces that belong to it, but root outside and those who make a user namespace of their own. A
-namespace belongs to the user namespace that its maker was in: so all are made together.
+owner, other users' files show as nobody's, set-user-ID programs give no rights, and there is no root inside. In the
+namespaces that belong to it no process has a capability, but root outside and processes that make a user namespace of
+their own. A namespace belongs to the user namespace that its maker was in: so all are made together.
 
 Runs as root in a stepd: only root may map groups and leave setgroups(2) allowed (user_namespaces(7)).
 """
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 USER = "user"
 _MOST_LINES = 340  # of a map: user_namespaces(7)
-_PAGE = os.sysconf("SC_PAGE_SIZE")  # likewise, because it is written at once
+_PAGE = os.sysconf("SC_PAGE_SIZE")  # a map must be shorter, because it is written at once
 _READ = os.O_RDONLY | os.O_CLOEXEC
 
 
 def make(identity: "Identity", kinds: int, names: "Mapping[str, str]") -> dict[str, int]:
-    """Makes a user namespace for `identity` and, belonging to it, namespaces of `kinds` (CLONE_NEW*). `names` gives the
-    name in /proc/PID/ns of each kind. Returns a descriptor for each, and for "user". Raises OSError.
+    """Make a user namespace for `identity` and, inside, namespaces of `kinds` (CLONE_NEW*). Raises OSError.
+
+    `names` gives the name in /proc/PID/ns of each kind. Returns a descriptor for each, and for "user".
     """
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -51,7 +52,7 @@ def make(identity: "Identity", kinds: int, names: "Mapping[str, str]") -> dict[s
 
 
 def _wait_for_caller(reader: int, writer: int) -> None:
-    """The child's whole life: it ends when the caller has opened the namespaces, or has died."""
+    """Run the child's whole life, until the caller has opened the namespaces, or has died."""
     try:
         os.close(writer)
         os.read(reader, 1)
@@ -60,7 +61,7 @@ def _wait_for_caller(reader: int, writer: int) -> None:
 
 
 def identity_map(ids: "Iterable[int]") -> str:
-    """The text of uid_map or gid_map that maps each ID to itself, a line for each range. Raises OSError if too long."""
+    """Return a uid_map or gid_map of each ID to itself, a line for each range. Raises OSError if too long."""
     ranges: list[list[int]] = []
     for one in sorted(ids):
         if ranges and one == sum(ranges[-1]):
@@ -77,7 +78,10 @@ def identity_map(ids: "Iterable[int]") -> str:
 
 
 def write(path: str, text: str, proc: "int | None" = None) -> None:
-    """A file of /proc; the kernel takes a map once, in one write(2). `proc`: a descriptor of /proc. Raises OSError."""
+    """Write a file of /proc; the kernel takes a map once, in a single write(2). Raises OSError.
+
+    `proc`: a descriptor of /proc.
+    """
     fd = os.open(path if proc is not None else f"/proc/{path}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
     try:
         os.write(fd, text.encode("ascii"))

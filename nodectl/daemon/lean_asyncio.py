@@ -1,9 +1,9 @@
-"""Imports asyncio into the daemon without what nobody uses there: three megabytes of every idle service.
+"""Imports asyncio into the daemon without the unused parts, which would cost an idle service three megabytes.
 
-TLS, which nobody speaks there, is left out. `inspect`, `logging`, `traceback` and `linecache` are imported where
-asyncio wants more of them than is here, which is where something is wrong; `subprocess` where somebody executes a
-program by asyncio. `main.py` imports this first. Other processes whose modules lie in this package have asyncio as it
-is, where they want it at all.
+TLS, which the daemon does not speak, is left out. `inspect`, `logging`, `traceback` and `linecache` are imported only
+when asyncio wants more of them than is here, which means that something is wrong; `subprocess` when code executes a
+program by asyncio. `main.py` imports this first. Other processes whose modules lie in this package use the normal
+asyncio, if any.
 """
 
 import sys
@@ -14,7 +14,7 @@ _MOST_WRAPPERS = 10
 
 
 class _Later(types.ModuleType):
-    """In the place of a module: it is imported when something of it is wanted that is not here."""
+    """A placeholder of a module, which imports the module when a name missing here is used."""
 
     def __getattr__(self, word: str) -> object:
         if word.startswith("__"):
@@ -26,35 +26,35 @@ class _Later(types.ModuleType):
 
 
 class _Subprocess(_Later):
-    """What asyncio asks to define its functions."""
+    """The constants of `subprocess` which asyncio needs to define functions."""
 
     PIPE, STDOUT, DEVNULL = -1, -2, -3
 
 
 class _Inspect(_Later):
-    """What asyncio asks for each handler of a signal, or has written when somebody prints a task."""
+    """The functions of `inspect` which asyncio calls for each signal handler, or to print a task."""
 
     @staticmethod
     def iscoroutinefunction(function: object) -> bool:
-        """True for `async def`."""
+        """Return True for an `async def` function."""
         code = getattr(getattr(function, "__func__", function), "__code__", None)
         return isinstance(code, types.CodeType) and bool(code.co_flags & _CO_COROUTINE)
 
     @staticmethod
     def isfunction(one: object) -> bool:
-        """True for what `def` makes."""
+        """Return True for a function made by `def`."""
         return isinstance(one, types.FunctionType)
 
     @staticmethod
     def unwrap(function: object) -> object:
-        """What decorators have wrapped."""
+        """Return the function wrapped by decorators."""
         for _ in range(_MOST_WRAPPERS):
             function = getattr(function, "__wrapped__", function)
         return function
 
 
 class _Logger:
-    """A logger that is made when it has something to say."""
+    """A logger created on the first message."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -65,34 +65,34 @@ class _Logger:
         return getattr(logging.getLogger(self._name), word)
 
     def debug(self, *words: object, **how: object) -> None:
-        """What each event loop says at its start; nobody hears it unless somebody has set up logging."""
+        """Log a debug message if logging is imported. Each event loop has a debug message at the start."""
         if "logging" in sys.modules:
             self.__getattr__("debug")(*words, **how)  # type: ignore[operator]  # a method
 
     def addHandler(self, handler: object) -> None:  # noqa: N802  # logging's name
-        """concurrent.futures wants stderr, where lines go without any handler, too."""
+        """Do nothing. concurrent.futures asks for stderr, where messages go without a handler, too."""
 
 
 class _Logging(_Later):
-    """What asyncio and concurrent.futures ask to have their loggers."""
+    """The names of `logging` with which asyncio and concurrent.futures get loggers."""
 
     DEBUG = 10
     getLogger = _Logger  # noqa: N815  # logging's name
 
     @staticmethod
     def StreamHandler() -> None:  # noqa: N802  # logging's name
-        """For `addHandler`."""
+        """Return None, for `addHandler`."""
 
 
 class _Traceback(_Later):
-    """What asyncio takes at once, to use it where it is debugged."""
+    """The function of `traceback` which asyncio imports by name, to use in debug mode."""
 
     @staticmethod
     def extract_stack() -> object:
-        """Where a task was made."""
+        """Return the stack of a task's creation."""
         import traceback
 
-        return traceback.extract_stack(sys._getframe(1))  # as it does itself
+        return traceback.extract_stack(sys._getframe(1))  # as asyncio's own function does
 
 
 def _is_there(name: str) -> bool:
@@ -110,7 +110,7 @@ _kinds = (
 )
 _later = [kind for kind in _kinds if not _is_there(kind.__name__)]
 if _tls:
-    sys.modules[_tls] = None  # type: ignore[assignment]  # what cannot be imported asyncio does without
+    sys.modules[_tls] = None  # type: ignore[assignment]  # asyncio works without a module that cannot be imported
 for _module in _later:
     sys.modules[_module.__name__] = _module
 import asyncio  # noqa: E402, F401
@@ -119,4 +119,4 @@ if _tls:
     del sys.modules[_tls]  # plugins may want it
 for _module in _later:
     if sys.modules[_module.__name__] is _module:
-        del sys.modules[_module.__name__]  # others import it themselves
+        del sys.modules[_module.__name__]  # later code imports the real module

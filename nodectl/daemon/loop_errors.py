@@ -1,4 +1,4 @@
-"""What the event loop does with an exception that no call waits for: a few lines for the log, and on it goes.
+"""The event loop's exception handler: logs an exception which no call waits for, and lets the loop go on.
 
 asyncio's own handler imports modules and reads source files first. Where the daemon has no descriptor left, that fails
 too, and its exception ends the event loop. Nothing is imported or opened here.
@@ -14,7 +14,7 @@ _MOST_FRAMES = 30
 
 
 def tell(loop: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
-    """An exception handler for `loop.set_exception_handler`."""
+    """Log an exception; a handler for `loop.set_exception_handler`."""
     del loop
     for line in _lines(context):
         messages.tell("internal-error", line)
@@ -31,7 +31,7 @@ def _lines(context: Mapping[str, object]) -> Iterator[str]:
 
 
 def where(trace: TracebackType | None) -> Iterator[str]:
-    """The calls that led to an exception, a line each, the innermost last."""
+    """Yield the calls which led to an exception, a line each, the innermost last."""
     for _ in range(_MOST_FRAMES):
         if trace is None:
             return
@@ -41,11 +41,11 @@ def where(trace: TracebackType | None) -> Iterator[str]:
 
 
 def described(error: BaseException) -> str:
-    """One line: the kind of the exception, and its words."""
+    """Return the type and the text of the exception in a line."""
     return f"{type(error).__name__}: {error}"
 
 
 def in_one_line(error: OSError) -> str:
-    """The system's words, and where the call was made."""
+    """Return the error's text and the place of the failed call."""
     *_, place = ("", *where(error.__traceback__))
     return f"{error}: {place.strip()}"

@@ -1,4 +1,4 @@
-"""The service's life: its start, sockets, signals, systemd, and its end.
+"""The service's main program: the start, sockets, signals, systemd, and the end.
 
 systemd starts it (socket activation, readiness and watchdog by sd_notify(3)), or a person by hand, or a client for the
 length of one command (a private node). SIGHUP reads the keys container_* again, for later jobs, and empties the cache
@@ -62,13 +62,14 @@ _LONGEST_ANSWER = 1 << 16
 
 
 class CannotStart(Exception):
-    """The daemon does not start; str() is one line for the log and the terminal."""
+    """Raised when the daemon cannot start; str() is a line for the log and the terminal."""
 
 
 def run(config: Config, read: Callable[[], Config], begun: Companions, *, private: bool = False) -> int:
-    """Runs the daemon until it is told to end. Returns the exit status. As root, or as the user whose own node it is.
+    """Run the daemon until a signal ends the service. Return the exit status.
 
-    `read` reads the configuration's file again; it raises ConfigError. Those `begun` end with this process.
+    Runs as root, or as the user whose own node this is. `read` reads the configuration file again; it raises
+    ConfigError. The companions in `begun` end with this process.
     """
     messages.log("daemon")
     _tell_what_is_left_out(config)
@@ -104,13 +105,13 @@ async def _serve(
     store = _history(config)
     plugins = _load_plugins(config, ending)
     await slurmd.ready()
-    base, constraints = _confine(config, private=private)  # after all that may refuse: nothing would remove it
+    base, constraints = _confine(config, private=private)  # after all that may fail: nothing would remove it
     node = Node(config, store, plugins, lock=lock.fd, base=base, constraints=constraints, forkserver=begun.forkserver)
     if not private:
         remove_dead_private_nodes(config.runtime_dir)
-    # Only root's service has steps in Slurm's jobs: others find there what is not theirs.
+    # Only root's service has steps in Slurm's jobs: other nodes would find foreign cgroups there.
     await _take_over(node, base, "" if private or os.geteuid() else scope_of(config))
-    if not private:  # to which nobody but its user can connect
+    if not private:  # only its user can connect to a private node
         await node.load_admins()
     node.forkserver.start()
     node.jobs.containers.restore()
@@ -132,7 +133,7 @@ async def _serve(
     await node.settle(wait_for_steps=private)
     await slurmd.end()
     await reception.close()
-    listener.detach()  # the end of the process closes what users left unread there, without waiting for them
+    listener.detach()  # the process's end closes connections left there, without waiting for users
     node.close(wait_for_forkserver=private)
     store.close()
     if base.path:
@@ -145,21 +146,22 @@ def _tell_what_is_left_out(config: Config) -> None:
 
 
 def _collect_less(*, private: bool) -> None:
-    """What is there now stays: the garbage collector has no need to look through it again. A private node is not there
-    for long enough to look through it even once.
+    """Exempt the present objects, which stay, from further garbage collections.
+
+    A private node does not live long enough to be worth even a first collection.
     """
     if not private:
         gc.collect()
-        _kernel.trim()  # of what the imports needed
+        _kernel.trim()  # memory of the imports
     gc.freeze()
     gc.set_threshold(_GARBAGE)
     gc.enable()
 
 
 async def _take_over(node: Node, base: Base, scope: str) -> None:
-    """What an earlier daemon left: steps, then the queue. Raises SelectionFailed, ForkserverDied."""
+    """Take over an earlier daemon's steps, then the queue. Raises SelectionFailed, ForkserverDied."""
     sweep(node.registry, node.jobs, base, scope)
-    node.forkserver.tell()  # it loads plugins in the meantime
+    node.forkserver.tell()  # the forkserver loads plugins in the meantime
     starting = asyncio.create_task(_ask_for_time())
     try:
         await node.restore_queue()
@@ -172,7 +174,7 @@ async def _take_over(node: Node, base: Base, scope: str) -> None:
 
 
 async def _ask_for_time() -> None:
-    """The service manager gives up a service that starts for too long, and a queue may be of any length."""
+    """Ask the service manager for more time to start, again and again, because a queue may be of any length."""
     while True:
         _notify(f"EXTEND_TIMEOUT_USEC={_MORE_SECONDS * 1_000_000}")
         await asyncio.sleep(_MORE_SECONDS / 3)
@@ -185,7 +187,7 @@ async def _told_to_stop(stop: asyncio.Event, *, private: bool) -> None:
 
 
 def _listen_to_signals(node: Node, read: Callable[[], Config]) -> asyncio.Event:
-    """SIGHUP reloads; SIGTERM and SIGINT set what is returned."""
+    """Install the signal handlers: SIGHUP reloads. Return an event set by SIGTERM and SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -195,7 +197,7 @@ def _listen_to_signals(node: Node, read: Callable[[], Config]) -> asyncio.Event:
 
 
 def _load_plugins(config: Config, ending: contextlib.ExitStack) -> NodePlugins:
-    """Loads the node's plugins; their fini() is called however the daemon ends. Raises PluginRefused."""
+    """Load the node's plugins, and have `ending` call each fini(). Raises PluginRefused."""
     plugins = load_node_plugins(
         kinds.configured(config),
         config.plugin_dir,
@@ -206,7 +208,7 @@ def _load_plugins(config: Config, ending: contextlib.ExitStack) -> NodePlugins:
 
 
 def _history(config: Config) -> Store:
-    """Raises StoreError."""
+    """Open the history. Raises StoreError."""
     tell = journal.tell if config.log_ended_steps else None
     path = f"{config.state_dir}/history.db"
     least_job = BEYOND_SLURMS if config.slurm_scope else 1
@@ -214,7 +216,7 @@ def _history(config: Config) -> Store:
 
 
 def _prepare(config: Config) -> Lock:
-    """Makes the runtime directories, and takes the lock on them. Raises CannotStart."""
+    """Create the runtime directories and take the lock. Raises CannotStart."""
     os.umask(0o022)
     os.chdir("/")
     _have_descriptors()
@@ -242,7 +244,10 @@ def _prepare(config: Config) -> Lock:
 
 
 def _have_descriptors() -> None:
-    """Raises CannotStart where this process may have too few. The limits of steps are others, their clients'."""
+    """Raise the limit of descriptors if too low. Raises CannotStart if the hard limit is too low.
+
+    The limits of steps are different: their clients'.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < _LEAST_DESCRIPTORS:
         words = f"RLIMIT_NOFILE is {hard}, and {_LEAST_DESCRIPTORS} are needed: ulimit -n, or LimitNOFILE of the unit"
@@ -252,8 +257,9 @@ def _have_descriptors() -> None:
 
 
 def _is_served(config: Config) -> bool:
-    """True when a daemon answers already. A listening socket alone proves nothing: it may be systemd's, or that of a
-    daemon that has just ended.
+    """Return True if a daemon answers on the socket.
+
+    A listening socket alone proves nothing: it may be systemd's, or that of a daemon that has just ended.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(_ANSWER_SECONDS)
@@ -266,8 +272,9 @@ def _is_served(config: Config) -> bool:
 
 
 def _confine(config: Config, *, private: bool) -> tuple[Base, Constraints]:
-    """Where jobs' cgroups are made, and what they are confined to. The log says once what is not enforced; a private
-    node tells its user only about what they ask for.
+    """Return the base of jobs' cgroups and the constraints on jobs. Raises CannotStart.
+
+    The log says once which constraints are not enforced; a private node tells its user only about requested ones.
     """
     base = Base(tree.find_mount(), "", (), {})
     try:
@@ -286,8 +293,9 @@ def _confine(config: Config, *, private: bool) -> tuple[Base, Constraints]:
 
 
 def _listen(config: Config, *, private: bool) -> tuple[socket.socket, bool]:
-    """The listening socket: systemd's, or our own. The second value tells whether it was inherited. A private node is
-    for root only: it would have to wait for the steps of others.
+    """Return the listening socket and whether the socket was inherited from systemd. Raises CannotStart.
+
+    The socket of a private node admits only root: the node would have to wait for the steps of others.
     """
     if os.environ.get("LISTEN_PID") == str(os.getpid()) and int(os.environ.get("LISTEN_FDS", "0")) >= 1:
         return socket.socket(fileno=_FIRST_PASSED_FD), True
@@ -297,26 +305,26 @@ def _listen(config: Config, *, private: bool) -> tuple[socket.socket, bool]:
         if os.path.exists(new):
             os.unlink(new)  # ours: we hold the lock
         listener.bind(new)
-        # Who may do what is decided per call, by SO_PEERCRED; what is one user's own is for nobody else.
+        # Permissions are decided per call, by SO_PEERCRED. A user's own node admits no other user.
         os.chmod(new, 0o600 if private or os.geteuid() != 0 else 0o666)
         listener.listen(_BACKLOG)
-        os.rename(new, config.socket)  # after a crash there is the old socket or one that listens
+        os.rename(new, config.socket)  # after a crash, the old socket or a listening socket is there
     except OSError as error:
         raise CannotStart(f"listen on {config.socket}: {error.strerror}") from error
     return listener, False
 
 
 def _tell_client_ready() -> None:
-    """A private node's client names a descriptor for this; sd_notify is the service's way."""
+    """Tell a private node's client, by the client's descriptor, of the readiness. A service uses sd_notify."""
     fd = os.environ.pop("NODECTL_READY_FD", "")
     if fd:
-        with contextlib.suppress(BrokenPipeError):  # it has given up, and the daemon ends for want of it
+        with contextlib.suppress(BrokenPipeError):  # the client has given up, and the daemon ends without its client
             os.write(int(fd), b"1")
         os.close(int(fd))
 
 
 def _notify(state: str) -> None:
-    """sd_notify(3): a datagram to the manager, where there is one."""
+    """Send `state` to the service manager, if any: a datagram as of sd_notify(3)."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -328,7 +336,7 @@ def _notify(state: str) -> None:
 
 
 async def _heartbeat(store: Store) -> None:
-    """Begins what returns with time, then tells the watchdog, twice within its time, that the event loop runs."""
+    """Start the regular pruning of the history, then feed the watchdog twice per period."""
     retention.begin(store)
     usec = int(os.environ.get("WATCHDOG_USEC", "0"))
     while usec:
@@ -337,7 +345,8 @@ async def _heartbeat(store: Store) -> None:
 
 
 def _reload(loop: asyncio.AbstractEventLoop, node: Node, read: Callable[[], Config]) -> None:
-    """SIGHUP: looks up accounts and the admin group again, and makes later containers by the file as it is now.
+    """Handle SIGHUP: look up accounts and the admin group again, and reread the keys for later containers.
+
     plugstack.conf is read at each launch anyway.
     """
     _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
@@ -354,7 +363,7 @@ def _reload(loop: asyncio.AbstractEventLoop, node: Node, read: Callable[[], Conf
 
 
 def _stop_with_client(stop: asyncio.Event) -> None:
-    """A private node ends with the command that started it: its standard input is a pipe that nobody writes to."""
+    """Set `stop` when the private node's client ends. Standard input is a pipe from the client, without data."""
     loop = asyncio.get_running_loop()
 
     def ended() -> None:

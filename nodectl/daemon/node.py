@@ -1,4 +1,4 @@
-"""The node: every method of org.nodectl and where it goes, and the parts of the daemon put together.
+"""The node: the table of the methods of org.nodectl, and the assembly of the daemon's parts.
 
 One object per daemon, touched only from the event loop.
 """
@@ -72,8 +72,10 @@ CHANGING = (
 
 
 class Node:
-    """See the module. `lock` is the descriptor of the daemon's lock, which the forkserver shares; `forkserver` is the
-    one that was begun.
+    """The daemon's node, made of all parts.
+
+    `lock` is the descriptor of the daemon's lock, which the forkserver shares; `forkserver` is the forkserver already
+    executed.
     """
 
     def __init__(  # made once, of everything a node is
@@ -139,11 +141,11 @@ class Node:
         return Controller(config, JobTable(job_store, config.max_batch_bytes_per_user), parts)
 
     async def restore_queue(self) -> None:
-        """After the sweep: the queue is as an earlier daemon left it. Raises SelectionFailed."""
+        """Restore the queue of an earlier daemon, after the sweep. Raises SelectionFailed."""
         await restore(self.controller, self._selection, reset_notes.boot_id())
 
     def service(self) -> Service:
-        """The table of methods: the shape of a call's parameters, and who answers it."""
+        """Return the table of methods, with the shape of each call's parameters and the function."""
         methods: dict[str, tuple[Shape, Callable[[Call], object]]] = {
             "Hello": ({}, self._about.hello),
             "Config": ({}, self._about.show_config),
@@ -200,7 +202,7 @@ class Node:
         return Service(__version__, {f"{NODE}.{name}": row for name, row in methods.items()})
 
     async def has_account(self, uid: int) -> bool:
-        """Looks for the account of a uid. All these look-ups together keep one thread busy."""
+        """Return True if the uid has an account. All look-ups together keep a single thread busy."""
         return await self._users.exist(uid)
 
     def _name_of(self, job_id: int) -> str:
@@ -208,19 +210,20 @@ class Node:
         return "" if job is None else name_of(job)
 
     def _earlier_plugins(self) -> list[str]:
-        """The forkserver loads them beside the configured one."""
+        """Return the container plugins which the forkserver loads beside the configured plugin."""
         return self.jobs.containers.earlier_plugins()
 
     async def load_admins(self) -> None:
-        """Looks up admin_group, whose members may see, signal and update every step. One that is not there has none."""
+        """Look up admin_group: the members may see, signal and update every step. A missing group has no members."""
         try:
             self.registry.permissions.admin_gid = await group_id(self.config.admin_group)
         except (UnknownUser, LookUpFailed):
             self.registry.permissions.admin_gid = None
 
     def reload(self, config: Config) -> Coroutine[object, object, None]:
-        """From now on this configuration holds for jobs' containers, and accounts are looked up anew. This happens at
-        once, so that no step is admitted between. What is returned looks up the admins.
+        """Use `config` for later containers, and forget cached accounts. Return a coroutine which looks up the admins.
+
+        All but the look-up happens at once, so no step is admitted between.
         """
         self.config = self._about.config = self._maker.config = config
         self._users.forget()
@@ -229,12 +232,12 @@ class Node:
         return self.load_admins()
 
     async def settle(self, *, wait_for_steps: bool) -> None:
-        """Before the daemon ends: writes what is known, and waits for cgroups that are being removed.
+        """Before the daemon ends: write all known ends, and wait for cgroups under removal.
 
         A service leaves its steps running; a private node, whose client has gone, waits for them and their epilogs.
         """
         if wait_for_steps:
-            await self._launch.settle()  # while there is a select plugin that can give it something
+            await self._launch.settle()  # while the select plugin can still give resources
         await self.controller.settle()
         if wait_for_steps and self.registry.live:
             await asyncio.wait([live.ended for live in self.registry.live.values()])
@@ -244,7 +247,7 @@ class Node:
         await self.jobs.cgroup_removals.settle()
 
     def close(self, *, wait_for_forkserver: bool) -> None:
-        """Nothing is started and nothing noticed any more: what ends from now on the next daemon writes down."""
+        """Stop starting and following steps. The next daemon records the ends from now on."""
         self.forkserver.close()
         self._oom_watch.end()
         self._plugins.end()

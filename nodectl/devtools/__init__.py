@@ -1,1 +1,1 @@
-"""Tools for authors of plugins, behind `nodectl spank`. Run in the command, as its user or root."""
+"""Tools for authors of plugins, behind `nodectl spank` and `nodectl select`. Run in the command, as user or root."""

@@ -1,7 +1,7 @@
-"""What a plugin file says of itself, read from its syntax tree: nothing of it is executed.
+"""Read the facts of a plugin file (names, version, hooks, options) from the syntax tree, without executing the file.
 
-The checks are those of `nodectl.plugin_host.loader.load` as far as a look can make them, so that a file without
-problems here can still be refused when it is loaded (what its body does is unknown), but one with problems will be.
+The checks are those of `nodectl.plugin_host.loader.load` as far as reading can make them. A file without problems here
+can still be refused at load (the effect of its body is unknown); a file with problems will be refused.
 """
 
 import ast
@@ -21,8 +21,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One plugin file. What could not be read is empty; `problems`, for which it is refused, and `warnings` are lines
-    `file:line: reason`.
+    """The facts of a plugin file; fields are empty where the file could not be read.
+
+    `problems` (the loader refuses the file for them) and `warnings` are lines `file:line: reason`.
     """
 
     path: str
@@ -37,12 +38,12 @@ class Facts:
 
     @property
     def is_helper(self) -> bool:
-        """True for what is only imported by plugins beside it: it does not call itself one, and nothing calls it."""
+        """True for a module imported only by neighbouring plugins: no plugin_type, no plugin_name, no hooks."""
         return not self.hooks and {f"{self.path}: {name} is missing" for name in _NAMES[:2]} <= set(self.problems)
 
 
 def read(path: str, kind: str) -> Facts:
-    """Look at the plugin of this kind ("task", "spank") at `path`; a file that is refused has that as its problem."""
+    """Read the facts of the plugin at `path` of this kind ("task", "spank"). A refusal becomes the only problem."""
     try:
         if is_compiled(path):
             found = described(path)
@@ -56,7 +57,7 @@ def read(path: str, kind: str) -> Facts:
 
 
 def of_text(path: str, text: bytes, kind_name: str) -> Facts:
-    """What a file of this kind with this content says, whoever could change it."""
+    """Return the facts of a file of this kind with this content, without a check of the file's owner and mode."""
     kind = KINDS[kind_name]
     try:
         source = compile_text(path, text)
@@ -82,7 +83,7 @@ def of_text(path: str, text: bytes, kind_name: str) -> Facts:
 
 
 def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements that run when the file is loaded, those below an `if`, `try` or `with` among them."""
+    """Yield the statements run at load, including statements below an `if`, `try` or `with`."""
     for statement in body:
         yield statement
         for name in ("body", "orelse", "finalbody"):
@@ -101,7 +102,7 @@ def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
-    """Names that may stand for functions: defined, assigned or imported."""
+    """Yield the possible names of functions: defined, assigned or imported."""
     for statement in _top_level(tree.body):
         if isinstance(statement, Function):
             yield statement.name, statement
@@ -112,7 +113,7 @@ def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def _constant(value: ast.expr | None) -> object:
-    """A literal's value, None for anything that would have to be computed."""
+    """Return the value of a literal, None for any computed expression."""
     try:
         return None if value is None else ast.literal_eval(value)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -120,7 +121,7 @@ def _constant(value: ast.expr | None) -> object:
 
 
 def _options(value: ast.expr | None) -> Iterator[str]:
-    """The names in a literal list of SpankOption(name, ...)."""
+    """Yield the names in a literal list of SpankOption(name, ...)."""
     for element in value.elts if isinstance(value, ast.List | ast.Tuple) else ():
         if isinstance(element, ast.Call):
             first = element.args[0] if element.args else None
@@ -131,7 +132,7 @@ def _options(value: ast.expr | None) -> Iterator[str]:
 
 
 def _version(values: Mapping[str, ast.expr], kind: Kind) -> tuple[int, ...]:
-    """What the file was written for, () where that is not to be seen."""
+    """Return the version the file was written for, () if the file does not show a version."""
     try:
         return read_version(_constant(values.get("plugin_version")), kind)
     except ValueError:
@@ -152,7 +153,7 @@ def _problems(path: str, kind: Kind, values: Mapping[str, ast.expr], defined: Ma
 
 
 def _wrong_labels(path: str, kind: Kind, values: Mapping[str, ast.expr]) -> Iterator[tuple[int, str]]:
-    """What the file calls itself, and the version it was written for."""
+    """Yield line and reason of a wrong plugin_type and of a wrong plugin_version."""
     said = _constant(values.get("plugin_type"))
     wanted = kind.name if kind.hosted == STEP else f"{kind.name}/{path.rpartition('/')[2].removesuffix('.py')}"
     if isinstance(said, str) and said != wanted and not (kind.hosted == STEP and said.startswith(f"{kind.name}/")):
@@ -191,7 +192,10 @@ def _wrong_functions(kind: Kind, defined: Mapping[str, ast.stmt]) -> Iterator[tu
 
 
 def _unknown_functions(kind: Kind, defined: Mapping[str, ast.stmt]) -> Iterator[tuple[int, str]]:
-    """Hooks of the future, perhaps: such a plugin is used."""
+    """Yield warnings about functions with the kind's prefix and no similar hook.
+
+    A later release may call these functions, therefore the plugin is accepted.
+    """
     known = kind.functions
     for name, statement in defined.items():
         unknown = isinstance(statement, Function) and name.startswith(kind.prefix) and name not in known

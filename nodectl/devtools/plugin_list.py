@@ -1,4 +1,4 @@
-"""The plugins of a configuration: those that a launch calls, in calling order, and the others that are there.
+"""The plugins of a configuration: plugins called at a launch, in calling order, and unused plugins of the directories.
 
 Reads the files; executes nothing of any plugin.
 """
@@ -18,7 +18,7 @@ from nodectl.spank.plugin_file import is_native
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One plugin. `role` is "configured", "available", or of SPANK plugins "required" or "optional"."""
+    """A plugin of the list. `role` is "configured", "available", or of SPANK plugins "required" or "optional"."""
 
     kind: str
     type: str
@@ -30,12 +30,12 @@ class Listed:
 
 
 def unusable(listed: Listed) -> bool:
-    """True for a plugin whose absence or faults stop a step: configured or required."""
+    """Return True for a plugin whose absence or faults stop a step: a configured or required plugin."""
     return listed.role in ("configured", "required") and (listed.missing or bool(listed.facts.problems))
 
 
 def node_plugins(config: Config) -> Iterator[Listed]:
-    """The plugins that are the node's: the configured ones in calling order, then what else is in the directories."""
+    """Yield the node's plugins: the configured plugins in calling order, then the unused plugins in the directories."""
     for kind, wanted in kinds.configured(config).items():
         for plugin_type in wanted:
             try:
@@ -52,7 +52,7 @@ def node_plugins(config: Config) -> Iterator[Listed]:
 
 
 def spank_plugins(config: Config, stack: plugstack.Plugstack) -> Iterator[Listed]:
-    """The SPANK stack in calling order, then what else is in the directories' `spank` folders."""
+    """Yield the SPANK stack in calling order, then the unused plugins in the directories' `spank` folders."""
     versions.accept(config.spank_versions)
     for entry in stack.entries:
         facts = Facts(entry.path) if entry.missing else _spank_facts(entry.path)
@@ -86,7 +86,7 @@ def _spank_facts(path: str) -> Facts:
 
 
 def _files(directories: Iterable[str], folder: str) -> Iterator[tuple[str, str]]:
-    """Name and path of every plugin file, once for each name: the first directory wins, as when it is loaded."""
+    """Yield name and path of every plugin file, once for each name: the first directory wins, as at load."""
     suffixes = (".py", ".so") if folder == "spank" else suffixes_of(folder)
     found: dict[str, str] = {}
     for directory in directories:

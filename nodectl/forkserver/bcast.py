@@ -1,5 +1,6 @@
-"""Writes a file for `nodectl bcast`: in the job's container, as the job's user (`enter.py`). On nodes of a cluster a
-task of that user does.
+"""Writes a file for `nodectl bcast`, in the job's container and as the job's user (`enter.py`).
+
+On the nodes of a cluster a task of that user writes the file.
 """
 
 import errno
@@ -17,7 +18,7 @@ _OWN_DESCRIPTORS = "/proc/self/fd"
 
 
 def write(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> None:
-    """Copies the descriptor's file to the path, whole or not at all. It replaces a file only with `force`."""
+    """Copy the file of `fds[0]` to the path, whole or not at all. An existing file is replaced only with `force`."""
     if not stat.S_ISREG(os.fstat(fds[0]).st_mode):
         raise OSError(errno.EINVAL, "what came with the call is no regular file")
     times: tuple[int, ...] = tuple(request.get("times") or ())  # type: ignore[arg-type]  # the daemon has looked
@@ -28,13 +29,15 @@ def write(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> No
 def write_whole(
     source: int, path: str, *, mode: int, force: bool, size: int | None = None, times: "tuple[int, ...]" = ()
 ) -> None:
-    """Writes what `source` has until its end, all `size` bytes of it where that is known. `times`: of access and of
-    modification, in nanoseconds. Raises OSError, naming the path: nothing is there of it then.
+    """Copy `source` up to the end of file to `path`, and check the length against `size` if given.
+
+    `times` are the times of access and of modification, in nanoseconds. Raises OSError naming the path; then no part of
+    the file is left there.
     """
     directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _write(source, directory, os.path.basename(path), mode=mode, force=force, size=size, times=times)
-    except OSError as error:  # its own path, if any, is that of the partial file
+    except OSError as error:  # the error's own path, if any, is the partial file
         why = f"{error.strerror}; --force replaces it" if error.errno == errno.EEXIST else error.strerror
         raise OSError(error.errno, why, path) from None
 
@@ -70,14 +73,14 @@ def _write(
         try:
             os.unlink(partial, dir_fd=directory)
         except FileNotFoundError:
-            pass  # it had no name yet
+            pass  # the file had no name yet
         raise
 
 
 def _open_nameless(directory: int) -> int:
-    """A file that vanishes when its writer is killed; -1 where the file system has no such files."""
+    """Open a nameless file, which vanishes if the writer is killed. Return -1 if the file system has none."""
     if not os.access(_OWN_DESCRIPTORS, os.X_OK):
-        return -1  # without /proc it could not get a name
+        return -1  # without /proc the file could not get a name
     try:
         return os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=directory)
     except OSError:

@@ -1,4 +1,4 @@
-"""Container requests: what the daemon wants done with a job's container outside of a step.
+"""Container requests: the daemon's orders for a job's container, outside of any step.
 
     {"container": "delete", "spec": path, "timeout": s}   container_p_delete for the step's job
     {"container": "restore", "plugin": type, "base": path, "timeout": s}
@@ -9,10 +9,10 @@
     {"container": "enter" or "bcast", "spec": path, ...}  a program or a file for a running job's container (`enter.py`,
                                                           `bcast.py`)
 
-The forkserver forks a process for each request but "reconfigure": root, one thread. When it blocks nobody else does.
-The descriptor is a connection: it brings the step's trace, if there is one, and takes the answer, {"why": ""} or one
-line. For "enter" and "bcast" {"ready": true} may come before, with a socket: the descriptors that the user sent with
-the call go there, and never into a process of root's.
+The forkserver forks a process for each request but "reconfigure": root, one thread. A process that blocks delays no
+other request. The descriptor is a connection: it brings the step's trace, if there is one, and takes the answer,
+{"why": ""} or one line. For "enter" and "bcast", {"ready": true} may come before the answer, with a socket: the
+descriptors that the user sent with the call go there, and never into a process of root's.
 """
 
 import _signal
@@ -53,8 +53,9 @@ def begin(
     runners: "Runners",
     others: "tuple[int, ...]",
 ) -> None:
-    """Serves the request, or forks the process that does, and closes its descriptors; `runners` and `others` are the
-    forkserver's.
+    """Serve the request here or in a forked process, and close the request's descriptors.
+
+    `runners` and `others` are the forkserver's.
     """
     try:
         if request["container"] == "reconfigure":

@@ -1,11 +1,11 @@
-"""Enters a running job's container from outside of its steps, for `nodectl enter` and `nodectl bcast`.
+"""Enters a running job's container from outside of the job's steps, for `nodectl enter` and `nodectl bcast`.
 
-    request (root)        calls the plugin, forks the guard, and waits for it; it holds nothing that the user has sent
-      guard (the user)    is put among the step's processes, so that it ends with them, joins the job's container,
-                          becomes the job's user, and only then receives what the user has sent
+    request (root)        calls the plugin, forks the guard, and waits for it; it holds no descriptor that the user sent
+      guard (the user)    enters the cgroup of the step's processes, so that it ends with them, joins the job's
+                          container, becomes the job's user, and only then receives the user's descriptors
         visitor           executes the program, or writes the file
 
-Closing what a user has sent may take for ever, and no signal ends it. So only the guard and the visitor ever hold it:
+Closing a user's descriptor may take for ever, and no signal ends it. So only the guard and the visitor ever hold it:
 they count among the user's processes, and the request, which the daemon counts as a call of the user's, lasts as long.
 Part of a container request (`container_requests.py`).
 """
@@ -51,7 +51,7 @@ _PATIENCE = 60  # seconds for a stepd whose hooks may take any time
 
 
 def execute(request: "Mapping[str, object]", step: "Step", fds: "list[int]") -> None:
-    """Executes the program with the job's environment. The first fds are its standard streams, perhaps a terminal."""
+    """Execute the program with the job's environment. The first fds are the standard streams, perhaps a terminal."""
     for number, fd in enumerate(fds[:_STREAMS]):
         os.dup2(fd, number, inheritable=True)
     if os.isatty(0):
@@ -75,14 +75,14 @@ def enter(
     plugin: "Plugin",
     plugin_caller: "PluginCaller",
 ) -> tuple[str, int]:
-    """Runs `act` in the job's container. Returns what went wrong, "" for nothing, and the visitor's exit status.
+    """Run `act` in the job's container. Return the error, "" for none, and the visitor's exit status.
 
-    The guard sends READY through `answer`, with the socket by which it receives the descriptors of the call. Where the
-    plugin fails the guard ends: nothing runs outside of the container. Raises OSError, PluginError.
+    The guard sends READY through `answer`, with the socket by which it receives the descriptors of the call. If the
+    plugin fails, the guard ends: nothing runs outside of the container. Raises OSError, PluginError.
     """
     mount = tree.find_mount()
     if "container_p_add_cont" in plugin.hooks:
-        # The built-in plugin does not use the number: so it need not wait for a stepd that is in a hook.
+        # The built-in plugin does not use the number, so it need not wait for a stepd in a hook.
         built_in = plugin.path.startswith(BUILTIN_DIR)
         tracked = 0 if built_in else _container_id(str(request["spec"]), step)
         _require(plugin_caller, plugin, "container_p_add_cont", (step.job_id, tracked))
@@ -98,13 +98,13 @@ def enter(
 
 
 def _exit_status(status: int) -> int:
-    """A shell's, of a status of wait(2)."""
+    """Return a shell's exit status for a status of wait(2)."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
 def _require(plugin_caller: "PluginCaller", plugin: "Plugin", call: str, arguments: "Sequence[object]") -> None:
-    """Calls the plugin's function, if it has one. Raises PluginError for what is a failure in a launch, too."""
+    """Call the plugin's function, if defined. Raises PluginError where a launch would fail, too."""
     function = plugin.hooks.get(call)
     if function is None:
         return
@@ -115,8 +115,9 @@ def _require(plugin_caller: "PluginCaller", plugin: "Plugin", call: str, argumen
 
 
 def _container_id(spec: str, step: "Step") -> int:
-    """Asks the step's stepd for the number that the tracker gave the step's processes. Raises OSError where the stepd
-    does not answer, as during a plugin's long hook.
+    """Ask the step's stepd for the number which the tracker gave the step's processes.
+
+    Raises OSError if the stepd does not answer, as during a plugin's long hook.
     """
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC, 0)
     try:
@@ -133,7 +134,7 @@ def _container_id(spec: str, step: "Step") -> int:
 
 
 def _wait_for(pid: int, errors: int) -> bytes:
-    """Waits until the child has ended. Returns the beginning of the error that was written."""
+    """Wait for the child's end. Return the beginning of the error written by the child."""
     child = os.pidfd_open(pid)
     poll = select.poll()
     poll.register(child, select.POLLIN)
@@ -151,7 +152,7 @@ def _wait_for(pid: int, errors: int) -> bytes:
 
 
 def _group(user: tree.Group, step: "Step") -> tree.Group:
-    """The cgroup of visitors, among the step's processes. Raises OSError before the step's devices are confined."""
+    """Make the cgroup of visitors among the step's processes. Raises OSError until the step's devices are confined."""
     if step.device_rules:
         fd = user.open()
         confined = _kernel.device_programs(fd)
@@ -168,7 +169,7 @@ def _go_to(directory: str) -> None:
         os.chdir("/tmp")  # as a task
 
 
-def _guard(  # all that the guard needs
+def _guard(  # everything the guard needs
     act: "Act",
     request: "Mapping[str, object]",
     step: "Step",
@@ -178,7 +179,7 @@ def _guard(  # all that the guard needs
     mount: str,
     errors: int,
 ) -> "NoReturn":
-    """In the guard: root at first."""
+    """Run the guard, as root at first."""
     status = 1
     try:
         if not step.cgroup:
@@ -191,7 +192,7 @@ def _guard(  # all that the guard needs
             return True
 
         users_process.become(step, confinement, group=visitors, enter=join, signs_in=True)
-        prctl.set_dumpable(0)  # until the visitor executes a program nobody looks into either
+        prctl.set_dumpable(0)  # until the visitor executes a program, no process looks into guard or visitor
         fds = _receive(answer, errors)
         status = _be_guard(_begin_visitor(act, request, step, fds, confinement, errors), fds)
     except OSError as error:
@@ -208,7 +209,7 @@ def _tell(errors: int, step: "Step", error: OSError) -> None:
 
 
 def _receive(answer: int, errors: int) -> "list[int]":
-    """As the user: lets the daemon have the descriptors of the call sent here, and nowhere else. Raises OSError."""
+    """As the user, let the daemon send the call's descriptors here and nowhere else. Raises OSError."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     theirs.shutdown(_socket.SHUT_RD)
     close_all_but((answer, errors, ours.fileno(), theirs.fileno()))
@@ -235,7 +236,7 @@ def _begin_visitor(
     confinement: Confinement,
     errors: int,
 ) -> int:
-    """Forks the visitor, which ends with the guard. Returns its pid. Raises OSError."""
+    """Fork the visitor, which ends with the guard. Return the visitor's pid. Raises OSError."""
     guard = os.getpid()
     pid = os.fork()
     if pid:
@@ -260,8 +261,9 @@ def _begin_visitor(
 
 
 def _be_guard(visitor: int, fds: "list[int]") -> int:
-    """Waits for the visitor, and kills it when the other end of the last descriptor is closed: its caller has gone.
-    Returns its exit status. Raises OSError.
+    """Wait for the visitor; kill the visitor when the caller has gone. Return the exit status. Raises OSError.
+
+    The caller has gone when the other end of the last descriptor is closed.
     """
     child, caller = os.pidfd_open(visitor), fds.pop()
     framing.close(fds)  # a terminal ends when its last holder has gone

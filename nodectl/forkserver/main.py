@@ -1,21 +1,21 @@
-"""The forkserver: a lean Python, started once by the daemon, from which every stepd is forked.
+"""The forkserver's main program: a lean Python, executed by the daemon, from which every stepd is forked.
 
 Starting an interpreter takes tens of milliseconds, forking this one half a millisecond. It imports everything that a
 step can need before any step exists. It has one thread and calls no hook of a SPANK plugin: it compiles Python plugins
 (once per change of the file), which the stepd executes, and it opens native ones. It ends when the daemon's end of the
 channel closes. Its stepds live on.
 
-Channel: first one message with the descriptors of the daemon's lock and of what confines steps, {"plugins": types by
-kind, "plugin_dir": ..., "earlier": types of other containers that still exist, "timeout": that of a hook,
-"spank_versions": ..., "warm_runners": ..., "warm_runner_time": ...}. Then one SEQPACKET message a step, {"step":
-"42.0", "spec": path, "cgroup": ..., "trace": true} with the descriptors of `Descriptors`. The daemon has made all of
-them: what users send never comes here, and the step's file is read by its stepd. "client" is the uid of the client that
-waits for the step, null for none; "keep" that of its user, where a runner that is kept may serve it (`runners.py`);
-"cgroup" where its stepd is to be, unless that is kept; "runners" the cgroup of those, and of all that is charged to no
-job. "plugins": [...] is there when the stack differs from the last one or a file of it has changed. Answers: {"step":
-..., "pid": ...} or {"step": ..., "error": ...}. With "waited" the order lies with a runner; should that end without
-having taken it, another answer follows. A message with "container" is a container request
-(`forkserver/container_requests.py`), which is answered on a connection of its own.
+Channel: the first message comes with the descriptors of the daemon's lock and of the compiled filters that confine
+steps, {"plugins": types by kind, "plugin_dir": ..., "earlier": types of other containers that still exist, "timeout":
+that of a hook, "spank_versions": ..., "warm_runners": ..., "warm_runner_time": ...}. Then comes one SEQPACKET message a
+step, {"step": "42.0", "spec": path, "cgroup": ..., "trace": true} with the descriptors of `Descriptors`. The daemon has
+made all of these descriptors: users' descriptors never come here, and the stepd reads the step's file. "client" is the
+uid of the client that waits for the step, null for none; "keep" is the uid of its user if a warm runner may serve the
+step (`runners.py`); "cgroup" is the stepd's cgroup, unless the stepd becomes a warm runner; "runners" is the cgroup of
+warm runners and of everything charged to no job. "plugins": [...] is present when the stack differs from the last one
+or one of its files has changed. Answers: {"step": ..., "pid": ...} or {"step": ..., "error": ...}. With "waited" the
+order lies with a warm runner; if that ends without having taken it, another answer follows. A message with "container"
+is a container request (`forkserver/container_requests.py`), which is answered on a connection of its own.
 """
 
 import _signal
@@ -61,7 +61,7 @@ _OWN_WORDS = 5  # python -I -S -c CODE
 
 
 def main() -> "NoReturn":
-    """Serves the channel until the daemon is gone."""
+    """Serve the channel until the daemon is gone."""
     status = 1
     try:
         _serve_the_daemon()
@@ -69,15 +69,15 @@ def main() -> "NoReturn":
     except BaseException:  # the top of a process
         sys.excepthook(*sys.exc_info())
     finally:
-        os._exit(status)  # a thread that a plugin has left must not keep the process, and with it the lock
+        os._exit(status)  # a plugin's leftover thread must not keep the process, and with it the lock
 
 
 def _serve_the_daemon() -> None:
     prctl.set_name("nodectl-fork")
-    # Nobody waits for stepds: the daemon learns of their ends by other ways.
+    # Stepds are not waited for: the daemon learns of their ends in other ways.
     for number in (*IGNORED, _signal.SIGCHLD):
         _signal.signal(number, _signal.SIG_IGN)
-    _kernel.default_signals()  # steps' programs have what the forkserver has
+    _kernel.default_signals()  # steps' programs inherit the forkserver's signals
     os.chdir("/")
     os.umask(0o022)
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, CHANNEL)
@@ -114,7 +114,7 @@ def _serve_the_daemon() -> None:
 
 
 def _open_container(path: str) -> "Plugin":
-    """A job_container plugin that is compiled. Raises PluginRefused."""
+    """Open a compiled job_container plugin. Raises PluginRefused."""
     from nodectl.spank.container_plugin import open_container  # few nodes have one, and nothing was forked yet
 
     return open_container(path)
@@ -123,7 +123,7 @@ def _open_container(path: str) -> "Plugin":
 def _serve(
     channel: "_socket.socket", node: "NodePlugins", handed_over: "Order | None", runners: Runners
 ) -> "Order | None":
-    """Serves until the daemon is gone. Returns an order that only a newly executed forkserver can serve, or None."""
+    """Serve until the daemon is gone. Return an order which needs a newly executed forkserver, or None."""
     store = PluginStore()
     mount = tree.find_mount()
     if mount:
@@ -148,8 +148,10 @@ def _serve(
 def _start(
     channel: "_socket.socket", stepds: Stepds, data: bytes, request: "Mapping[str, object]", fds: "list[int]"
 ) -> None:
-    """When the daemon has the answer a client's streams may come, so that nothing is open here any more to which they
-    go. The end of the link, from which the daemon would learn less, comes after the answer.
+    """Start the step, close the descriptors, and only then answer the daemon.
+
+    The client's streams may come once the daemon has the answer, so nothing here may hold their destination any more.
+    The end of the link is closed after the answer, because the daemon would learn less from it.
     """
     answer = stepds.start(data, request, fds)
     link = fds.pop(LINK)
@@ -160,7 +162,7 @@ def _start(
 
 
 def _begin(channel: "_socket.socket") -> bytes:
-    """Waits for the first order, and puts its descriptors in their places. Returns b"" where the daemon has gone."""
+    """Wait for the first order and move the descriptors to LOCK and PROGRAMS. Return b"" if the daemon has gone."""
     data, fds = receive(channel)
     copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for fd in fds]
     for fd, place in zip(copies, (LOCK, PROGRAMS), strict=False):
@@ -171,12 +173,12 @@ def _begin(channel: "_socket.socket") -> bytes:
 
 
 def _print(why: str) -> None:
-    """A forkserver that executed itself again does not answer whether it is ready: the daemon notices its end."""
+    """Log why a re-executed forkserver cannot start. The daemon gets no answer, but notices the process's end."""
     messages.tell("forkserver-cannot-start", why)
 
 
 def _execute_again(first: bytes, data: bytes, fds: "list[int]") -> "NoReturn":
-    """Executes this program again with the order that it could not serve: a loaded library cannot be replaced."""
+    """Execute this program again with the unserved order, because a loaded library cannot be replaced."""
     memory = os.memfd_create("nodectl-order", 0)
     os.fchmod(memory, 0o600)
     os.write(memory, data)
@@ -187,7 +189,7 @@ def _execute_again(first: bytes, data: bytes, fds: "list[int]") -> "NoReturn":
 
 
 def _handed_over() -> "tuple[bytes, Order] | None":
-    """The first order, and the one with which this process executed itself again; None in the first one."""
+    """Return the first order and the order handed over by `_execute_again`, or None in the first forkserver."""
     if len(sys.argv) == 1:
         return None
     first = sys.argv[1].encode("ascii")

@@ -1,10 +1,12 @@
-"""The runners that are kept: stepds that serve several steps of one user, one after the other.
+"""The warm runners: stepds which serve several steps of a user in succession.
 
-A runner says when it waits for another step (`nodectl/stepd/orders.py`). Nobody waits for its word: it is looked for
-when there is an order. How many there are is bounded, for all users and for one, because they are charged to no job.
+A runner says when it waits for another step (`nodectl/stepd/orders.py`). The forkserver never waits for that message;
+it looks for it when there is an order. The number of runners is bounded, for all users and for each, because they are
+charged to no job.
 
-The forkserver has a copy of the runner's end, too. So an order lies there, with its descriptors, until the runner takes
-it, also where that one has ended meanwhile: then the forkserver takes it back. What a runner has taken is its own.
+The forkserver keeps a copy of the runner's end, too. So an order lies there, with its descriptors, until the runner
+takes it, even if the runner has ended meanwhile: then the forkserver takes the order back. An order that a runner has
+taken is the runner's own.
 """
 
 import _socket
@@ -40,8 +42,9 @@ class _Runner:
 
 
 class Runners:
-    """The runners of one forkserver, and its spare. `most`: as many as there may be; a user may have half of them. Each
-    waits some seconds for a step.
+    """The warm runners of a forkserver, and the spare.
+
+    `most` limits all runners; a user may have half of that number. Each runner waits `seconds` for a step.
     """
 
     __slots__ = ("_all", "_ends", "_most", "seconds", "spare")
@@ -54,7 +57,7 @@ class Runners:
         self._ends = select.poll()  # of their pidfds
 
     def serve(self, order: bytes, fds: "Sequence[int]", whose: "Whose") -> int:
-        """Hands the order to a runner of this user's that waits. Returns its pid, 0 where none waits."""
+        """Hand the order to a waiting runner of this user. Return the runner's pid, or 0 if no runner waits."""
         for runner in reversed(self._all):
             if runner.whose != whose or not self._look(runner):
                 continue
@@ -68,8 +71,10 @@ class Runners:
         return 0
 
     def has_room(self, uid: int) -> bool:
-        """Whether one more may be kept for this user, for whom none waits that could serve the step. One that waits,
-        or has ended while it did, makes room: where the user has as many as one may have, one of this user's own.
+        """Return True if a new runner may be kept for a user without a waiting runner fit for the step.
+
+        If the limit is reached, a runner that waits, or that ended while waiting, is dropped: one of this user's where
+        the user has reached the limit of a user, else any.
         """
         for runner in self._all.copy():
             self._look(runner)
@@ -83,20 +88,21 @@ class Runners:
         return True
 
     def add(self, pid: int, pidfd: int, whose: "Whose", link: "_socket.socket", orders: "_socket.socket") -> None:
-        """This one is kept: it has its first order. `link` is our end, `orders` a copy of the runner's."""
+        """Keep a runner, which has the first order already. `link` is our end, `orders` a copy of the runner's end."""
         self._all.append(_Runner(pid, pidfd, whose, link, orders))
         self._ends.register(pidfd, select.POLLIN)
 
     def not_taken(self, channel: "_socket.socket") -> "Iterator[tuple[bytes, list[int]]]":
-        """Waits until something has come over the channel. Until then: the orders of runners that end without having
-        taken them. A runner that lives wakes nobody.
+        """Wait until the channel is readable. Yield the orders of runners which end before taking an order.
+
+        A live runner does not wake the forkserver.
         """
         while self._all:
             self._ends.register(channel, select.POLLIN)
             ready = {fd for fd, _ in self._ends.poll()}
             for runner in [runner for runner in self._all if runner.pidfd in ready]:
                 if runner not in self._all:
-                    continue  # it has made room for the order before: it had none
+                    continue  # dropped for the order before; it had no order
                 data, fds = _left_by(runner)
                 self._forget(runner)
                 if data:
@@ -105,14 +111,14 @@ class Runners:
                 return
 
     def let_go(self) -> None:
-        """In a fork: closes what it has of them."""
+        """In a forked process: close all descriptors of runners and of the spare."""
         for runner in self._all:
             runner.close()
         self._all.clear()
         self.spare.let_go()
 
     def _look(self, runner: _Runner) -> bool:
-        """True when it waits."""
+        """Return True if the runner waits for a step."""
         if runner.waits:
             return True
         try:
@@ -128,7 +134,7 @@ class Runners:
 
 
 def _left_by(runner: _Runner) -> "tuple[bytes, list[int]]":
-    """The order that it has not taken; b"" for none."""
+    """Return the order which the runner has not taken, b"" for none."""
     try:
         return receive(runner.orders, _socket.MSG_DONTWAIT)
     except BlockingIOError:

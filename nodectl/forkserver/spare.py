@@ -1,12 +1,12 @@
-"""The spare: a stepd that is forked ahead of need, for the next step that no runner serves.
+"""The spare: a stepd forked ahead of need, for the next step without a warm runner.
 
-It has served nobody, and serves one step. It is forked behind an order, while that one's step begins; so the next order
-does not wait for a fork, nor for the pages that a step's stepd copies because Python counts references in them: the
-spare has them already. Which these are a stepd says that was a spare without knowing them. With its order it goes on as
-a new process in the step's cgroup (`_kernel.move_into`), and is what a stepd is that was forked there.
+The spare has served no step, and serves one. It is forked after an order, while that order's step begins; so the next
+order does not wait for a fork, nor for the pages that a step's stepd copies because Python counts references in them:
+the spare has them already. A stepd that was a spare without knowing the pages reports them. With its order the spare
+goes on as a new process in the step's cgroup (`_kernel.move_into`), and is then like a stepd forked there.
 
-It is there while steps follow each other, and fits the stack, the container's plugin and the confinement of the last
-one. Whatever happens to it costs a fork.
+There is a spare while steps follow each other, and it fits the stack, the container's plugin and the confinement of the
+last step. Whatever happens to the spare costs a fork.
 """
 
 import _socket
@@ -40,23 +40,25 @@ _LONGEST_LESSON = 1 << 17
 
 
 class Spare:
-    """The forkserver's one spare, or none: for steps of which the next one comes within some seconds."""
+    """The forkserver's spare, at most a single process, for steps in succession within `seconds`."""
 
     __slots__ = ("_asked", "_begins", "_fit", "_lesson", "_link", "_pages", "_seconds", "_works")
 
     def __init__(self, seconds: float, *, wanted: bool) -> None:
         self._works = wanted  # until the kernel cannot
         self._seconds = seconds
-        self._asked = -seconds  # when one was last wanted
+        self._asked = -seconds  # when a spare was last wanted
         self._fit: Fit | None = None
         self._link: _socket.socket | None = None  # its closing ends a spare that waits
-        self._begins: _socket.socket | None = None  # of the last one: it ends when the tasks of its step begin
+        self._begins: _socket.socket | None = None  # link of the last spare: closes when its step's tasks begin
         self._lesson: _socket.socket | None = None
         self._pages = b""
 
     def serve(self, order: bytes, fds: "Sequence[int]", fit: "Fit") -> int:
-        """Hands the order to the spare, if there is one that fits. Returns the pid of its stepd, or 0: then nobody has
-        the order. Raises OSError where nobody knows, because it is there and does not answer: somebody has stopped it.
+        """Hand the order to a fitting spare. Return the pid of the stepd, or 0 if no process has the order.
+
+        Raises OSError if the spare does not answer, because it was stopped: then it is unknown whether it has the
+        order.
         """
         link, self._link = self._link, None
         if link is None:
@@ -82,13 +84,14 @@ class Spare:
         return int(word)
 
     def is_wanted(self) -> bool:
-        """Asked after each step that had to have a stepd of its own: whether another such step is likely to follow."""
+        """Return True if another step without a runner is likely to follow soon. Called after each such step."""
         last, self._asked = self._asked, time.monotonic()
         return self._works and self._asked - last < self._seconds
 
     def let_step_begin(self, channel: "_socket.socket") -> None:
-        """Waits until the tasks of the last step begin, or for an order, some milliseconds at most. The next spare
-        would have the CPU on which the first one goes on, and then that of its task.
+        """Wait some milliseconds at most for the start of the last step's tasks, or for an order.
+
+        The next spare would compete for the CPU of the last spare and then of its task.
         """
         link, self._begins = self._begins, None
         poll = select.poll()
@@ -100,8 +103,9 @@ class Spare:
             link.close()
 
     def fork(self, group: tree.Group, fit: "Fit") -> "_socket.socket | None":
-        """Forks it into this cgroup. Returns its end of the link in its process, None in the forkserver. Raises
-        OSError.
+        """Fork the spare into this cgroup. Return the spare's end of the link there, None in the forkserver.
+
+        Raises OSError.
         """
         self._learn()
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
@@ -120,12 +124,13 @@ class Spare:
         return None
 
     def settle(self) -> None:
-        """In its process, before all else: Python would copy these pages one after the other."""
+        """In the spare, before all else: copy the pages which Python would copy singly later."""
         touch(self._pages)
 
     def wait(self, link: "_socket.socket", mount: str) -> "tuple[Mapping[str, object], list[int], ForkedAhead]":
-        """In its process: waits for the order, and goes on in the step's cgroup. Returns the order and its descriptors.
-        Ends where no order comes.
+        """In the spare: wait for the order, then move to the step's cgroup. Return order, descriptors and link.
+
+        The process ends if no order comes.
         """
         prctl.set_name(WAITING)
         link.settimeout(self._seconds)
@@ -141,11 +146,11 @@ class Spare:
         except OSError as error:
             if error.errno in NO_CLONE_INTO_CGROUP:
                 link.send(_CANNOT, _socket.MSG_NOSIGNAL)
-            os._exit(0)  # the forkserver tries what failed, and reports it
+            os._exit(0)  # the forkserver tries the same itself, and reports the error
         return request, fds, ForkedAhead(link, teaches=not self._pages)
 
     def let_go(self) -> None:
-        """There is none any more; in a fork: closes what it has of it."""
+        """Give up the spare; in a forked process, close the descriptors of the spare."""
         for link in (self._link, self._lesson, self._begins):
             if link is not None:
                 link.close()
@@ -157,7 +162,7 @@ class Spare:
         try:
             pages = self._lesson.recv(_LONGEST_LESSON)
             if pages.isdigit():
-                return  # its number once more: the spare was killed as it told it
+                return  # the pid again: the spare was killed while it reported the pid
             self._pages = pages
         except BlockingIOError:
             return  # its step still runs
@@ -179,8 +184,10 @@ def _answer(link: "_socket.socket") -> bytes:
 
 
 def _go_on_in(group: tree.Group, link: "_socket.socket") -> None:
-    """What tells the forkserver the new number is the process that ends: the forkserver serves everybody, and when a
-    job's cgroup lets a process run is its user's business.
+    """Go on as a new process in the cgroup.
+
+    The old process reports the new pid to the forkserver and ends. The forkserver serves all users, and must not wait
+    until a job's cgroup, which its user controls, lets a process run.
     """
     fd = group.open()
     _kernel.move_into(fd, link.fileno())

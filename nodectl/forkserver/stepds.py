@@ -1,4 +1,4 @@
-"""`Stepds.start`: who serves a step: a runner of its user's that waits, the spare, or a stepd forked for it."""
+"""Chooses the process for a step, in `Stepds.start`: a waiting warm runner, the spare, or a newly forked stepd."""
 
 import _socket
 import os
@@ -28,7 +28,7 @@ LOCK = 4  # where the first order's descriptors are put, this and PROGRAMS
 
 
 class Stepds:
-    """What each of them starts with, and the way to those that are kept."""
+    """The data with which each stepd starts, and the way to warm runners."""
 
     __slots__ = ("_channel", "_followed_by", "_mount", "_node", "_runners", "_store")
 
@@ -43,7 +43,7 @@ class Stepds:
         self._followed_by: tuple[tree.Group, Fit, NodePlugins] | None = None  # the spare that the last step is to have
 
     def start(self, data: bytes, request: "Mapping[str, object]", fds: "list[int]") -> "Mapping[str, object]":
-        """Has a stepd serve the order. Returns the answer to the daemon; does not return in a new stepd."""
+        """Have a stepd serve the order. Return the answer to the daemon; never returns in a new stepd."""
         step, secure = str(request["step"]), str(request["secure"])
         # In a probe run the probe stands beside each call of a plugin, and no process is kept.
         keep = None if Stack.probe is not None else request["keep"]
@@ -70,7 +70,7 @@ class Stepds:
     def _fork_one_to_keep(
         self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins", whose: "Whose"
     ) -> int:
-        """Forks a stepd that may serve further steps. Returns 0 where the kernel does not fork into cgroups."""
+        """Fork a stepd which may serve further steps. Return 0 if the kernel does not fork into cgroups."""
         group = self._runners_group(request).make() if request["cgroup"] else None
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         try:
@@ -86,7 +86,7 @@ class Stepds:
             return 0
         try:
             pidfd = os.pidfd_open(pid)
-        except OSError:  # it has ended already; or there are no more descriptors, and it serves this step only
+        except OSError:  # it has ended already; or without descriptors it serves only this step
             ours.close()
             theirs.close()
             return pid
@@ -94,7 +94,7 @@ class Stepds:
         return pid
 
     def prepare(self) -> None:
-        """Behind the answer: forks the spare, where one is wanted."""
+        """After the answer: fork the spare, if wanted."""
         wanted, self._followed_by = self._followed_by, None
         if wanted is None or not self._runners.spare.is_wanted():
             return
@@ -118,11 +118,11 @@ class Stepds:
         return pid or self._fork_one(request, fds, node)
 
     def _runners_group(self, request: "Mapping[str, object]") -> tree.Group:
-        """The cgroup of what is charged to no job."""
+        """Return the cgroup of processes charged to no job."""
         return tree.Group(f"{self._mount}{request['runners']}")
 
     def _fork_one(self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins") -> int:
-        """Forks a stepd for this step alone, into a cgroup of the step's."""
+        """Fork a stepd for this step alone, into a cgroup of the step."""
         group = None
         if request["cgroup"]:
             group = tree.Group(f"{self._mount}{request['cgroup']}").make()
@@ -141,12 +141,12 @@ class Stepds:
     def _become_stepd(
         self, request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugins", orders: Orders | None
     ) -> "NoReturn":
-        """In the child."""
+        """In the child: run the stepd."""
         self._close()
         stepd.main(request, fds, node, self._mount, self._store, orders)
 
     def _become_spare(self, link: "_socket.socket", node: "NodePlugins") -> "NoReturn":
-        """In the child."""
+        """In the child: run the spare, then the stepd."""
         try:
             self._runners.spare.settle()
             self._close()
@@ -158,7 +158,7 @@ class Stepds:
             os._exit(1)
 
     def _close(self) -> None:
-        """In a child: nothing of the forkserver's stays open."""
+        """In a child: close everything of the forkserver."""
         self._channel.close()
         os.close(LOCK)
         os.close(PROGRAMS)
@@ -166,8 +166,9 @@ class Stepds:
 
 
 def _enter_or_end(cgroup: tree.Group) -> None:
-    """In a stepd that the kernel has not forked into its cgroup. One that cannot enter it must not return, because it
-    would serve the channel as a second forkserver.
+    """Enter the cgroup, in a stepd which the kernel has not forked into the cgroup. End the process on failure.
+
+    It must not return then, because it would serve the channel as a second forkserver.
     """
     try:
         cgroup.add(0)

@@ -1,4 +1,4 @@
-"""Questions about child processes that the wait of a step asks."""
+"""Questions about child processes, asked by the wait of a step."""
 
 import os
 
@@ -12,8 +12,9 @@ _DUMPING = 0x200  # PF_DUMPCORE
 
 
 def next_to_collect() -> int | None:
-    """A child that has ended and is not collected yet, None for none, NO_CHILD where there is no child at all:
-    waitid(2) with WNOWAIT.
+    """Return the pid of an ended child not collected yet, None for none, NO_CHILD without any child.
+
+    Uses waitid(2) with WNOWAIT.
     """
     try:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -23,18 +24,18 @@ def next_to_collect() -> int | None:
 
 
 def has_executed(pid: int) -> bool:
-    """True when the process, living or not yet collected, has called execve(2) since its fork."""
+    """Return True when the process, living or not yet collected, has called execve(2) since the fork."""
     flags = _flags(pid)
     return flags is not None and not flags & _FORKED_AND_NOT_EXECUTED
 
 
 def dumps_core(pid: int) -> bool:
-    """True while the process writes its core, which SIGKILL would cut off."""
+    """Return True while the process writes a core, which SIGKILL would cut off."""
     return bool((_flags(pid) or 0) & _DUMPING)
 
 
 def _flags(pid: int) -> int | None:
-    """PF_* of proc(5); None where there is no such process."""
+    """Return PF_* of proc(5); None if there is no such process."""
     try:
         return int(pseudo_file.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()[_FLAGS])
     except OSError:
@@ -42,7 +43,7 @@ def _flags(pid: int) -> int | None:
 
 
 def said(status: int) -> str:
-    """A wait status in words."""
+    """Return a wait status in words."""
     if os.WIFSIGNALED(status):
         return f"was ended by signal {os.WTERMSIG(status)}{' and dumped core' if os.WCOREDUMP(status) else ''}"
     return f"ended with exit code {os.WEXITSTATUS(status)}"

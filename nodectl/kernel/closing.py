@@ -1,4 +1,4 @@
-"""Closing what a process has open: before it becomes a program, or opens what a user names."""
+"""Closing the descriptors of a process, before the process becomes a program or opens a user's path."""
 
 from nodectl.kernel import _kernel, operations
 
@@ -10,12 +10,14 @@ _INTERRUPT_MICROSECONDS = 50_000
 
 
 def close_all_but(keep: "Iterable[int]" = ()) -> None:
-    """Nothing stays open but 0, 1, 2 and these, and an exec closes these."""
+    """Close all descriptors but 0, 1, 2 and `keep`, and mark `keep` to be closed at exec."""
     _kernel.perform([operations.close_others(keep)], None)
 
 
 def close_in_time(fds: "Iterable[int]") -> None:
-    """Closes sockets of ours in which what a user made may lie unread, because nobody is left to take it: the last
-    close waits for that as long as its maker likes, unless a signal comes.
+    """Close our sockets, interrupting any close longer than 50 ms.
+
+    Descriptors made by a user may lie unread in them, and no process is left to take these. The last close waits for
+    that as long as their maker likes, unless a signal comes.
     """
     _kernel.close_in_time(list(fds), _INTERRUPT_MICROSECONDS)

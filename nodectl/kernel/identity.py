@@ -1,7 +1,7 @@
-"""Who a process is, and the two ways of becoming somebody else.
+"""The identity of a process, and the two ways of becoming another user.
 
-`become_user` is the irreversible one: a task calls it once, between its root hooks and anything the user can influence.
-`effective_user` is the one reversible drop (SPANK user_init, task_p_post_term). Both run in single-threaded processes
+`become_user` is irreversible: a task calls it once, between its root hooks and anything the user can influence.
+`effective_user` is the only reversible drop (SPANK user_init, task_p_post_term). Both run in single-threaded processes
 only: set*id(2) of one thread would leave the others behind.
 """
 
@@ -19,7 +19,7 @@ BEGAN_AS = os.geteuid()
 
 
 class Identity:
-    """The user a step runs as, resolved before any fork. `gids` are all groups, the primary one among them."""
+    """The user of a step, resolved before any fork. `gids` are all groups, including the primary group."""
 
     __slots__ = ("gid", "gids", "uid")
 
@@ -30,18 +30,21 @@ class Identity:
 
 
 def sign_in(uid: int) -> None:
-    """What the caller and its children do is from now on this user's in the kernel's audit, whoever they become: not
-    that of the admin who has started the service.
+    """Set this user in the kernel's audit, for the caller and all children, under any later identity.
+
+    Otherwise the audit would name the admin who has started the service.
     """
     try:
         pseudo_file.write("/proc/self/loginuid", str(uid).encode("ascii"))
     except OSError:
-        pass  # no audit, or an admin's rule that nobody may ever be another: the records go on telling whom they told
+        pass  # no audit, or an admin's rule against any change: the records go on naming the old user
 
 
 def own_keyring() -> None:
-    """Gives the caller and its children a session keyring(7) of their own: else the processes of all users shared that
-    of whatever started the service, and could read each other's keys.
+    """Give the caller and all children a new session keyring(7).
+
+    Else the processes of all users shared the keyring of the process that started the service, and could read each
+    other's keys.
     """
     try:
         _kernel.new_session_keyring()
@@ -53,31 +56,35 @@ _entrances: "list[Callable[[], None]]" = []
 
 
 def enter_at_the_end(entrance: "Callable[[], None]") -> None:
-    """This process enters its job's user namespace by `entrance`, in `become_user` and not before: root there is not
-    root here, and what is root's to do comes first.
+    """Register `entrance`, by which `become_user` enters the job's user namespace, and not before.
+
+    Root there is not root here, and root's work comes first.
     """
     _entrances.append(entrance)
 
 
 def enter() -> None:
-    """Enters it now, for what comes between: the kernel gives every capability in it, and an unbounded set of them.
+    """Enter the job's user namespace now. Does nothing without a namespace, or if already done. Raises OSError.
 
-    Where there is none to enter, or that was done, nothing happens. Raises OSError.
+    The caller has work to do between this and `become_user`: the kernel gives every capability in the namespace, and an
+    unbounded set of them.
     """
     while _entrances:
         _entrances.pop()()
 
 
 def become_user(who: Identity) -> None:
-    """Gives up root for good and proves it: the user namespace first, in which root has every capability but is nobody;
-    then as `c/operation_confine.c` says. Raises OSError.
+    """Give up root for good and verify the result. Raises OSError.
+
+    The process enters the user namespace first, in which root has every capability but is no known user; then it acts
+    as `c/operation_confine.c` says.
     """
     enter()
     _kernel.perform([operations.become_user(who.uid, who.gid, who.gids)], None)
 
 
 class effective_user:  # noqa: N801  # a context manager, read as a verb phrase at its one place
-    """`with effective_user(who):` acts as the user and regains root at the end, whatever happened inside.
+    """`with effective_user(who):` acts as the user and regains root at the end, even after an error.
 
     Groups and egid first, euid last; back in reverse. Leaving raises OSError if
     root could not be regained: the caller (the stepd) must not go on half-dropped.

@@ -1,5 +1,6 @@
-"""Which pages of memory a process has for itself, and having them before they are needed: after a fork each page that
-is written to is copied first, one at a time.
+"""The memory pages of a process alone, and copying such pages ahead of need.
+
+After a fork each page that is written to is copied first, one at a time.
 """
 
 import os
@@ -13,7 +14,7 @@ _WORD = 8
 
 
 def own_pages() -> bytes:
-    """Those of the caller that no other process has, as touch() takes them. Raises OSError."""
+    """Return the caller's pages not shared with another process, in the form taken by touch(). Raises OSError."""
     runs = []
     lines = _mappings()
     pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
@@ -39,7 +40,7 @@ def _mappings() -> list[bytes]:
 
 
 def _runs(start: int, entries: memoryview) -> list[tuple[int, int]]:
-    """(address, bytes) of each stretch of such pages in a mapping that begins at `start`."""
+    """Return (address, bytes) of each stretch of own pages in a mapping beginning at `start`."""
     found: list[tuple[int, int]] = []
     for number, entry in enumerate(entries):
         if not (entry & _PRESENT and entry & _OWN) or entry & _OF_A_FILE:
@@ -53,7 +54,7 @@ def _runs(start: int, entries: memoryview) -> list[tuple[int, int]]:
 
 
 def touch(pages: bytes) -> None:
-    """Has these pages for the caller alone, as far as it has any there. Nothing in them changes."""
+    """Copy the `pages` for the caller alone, as far as mapped. The content does not change."""
     numbers = [int.from_bytes(pages[at : at + _WORD], "little") for at in range(0, len(pages), _WORD)]
     for start, size in zip(numbers[::2], numbers[1::2], strict=True):
         _kernel.touch(start, size)

@@ -1,4 +1,4 @@
-"""What /proc tells of a process: in which cgroup it is, and whether its programs may gain privileges."""
+"""Facts of a process from /proc: the cgroup, and whether programs may gain privileges."""
 
 import os
 
@@ -6,8 +6,9 @@ from nodectl.kernel import pseudo_file
 
 
 def cgroup_of(pid: "int | str" = "self") -> str:
-    """A process's place in the cgroup2 hierarchy: the "0::" line of /proc/PID/cgroup, cgroups(7). "" when it has
-    gone.
+    """Return a process's cgroup in the cgroup2 hierarchy, "" if the process has gone.
+
+    This is the "0::" line of /proc/PID/cgroup, cgroups(7).
     """
     try:
         lines = pseudo_file.read(f"/proc/{pid}/cgroup").split(b"\n")  # the one character that is in no cgroup's name
@@ -17,8 +18,9 @@ def cgroup_of(pid: "int | str" = "self") -> str:
 
 
 def has_no_new_privs(pid: "int | str" = "self") -> bool:
-    """True where the process has set no_new_privs, or was born with it, which no process takes back: prctl(2). True
-    also when it has gone.
+    """Return True if the process has no_new_privs, which no process takes back (prctl(2)), or has gone.
+
+    A process sets the bit itself or is born with it.
     """
     try:
         return b"\nNoNewPrivs:\t0\n" not in pseudo_file.read(f"/proc/{pid}/status")

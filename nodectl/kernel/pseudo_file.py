@@ -1,14 +1,13 @@
-"""Reading and writing files that the kernel makes up (/proc, /sys, cgroups) and other small ones: one open, one read
-or write.
+"""Reading and writing of small files, mostly the kernel's (/proc, /sys, cgroups): one open, one read or write.
 
-Without Python's buffered and text layers: their first use after a fork copies some hundred pages, a millisecond in
-each stepd and task.
+Without Python's buffered and text layers: their first use after a fork copies some hundred pages, a millisecond in each
+stepd and task.
 """
 
 import os
 
 _CHUNK = 65536
-_PAGE = 4096  # with room for more the kernel clears as much memory before it tells one number of /proc/sys
+_PAGE = 4096  # with a larger buffer the kernel clears as much memory before it returns a number of /proc/sys
 _SURELY_ALL = 2048  # bytes: a read gives a page at most, in whole lines, and none of those that are read here is longer
 
 
@@ -21,7 +20,7 @@ class _Held:
 
 
 def hold(directory: str) -> None:
-    """From now on this process and its children reach everything below `directory` through a descriptor.
+    """Reach everything below `directory` through a descriptor from now on, in this process and all children.
 
     A plugin may give the process another root, in which the directory is not to be found. Raises OSError.
     """
@@ -30,26 +29,26 @@ def hold(directory: str) -> None:
 
 
 def let_go() -> None:
-    """From now on it is reached by its path, as everything else."""
+    """Close the held descriptor: from now on paths below the directory are used unchanged."""
     if _Held.fd is not None:
         os.close(_Held.fd)
         _Held.fd, _Held.prefix = None, _NOTHING
 
 
 def held() -> "tuple[int, ...]":
-    """That descriptor, where there is one."""
+    """Return the held descriptor, () for none."""
     return () if _Held.fd is None else (_Held.fd,)
 
 
 def at(path: str) -> tuple[str, int | None]:
-    """How to name `path` to a system call: (path, dir_fd)."""
+    """Return `path` in the form for a system call: (path, dir_fd)."""
     if path.startswith(_Held.prefix):
         return path[len(_Held.prefix) :], _Held.fd
     return path, None
 
 
 def open_at(path: str, flags: int) -> int:
-    """open(2) of something that exists, closed at an exec. Raises OSError with the path."""
+    """Open an existing file like open(2), closed at an exec. Raises OSError with the path."""
     name, directory = at(path)
     try:
         return os.open(name, flags | os.O_CLOEXEC, dir_fd=directory)
@@ -59,7 +58,7 @@ def open_at(path: str, flags: int) -> int:
 
 
 def read(path: str) -> bytes:
-    """The whole file, which has no line longer than half a page. Raises OSError with the path."""
+    """Return the whole file, which has no line longer than half a page. Raises OSError with the path."""
     fd = open_at(path, os.O_RDONLY)
     try:
         data = os.read(fd, _PAGE)
@@ -69,7 +68,7 @@ def read(path: str) -> bytes:
 
 
 def read_on(fd: int) -> bytes:
-    """What is left of the file, whatever its lines are: the kernel gives them a page at a time. Raises OSError."""
+    """Return the rest of the file, for any lengths of lines: the kernel gives a page at a time. Raises OSError."""
     data = b""
     while more := os.read(fd, _CHUNK):
         data += more
@@ -77,7 +76,7 @@ def read_on(fd: int) -> bytes:
 
 
 def write(path: str, data: bytes) -> None:
-    """One write(2), as the kernel's files want it; the file must exist. Raises OSError with the path."""
+    """Write in a single write(2), as the kernel's files want; the file must exist. Raises OSError with the path."""
     fd = open_at(path, os.O_WRONLY)
     try:
         os.write(fd, data)

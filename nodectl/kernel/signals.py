@@ -1,9 +1,9 @@
-"""Sending signals to processes: nowhere else is it done. A signal goes to a process, not to a number: numbers are given
-anew, and root's signal to one that is another's kills whoever has it now.
+"""The only place that sends signals to processes. A signal goes to a process, not to a number.
 
-A descriptor stands for a process as long as it is open (pidfd_open(2)). A number from a list is looked at once more
-when there is a descriptor for it: if it means another process by then, the descriptor's has gone. A child's number is
-nobody else's until the child is collected. Whole cgroups are killed by cgroup.kill (`cgroup/tree.py`).
+The kernel reuses numbers, and a signal of root's to a reused number kills the wrong process. A descriptor stands for a
+process as long as it is open (pidfd_open(2)). A number from a list is checked once more when there is a descriptor for
+it: if the number means another process by then, the descriptor's process has gone. A child's number is not reused until
+the child is collected. Whole cgroups are killed by cgroup.kill (`cgroup/tree.py`).
 """
 
 import _signal
@@ -23,23 +23,25 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1  # seconds
 
 
 def put_off() -> None:
-    """From now on SIGHUP, SIGINT and SIGTERM do not end this process. Those whom it starts inherit that."""
+    """Block SIGHUP, SIGINT and SIGTERM in this process and in processes started from now on."""
     _signal.pthread_sigmask(_signal.SIG_BLOCK, _ENDING)
 
 
 def admit() -> None:
-    """They come again, and those that have come meanwhile do so at once."""
+    """Unblock SIGHUP, SIGINT and SIGTERM. Pending signals arrive at once."""
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _ENDING)
 
 
 def is_told_to_end() -> bool:
-    """Whether one of them has come that was put off."""
+    """Return True if a blocked SIGHUP, SIGINT or SIGTERM is pending."""
     return not _signal.sigpending().isdisjoint(_ENDING)
 
 
 async def until_end(serving: "Awaitable[T]") -> "T":
-    """What `asyncio.run` is to run where a process has something to do after it. Who ends a process may say so twice;
-    an event loop that closes gives its signals their defaults back, and the second one would cut off the rest.
+    """Await `serving`, then block SIGHUP, SIGINT and SIGTERM: for `asyncio.run` in a process with work left afterwards.
+
+    A user may send the signal to end twice; an event loop that closes gives its signals their defaults back, and the
+    second signal would cut off the rest.
     """
     try:
         return await serving
@@ -48,7 +50,7 @@ async def until_end(serving: "Awaitable[T]") -> "T":
 
 
 def send(pidfd: int, number: int) -> bool:
-    """To the process that the descriptor stands for. False when it has gone. Raises OSError."""
+    """Send a signal to the process of this descriptor. Returns False when the process has gone. Raises OSError."""
     try:
         _signal.pidfd_send_signal(pidfd, number)
     except ProcessLookupError:
@@ -57,8 +59,9 @@ def send(pidfd: int, number: int) -> bool:
 
 
 def send_listed(pid: int, number: int, belongs: "Callable[[int], bool]") -> bool:
-    """To a process that was found under this number and still belongs where it was looked for: `belongs(pid)`. False
-    when there is none any more. Raises OSError.
+    """Send a signal to a process listed under this number. Returns False when the process has gone. Raises OSError.
+
+    `belongs(pid)` checks that the process is still where it was found.
     """
     try:
         pidfd = os.pidfd_open(pid)
@@ -71,7 +74,7 @@ def send_listed(pid: int, number: int, belongs: "Callable[[int], bool]") -> bool
 
 
 def send_each(listed: "Callable[[], Iterable[int]]", number: int, belongs: "Callable[[int], bool]") -> None:
-    """To every process that `listed` names, and with SIGKILL to those that it names when it is asked once more."""
+    """Send a signal to every process named by `listed`; with SIGKILL list again until no new process is named."""
     known: set[int] = set()
     while fresh := set(listed()) - known:
         for pid in fresh:
@@ -82,7 +85,7 @@ def send_each(listed: "Callable[[], Iterable[int]]", number: int, belongs: "Call
 
 
 def kill_each(listed: "Callable[[], list[int]]", belongs: "Callable[[int], bool]", *, rounds: int) -> list[int]:
-    """SIGKILL to every process that `listed` names, until it names none; those that it still names at the end."""
+    """Send SIGKILL to every process named by `listed`, until none is left. Returns the processes left at the end."""
     pause = _FIRST_PAUSE
     for _ in range(rounds):
         if not listed():
@@ -94,7 +97,7 @@ def kill_each(listed: "Callable[[], list[int]]", belongs: "Callable[[int], bool]
 
 
 def send_child(pid: int, number: int) -> bool:
-    """To a child of the caller's, where it has not been collected. Raises OSError."""
+    """Send a signal to a child of the caller's, unless already collected. Raises OSError."""
     try:
         return send_listed(pid, number, _is_child)
     except OSError:  # no descriptor is left
@@ -105,7 +108,7 @@ def send_child(pid: int, number: int) -> bool:
 
 
 def send_group_of_child(pid: int, number: int) -> bool:
-    """To the process group that such a child leads; False where it leads none. Raises OSError."""
+    """Send a signal to the process group led by a child. Returns False if there is none. Raises OSError."""
     try:
         if _is_child(pid):
             os.killpg(pid, number)
@@ -116,7 +119,7 @@ def send_group_of_child(pid: int, number: int) -> bool:
 
 
 def kill_own_group() -> None:
-    """The caller and its process group end."""
+    """Kill the caller's process group, with the caller."""
     os.killpg(0, KILL)
 
 

@@ -1,7 +1,7 @@
-"""Removing a tree that a user could write in, as root: no path of the user's making is walked, no mount is entered.
+"""The removal, as root, of a tree writable by a user: no path of the user's making is walked, no mount is entered.
 
-Runs wherever root cleans up: in SPANK plugins, in what deletes a job's container; in a user's own node as that user,
-who opens directories first that were closed to their owner. Blocks, for as long as it is told.
+Runs wherever root cleans up: in SPANK plugins, and in the removal of a job's container; in a user's own node as that
+user, where directories closed to their owner are opened first. Blocks until the given end time at most.
 """
 
 import errno
@@ -12,7 +12,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove(parent: int, outer: int, name: str, end: float) -> str:
-    """Removes everything in the directory `outer`, which only root may change, then itself: `name` in `parent`.
+    """Remove everything in the directory `outer`, which only root may change, then `outer` itself: `name` in `parent`.
 
     `outer` and `parent` are descriptors. Returns "" or, in one line, why something is left; at the latest when
     time.monotonic() is `end`.
@@ -28,7 +28,7 @@ def remove(parent: int, outer: int, name: str, end: float) -> str:
 
 
 class _Removal:
-    """The removal of what is in the directory `outer`, which only root may change.
+    """The removal of everything in the directory `outer`, which only root may change.
 
     Every directory found below is first moved up into `outer` and then emptied there. So no path of the user's making
     is walked: at any depth one descriptor suffices, nothing can be swung in between, and a mount, which the kernel
@@ -44,7 +44,7 @@ class _Removal:
         self._moved = 0
 
     def walk(self) -> bool:
-        """Once over the directories in `outer`. False when there is nothing more to do, or time is up."""
+        """Go once over the directories in `outer`. Returns False when nothing is left to do, or time is up."""
         worked = False
         with os.scandir(self.outer) as tops:
             for top in tops:
@@ -66,13 +66,13 @@ class _Removal:
         new = f"{self._mark}.{self._moved}"
         try:
             os.rename(name, new, src_dir_fd=directory, dst_dir_fd=self.outer)
-        except PermissionError:  # another ".." in it would be a change of it
+        except PermissionError:  # a move changes ".." in the directory, which needs the right to write there
             _open_to_owner(directory, name)
             os.rename(name, new, src_dir_fd=directory, dst_dir_fd=self.outer)
         return new
 
     def _empty(self, name: str) -> bool:
-        """Removes the files of a directory in `outer` and moves its directories up. True when there were any."""
+        """Remove the files of a directory in `outer` and move directories up. Returns True if there were entries."""
         worked = False
         if os.geteuid() != 0:
             _open_to_owner(self.outer, name)
@@ -104,7 +104,7 @@ class _Removal:
 
 
 def _open_to_owner(parent: int, name: str) -> None:
-    """Lets the owner of a directory change it. Raises OSError."""
+    """Let the owner of a directory change the directory. Raises OSError."""
     directory = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         os.chmod(f"/proc/self/fd/{directory}", 0o700)  # fchmod(2) would want it to be readable

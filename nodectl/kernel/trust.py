@@ -1,9 +1,9 @@
-"""Which files root may believe: the one check behind configuration, plugstack.conf and plugins.
+"""The files trusted by root: the only check behind configuration, plugstack.conf and plugins.
 
-Whoever can change one of these files, or any directory on the way to it, decides what root does.
-Such a path is trusted when every step of it belongs to root and nobody else may write there. The
-walk is done before the file is opened and stays true afterwards: in a chain of directories that
-only root can change, nobody else can swap a component between the look and the use.
+A user able to change one of these files, or any directory on the way to it, decides what root does. A path is trusted
+when every step of it belongs to root and no other user may write there. The walk is done before the file is opened and
+stays true afterwards: in a chain of directories that only root can change, no other user can swap a component between
+the look and the use.
 
 Runs in the daemon, the forkserver and the client; imports nothing but `os` and `stat`.
 """
@@ -18,16 +18,16 @@ ROOT = frozenset({0})
 
 # The kernel gives up after as many links in one look-up (path_resolution(7)).
 _MAX_LINKS = 40
-# A POSIX access list that lets somebody write shows as the group's write bit (acl(5)), so that two
+# A POSIX access list that lets a user write shows as the group's write bit (acl(5)), so that two
 # bits cover lists too.
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Untrusted(Exception):
-    """Somebody other than root could change what root is about to believe.
+    """The error for a file of root's which a user except root could change.
 
-    `path` is the component that is to blame, which may be a directory above the file or the target
-    of a link; `reason` says what is wrong with it and what to do.
+    `path` is the component that is to blame, which may be a directory above the file or the target of a link; `reason`
+    says what is wrong with it and what to do.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -39,19 +39,18 @@ class Untrusted(Exception):
 def check(path: str) -> None:
     """Raise `Untrusted` unless only root can change `path`; any process, any identity.
 
-    Does nothing when the effective user is not root: a user who runs nodectl's commands on files of
-    their own gives nobody any power. Raises `OSError` when the path cannot be followed,
-    `FileNotFoundError` among them.
+    Does nothing when the effective user is not root: a user who runs nodectl's commands on files of their own gives no
+    other user any power. Raises `OSError` when the path cannot be followed, `FileNotFoundError` among them.
     """
     if os.geteuid() == 0:
         resolve(path, ROOT)
 
 
 def read(path: str, limit: int) -> bytes:
-    """Check `path` and return its content of at most `limit` bytes.
+    """Check `path` and return the content, at most `limit` bytes.
 
-    Raises `Untrusted`, or `OSError`: `IsADirectoryError` for a directory, EINVAL for what is
-    neither file nor directory, EFBIG for a longer file.
+    Raises `Untrusted`, or `OSError`: `IsADirectoryError` for a directory, EINVAL if `path` is neither file nor
+    directory, EFBIG for a longer file.
     """
     check(path)
     # O_NONBLOCK: a named pipe in the place of a file must not stop the daemon.
@@ -74,12 +73,12 @@ def read(path: str, limit: int) -> bytes:
 
 
 def resolve(path: str, owners: frozenset[int]) -> str:
-    """Follow `path` component by component and return it without links, dots and double slashes.
+    """Follow `path` component by component and return the path without links, dots and double slashes.
 
-    Every component must belong to a user id of `owners` and be writable by its owner only. A sticky
-    directory that others may write to (`/tmp`) is passed through if the next component is a
-    directory that passes: its entries cannot be renamed by others. It may not hold the file itself
-    or a link, since others can put hard links to root's files there. Raises as `check` does.
+    Every component must belong to a user id of `owners` and be writable by its owner only. A sticky directory that
+    others may write to (`/tmp`) is passed through if the next component is a directory that passes: its entries cannot
+    be renamed by others. It may not hold the file itself or a link, since others can put hard links to root's files
+    there. Raises as `check` does.
     """
     pending = os.path.join(os.getcwd(), path).split("/")[::-1]
     here = "/"
@@ -116,7 +115,7 @@ def resolve(path: str, owners: frozenset[int]) -> str:
 
 
 def _judge(path: str, status: os.stat_result, owners: frozenset[int]) -> bool:
-    """Raise `Untrusted`, or tell whether this is a sticky directory that others may write to."""
+    """Raise `Untrusted`, or return True for a sticky directory writable by all."""
     _judge_owner(path, status, owners)
     if not status.st_mode & _OTHERS_WRITE:
         return False

@@ -1,7 +1,7 @@
-"""Paths that users name, opened by a process of ours that has become the user.
+"""Paths named by users, opened by a process of ours running as the user.
 
-/proc/self/fd leads to whatever that process has open: files of root's, directories outside of the job's container. So
-/proc's links to what is open are not followed, wherever in the path they stand.
+/proc/self/fd leads to everything that this process has open: files of root's, directories outside of the job's
+container. So /proc's links to open files are not followed, at any place in the path.
 """
 
 import errno
@@ -9,13 +9,14 @@ import os
 
 from nodectl.kernel import _kernel
 
-# What links to descriptors are called that a program may expect to work.
+# Names of links to descriptors that a program may expect to work.
 _STREAMS = {f"/dev/{name}": number for number, name in enumerate(("stdin", "stdout", "stderr"))}
 
 
 def open_file(path: str, flags: int, *, wired: int = 0) -> int:
-    """A descriptor, closed at an exec; a file that is made has the mode 0666 less the umask. So many of 0, 1 and 2 as
-    `wired` says are the user's already, and may be named. Raises OSError.
+    """Open a file, closed at an exec. A new file has the mode 0666 less the umask. Raises OSError.
+
+    So many of 0, 1 and 2 as `wired` says are the user's already, and may be named.
     """
     if _STREAMS.get(path, wired) < wired:
         return os.open(path, flags | os.O_CLOEXEC, 0o666)
@@ -23,7 +24,7 @@ def open_file(path: str, flags: int, *, wired: int = 0) -> int:
 
 
 def empty_file(path: str) -> None:
-    """Truncates what is a file; unlike open(2) alone, never waits for the other end of a FIFO. Raises OSError."""
+    """Truncate a regular file; unlike open(2) alone, never wait for the other end of a FIFO. Raises OSError."""
     fd = _open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         os.ftruncate(fd, 0)
@@ -32,7 +33,7 @@ def empty_file(path: str) -> None:
 
 
 def go_to(directory: str) -> None:
-    """chdir(2). Raises OSError."""
+    """Change the working directory, as chdir(2). Raises OSError."""
     fd = _open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
         os.fchdir(fd)

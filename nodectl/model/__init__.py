@@ -1,5 +1,4 @@
-"""Values that every process uses, as any user: a step, a plugin of its stack, a level of confinement, the order of a
-launch, numbers and lists of CPUs.
+"""Values for every process and any user: a step, a plugin of the stack, a level of confinement, CPU lists.
 
-Imports nothing of nodectl but `kernel.identity`, which says who a step's user is.
+Also the order of a launch and numbers. Imports from nodectl only `kernel.identity`, the identity of a step's user.
 """

@@ -1,6 +1,6 @@
 """CPU masks and CPU lists: an int whose bit n is machine CPU n, and the kernel's notation `0-3,8`.
 
-Pure. Apart from `topology`, because the tasks' processes use these and must not pay for dataclasses.
+Pure. Separate from `topology`, because tasks use these functions and must not pay for dataclasses.
 """
 
 from nodectl.model.number import whole
@@ -24,7 +24,7 @@ def mask_of(cpus: "Iterable[int]") -> int:
 
 
 def lowest(mask: int) -> int:
-    """Return the number of the lowest bit of `mask`, -1 if it has none."""
+    """Return the number of the lowest bit of `mask`, -1 for an empty mask."""
     return (mask & -mask).bit_length() - 1
 
 
@@ -58,7 +58,7 @@ def format_cpulist(cpus: "Iterable[int]") -> str:
 
 
 def runs_of(numbers: "Iterable[int]") -> list[list[int]]:
-    """The first and the last of each run of numbers that follow each other, in the order in which they come."""
+    """Return the first and the last number of each run of consecutive numbers, in the given order."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -69,7 +69,7 @@ def runs_of(numbers: "Iterable[int]") -> list[list[int]]:
 
 
 def mask_of_list(text: str) -> int:
-    """The mask of a list in the kernel's notation, without making a set of it."""
+    """Return the mask of a list in the kernel's notation, without making a set."""
     mask = 0
     for first, last in _ranges(text):
         mask |= (1 << (last + 1)) - (1 << first)

@@ -1,10 +1,10 @@
-"""Every exit status of every command: one table, of which `--help`, the manual and the tests are made. Pure."""
+"""Every exit status of every command: a table for `--help`, the manual and the tests. Pure."""
 
 from typing import NamedTuple
 
 
 class ExitStatus(NamedTuple):
-    """A status as people read it (one may stand for many: 128+N), and what it means."""
+    """A status as shown to people (128+N stands for many) and the meaning."""
 
     status: str
     meaning: str
@@ -24,12 +24,12 @@ _WITHDRAWN = ExitStatus(_BY_SIGNAL, "signal N ended it while it waited for its t
 
 
 def _in_part(verb: str) -> tuple[ExitStatus, ...]:
-    """Of a command for several jobs or steps."""
+    """Return the statuses of a command for several jobs or steps."""
     return (DONE, ExitStatus("1", f"one at least could not be {verb}; the others were"), *GENERAL[2:])
 
 
 def _finds(what: str) -> tuple[ExitStatus, ...]:
-    """Of a command that examines something."""
+    """Return the statuses of a command for examinations."""
     return (ExitStatus("0", "nothing is wrong"), ExitStatus("1", what), *GENERAL[2:])
 
 
@@ -99,5 +99,5 @@ OF_COMMANDS: dict[str, tuple[ExitStatus, ...]] = {
 
 
 def of_command(command: str) -> tuple[ExitStatus, ...]:
-    """Those of a command."""
+    """Return the exit statuses of a command."""
     return OF_COMMANDS.get(command, GENERAL)

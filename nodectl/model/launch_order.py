@@ -1,9 +1,9 @@
-"""The order of a launch: one table, from which calls, the manual and the check of a trace are made.
+"""The order of a launch: a table for the calls, the manual and the check of a trace.
 
-A row is a place in the launch: a plugin hook or a step of nodectl's own. Rows stand in the order in which they
-happen. `process` and `identity` say where and as whom; `per` how often; `costs` what a failure costs. Where two rows
-run in different processes only the barriers order them: no `task_post_fork` before the last `fork`, no row after the
-`gate` in any task before the last `task_post_fork` has returned.
+A row is a place in the launch: a plugin hook or a step of nodectl's own. Rows stand in the order in which they happen.
+`process` and `identity` say where and as whom; `per` how often; `costs` what a failure costs. Where two rows run in
+different processes only the barriers order them: no `task_post_fork` before the last `fork`, no row after the `gate` in
+any task before the last `task_post_fork` has returned.
 
 Source of names and signatures: the Slurm plugin API documents; of order and cost: today's Slurm on one node, with the
 differences that docs/differences-from-slurm.md lists.
@@ -17,7 +17,7 @@ SPANK_PREFIX = "slurm_spank_"
 
 
 class Hook:
-    """One row. `arity` is the number of parameters of a plugin's function (0 for rows that are not plugin hooks)."""
+    """A row. `arity` is the number of parameters of a plugin's function (0 for rows without a plugin hook)."""
 
     __slots__ = ("arity", "call", "costs", "facts", "identity", "kind", "per", "process")
 

@@ -1,11 +1,11 @@
-"""Frames between the MPI server of one node's part of a step and the agent of that node, over a local socket.
+"""Frames between the MPI server of a node's part of a step and the agent of the same node, over a local socket.
 
-Each has a head, and its bytes: how many, a node of the step, a kind. The node is whom the server's frame is for, and
-whom the agent's frame is from.
+A frame has a head (size, node of the step, kind) and data. The node of a server's frame is the receiver, the node of an
+agent's frame is the sender.
 
-HELLO   first and once, from the step runner that has connected for the server: which step it serves, as 7.0
-DATA    for the server of that node, or for those of ALL other nodes; the agent reads none of it
-AGAIN   from the agent: what was on its way to that node and from there may be lost
+HELLO   first and once, from the step runner that has connected for the server: the step that the server serves, as 7.0
+DATA    for the server of that node, or for the servers of ALL other nodes; the agent does not read the data
+AGAIN   from the agent: frames on their way to that node and from there may be lost
 ENDED   from the agent: the server of that node is gone
 """
 
@@ -18,21 +18,21 @@ _HEAD = Struct(">IiB")
 
 
 class BadFrame(Exception):
-    """What came is no frame. The connection is over."""
+    """A malformed frame; the connection is over."""
 
 
 def frame(node: int, kind: int, data: bytes = b"") -> bytes:
-    """One frame."""
+    """Return a frame."""
     return head(node, kind, len(data)) + data
 
 
 def head(node: int, kind: int, size: int) -> bytes:
-    """What comes before that many bytes of one."""
+    """Return the head of a frame with `size` bytes of data."""
     return _HEAD.pack(size, node, kind)
 
 
 class Inbox:
-    """Takes frames apart as they come. It holds no more than one, and what came with its end."""
+    """A splitter of received bytes into frames. Holds at most a frame and the bytes received with the frame's end."""
 
     __slots__ = ("_data",)
 
@@ -40,11 +40,11 @@ class Inbox:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Bytes as they come."""
+        """Add received bytes."""
         self._data += data
 
     def next(self) -> "tuple[int, int, bytes] | None":
-        """Node, kind and bytes of the next frame, None where it is not complete. Raises BadFrame."""
+        """Return node, kind and data of the next frame, None for an incomplete frame. Raises BadFrame."""
         if len(self._data) < _HEAD.size:
             return None
         length, node, kind = _HEAD.unpack_from(self._data)

@@ -1,4 +1,4 @@
-"""A device of the node, as those see it who confine a step to its own.
+"""A device of the node, for the code that confines a step to the step's devices.
 
 `binding/devices.py` makes such devices. `typing` is imported here: only the daemon imports this module at run time.
 """
@@ -7,16 +7,16 @@ from typing import Protocol
 
 
 class NodeDevice(Protocol):
-    """A device of this node that a job can hold."""
+    """A device of this node for jobs to hold."""
 
     @property
     def key(self) -> str:
-        """Its name in a step: gpu:0."""
+        """The device's name in a step: gpu:0."""
 
     @property
     def file(self) -> str:
-        """The path of its file, "" where it has none."""
+        """The path of the device's file, "" for a device without a file."""
 
     @property
     def also(self) -> tuple[str, ...]:
-        """The paths of other files by which it can be used."""
+        """The paths of further files of the device."""

@@ -1,12 +1,12 @@
-"""Whole numbers that people type: digits of ASCII, bounded before they are read.
+"""Whole numbers typed by people: ASCII digits, bounded before parsing.
 
-int() takes more than that (blanks, signs, underscores, the digits of other scripts), reads long texts slowly, and
-refuses 4,301 digits in words of its own. Pure and lean; every process uses it.
+int() accepts more (blanks, signs, underscores, the digits of other scripts), reads long texts slowly, and refuses 4,301
+digits with a message of its own. Pure and lean; every process uses this module.
 """
 
 
 def whole(text: str, most: int) -> "int | None":
-    """The number, None for any other text and for a number above `most`. Leading zeros are taken, however many."""
+    """Return the number, None for any other text or a number above `most`. Accept any count of leading zeros."""
     if not (text.isascii() and text.isdecimal()):
         return None
     digits = text.lstrip("0") or "0"

@@ -1,7 +1,7 @@
-"""What a step on this node is a part of: one step over several nodes, whose numbers its tasks have.
+"""The part of a step on this node: a step over several nodes numbers all tasks together.
 
-The daemon is told (`daemon/admission/part.py`) and writes it into the step's file; stepd and tasks read it there. Lean:
-a step that is no part of another imports none of it. Pure.
+The daemon receives it (`daemon/admission/part.py`) and writes it into the step's file; stepd and tasks read it there.
+Lean: a step on one node does not import this module. Pure.
 """
 
 from nodectl.model.number import whole
@@ -14,10 +14,12 @@ _FIELDS = ("nodes", "nnodes", "nodeid", "ntasks", "tasks", "tasks_per_node")
 
 
 class Part:
-    """`nodes`: those of the whole step, as a host list, of which there are `nnodes`; `nodeid`: which of them this one
-    is. `ntasks`: of the whole step; `tasks`: the numbers that those here have in it, ascending, as "0-3,8" and as
-    `numbers`. `tasks_per_node`: as "2(x3),1". `exchange`: the socket by which the parts' MPI servers reach each other,
-    "" for none.
+    """The part of a step on this node.
+
+    `nodes`: the nodes of the whole step, as a host list; `nnodes`: how many there are; `nodeid`: the number of this
+    node among them. `ntasks`: the tasks of the whole step; `tasks`: the numbers of the tasks here in it, ascending, as
+    "0-3,8" and as `numbers`. `tasks_per_node`: as "2(x3),1". `exchange`: the socket by which the parts' MPI servers
+    reach each other, "" for none.
     """
 
     __slots__ = (*_FIELDS, "exchange", "numbers")
@@ -32,23 +34,23 @@ class Part:
     numbers: list[int]
 
     def __init__(self, values: "Mapping[str, object]") -> None:
-        """Of other values those that it does not know. Raises KeyError, ValueError."""
+        """Read the part's fields and ignore unknown values. Raises KeyError, ValueError."""
         for name in _FIELDS:
             setattr(self, name, values[name])
         self.exchange = str(values.get("exchange", ""))
         self.numbers = numbers_of(self.tasks, self.ntasks, self.ntasks)
 
     def facts(self) -> "dict[str, object]":
-        """What records say of it."""
+        """Return the part's facts for records."""
         return {name: getattr(self, name) for name in _FIELDS}
 
     def as_json(self) -> "dict[str, object]":
-        """Every field under its own name."""
+        """Return every field under its name."""
         return {**self.facts(), "exchange": self.exchange}
 
 
 def numbers_of(text: str, most: int, ntasks: int) -> list[int]:
-    """The numbers that a list names: below `ntasks`, ascending, each once, and no more than `most`. ValueError."""
+    """Return the numbers of a list: below `ntasks`, ascending, each once, at most `most`. Raises ValueError."""
     found: list[int] = []
     latest = -1
     for word in text.split(","):

@@ -1,12 +1,14 @@
-"""One plugin of the SPANK stack: a line of plugstack.conf, as a step carries it.
+"""A plugin of the SPANK stack: a line of plugstack.conf, as stored in a step.
 
 Pure. `spank/plugstack.py` makes entries from the file; they travel as lists, in a step's JSON and in messages.
 """
 
 
 class Entry:
-    """`path` is absolute, or the bare word of the file if no plugin directory has it; `missing` says that there is no
-    file. `argv` are the words behind the plugin, undecodable bytes as surrogate escapes. `origin` is `file:line`.
+    """A line of plugstack.conf.
+
+    `path` is absolute, or the bare word of the file if no plugin directory has it; `missing` says that there is no
+    file. `argv` are the words after the plugin, undecodable bytes as surrogate escapes. `origin` is `file:line`.
     """
 
     __slots__ = ("argv", "missing", "origin", "path", "required")
@@ -24,11 +26,11 @@ class Entry:
 
 
 def entry_from_list(row: "list[object]") -> Entry:
-    """An entry as it travels: path, argv, required, origin, missing."""
+    """Return the entry of a list: path, argv, required, origin, missing."""
     path, argv, required, origin, missing = row
     return Entry(path, tuple(argv), required=required, origin=origin, missing=missing)  # type: ignore[arg-type]
 
 
 def entry_as_list(entry: Entry) -> "list[object]":
-    """The inverse of `entry_from_list`."""
+    """Return the entry as a list, the inverse of `entry_from_list`."""
     return [entry.path, list(entry.argv), entry.required, entry.origin, entry.missing]

@@ -1,8 +1,8 @@
-"""What a step is: the one record that the daemon makes, the forkserver hands over and every plugin is given.
+"""The record of a step: made by the daemon, passed on by the forkserver, given to every plugin.
 
 `Step` is the documents' launch_tasks_request_msg_t before the launch (the daemon fills it in, task plugins may change
 it in task_p_slurmd_launch_request) and their stepd_step_rec_t afterwards. It travels once, from daemon to stepd, as
-JSON in a root-owned file. `Task` is one task of it, in the stepd and in that task's own process.
+JSON in a root-owned file. `Task` is a task of the step, in the stepd and in that task's own process.
 """
 
 from _operator import attrgetter
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from nodectl.model.part import Part
 
     class Binder(Protocol):
-        """Decides in the daemon which CPUs, memory and devices a step gets: `daemon/admission/binder.py`."""
+        """Chooses a step's CPUs, memory and devices, in the daemon: `daemon/admission/binder.py`."""
 
         @property
         def node_devices(self) -> Sequence[NodeDevice]:
             """The devices of this node."""
 
         def bind(self, req: "Step") -> None:
-            """Fills in the CPUs, memory and devices of a step. Raises `binding.refused.Refused`."""
+            """Fill in the CPUs, memory and devices of a step. Raises `binding.refused.Refused`."""
 
 
 NO_TASK = -1
@@ -39,7 +39,7 @@ _TOLD_COMMAND = 4096  # characters
 
 
 class Step:
-    """One step. CPU masks are ints, bit n = machine CPU n; 0 means not bound. Times in seconds, `submitted` since the
+    """A step. CPU masks are ints, bit n = machine CPU n; 0 means not bound. Times in seconds, `submitted` since the
     epoch.
     """
 
@@ -153,71 +153,71 @@ class Step:
         self.task = None
 
     def __str__(self) -> str:
-        """The step as users name it: "42.0", "42.batch"."""
+        """Return the step's name in users' notation: "42.0", "42.batch"."""
         return step_name(self.job_id, self.step_id)
 
     @property
     def is_first(self) -> bool:
-        """True for the step that brings its job's prolog, container and limits, and whose end is the job's."""
+        """True for the job's first step, owner of prolog, container and limits; the job ends with this step."""
         return self.step_id == self.first_step
 
     @property
     def array_id(self) -> int:
-        """The number of its job's array; the job's own where it is in none."""
+        """The number of the job's array; the job's number for a job without an array."""
         return self.array_job or self.job_id
 
     @property
     def array_task_id(self) -> int:
-        """Which task of its array the job is; Slurm's NO_VAL for none."""
+        """The number of the job in the array; Slurm's NO_VAL for a job without an array."""
         return self.array_task if self.array_job else _NO_VAL
 
     @property
     def total_tasks(self) -> int:
-        """Tasks of the whole step, on all of its nodes."""
+        """The number of tasks of the whole step, on all nodes."""
         return self.ntasks if self.part is None else self.part.ntasks
 
     @property
     def nnodes(self) -> int:
-        """Nodes of the whole step."""
+        """The number of nodes of the whole step."""
         return 1 if self.part is None else self.part.nnodes
 
     @property
     def nodeid(self) -> int:
-        """Which of these this node is."""
+        """The number of this node among the step's nodes."""
         return 0 if self.part is None else self.part.nodeid
 
     @property
     def nodelist(self) -> str:
-        """These, as Slurm writes them."""
+        """The step's nodes, in Slurm's notation."""
         return self.node_name if self.part is None else self.part.nodes
 
     @property
     def tasks_per_node(self) -> str:
-        """How many tasks they have, as Slurm writes it."""
+        """The number of tasks of each node, in Slurm's notation."""
         return str(self.ntasks) if self.part is None else self.part.tasks_per_node
 
     @property
     def numbers(self) -> "Sequence[int]":
-        """The numbers in the whole step of the tasks here, ascending."""
+        """The numbers of this node's tasks in the whole step, ascending."""
         return range(self.ntasks) if self.part is None else self.part.numbers
 
     @property
     def identity(self) -> Identity:
-        """Who its tasks run as."""
+        """The identity of the step's tasks."""
         return Identity(self.uid, self.gid, self.gids)
 
     @property
     def container_plugin(self) -> str:
-        """The type of the plugin that makes, or has made, the container of its job."""
+        """The type of the plugin for the job's container."""
         return str(self.container.get("type", _NO_CONTAINER))
 
     @property
     def cpus(self) -> int:
-        """How many CPUs its job holds here: S_JOB_NCPUS, SLURM_JOB_CPUS_PER_NODE."""
+        """The number of CPUs held by the job here: S_JOB_NCPUS, SLURM_JOB_CPUS_PER_NODE."""
         return self.allocation.bit_count()
 
     def facts(self) -> "dict[str, object]":
-        """What lists and records say of it, whatever came of it."""
+        """Return the step's facts for lists and records."""
         return {
             "job": self.job_id,
             "step": self.step_id,
@@ -240,7 +240,9 @@ class Step:
         }
 
     def _told_command(self) -> "list[str]":
-        """The first of argv, "..." for the rest: thousands of records are kept, and an argv may have megabytes."""
+        """Return the start of argv, with "..." for the rest: records are kept in thousands, and an argv may have
+        megabytes.
+        """
         room = _TOLD_COMMAND
         for number, word in enumerate(self.argv):
             if len(word) >= room:
@@ -249,7 +251,7 @@ class Step:
         return self.argv
 
     def as_json(self) -> "dict[str, object]":
-        """Every field under its own name. CPU masks are hex: JSON numbers lose their top bits elsewhere."""
+        """Return every field by name. CPU masks are hex texts: JSON readers lose the top bits of large numbers."""
         fields: dict[str, object] = dict(zip(self.FIELDS, _values(self), strict=True))
         fields["allocation"] = f"{self.allocation:x}"
         fields["base"] = f"{self.base:x}"
@@ -262,8 +264,9 @@ class Step:
 
     @classmethod
     def from_json(cls, fields: "Mapping[str, object]") -> "Step":
-        """What `as_json` wrote, here or in another version of nodectl: a field that it did not have is empty. Raises
-        KeyError, TypeError or ValueError: only our own daemon writes such files.
+        """Return the step of `as_json`'s result; a field unknown to the writing version of nodectl is empty.
+
+        Raises KeyError, TypeError or ValueError: only our own daemon writes such files.
         """
         values = dict(fields) if fields.keys() >= _NAMES else {**_empty(), **fields, "job_id": fields["job_id"]}
         values["allocation"] = int(values["allocation"], 16)  # type: ignore[call-overload]
@@ -295,14 +298,15 @@ def _empty() -> "dict[str, object]":
 
 
 class Task:
-    """One task of a step: the documents' slurmd_task_p_info_t. `local_id` is its place among those of this node,
-    `number` what it is told as: its number in the whole step.
+    """A task of a step: the documents' slurmd_task_p_info_t.
 
-    `environment` and `argv` are this task's own copies, final when task_p_pre_launch sees them but for what that and
-    the later hooks change. `status` is the wait status, None until the task has ended; `usage` user and system CPU
-    seconds and peak RSS in KiB, from wait4(2), `transferred` bytes read and written by system calls, `used` the figures
-    of its cgroup. `out_of_memory`: the kernel killed in it, whatever its status says. `mpi_fd`: the descriptor by which
-    its program reaches the server of the step's MPI plugin, -1 for none.
+    `local_id` is its place among the tasks of this node, `number` its number in the whole step, which users see.
+
+    `environment` and `argv` are this task's own copies. They are final when task_p_pre_launch sees them, except for
+    changes by that hook and the later hooks. `status` is the wait status, None until the task has ended; `usage` user
+    and system CPU seconds and peak RSS in KiB, from wait4(2), `transferred` bytes read and written by system calls,
+    `used` the figures of its cgroup. `out_of_memory`: the kernel killed a process in it, whatever its status says.
+    `mpi_fd`: the descriptor by which its program reaches the server of the step's MPI plugin, -1 for none.
     """
 
     __slots__ = (
@@ -328,5 +332,5 @@ class Task:
 
     @property
     def global_id(self) -> int:
-        """Its number in the whole step."""
+        """The task's number in the whole step."""
         return self.number

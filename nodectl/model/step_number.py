@@ -1,7 +1,7 @@
-"""The numbers of steps, and the words for those that stand for something. Pure; in every process.
+"""The numbers of steps, and the words for special numbers. Pure; in every process.
 
 A job of `nodectl run` begins with its step 0. A batch job begins with the step that runs its script, a job of `nodectl
-alloc` with one that only holds the allocation; their other steps count from 0.
+alloc` with a step that only holds the allocation; their other steps count from 0.
 """
 
 BATCH = 0xFFFFFFFB
@@ -19,23 +19,23 @@ _MOST_DIGITS = 10
 
 
 def step_word(number: int) -> str:
-    """A step's number as files, cgroups and people have it: "0", "batch"."""
+    """Return a step's number as a word for files, cgroups and people: "0", "batch"."""
     return _WORDS.get(number) or str(number)
 
 
 def step_name(job: object, step: object) -> str:
-    """A step as people name it: "42.0", "42.batch"; "42" where its job's first one is meant."""
+    """Return a step's name for people: "42.0", "42.batch"; "42" for the job's first step."""
     number = int(str(step))
     return str(job) if number == FIRST else f"{job}.{step_word(number)}"
 
 
 def step_number(word: str) -> int | None:
-    """The number that `step_word` made a word of; None for another word."""
+    """Return the number of a word of `step_word`; None for any unknown word."""
     if word.isascii() and word.isdecimal() and len(word) <= _MOST_DIGITS:
         return int(word)
     return _NUMBERS.get(word)
 
 
 def environment_number(number: int) -> str:
-    """A step's number in SLURM_STEP_ID, where Slurm has the special ones negative: -5 for the script's."""
+    """Return a step's number for SLURM_STEP_ID. As in Slurm special numbers are negative: -5 for the script's step."""
     return str(number - (1 << 32) if number in _WORDS else number)

@@ -1,9 +1,9 @@
-"""The part of `dataclasses` that our values need, at a fifth of the price.
+"""The part of `dataclasses` needed for our values, at a fifth of the price.
 
-A daemon makes some sixty such classes when it begins. The standard library compiles six functions for each, half a
-millisecond; here it is `__init__` alone, when the first object is made, and the others are made of parts that there
-are. Checkers see `dataclasses` itself. Its `fields`, `asdict` and `replace` take these values too, as a site's plugin
-may want.
+A daemon makes some sixty value classes when it starts. The standard library compiles six functions for each, half a
+millisecond; here only `__init__` is compiled, when the first object is made, and the other functions are made of
+existing parts. Checkers see `dataclasses` itself. Its `fields`, `asdict` and `replace` accept these values too, as a
+site's plugin may want.
 """
 
 from operator import attrgetter
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, slots: bool, frozen: bool = False, eq: bool = True):
-        """Makes a class of annotated names. It has slots in any case."""
+        """Make a class of annotated names, always with slots."""
         assert slots  # noqa: S101  # for the reader's and the checkers' sake
         return lambda cls: _made(cls, frozen=frozen, eq=eq)
 
     def field(**default):
-        """A name whose value is made anew for each object: default_factory; or `default`."""
+        """Return a default for a name: `default`, or default_factory, called for each object."""
         return _Default(**default)
 
     def replace(one, /, **changes):
-        """A copy of the object with other values for some names."""
+        """Return a copy of the object with changed values."""
         return type(one)(**{name: getattr(one, name) for name in one.__match_args__} | changes)
 
 
@@ -41,7 +41,7 @@ class _Default:
 
 
 class _Fields:
-    """`__dataclass_fields__`, which is made where somebody asks for it: by `dataclasses`, of the same names."""
+    """The attribute `__dataclass_fields__`, made by `dataclasses` from the same names at the first use."""
 
     __slots__ = ("_annotations", "_defaults")
 
@@ -93,7 +93,7 @@ def _made(cls: type, *, frozen: bool, eq: bool) -> type:
 
 
 def _init(cls: type, names: tuple[str, ...], defaults: dict[str, _Default], *, frozen: bool) -> "Callable[..., None]":
-    """The one function that has to be compiled: its parameters have the names."""
+    """Return the compiled `__init__` of a class, with the names as parameters."""
     known: dict[str, object] = {"_absent": _Default}
     parameters, lines = ["self"], []
     for name in names:
@@ -119,7 +119,7 @@ def _init(cls: type, names: tuple[str, ...], defaults: dict[str, _Default], *, f
 
 
 def _add_comparison(body: "dict[str, Any]", names: tuple[str, ...], *, frozen: bool) -> None:
-    """Two are equal when they are of one class and all their values are equal."""
+    """Add `__eq__` and `__hash__`: two objects are equal if class and all values are equal."""
     all_values: Callable[[object], object] = attrgetter(*names) if names else lambda _: ()
 
     def equal(self: object, other: object) -> object:
@@ -150,15 +150,15 @@ def _refuse(self: object, name: str, *_: object) -> "NoReturn":
 
 
 def _reduce(self: "Any") -> "tuple[type, tuple[object, ...]]":
-    """For copy and pickle, which would assign."""
+    """Return class and values for copy and pickle, which would assign otherwise."""
     return type(self), tuple(getattr(self, name) for name in self.__match_args__)
 
 
 def names(cls: type) -> tuple[str, ...]:
-    """The names that such a class has."""
+    """Return the names of a value class."""
     return cls.__match_args__  # type: ignore[attr-defined, no-any-return]  # each of them
 
 
 def values(one: object) -> dict[str, object]:
-    """The object's values by name."""
+    """Return the object's values by name."""
     return {name: getattr(one, name) for name in names(type(one))}

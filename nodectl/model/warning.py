@@ -1,4 +1,4 @@
-"""The signal that a job is to get some time before its time is up: sbatch's --signal, read and written. Pure."""
+"""The signal for a job some time before the job's time limit: sbatch's --signal, read and written. Pure."""
 
 import signal
 from typing import NamedTuple
@@ -11,7 +11,10 @@ _MOST_SIGNAL = 64
 
 
 class TimeWarning(NamedTuple):
-    """`number` is the signal's; `batch`: for the script alone, else for all steps but the script."""
+    """A signal before the time limit. `number` is the signal's number.
+
+    `batch`: the signal is for the script alone, else for all steps but the script.
+    """
 
     number: int
     seconds: int
@@ -22,8 +25,9 @@ class TimeWarning(NamedTuple):
 
 
 def warning_of(text: str) -> TimeWarning:
-    """Of USR1, 10@120, B:USR1@300. R: says something of reservations that end, of which none ends a job here. Raises
-    ValueError.
+    """Read USR1, 10@120 or B:USR1@300. Raises ValueError.
+
+    R: concerns ending reservations; no reservation ends a job here.
     """
     letters, colon, rest = text.rpartition(":")
     word, at, time = rest.partition("@")

@@ -1,6 +1,6 @@
-"""The servers of the MPI plugins: processes that run as a step's user, beside its tasks, and end with it.
+"""The servers of the MPI plugins: processes run as the step's user, beside the tasks, until the step ends.
 
-What a task sends is read here and nowhere else. The step runner, which is root, hears a few words of them
+Only these servers read data from tasks. The step runner, which is root, reads a few words from a server
 (`nodectl/model/mpi_server.py`).
 """
 
@@ -14,7 +14,7 @@ _PATH = [os.path.dirname(os.path.dirname(os.path.dirname(__file__)))]
 
 
 def own_server(module: str, *, connected: bool = False, announces: bool = False) -> MpiServer:
-    """The server that is a module of this package, in an interpreter of its own."""
+    """Return the server implemented by a module of this package, for a separate interpreter."""
     argv = [sys.executable, "-I", "-S", "-c", _CODE.format(path=_PATH, module=module)]
     environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
     return MpiServer(argv, environment, connected=connected, announces=announces)

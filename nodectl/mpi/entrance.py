@@ -1,9 +1,10 @@
-"""The entrance to a PMIx server: nobody but the step's user gets as far as OpenPMIx's library.
+"""The entrance to a PMIx server: only the step's user reaches OpenPMIx's library.
 
-The library listens on the loopback device, where any user can connect, and waits in its only thread for what a
-connection says first: a stranger who says nothing would hold up the step. So its listening socket is replaced by one
-in a directory of the user's own (`replace_listener`, in the library's process), and another process accepts who comes
-by the loopback device, asks the kernel who that is, and passes on what the user's own processes say (`Entrance`).
+The library listens on the loopback device, where any user can connect, and its only thread waits for the first bytes of
+a connection: a stranger who sends nothing would hold up the step. So `replace_listener`, in the library's process,
+replaces the library's listening socket by a socket in a directory of the user's own. Another process (`Entrance`)
+accepts the connections on the loopback device, asks the kernel for the user of each, and relays those of the step's
+user.
 """
 
 import contextlib
@@ -17,13 +18,15 @@ from nodectl.mpi.openpmix import Failed
 
 _TABLE = "/proc/net/tcp"
 _PIECE = 1 << 16  # bytes that wait in one direction
-_AT_ONCE = 64  # connections that are looked up together
+_AT_ONCE = 64  # connections looked up together
 _SECONDS = 0.05
 
 
 def replace_listener(private: socket.socket) -> socket.socket:
-    """Gives the library's listening socket another meaning: `private`, which is bound and listens. Returns what it was.
-    Connections that the library has accepted meanwhile are cut off: no task knows of it yet. Raises Failed, OSError.
+    """Replace the library's listening socket by `private`, bound and listening; return the original socket.
+
+    Connections that the library has accepted meanwhile are cut: no task knows of the library yet. Raises Failed,
+    OSError.
     """
     found = [(number, one) for number, one in _sockets() if one.family != socket.AF_UNIX and _listens(one)]
     if len(found) != 1 or found[0][1].family != socket.AF_INET:
@@ -32,13 +35,13 @@ def replace_listener(private: socket.socket) -> socket.socket:
     os.dup2(private.fileno(), number, inheritable=False)
     address = listener.getsockname()
     with socket.socket() as wake, socket.socket(socket.AF_UNIX) as probe:
-        wake.setblocking(False)  # the library's thread still sleeps on what the number meant
+        wake.setblocking(False)  # the library's thread still sleeps on the old socket of this descriptor
         with contextlib.suppress(OSError):
             wake.connect(address)
         probe.connect(private.getsockname())
         probe.shutdown(socket.SHUT_WR)
         probe.settimeout(_SECONDS)
-        while not _has_ended(probe):  # it is the last one in the library's queue
+        while not _has_ended(probe):  # the probe is the last connection in the library's queue
             _cut_off(address)
     return listener
 
@@ -64,7 +67,7 @@ def _listens(one: socket.socket) -> bool:
 
 
 def _sockets() -> "list[tuple[int, socket.socket]]":
-    """This process's sockets: the descriptor and a copy of each."""
+    """Return this process's sockets: for each, the descriptor and a copy of the socket."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -74,7 +77,7 @@ def _sockets() -> "list[tuple[int, socket.socket]]":
 
 
 class _Way:
-    """What goes in one direction."""
+    """A direction of a relay."""
 
     def __init__(self, source: socket.socket, sink: socket.socket) -> None:
         self.source, self.sink = source, sink
@@ -82,7 +85,7 @@ class _Way:
         self.ended = False
 
     def move(self) -> None:
-        """Takes and gives what it can without waiting. Raises OSError."""
+        """Copy data without waiting. Raises OSError."""
         with contextlib.suppress(BlockingIOError):
             if not self.data and not self.ended:
                 self.data = self.source.recv(_PIECE)
@@ -94,7 +97,7 @@ class _Way:
 
 
 class _Relay:
-    """A connection of the user's, and the one to the library that belongs to it."""
+    """A connection of the user's, paired with a connection to the library."""
 
     def __init__(self, poll: "select.poll", one: socket.socket, other: socket.socket) -> None:
         self._poll = poll
@@ -103,7 +106,7 @@ class _Relay:
         self._watched: set[int] = set()
 
     def go_on(self) -> bool:
-        """Does what can be done. False where it has ended."""
+        """Copy data both ways without waiting. Return False once the relay has ended."""
         try:
             for way in self._ways:
                 way.move()
@@ -124,7 +127,7 @@ class _Relay:
             elif not way.ended:
                 masks[way.source.fileno()] = masks.get(way.source.fileno(), 0) | select.POLLIN
         for fd in self._watched - masks.keys():
-            self._poll.unregister(fd)  # else its end would be told without end
+            self._poll.unregister(fd)  # else poll would report the end again and again
         for fd, mask in masks.items():
             self._poll.register(fd, mask)
         self._watched = set(masks)
@@ -137,7 +140,7 @@ class _Relay:
 
 
 class Entrance:
-    """Who comes by `listener` is led to the socket at `path`, if it is a process of this user's."""
+    """A relay of connections from `listener` to the socket at `path`, for processes of this user only."""
 
     def __init__(self, listener: socket.socket, path: str) -> None:
         self._listener = listener
@@ -150,12 +153,12 @@ class Entrance:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
     def serve(self, until: socket.socket) -> None:
-        """Returns when `until` has ended."""
+        """Relay connections until `until` is closed."""
         self._poll.register(until, 0)
         while True:
             self._poll.register(self._listener, select.POLLIN if self._has_room else 0)
             patience = None if self._has_room else _SECONDS * 1000
-            self._has_room = True  # it is tried again
+            self._has_room = True  # try again
             for fd, _ in self._poll.poll(patience):
                 if fd == until.fileno():
                     return
@@ -179,7 +182,7 @@ class Entrance:
         except (BlockingIOError, ConnectionError):
             pass
         except OSError:
-            self._has_room = False  # too many descriptors, or no memory: who comes waits
+            self._has_room = False  # too many descriptors, or no memory: new connections wait
         owners = _owners(_word(self._listener.getsockname())) if came else {}
         for one in came:
             try:
@@ -205,21 +208,21 @@ class Entrance:
 
 
 def _word(address: "tuple[str, int]") -> str:
-    """An address as the kernel's table has it: proc(5)."""
+    """Return an address as written in the kernel's table, see proc(5)."""
     host, port = address
     return f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
 
 
 def _owners(listener: str) -> "dict[str, int]":
-    """Whose the other ends are of connections to this address, by theirs."""
+    """Return the users of the connections to the address `listener`, by the client's address."""
     owners = {}
     try:
         with open(_TABLE, encoding="ascii") as rows:
             next(rows, None)
             for row in rows:
                 _, own, other, _, _, _, _, uid, _, inode, *_ = row.split(None, 10)
-                if other == listener and inode != "0":  # else nobody has it any more, and its uid is 0
+                if other == listener and inode != "0":  # else no process has the socket any more, and the uid is 0
                     owners[own] = int(uid)
     except OSError:
-        pass  # nobody is let in
+        pass  # no connection is accepted
     return owners

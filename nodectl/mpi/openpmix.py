@@ -1,4 +1,4 @@
-"""OpenPMIx's server library, as far as a step needs it: its structures, and its calls by ctypes.
+"""OpenPMIx's server library, in the part needed by a step: structures, and calls by ctypes.
 
 The sizes are those of pmix_common.h and pmix_server.h, which are the same from release 3 on.
 """
@@ -10,7 +10,7 @@ STRING, UINT32, BOOL = 3, 14, 1
 WILDCARD = 0xFFFFFFFE
 _LIBRARIES = ("libpmix.so.2",)
 _MEMBERS = 28
-_COMPRESSED = "blob"  # later releases do that to long texts: bytes, of which nobody tells how many there are
+_COMPRESSED = "blob"  # later releases compress long texts, into bytes whose length is not returned
 
 
 class Proc(c.Structure):
@@ -49,7 +49,7 @@ DEREGISTER = c.CFUNCTYPE(c.c_int, _ANY, c.c_size_t, _ANY, _ANY)
 
 
 class Module(c.Structure):
-    """pmix_server_module_t: what it has behind these is not there."""
+    """pmix_server_module_t. All further members are empty."""
 
     _fields_ = (
         ("client_connected", CLIENT), ("client_finalized", CLIENT), ("abort", ABORT), ("fence_nb", FENCE),
@@ -60,11 +60,11 @@ class Module(c.Structure):
 
 
 class Failed(Exception):
-    """A call of the library failed; str() says which and how."""
+    """A call of the library failed; str() names the call and the status."""
 
 
 def infos(values: "dict[str, str | int | bool]") -> "tuple[c.Array[Info], int]":
-    """An array of pmix_info_t, and how many there are."""
+    """Return an array of pmix_info_t and the array's length."""
     made = (Info * len(values))()
     for one, (key, value) in zip(made, values.items(), strict=True):
         one.key = key.encode("ascii")
@@ -78,7 +78,7 @@ def infos(values: "dict[str, str | int | bool]") -> "tuple[c.Array[Info], int]":
 
 
 class Library:
-    """The library's calls. Raises Failed where there is none."""
+    """The library's calls. Raises Failed where the library is missing."""
 
     def __init__(self) -> None:
         for name in _LIBRARIES:
@@ -90,20 +90,20 @@ class Library:
         raise Failed(f"there is no {_LIBRARIES[0]} (OpenPMIx)")
 
     def call(self, name: str, *arguments: object) -> None:
-        """Calls a function that returns a status. Raises Failed."""
+        """Call a function with a status as result. Raises Failed for an error status."""
         status = getattr(self._calls, name)(*arguments)
         if status not in (SUCCESS, DONE):
             raise Failed(f"{name} returned {status}")
 
     def folded(self, name: str, text: str) -> str:
-        """PMIx_generate_regex and PMIx_generate_ppn. Raises Failed."""
+        """Call PMIx_generate_regex or PMIx_generate_ppn and return the result. Raises Failed."""
         found = c.c_char_p()
         self.call(name, text.encode("ascii"), c.byref(found))
         short = (found.value or b"").decode("ascii", "replace")
         return f"raw:{text}" if short.startswith(_COMPRESSED) else short
 
     def variables(self, proc: Proc) -> "list[str]":
-        """PMIx_server_setup_fork: what a client's environment has, NAME=VALUE. Raises Failed."""
+        """Return a client's environment from PMIx_server_setup_fork, as NAME=VALUE. Raises Failed."""
         found = c.POINTER(c.c_char_p)()
         self.call("PMIx_server_setup_fork", c.byref(proc), c.byref(found))
         variables: list[str] = []

@@ -1,11 +1,11 @@
-"""The servers of the other nodes, for a step over several: what each of them gives, all of them get.
+"""The servers of remote nodes, for a step over several nodes: each server gets the data given by all.
 
-The server of the step's first node, node 0, collects the shares of all and sends the whole back. The agents in between
-(`nodectl/cluster/agent/exchange.py`) keep nothing: after a link was broken a server sends its share again, until it has
-the whole; node 0 keeps the last whole for that.
+The server of the step's first node, node 0, collects the shares of all nodes and sends the whole back. The agents
+between the servers (`nodectl/cluster/agent/exchange.py`) keep nothing: after a broken link a server sends its share
+again until it has the whole; node 0 keeps the last whole for that.
 
-A letter goes from one server to another one; node 0 passes on those of others. Nobody keeps letters: who waits for an
-answer is told when one may have been lost, and asks again.
+A letter goes from one server to another; node 0 passes on letters between other nodes. No server keeps letters: a
+server that waits for an answer learns when a letter may have been lost, and asks again.
 """
 
 import os
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     Then = Callable[[bytes], None]
 
     class Reader(Protocol):
-        """Who gets letters."""
+        """A receiver of letters."""
 
         def hear(self, node: int, letter: bytes) -> None:
-            """A letter from there. Raises Apart for what is none, TooMuch."""
+            """Handle a letter from node `node`. Raises Apart for a malformed letter, TooMuch."""
             ...
 
         def ask_again(self) -> None:
-            """Letters may have been lost, from here and on their way here."""
+            """Ask again: letters may have been lost in either direction."""
             ...
 
 
 MOST_GATHERED = 64 << 20  # bytes of all nodes together
 LONGEST_LETTER = 1 << 18
-FIRST = 0  # the node by way of which all others speak
+FIRST = 0  # the node that relays between all other nodes
 _SHARE, _GONE, _LETTER, _LOST = b"S", b"G", b"L", b"A"
-_PLACE = Struct(">cIQQ")  # which gathering, the first byte's place in the whole, the length of that
+_PLACE = Struct(">cIQQ")  # the number of the gathering, the first byte's offset in the whole, the whole's length
 _NODE = Struct(">ci")
 _ADDRESS = Struct(">cII")  # of a letter: the nodes to which it goes and from which it comes
 _PIECE = 1 << 18
@@ -48,15 +48,15 @@ _FLUSH_SECONDS = 4.0
 
 
 class Apart(Exception):
-    """The servers have lost each other."""
+    """Lost contact between the servers."""
 
 
 class TooMuch(Exception):
-    """There is no room for what all give."""
+    """The data of all nodes exceeds the limit."""
 
 
 class Pieces:
-    """Bytes that come piece by piece."""
+    """A byte string received in pieces."""
 
     __slots__ = ("_data", "total")
 
@@ -65,13 +65,13 @@ class Pieces:
         self._data = bytearray()
 
     def add(self, at: int, piece: bytes) -> None:
-        """What is behind a piece that was lost is of no use."""
+        """Add a piece if the piece follows directly. Drop a piece after a lost piece."""
         if at == len(self._data) and at + len(piece) <= self.total:
             self._data += piece
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of them are there."""
+        """True if all bytes have arrived."""
         return len(self._data) == self.total
 
     def __bytes__(self) -> bytes:
@@ -79,7 +79,7 @@ class Pieces:
 
 
 class _Shares:
-    """What nodes give for one gathering. A share that begins anew takes its own place."""
+    """The shares of nodes in a gathering. A new start of a share replaces the node's earlier share."""
 
     __slots__ = ("_of", "_total", "whole")
 
@@ -89,7 +89,7 @@ class _Shares:
         self.whole = 0  # shares that are complete
 
     def add(self, node: int, at: int, total: int, piece: bytes) -> None:
-        """A piece of a share of `total` bytes. Raises TooMuch."""
+        """Add a piece of a share of `total` bytes. Raises TooMuch."""
         pieces = self._of.get(node)
         if at == 0:
             if pieces is not None:
@@ -105,13 +105,15 @@ class _Shares:
         self.whole += pieces.is_whole
 
     def joined(self) -> bytes:
-        """All of them, in the order of their nodes."""
+        """Return all shares joined, in the order of nodes."""
         return b"".join(bytes(pieces) for _, pieces in sorted(self._of.items()))
 
 
 class Others:
-    """Those of `count` nodes, of which this one is `node`; `fd`: the socket of this node's agent. `on_gone` is told,
-    once, which node's server is gone, and with it its tasks.
+    """The servers of the step's `count` nodes. This node is `node`.
+
+    `fd` is the socket of this node's agent. `on_gone` is called once for each node whose server has gone, and with the
+    server the node's tasks.
     """
 
     def __init__(self, fd: int, node: int, count: int, on_gone: "Callable[[int], None]") -> None:
@@ -119,10 +121,10 @@ class Others:
         self.node = node
         self.count = count
         self._on_gone = on_gone
-        self._number = 0  # of the gathering that is under way, or comes next
+        self._number = 0  # of the current gathering, or of the next one
         self._busy = False
         self._queue: deque[tuple[bytes, Then]] = deque()
-        self._shares = _Shares()  # of all nodes; elsewhere than at node 0 the whole is its only one
+        self._shares = _Shares()  # of all nodes at node 0; elsewhere only the whole
         self._last = b""  # the whole of the gathering before, at node 0
         self._gone: set[int] = set()
         self._reader: Reader | None = None
@@ -131,8 +133,9 @@ class Others:
         os.set_blocking(fd, False)
 
     def gather(self, data: bytes, then: "Then") -> None:
-        """Gives `data`; `then` is called with what all nodes have given, in their order. One is gathered after the
-        other. Raises TooMuch.
+        """Give `data` to all nodes; call `then` with the data of all, in the order of nodes. Raises TooMuch.
+
+        Gatherings run one after another.
         """
         if len(data) > MOST_GATHERED:
             raise TooMuch
@@ -142,7 +145,7 @@ class Others:
 
     @property
     def is_gathering(self) -> bool:
-        """Whether there is anything that not all have given yet."""
+        """True while a gathering lacks data from some node."""
         return self._busy
 
     def _begin(self) -> None:
@@ -154,7 +157,7 @@ class Others:
         self._add(FIRST, 0, len(data), data)
 
     def _add(self, node: int, at: int, total: int, piece: bytes) -> None:
-        """At node 0. Raises TooMuch."""
+        """At node 0: add a piece, and finish once all shares are whole. Raises TooMuch."""
         self._shares.add(node, at, total, piece)
         if self._shares.whole == self.count:
             self._last = self._shares.joined()
@@ -170,10 +173,10 @@ class Others:
         if self._queue and not self._busy:
             self._begin()
 
-    # What comes.
+    # Reading.
 
     def read(self) -> None:
-        """Takes what has come. Raises Apart, TooMuch."""
+        """Read and handle available data. Raises Apart, TooMuch."""
         try:
             data = os.read(self.fd, _CHUNK)
         except BlockingIOError:
@@ -217,11 +220,11 @@ class Others:
     def _repeat(self, node: int) -> None:
         if self._reader is not None:
             if self.node == FIRST:
-                self._say(ALL, _LOST)  # those of others went this way, too
+                self._say(ALL, _LOST)  # letters between other nodes went this way, too
             self._reader.ask_again()
         if self.node == FIRST:
             if self._gone and self._number:
-                self._send(node, self._number - 1, self._last)  # first: who waits for that does not wait for them
+                self._send(node, self._number - 1, self._last)  # first: it answers the node's last wait
             for one in self._gone:
                 self._say(node, _NODE.pack(_GONE, one))
         elif self._busy:
@@ -229,7 +232,7 @@ class Others:
 
     def _collect(self, node: int, number: int, at: int, total: int, piece: bytes) -> None:
         if number == self._number - 1 and at == 0:
-            self._send(node, number, self._last)  # it has lost that
+            self._send(node, number, self._last)  # the node has lost the whole
         elif number == self._number:
             self._add(node, at, total, piece)
 
@@ -242,18 +245,18 @@ class Others:
     # Letters.
 
     def read_letters(self, reader: "Reader") -> None:
-        """There will be some. Called before anything is read, at all servers of a step."""
+        """Pass letters to `reader`. Every server of a step calls this before reading anything."""
         self._reader = reader
 
     def write_letter(self, node: int, letter: bytes) -> None:
-        """To another node, of at most LONGEST_LETTER bytes."""
+        """Send another node a letter of at most LONGEST_LETTER bytes."""
         self._pass_on(node, self.node, letter)
 
     def _pass_on(self, to: int, sender: int, letter: bytes) -> None:
         self._say(to if self.node == FIRST else FIRST, _ADDRESS.pack(_LETTER, to, sender) + letter)
 
     def _take_letter(self, reader: "Reader", node: int, data: bytes) -> None:
-        """Raises BadFrame, and what the reader does."""
+        """Deliver or pass on a letter. Raises BadFrame, and the reader's exceptions."""
         if data == _LOST and node == FIRST:
             reader.ask_again()
             return
@@ -271,10 +274,10 @@ class Others:
         else:
             raise BadFrame
 
-    # What goes.
+    # Writing.
 
     def _send(self, node: int, number: int, data: bytes) -> None:
-        """A share, or the whole of all, of which there is one copy, however many it goes to."""
+        """Queue a share or the whole, without a copy for each node."""
         view = memoryview(data)
         for at in range(0, len(data) or 1, _PIECE):
             place, piece = _PLACE.pack(_SHARE, number, at, len(data)), view[at : at + _PIECE]
@@ -286,18 +289,18 @@ class Others:
         self._outbox.append(memoryview(frame(node, DATA, data)))
 
     def interest(self) -> int:
-        """What is waited for: poll(2)."""
+        """Return the events to wait for: poll(2)."""
         return select.POLLIN | (select.POLLOUT if self._outbox else 0)
 
     def write(self) -> None:
-        """Writes what waits, as far as it is taken."""
+        """Write queued data, as far as the agent reads."""
         while self._outbox:
             try:
                 count = os.write(self.fd, self._outbox[0])
             except BlockingIOError:
                 return
             except OSError:
-                self._outbox.clear()  # the end of reading tells the same
+                self._outbox.clear()  # reading will report the end
                 return
             if count < len(self._outbox[0]):
                 self._outbox[0] = self._outbox[0][count:]
@@ -305,7 +308,7 @@ class Others:
                 self._outbox.popleft()
 
     def flush(self) -> None:
-        """The step is over here; other nodes still wait for the rest."""
+        """Write the remaining data at the end of the step: remote nodes may still wait for the data."""
         poll = select.poll()
         poll.register(self.fd, select.POLLOUT)
         until = time.monotonic() + _FLUSH_SECONDS

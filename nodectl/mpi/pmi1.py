@@ -1,4 +1,4 @@
-"""PMI-1, the "simple" wire protocol: a line is a message, words "name=value" with spaces between them.
+"""PMI-1, the "simple" wire protocol: a line is a message, words "name=value" with spaces in between.
 
 Only a request to start programs has several lines, from "mcmd=spawn" to "endcmd".
 """
@@ -19,11 +19,11 @@ _MOST_LINES = 4096  # of one request to start programs
 
 
 class Malformed(Exception):
-    """What a task sends is none of the protocol."""
+    """A task's message violates the protocol."""
 
 
 def fields_of(line: bytes) -> "Fields":
-    """The words of a line. Raises Malformed."""
+    """Parse the words of a line. Raises Malformed."""
     found: Fields = {}
     for word in line.split():
         name, equals, value = word.partition(b"=")
@@ -34,18 +34,18 @@ def fields_of(line: bytes) -> "Fields":
 
 
 class Pmi1:
-    """One task's conversation. `send` writes an answer; `finalized` tells that the program said it is over."""
+    """The conversation with a task. `send` writes an answer; `finalized` is true after the program's finalize."""
 
     def __init__(self, world: "World", rank: int, send: "Callable[[bytes], None]") -> None:
         self._world = world
         self._rank = rank
         self._send = send
         self._spawning = 0  # lines of a request to start programs
-        self._programs = (1, 1)  # of how many, and which one it was
+        self._programs = (1, 1)  # how many programs the request names, and which of them this one is
         self.finalized = False
 
     def take(self, data: bytearray) -> "bytes | None":
-        """The next message out of what has come, None where none is complete. Raises Malformed."""
+        """Take the next message from the buffer; return None where none is complete. Raises Malformed."""
         end = data.find(b"\n", 0, LONGEST_LINE)
         if end < 0:
             if len(data) >= LONGEST_LINE:
@@ -56,7 +56,7 @@ class Pmi1:
         return line
 
     def answer(self, line: bytes) -> None:
-        """Does what a message wants. Raises Malformed."""
+        """Answer a message. Raises Malformed."""
         if self._spawning or line.startswith(b"mcmd=spawn"):
             self._spawn(line)
             return
@@ -71,7 +71,7 @@ class Pmi1:
         self._send(b"cmd=%b%b\n" % (name, b" " + text if text else b""))
 
     def init(self, fields: "Fields") -> None:
-        """A program begins."""
+        """Begin: send the version of the protocol."""
         version = fields.get(b"pmi_version")
         if version is None or not version.isdigit():
             raise Malformed
@@ -79,27 +79,27 @@ class Pmi1:
         self._say(b"response_to_init", b"pmi_version=%b pmi_subversion=%d rc=%d" % (version[:4], version != b"2", good))
 
     def maxes(self, _: "Fields") -> None:
-        """How long names may be."""
+        """Send the longest lengths of names, keys and values."""
         self._say(b"maxes", b"kvsname_max=%d keylen_max=%d vallen_max=%d" % (_LONGEST_NAME, LONGEST_KEY, LONGEST_VALUE))
 
     def appnum(self, _: "Fields") -> None:
-        """Which of several programs: there is one."""
+        """Send the program's number: always 0, as a step has a single program."""
         self._say(b"appnum", b"appnum=0 rc=0")
 
     def my_kvsname(self, _: "Fields") -> None:
-        """The name of the space of keys."""
+        """Send the name of the key space."""
         self._say(b"my_kvsname", b"kvsname=kvs_%b rc=0" % self._world.job)
 
     def universe_size(self, _: "Fields") -> None:
-        """How many processes there can be."""
+        """Send the largest number of processes."""
         self._say(b"universe_size", b"size=%d rc=0" % self._world.size)
 
     def put(self, fields: "Fields") -> None:
-        """Stores a key."""
+        """Store a key."""
         self._stored(b"put_result", lambda: self._world.put(self._rank, _key(fields), fields.get(b"value", b"")))
 
     def get(self, fields: "Fields") -> None:
-        """Reads a key."""
+        """Read a key."""
         key = _key(fields)
         if key != b"PMI_process_mapping":
             self._found(self._world.values.get(key))
@@ -116,14 +116,14 @@ class Pmi1:
             self._say(b"get_result", b"rc=0 msg=success value=%b" % value)
 
     def barrier(self, _: "Fields") -> None:
-        """Waits for all."""
+        """Wait until all tasks are in the barrier."""
         try:
             self._world.enter_barrier(self._rank, lambda: self._say(b"barrier_out", b"rc=0"))
         except ValueError:
             raise Malformed from None
 
     def publish(self, fields: "Fields") -> None:
-        """Makes a name known."""
+        """Publish a name."""
         service, port = fields.get(b"service", b""), fields.get(b"port", b"")
         if self._world.names.get(service) is not None:
             self._say(b"publish_result", b"rc=-1 msg=duplicate_service info=error")
@@ -131,12 +131,12 @@ class Pmi1:
             self._stored(b"publish_result", lambda: self._world.names.put(self._rank, service, port), b" info=ok")
 
     def unpublish(self, fields: "Fields") -> None:
-        """Forgets it."""
+        """Forget a published name."""
         found = self._world.names.remove(fields.get(b"service", b""))
         self._say(b"unpublish_result", b"rc=0 msg=success info=ok" if found else b"rc=-1 msg=not_found info=error")
 
     def lookup(self, fields: "Fields") -> None:
-        """Looks a name up."""
+        """Look up a published name."""
         port = self._world.names.get(fields.get(b"service", b""))
         if port is None:
             self._say(b"lookup_result", b"rc=-1 msg=not_found info=error")
@@ -144,12 +144,12 @@ class Pmi1:
             self._say(b"lookup_result", b"rc=0 msg=success info=ok port=%b" % port)
 
     def finalize(self, _: "Fields") -> None:
-        """The program is over, as far as this is concerned."""
+        """End the program's use of PMI."""
         self.finalized = True
         self._say(b"finalize_ack", b"rc=0")
 
     def abort(self, fields: "Fields") -> None:
-        """MPI_Abort."""
+        """MPI_Abort: report the exit code to the step runner."""
         code = fields.get(b"exitcode", b"1")
         number = int(code) if code.removeprefix(b"-").isdigit() and len(code) < 12 else 1
         self._world.tell(f"abort {self._rank} {number}")
@@ -165,7 +165,7 @@ class Pmi1:
             self._say(name, b"rc=0 msg=success" + more)
 
     def _spawn(self, line: bytes) -> None:
-        """Nothing is started; but the whole request has to be read before that is said."""
+        """Read a line of a request to start programs; after the last line, refuse."""
         self._spawning += 1
         if self._spawning > _MOST_LINES:
             raise Malformed

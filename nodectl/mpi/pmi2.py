@@ -1,6 +1,6 @@
 """PMI-2: six characters of length, then "cmd=...;name=value;". A ';' in a value is doubled.
 
-The first message of a program is a line as in PMI-1, which says that it speaks PMI-2.
+The first message of a program is a line as in PMI-1, and declares PMI-2.
 """
 
 from nodectl.mpi.pmi1 import Malformed
@@ -23,7 +23,7 @@ _ALONE = b"rc=1;errmsg=there is no other job to connect to;"
 
 
 def fields_of(message: bytes) -> "Fields":
-    """The fields of a message. Raises Malformed."""
+    """Parse the fields of a message. Raises Malformed."""
     if _ESCAPED in message:
         raise Malformed
     found: Fields = {}
@@ -41,7 +41,7 @@ def _escaped(value: bytes) -> bytes:
 
 
 class Pmi2:
-    """One task's conversation, as `Pmi1`."""
+    """The conversation with a task, as `Pmi1`."""
 
     def __init__(self, world: "World", rank: int, send: "Callable[[bytes], None]") -> None:
         self._world = world
@@ -50,7 +50,7 @@ class Pmi2:
         self.finalized = False
 
     def take(self, data: bytearray) -> "bytes | None":
-        """The next message out of what has come, None where none is complete. Raises Malformed."""
+        """Take the next message from the buffer; return None where none is complete. Raises Malformed."""
         if len(data) < _LENGTH:
             return None
         length = bytes(data[:_LENGTH]).strip()
@@ -64,7 +64,7 @@ class Pmi2:
         return message
 
     def answer(self, message: bytes) -> None:
-        """Does what a message wants. Raises Malformed."""
+        """Answer a message. Raises Malformed."""
         fields = fields_of(message)
         name = fields.get(b"cmd", b"")
         if not name or len(name) > _LONGEST_NAME:
@@ -78,11 +78,11 @@ class Pmi2:
         self._send(b"%6d%b" % (len(body), body))
 
     def unknown(self, fields: "Fields") -> None:
-        """Something of another PMI-2: libraries go on without."""
+        """Refuse an unknown command of another PMI-2. Libraries go on without the command."""
         self._say(fields, b"rc=1;errmsg=unknown command;")
 
     def full_init(self, fields: "Fields") -> None:
-        """The program says which task it is."""
+        """Check the program's rank and send the job's facts. Raises Malformed."""
         if fields.get(b"pmirank", b"%d" % self._rank) != b"%d" % self._rank:
             raise Malformed
         self._say(
@@ -92,27 +92,27 @@ class Pmi2:
         )
 
     def job_id(self, fields: "Fields") -> None:
-        """The name of the job."""
+        """Send the name of the job."""
         self._say(fields, b"jobid=%b;rc=0;" % self._world.job)
 
     def put(self, fields: "Fields") -> None:
-        """Stores a key. All can read it at once; that they can after a fence is what is promised."""
+        """Store a key. All tasks can read the key at once, though PMI-2 promises this only after a fence."""
         key, value = _key(fields), fields.get(b"value", b"")
         self._stored(fields, lambda: self._world.put(self._rank, key, value))
 
     def get(self, fields: "Fields") -> None:
-        """Reads a key."""
+        """Read a key."""
         self._found(fields, self._world.values.get(_key(fields)))
 
     def fence(self, fields: "Fields") -> None:
-        """Waits for all."""
+        """Wait until all tasks are in the fence."""
         try:
             self._world.enter_barrier(self._rank, lambda: self._say(fields, b"rc=0;"))
         except ValueError:
             raise Malformed from None
 
     def job_attribute(self, fields: "Fields") -> None:
-        """What is known of the job."""
+        """Send an attribute of the job."""
         key = _key(fields)
         if key != b"PMI_process_mapping":
             self._found(fields, b"%d" % self._world.size if key == b"universeSize" else None)
@@ -123,12 +123,12 @@ class Pmi2:
             raise Malformed from None
 
     def put_of_node(self, fields: "Fields") -> None:
-        """Stores a key of the node."""
+        """Store a key of the node."""
         key, value = _key(fields), fields.get(b"value", b"")
         self._stored(fields, lambda: self._world.put_of_node(self._rank, key, value))
 
     def get_of_node(self, fields: "Fields") -> None:
-        """Reads it, or waits until it is there."""
+        """Read a key of the node; on request wait until the key is there."""
         key = _key(fields)
         value = self._world.of_node.get(key)
         if value is not None or fields.get(b"wait", b"FALSE").upper() != b"TRUE":
@@ -140,17 +140,17 @@ class Pmi2:
             raise Malformed from None
 
     def publish(self, fields: "Fields") -> None:
-        """Makes a name known."""
+        """Publish a name."""
         name, port = fields.get(b"name", b""), fields.get(b"port", b"")
         self._stored(fields, lambda: self._world.names.put(self._rank, name, port))
 
     def unpublish(self, fields: "Fields") -> None:
-        """Forgets it."""
+        """Forget a published name."""
         found = self._world.names.remove(fields.get(b"name", b""))
         self._say(fields, b"rc=0;" if found else b"rc=1;errmsg=not found;")
 
     def lookup(self, fields: "Fields") -> None:
-        """Looks it up."""
+        """Look up a published name."""
         port = self._world.names.get(fields.get(b"name", b""))
         self._say(
             fields,
@@ -158,21 +158,21 @@ class Pmi2:
         )
 
     def spawn(self, fields: "Fields") -> None:
-        """Nothing is started."""
+        """Refuse to start programs."""
         self._world.tell(f"spawn {self._rank}")
         self._say(fields, _NOT_DONE)
 
     def connect(self, fields: "Fields") -> None:
-        """There is no other job."""
+        """Refuse: there is no second job to connect to."""
         self._say(fields, _ALONE)
 
     def finalize(self, fields: "Fields") -> None:
-        """The program is over, as far as this is concerned."""
+        """End the program's use of PMI."""
         self.finalized = True
         self._say(fields, b"rc=0;")
 
     def abort(self, _: "Fields") -> None:
-        """MPI_Abort, whose code is told to nobody."""
+        """MPI_Abort: end the step with code 1. The program's own code is ignored."""
         self._world.tell(f"abort {self._rank} 1")
 
     def _found(self, fields: "Fields", value: "bytes | None") -> None:

@@ -1,7 +1,7 @@
-"""The PMI server of one step: the conversations with all its tasks, in one loop. Runs as the step's user.
+"""The PMI server of a step: the conversations with all tasks in a single loop. Runs as the step's user.
 
-A task that does not read its answers is not listened to until it does. One that sends what is none of the protocol ends
-its step, and nothing else.
+The server reads nothing from a task that does not read its answers. A task that violates the protocol ends its step,
+and nothing else.
 """
 
 import os
@@ -19,7 +19,7 @@ _IN, _OUT, _END = select.POLLIN, select.POLLOUT, select.POLLHUP | select.POLLERR
 
 
 class Connection:
-    """That with one task. `begun`: a program there has said init, and has not said finalize."""
+    """The connection to a task. `begun`: a program there has sent init and not yet finalize."""
 
     def __init__(self, world: World, rank: int, fd: int) -> None:
         self.rank = rank
@@ -32,11 +32,11 @@ class Connection:
         os.set_blocking(fd, False)
 
     def interest(self) -> int:
-        """What is waited for: poll(2)."""
+        """Return the events to wait for: poll(2)."""
         return (_OUT if self._outbox else 0) | (_IN if len(self._outbox) < _MOST_UNREAD else 0)
 
     def read(self) -> bool:
-        """Takes what has come. False at its end. Raises Malformed."""
+        """Read and answer available messages. Return False at the end of the connection. Raises Malformed."""
         try:
             data = os.read(self.fd, _CHUNK)
         except BlockingIOError:
@@ -51,7 +51,7 @@ class Connection:
     def _answer(self, message: bytes) -> None:
         begins = isinstance(self._speaker, Pmi1) and message.startswith(b"cmd=init ")
         if not begins and not self.begun:
-            raise Malformed  # it has to begin with that
+            raise Malformed  # a program must begin with init
         self._speaker.answer(message)
         if begins:
             self.begun = True
@@ -66,18 +66,18 @@ class Connection:
         self.write()
 
     def write(self) -> None:
-        """Writes what waits for the task, as far as it takes that."""
+        """Write queued answers, as far as the task reads."""
         while self._outbox:
             try:
                 del self._outbox[: os.write(self.fd, self._outbox)]
             except BlockingIOError:
                 return
             except OSError:
-                self._outbox.clear()  # the end of reading tells the same
+                self._outbox.clear()  # reading will report the end
 
 
 class Server:
-    """All conversations of a step on this node, and that with the servers of its other nodes."""
+    """All conversations of a step on this node, including the conversation with the servers of remote nodes."""
 
     def __init__(self, given: Given) -> None:
         self._given = given
@@ -94,7 +94,7 @@ class Server:
         self._renew()
 
     def serve(self) -> None:
-        """Until the step is over."""
+        """Serve until the step is over."""
         while True:
             for fd, events in self._poll.poll():
                 if fd == self._given.life:
@@ -119,7 +119,7 @@ class Server:
             others.read()
 
     def _part(self, word: str) -> None:
-        """The step ends: nothing more is said to other nodes."""
+        """End the step: report `word`, and close the connection to remote nodes."""
         self._world.tell(f"{word} {self._given.node}")
         if self._others is not None:
             self._poll.unregister(self._others.fd)
@@ -145,7 +145,7 @@ class Server:
         self._world.leave(one.rank)
 
     def _renew(self) -> None:
-        """What one task says may be an answer for others."""
+        """Update the poll masks of all connections: a message may have produced answers for several tasks."""
         wants = {fd: one.interest() for fd, one in self._connections.items()}
         if self._others is not None:
             wants[self._others.fd] = self._others.interest()
@@ -156,6 +156,6 @@ class Server:
 
 
 def main() -> None:
-    """The whole process."""
+    """Run the server process."""
     name_process("nodectl-pmi")
     Server(Given()).serve()

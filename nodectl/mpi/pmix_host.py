@@ -1,7 +1,6 @@
-"""What OpenPMIx's library asks of who runs it, for the tasks of a step on this node: where all tasks are, fences, what
-tasks of other nodes have stored.
+"""The callbacks of OpenPMIx's library for the tasks of this node: places of tasks, fences, data stored on remote nodes.
 
-The library calls from a thread of its own. What concerns other nodes is left to the thread of the process's loop, which
+The library calls from a thread of its own. The thread of the process's loop handles all that concerns other nodes: it
 alone speaks with them, and answers the library later.
 """
 
@@ -28,10 +27,12 @@ _STRANGER = -1  # in place of the rank of a task of another step
 
 
 class Host:
-    """The library at work. `later` has something done in the loop."""
+    """The library at work. `later` runs a function in the loop."""
 
     def __init__(self, given: Given, directory: str, listens: "Callable[[], None]", later: "Later") -> None:
-        """`listens` is called when the library listens. Raises what that raises, openpmix.Failed."""
+        """Start the library; call `listens` when the library listens. Raises openpmix.Failed, and exceptions of
+        `listens`.
+        """
         self._given = given
         self._directory = directory
         self._later = later
@@ -40,8 +41,8 @@ class Host:
         self._others: Others | None = None
         self._questions: Questions | None = None
         self._gone: set[int] = set()
-        self._early: list[Callable[[], None]] = []  # what is done when the library knows the tasks
-        self._lent: dict[int, object] = {}  # what the library still reads, or is to give back: by our number
+        self._early: list[Callable[[], None]] = []  # calls to make when the library knows the tasks
+        self._lent: dict[int, object] = {}  # objects that the library still reads or will give back, by our number
         self._number = 0
         self._told: set[str] = set()
         self._release = openpmix.RELEASE(self._take_back)
@@ -55,7 +56,7 @@ class Host:
         listens()
 
     def _make_module(self) -> Module:
-        """What the library calls."""
+        """Return the table of callbacks."""
         module = Module()
         module.client_connected = openpmix.CLIENT(self._connected)
         module.client_finalized = openpmix.CLIENT(self._finalized)
@@ -71,8 +72,9 @@ class Host:
     # The beginning and the end.
 
     def meet(self, others: "Others | None", beyond: "dict[str, str]") -> None:
-        """Learns which tasks other nodes have, and then lets those here begin. `beyond`: what their environment has
-        besides. Raises openpmix.Failed.
+        """Exchange the places of tasks with remote nodes, then let the tasks here begin. Raises openpmix.Failed.
+
+        `beyond`: additional variables of the tasks' environment.
         """
         told = pmix_places.here(self._given)
         if others is None:
@@ -84,7 +86,7 @@ class Host:
         others.gather(told, lambda said: self._begin(pmix_places.of_all(self._given, said), beyond))
 
     def _begin(self, places: "Places", beyond: "dict[str, str]") -> None:
-        """Raises openpmix.Failed."""
+        """Register the tasks with the library and report the tasks' environment. Raises openpmix.Failed."""
         self._name = places.namespace.encode("ascii")
         self._register(places)
         self._places = places
@@ -133,28 +135,28 @@ class Host:
             )
 
     def lose_node(self, node: int) -> None:
-        """The server of another node has gone, and with it its tasks."""
+        """Record the loss of a remote node's server, and with the server the loss of the node's tasks."""
         self._gone.add(node)
         if self._questions is not None:
             self._questions.lose_node(node)
         self._look()
 
     def part(self) -> None:
-        """The other servers are not reached any more: the step ends."""
+        """Forget the remote servers, now out of reach: the step ends."""
         self._others = self._questions = None
 
     def finish(self) -> None:
-        """The step is over."""
+        """Stop the library, at the end of the step."""
         self._library.call("PMIx_server_finalize")
 
     def _tell_once(self, word: str) -> None:
-        """A program may give cause for it any number of times."""
+        """Report a word to the step runner, once. A program may cause the same word any number of times."""
         if word not in self._told:
             self._told.add(word)
             self._given.tell(word)
 
     def _look(self) -> None:
-        """Whether tasks here wait for those of a node that has none any more."""
+        """Report tasks here that wait in vain for the tasks of a lost node."""
         if self._others is None or not self._gone:
             return
         if self._places is None:
@@ -162,7 +164,7 @@ class Host:
         elif self._others.is_gathering:
             self._tell_once(f"deserted {min(self._gone)}")
 
-    # What the library calls, in its thread.
+    # Called by the library, in its thread.
 
     def _connected(self, proc: "Procs", *_: object) -> int:
         self._given.tell(f"within {proc.contents.rank}")
@@ -184,7 +186,7 @@ class Host:
         return DONE if self._given.nodes == 1 else self._refuse(procs, count)
 
     def _refuse(self, procs: "Procs", count: int) -> int:
-        """Of a step over several nodes."""
+        """Refuse a call unsupported in a step over several nodes."""
         here = self._given.numbers
         task = next((procs[i].rank for i in range(count) if procs[i].rank in here), here[0])
         self._tell_once(f"unserved {task}")
@@ -196,7 +198,7 @@ class Host:
     ) -> int:  # fmt: skip
         ranks = {procs[i].rank if procs[i].nspace == self._name else _STRANGER for i in range(count)}
         if self._given.nodes == 1 or ranks.issubset(self._given.numbers):
-            tell(SUCCESS, data, size, caller, None, None)  # what they have said is what there is
+            tell(SUCCESS, data, size, caller, None, None)  # the data of the local tasks is all data
             return SUCCESS
         if _STRANGER in ranks or not (WILDCARD in ranks or ranks.issuperset(range(self._given.size))):
             return self._refuse(procs, count)
@@ -205,7 +207,7 @@ class Host:
         return SUCCESS
 
     def _find(self, proc: "Procs", _: object, __: int, tell: "Callable[..., None]", caller: int) -> int:
-        """What a task of another node has stored."""
+        """Ask the server of a remote node for a task's stored data."""
         rank = proc.contents.rank
         node = self._places.node_of(rank) if self._places and proc.contents.nspace == self._name else None
         if node is None or node == self._given.node:
@@ -214,7 +216,7 @@ class Host:
         return SUCCESS
 
     def _requested(self, status: int, data: int, size: int, number: int) -> None:
-        """What a task here has stored, for another node."""
+        """Pass on the stored data of a task here, on request of a remote node."""
         found = ctypes.string_at(data, size) if status == SUCCESS and size else None
         then: Any = self._lent.pop(number)
         self._later(lambda: then(found))
@@ -230,7 +232,7 @@ class Host:
         return self._number
 
     def _give(self, tell: "Callable[..., None]", caller: int, data: "bytes | None") -> None:
-        """Answers the library, which reads the bytes later."""
+        """Answer the library, which reads the bytes later."""
         if data is None:
             tell(NOT_FOUND, None, 0, caller, None, None)
             return
@@ -238,7 +240,7 @@ class Host:
         tell(SUCCESS, place, len(data), caller, self._release, self._lend(data))
 
     def _gather(self, data: bytes, then: "Callable[[bytes], None]") -> None:
-        """Raises TooMuch."""
+        """Exchange data with all nodes. Raises TooMuch."""
         if self._others is not None:
             self._others.gather(data, then)
             self._look()
@@ -248,7 +250,7 @@ class Host:
             self._questions.ask(rank, node, then)
 
     def _look_up(self, rank: int, then: "Callable[[bytes | None], None]") -> None:
-        """What a task here has stored, when it has stored something."""
+        """Request the stored data of a task here, as soon as the task has stored any."""
         if self._places is None:
             self._early.append(lambda: self._look_up(rank, then))
             return

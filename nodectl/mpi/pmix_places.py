@@ -1,4 +1,4 @@
-"""Which tasks each node of a step has, as the PMIx servers of all nodes tell each other at its beginning."""
+"""The nodes' tasks in a step, as exchanged by the PMIx servers of all nodes at the step's start."""
 
 import os
 
@@ -16,12 +16,10 @@ _OF_NAMES = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234
 
 
 class Places:
-    """`tasks`: the numbers of those of each node, `names`: its name. `namespace`: the name by which the library knows
-    the tasks of all of them.
-    """
+    """The step's nodes: each node's name and task numbers, and the library's `namespace` for the tasks of all nodes."""
 
     def __init__(self, names: "Sequence[str]", tasks: "Sequence[Sequence[int]]", namespace: str) -> None:
-        """Raises ValueError where the tasks are not those from 0 on."""
+        """Check and index the tasks. Raises ValueError unless the numbers are 0, 1, 2, ... without a gap."""
         self.names = names
         self.tasks = tasks
         self.namespace = namespace
@@ -31,18 +29,18 @@ class Places:
             raise ValueError("a task is at no node, or at two")
 
     def node_of(self, task: int) -> "int | None":
-        """Which node has it, None for no task."""
+        """Return the node of a task, None where there is no such task."""
         return self._nodes.get(task)
 
 
 def here(given: Given) -> bytes:
-    """What this node tells the others. All of them take the namespace of node 0, which nobody else can guess."""
+    """Return this node's line for the remote nodes. All nodes use node 0's namespace, random and secret."""
     namespace = f"nodectl-{given.job}-{os.urandom(_RANDOM).hex()}"
     return f"{given.listed} {name_of(given)} {namespace}\n".encode("ascii")
 
 
 def name_of(given: Given) -> str:
-    """The name of this node, as the library can have it."""
+    """Return the name of this node in a form accepted by the library."""
     return given.node_name if _is_name(given.node_name) else f"node{given.node}"
 
 
@@ -51,7 +49,7 @@ def _is_name(word: str) -> bool:
 
 
 def of_all(given: Given, said: bytes) -> Places:
-    """What all nodes have told, in their order. Raises Apart for what no server of a step tells."""
+    """Parse the lines of all nodes, in the order of nodes. Raises Apart for malformed lines."""
     try:
         rows = [line.split(" ") for line in said.decode("ascii").splitlines()]
         tasks = [numbers_of(listed, given.size, given.size) for listed, _, _ in rows]

@@ -1,10 +1,10 @@
-"""The PMIx server of one step: OpenPMIx's library, in a process of the step's user.
+"""The PMIx server of a step: OpenPMIx's library, in a process of the step's user.
 
-Two processes: one is the library's, the other is the way to it (`nodectl/mpi/entrance.py`), and removes what the
-programs have left in directories that are the step's own. Either may be killed; the other one does what is left to do.
+Two processes: the library's process, and the entrance to it (`nodectl/mpi/entrance.py`), which also removes the
+programs' leftovers from the step's own directories. Either may be killed; the other one cleans up.
 
-The library believes whoever knows the name of the tasks' namespace: so that is random, and only the tasks' environment
-has it.
+The library trusts any process that knows the name of the tasks' namespace: so the name is random, and only the tasks'
+environment has it.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _PLACES = ("/tmp", "/dev/shm")
 
 
 class _Loop:
-    """What the library's process does beside the library: it speaks with other nodes, until the step is over here."""
+    """The loop of the library's process, beside the library: speaks with remote nodes until the step is over here."""
 
     def __init__(self, given: Given, other: socket.socket) -> None:
         self._given = given
@@ -44,12 +44,12 @@ class _Loop:
         self._others: Others | None = None
 
     def later(self, call: "Callable[[], None]") -> None:
-        """Has something done by the loop. Any thread may call this."""
+        """Run a function in the loop. Callable from any thread."""
         self._calls.append(call)
         os.eventfd_write(self._wake, 1)
 
     def run(self, host: Host, beyond: "dict[str, str]") -> None:
-        """Until the step is over, or the other process has gone. Raises OSError, openpmix.Failed."""
+        """Run until the step is over or the entrance process has gone. Raises OSError, openpmix.Failed."""
         if self._given.others >= 0:
             self._others = Others(self._given.others, self._given.node, self._given.nodes, host.lose_node)
         try:
@@ -81,7 +81,7 @@ class _Loop:
         return True
 
     def _part(self, host: Host, word: str) -> None:
-        """The step ends: nothing more is said to other nodes."""
+        """End the step: report `word`, close the connection to remote nodes, and wait for the step's end."""
         self._given.tell(f"{word} {self._given.node}")
         if self._others is not None:
             self._poll.unregister(self._others.fd)
@@ -93,7 +93,7 @@ class _Loop:
 
 
 def _serve(given: Given, directories: "list[str]", private: socket.socket, other: socket.socket) -> int:
-    """The library's process. `other`: the end of this means that the other process has gone."""
+    """Run the library's process. End of file on `other` means that the entrance process has gone."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # without cgroups it may be taken for a task, and has files to remove
 
     def hand_over() -> None:
@@ -121,7 +121,7 @@ def _remove(directories: "list[str]") -> None:
 
 
 def main() -> None:
-    """The process that the step runner knows."""
+    """Run the process known to the step runner."""
     name_process("nodectl-pmix")
     given = Given()
     directories = []
@@ -139,7 +139,7 @@ def main() -> None:
 
 
 def _serve_and_lead(given: Given, directories: "list[str]") -> int:
-    """Forks the library's process, and leads to it who may come, until it ends."""
+    """Fork the library's process and run the entrance until the library's process ends."""
     path = f"{directories[0]}/entrance"
     private = socket.socket(socket.AF_UNIX)
     private.bind(path)

@@ -1,4 +1,4 @@
-"""PMI_process_mapping: which tasks share a node, as (vector,(first node,nodes,tasks of each),...)."""
+"""PMI_process_mapping, the tasks of each node: (vector,(first node,nodes,tasks of each),...)."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -8,8 +8,10 @@ if TYPE_CHECKING:
 
 
 def mapping_of(nodes: "Sequence[Sequence[int]]", most: int) -> bytes:
-    """`nodes`: the tasks of each, which together are those from 0 on. What comes again is told once, because readers
-    begin anew at its end. Empty where it would be longer than `most` bytes: readers then ask each other.
+    """Return the mapping. `nodes`: the tasks of each node, in all the tasks from 0 on.
+
+    A repeated pattern is written once, as readers start again at its end. Empty where the text would be longer than
+    `most` bytes: readers then ask each other.
     """
     places = [0] * sum(map(len, nodes))
     for node, tasks in enumerate(nodes):
@@ -21,7 +23,7 @@ def mapping_of(nodes: "Sequence[Sequence[int]]", most: int) -> bytes:
 
 
 def _runs(places: "Sequence[int]") -> "Runs":
-    """Tasks that follow each other on one node: the node, and how many."""
+    """Return the runs of consecutive tasks on the same node, as pairs of node and length."""
     runs: Runs = []
     for node in places:
         if runs and runs[-1][0] == node:
@@ -32,7 +34,7 @@ def _runs(places: "Sequence[int]") -> "Runs":
 
 
 def _period(runs: "Runs") -> int:
-    """After how many runs the same come again, to the end, where the last one may be shorter."""
+    """Return the length of the runs' repeated pattern, valid up to the end; the last run may be shorter."""
     *all_but_last, (node, count) = runs
     for period in range(1, len(runs)):
         if runs[period][0] != runs[0][0]:
@@ -46,7 +48,7 @@ def _period(runs: "Runs") -> int:
 
 
 def _blocks(runs: "Runs") -> "list[tuple[int, int, int]]":
-    """Runs of as many tasks on consecutive nodes are one block."""
+    """Merge equal runs on consecutive nodes; return the blocks as first node, nodes, tasks of each node."""
     blocks: list[tuple[int, int, int]] = []
     for node, count in runs:
         if blocks:

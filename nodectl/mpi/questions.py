@@ -1,7 +1,7 @@
-"""What one task has stored, asked of the server of its node, for a step over several: PMIx's direct modex.
+"""Requests to remote nodes' servers for a task's stored data, in a step over several nodes: PMIx's direct modex.
 
-Who asks keeps the question until it is answered, and asks again where letters may have been lost. Who is asked answers
-as often as it is asked.
+The asking server keeps a question until it is answered, and asks again where letters may have been lost. The asked
+server answers as often as it is asked.
 """
 
 from struct import Struct
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _ASK, _ANSWER = b"?", b"!"
 _QUESTION = Struct(">cI")
-_REPLY = Struct(">cI?QQ")  # whose it is, whether there is anything, the first byte's place in the whole, its length
+_REPLY = Struct(">cI?QQ")  # the rank, whether there is data, the first byte's offset in the whole, the whole's length
 _PIECE = LONGEST_LETTER - _REPLY.size
 
 
 class _Open:
-    """A question that has no answer yet."""
+    """An unanswered question."""
 
     __slots__ = ("node", "pieces", "then")
 
@@ -35,8 +35,10 @@ class _Open:
 
 
 class Questions:
-    """Those of this node and to it. `ranks`: the tasks here. `look_up` finds what one of them has stored, now or later,
-    and passes that on; None for nothing.
+    """The questions of this node, and the questions to this node.
+
+    `ranks`: the tasks here. `look_up` finds the data stored by a task, now or later, and passes the data on; None for
+    nothing.
     """
 
     def __init__(self, others: "Others", ranks: "Container[int]", look_up: "LookUp") -> None:
@@ -45,10 +47,10 @@ class Questions:
         self._look_up = look_up
         self._open: dict[int, _Open] = {}
         self._gone: set[int] = set()
-        self._looked_up: set[tuple[int, int]] = set()  # who has asked, and for whom
+        self._looked_up: set[tuple[int, int]] = set()  # the asking node, and the rank it asks for
 
     def ask(self, rank: int, node: int, then: "Then") -> None:
-        """`then` is given what a task of that node has stored; None for nothing."""
+        """Call `then` with the data stored by task `rank` of `node`; None for nothing."""
         if not self._reaches(node):
             then(None)
         elif rank in self._open:
@@ -58,7 +60,7 @@ class Questions:
             self._others.write_letter(node, _QUESTION.pack(_ASK, rank))
 
     def lose_node(self, node: int) -> None:
-        """Nobody is there any more who could answer, or pass on what others say."""
+        """Give up the questions to a lost node; without node 0, all questions, because letters go by way of node 0."""
         self._gone.add(node)
         for rank in [rank for rank, one in self._open.items() if not self._reaches(one.node)]:
             self._close(rank, None)
@@ -71,12 +73,12 @@ class Questions:
             then(found)
 
     def ask_again(self) -> None:
-        """Letters may have been lost."""
+        """Ask all open questions again: letters may have been lost."""
         for rank, one in self._open.items():
             self._others.write_letter(one.node, _QUESTION.pack(_ASK, rank))
 
     def hear(self, node: int, letter: bytes) -> None:
-        """A letter from another node. Raises Apart, TooMuch."""
+        """Handle a letter from a remote node. Raises Apart, TooMuch."""
         if letter[:1] == _ASK and len(letter) == _QUESTION.size:
             self._hear_question(node, _QUESTION.unpack(letter)[1])
         elif letter[:1] == _ANSWER and len(letter) >= _REPLY.size:
@@ -97,7 +99,7 @@ class Questions:
             raise TooMuch
         one = self._open.get(rank)
         if one is None or one.node != node:
-            return  # it was asked twice
+            return  # the answer to a repeated question
         if at == 0:
             one.pieces = Pieces(total)
         if one.pieces is None:

@@ -1,4 +1,4 @@
-"""What a server is given in its environment, and how it speaks to the step runner: `nodectl/model/mpi_server.py`."""
+"""A server's environment, and the server's reports to the step runner: see `nodectl/model/mpi_server.py`."""
 
 import os
 
@@ -6,9 +6,10 @@ from nodectl.model.part import numbers_of
 
 
 class Given:
-    """The environment of a server. `tasks`: here, with the numbers `numbers`; `size`: of all nodes, of which there are
-    `nodes`, and this one is `node`, with the name `node_name`. `others`: the socket of the agent, -1 for a step on one
-    node.
+    """The environment of a server.
+
+    `tasks`: the number of tasks here, with the numbers `numbers`; `size`: the number of tasks of all `nodes` nodes.
+    This node is `node`, with the name `node_name`. `others`: the socket of the agent, -1 for a step on one node.
     """
 
     def __init__(self) -> None:
@@ -26,7 +27,7 @@ class Given:
         self._words = int(os.environ["NODECTL_MPI_WORDS"])
 
     def tell(self, word: str) -> None:
-        """Tells the step runner. Where it is gone, the end of `life` says so."""
+        """Report a word to the step runner. A lost step runner is noticed by the end of `life`."""
         try:
             os.write(self._words, word.encode("utf-8", "surrogateescape") + b"\n")
         except OSError:
@@ -34,7 +35,7 @@ class Given:
 
 
 def name_process(name: str) -> None:
-    """Gives this process a name, as lists of processes show it."""
+    """Set the name of this process, for lists of processes."""
     try:
         with open("/proc/self/comm", "wb") as file:
             file.write(name.encode("ascii"))

@@ -1,10 +1,10 @@
-"""What the tasks of a step tell each other by way of the PMI server: a key-value space, a barrier, names.
+"""The tasks' common data, kept by the PMI server: a key-value space, a barrier, names.
 
-Bounded in all: a task that stores too much is refused, and so are the others when there is no room left.
+Everything is bounded: a task that stores too much is refused, and the other tasks are too when there is no room left.
 
-Of a step over several nodes this is the world of one of them. What its tasks have stored goes to the others when they
-are all in the barrier, whose end waits for those of all nodes. First of all the nodes tell each other which tasks they
-have.
+In a step over several nodes this is the world of one node. The data stored by its tasks goes to the other nodes when
+all its tasks are in the barrier, which ends when those of all nodes are in it. Before everything else, the nodes tell
+each other which tasks they have.
 """
 
 import struct
@@ -24,16 +24,16 @@ LONGEST_VALUE = 1024
 MOST_KEYS = 4096  # of one task
 MOST_BYTES = 64 << 20  # of all
 _OVERHEAD = 200  # bytes that an entry takes beside its text
-_ENTRY = struct.Struct(">IBH")  # of a key for other nodes: whose it is, the lengths of key and value
+_ENTRY = struct.Struct(">IBH")  # of a key for other nodes: the owner, the lengths of key and value
 _MOST_WAITS = 16  # of one task, for keys of its node
 
 
 class NoRoom(Exception):
-    """Something is not stored; str() is a word for the task."""
+    """A value is not stored; str() is a word for the task."""
 
 
 class KeyValues:
-    """One space of keys. Who stored a key may store it anew, and so may others: it is theirs then."""
+    """A space of keys. Any task may store a key anew and then owns the key."""
 
     __slots__ = ("_bytes", "_counts", "_values")
 
@@ -43,7 +43,7 @@ class KeyValues:
         self._bytes = 0
 
     def put(self, rank: int, key: bytes, value: bytes) -> None:
-        """Raises NoRoom."""
+        """Store a value. Raises NoRoom."""
         if not key or len(key) > LONGEST_KEY:
             raise NoRoom("invalid_key")
         if len(value) > LONGEST_VALUE:
@@ -58,12 +58,12 @@ class KeyValues:
         self._values[key] = rank, value
 
     def get(self, key: bytes) -> "bytes | None":
-        """The value, None for none."""
+        """Return the value, None where there is none."""
         found = self._values.get(key)
         return None if found is None else found[1]
 
     def remove(self, key: bytes) -> bool:
-        """True where it was there."""
+        """Remove a key; return True where the key was present."""
         found = self._values.pop(key, None)
         if found is None:
             return False
@@ -74,18 +74,20 @@ class KeyValues:
 
 
 class NoNames(KeyValues):
-    """Of a step over several nodes: a name would be known on one of them."""
+    """The name space of a step over several nodes. Refuses all names: a name would be known on a single node."""
 
     __slots__ = ()
 
     def put(self, rank: int, key: bytes, value: bytes) -> None:
-        """Raises NoRoom."""
+        """Refuse the name. Raises NoRoom."""
         raise NoRoom("names_are_kept_for_a_step_on_one_node_only")
 
 
 class World:
-    """The tasks of a step on this node, `ranks`, of `size` in all. `tell` passes a word on to the step runner.
-    `mapping`: which tasks share a node, as PMI has it, None until that is known.
+    """The world of the step's tasks on this node, `ranks`, of `size` tasks in all.
+
+    `tell` passes a word on to the step runner. `mapping`: PMI's text on which tasks share a node, None until it is
+    known.
     """
 
     def __init__(self, size: int, job: str, tell: "Callable[[str], None]", ranks: "Sequence[int]") -> None:
@@ -99,15 +101,15 @@ class World:
         self._others: Others | None = None
         self._tell = tell
         self._told: set[str] = set()
-        self._waiting: dict[int, Callable[[], None]] = {}  # in the barrier: how each learns of its end
+        self._waiting: dict[int, Callable[[], None]] = {}  # tasks in the barrier, with the call at the barrier's end
         self._for_keys: dict[bytes, list[tuple[int, Callable[[], None]]]] = {}
         self._for_mapping: dict[int, Callable[[], None]] = {}
-        self._fresh: dict[bytes, int] = {}  # keys that other nodes have not, and whose they are
+        self._fresh: dict[bytes, int] = {}  # keys that other nodes do not have yet, with their owners
         self._gone: set[int] = set()
         self._gone_nodes: set[int] = set()
 
     def begin(self, others: "Others | None", listed: str) -> None:
-        """`listed`: the ranks here, as a list."""
+        """Set up the exchange with remote nodes. `listed`: the ranks here as a list, for remote nodes."""
         self._others = others
         if others is None:
             self.mapping = b"(vector,(0,1,%d))" % self.size
@@ -116,7 +118,7 @@ class World:
         others.gather(b"%b\n" % listed.encode("ascii"), self._learn_places)
 
     def _learn_places(self, said: bytes) -> None:
-        """Which tasks each node has, in the nodes' order."""
+        """Record the tasks of all nodes, in the order of nodes, and answer the tasks waiting for the mapping."""
         try:
             nodes = [numbers_of(line, self.size, self.size) for line in said.decode("ascii").splitlines()]
             self.mapping = mapping_of(nodes, LONGEST_VALUE)
@@ -127,19 +129,19 @@ class World:
             one()
 
     def tell(self, word: str) -> None:
-        """Tells the step runner, once."""
+        """Report a word to the step runner, once."""
         if word not in self._told:
             self._told.add(word)
             self._tell(word)
 
     def put(self, rank: int, key: bytes, value: bytes) -> None:
-        """Stores a key, which other nodes have behind the next barrier. Raises NoRoom."""
+        """Store a key. Remote nodes have the key after the next barrier. Raises NoRoom."""
         self.values.put(rank, key, value)
         if self._others is not None:
             self._fresh[key] = rank
 
     def await_mapping(self, rank: int, come: "Callable[[], None]") -> None:
-        """`come` is called when the mapping is known. Raises ValueError for a task that waits already."""
+        """Call `come` when the mapping is known. Raises ValueError where the task already waits."""
         if self.mapping is not None:
             come()
             return
@@ -149,7 +151,7 @@ class World:
         self._look()
 
     def enter_barrier(self, rank: int, leave: "Callable[[], None]") -> None:
-        """`leave` is called when all are in it. Raises ValueError for a task that is in it already; TooMuch."""
+        """Call `leave` when all tasks are in the barrier. Raises ValueError where the task is in already; TooMuch."""
         if rank in self._waiting:
             raise ValueError("it is in the barrier")
         self._waiting[rank] = leave
@@ -170,7 +172,7 @@ class World:
         return b"".join(pieces)
 
     def _hear_others(self, said: bytes) -> None:
-        """What has been stored on all nodes, ours too."""
+        """Record the stored values of all nodes and end the barrier."""
         at = 0
         ours = set(self._ranks)
         try:
@@ -192,7 +194,7 @@ class World:
             one()
 
     def await_key(self, rank: int, key: bytes, come: "Callable[[], None]") -> None:
-        """`come` is called when this key of the node is there. Raises ValueError for a task that waits for too many."""
+        """Call `come` when the node has this key. Raises ValueError where a task waits for too many keys."""
         waiting = self._for_keys.setdefault(key, [])
         mine = sum(one == rank for them in self._for_keys.values() for one, _ in them)
         if len(key) > LONGEST_KEY or mine >= _MOST_WAITS:
@@ -200,20 +202,20 @@ class World:
         waiting.append((rank, come))
 
     def put_of_node(self, rank: int, key: bytes, value: bytes) -> None:
-        """Stores a key of the node, for which tasks may wait. Raises NoRoom."""
+        """Store a key of the node, and answer the tasks waiting for the key. Raises NoRoom."""
         self.of_node.put(rank, key, value)
         for _, come in self._for_keys.pop(key, ()):
             come()
 
     def leave(self, rank: int) -> None:
-        """The task's connection has ended: the others may wait in vain."""
+        """Handle the end of a task's connection: further tasks may wait in vain."""
         self._gone.add(rank)
         self._waiting.pop(rank, None)
         self._for_mapping.pop(rank, None)
         self._look()
 
     def lose_node(self, node: int) -> None:
-        """Likewise all tasks of another node."""
+        """Handle the loss of all tasks of a remote node."""
         self._gone_nodes.add(node)
         self._look()
 

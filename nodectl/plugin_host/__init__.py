@@ -1,8 +1,8 @@
 """Plugins of every kind: finding, checking, loading and calling them.
 
-kinds.py has a line for each kind, loader.py turns a file into a plugin, node_plugins.py holds those that every step of
-the node shares, caller.py calls them. The daemon and the forkserver load plugins as root; the daemon, a stepd and its
-tasks call them, each hook as the identity that the launch order states. Imports config and what stands below it.
+kinds.py has a line for each kind, loader.py turns a file into a plugin, node_plugins.py holds the plugins shared by all
+steps of the node, caller.py calls plugins. The daemon and the forkserver load plugins as root; the daemon, a stepd and
+its tasks call them, each hook as the identity that the launch order states. Imports config and the packages below it.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Calling plugins: every call is timed, traced and bounded in time, and everything that it raises is caught here.
+"""Calling plugins: each call is timed, traced and bounded in time, and every exception of a plugin is caught here.
 
 The daemon, each stepd and each task call plugins through a PluginCaller of their own. A hook fails when it returns
 anything but 0 or None, raises anything (SystemExit too), overruns its time, or leaves a thread behind where a fork is
@@ -25,14 +25,17 @@ if TYPE_CHECKING:
     _T = TypeVar("_T")
 
     class CompiledHook(Protocol):
-        """One hook of compiled plugins, which C calls one after the other (`nodectl/spank/ready_stack.py`)."""
+        """A hook of compiled plugins; C calls the plugins one after the other (`nodectl/spank/ready_stack.py`)."""
 
         @property
         def walk(self) -> Callable[..., tuple[int, int, object] | None]:
-            """None when all went well; else the place that was called last, when it began, what came of it."""
+            """The function to call the plugins with.
+
+            It returns None when all went well; else the place of the last call, when the call began, and its result.
+            """
 
         def plugin_name(self, place: int) -> str:
-            """Of the plugin at this place."""
+            """Return the name of the plugin at this place."""
 
 
 FAILED = -1
@@ -47,14 +50,14 @@ LEFT_THREAD = "left a thread running; tasks are still to be forked"
 
 
 class Overrun(BaseException):
-    """Raised inside a hook whose time is over. No Exception: a plugin's broad `except` should not swallow it."""
+    """The interruption of a hook after its time. No Exception: a plugin's broad `except` should not swallow it."""
 
 
 class _Clock:
-    """Interrupts what runs under it with Overrun when `seconds` are over, and again every second after. 0: never.
+    """A timer to raise Overrun in the running code after `seconds`, and again every second. 0: no timer.
 
-    `last_words`: what swallows that too is ended with its process, after these; so is, without them, what nothing
-    interrupts. During a walk the timer runs on from one hook to the next.
+    With `last_words`, the process ends after them if the code swallows Overrun repeatedly, and without them if nothing
+    interrupts the code. During a walk the timer runs on from one hook to the next.
     """
 
     __slots__ = ("_handler", "_last_words", "_late", "_running", "_started", "times", "walks")
@@ -98,7 +101,7 @@ class _Clock:
 
 
 class Outcome:
-    """What came of a call: rc 0 is success; `why` is one line that says what went wrong, "" after success."""
+    """The result of a call: rc 0 is success; `why` is the failure on a line, "" after success."""
 
     __slots__ = ("errno", "rc", "why")
 
@@ -108,7 +111,7 @@ class Outcome:
         self.errno = errno
 
     def __bool__(self) -> bool:
-        """True for success."""
+        """Return True for success."""
         return self.rc == 0
 
 
@@ -116,8 +119,10 @@ OK = Outcome(0)
 
 
 class PluginCaller:
-    """Calls plugins for one process, which reports where it is to `progress`, in this `slot`. Without `progress` a
-    plugin that cannot be interrupted is left alone, unless there are `last_words` to say before its process is ended.
+    """The caller of plugins for a process, which reports its position to `progress`, in this `slot`.
+
+    Without `progress` a plugin that cannot be interrupted keeps running, unless there are `last_words` to say before
+    the process ends.
     """
 
     __slots__ = ("_clock", "_heirs", "_progress", "_recorder", "_slot", "_threads", "threaded")
@@ -137,7 +142,7 @@ class PluginCaller:
         self.threaded = False  # a plugin has a thread here: a fork has to go through libc
 
     def __enter__(self) -> None:
-        """A walk through several plugins begins: cheaper than calling each by itself."""
+        """Start a walk through several plugins, cheaper than separate calls."""
         self._clock.walks += 1
 
     def __exit__(self, *_: object) -> None:
@@ -156,8 +161,9 @@ class PluginCaller:
         place: int = 0,
         title: str = "",
     ) -> Outcome:
-        """Calls `function(*arguments)`. Never raises what the plugin raises. `title`: what people are told, where that
-        is more than the trace's name of the plugin.
+        """Call `function(*arguments)` and catch all exceptions of the plugin.
+
+        `title`: the plugin's name for people, where it is longer than the name in the trace.
         """
         if self._progress is not None:
             self._progress.enter(self._slot, hook, place)
@@ -167,11 +173,11 @@ class PluginCaller:
     def walk(
         self, hook: "Hook", compiled: "CompiledHook", handle: object, begin: int, *, task: "int | None"
     ) -> "tuple[int, Outcome] | None":
-        """Calls compiled plugins one after the other as `call` would, from place `begin` on. Only in
-        a stepd and its tasks.
+        """Call compiled plugins one after the other as `call` would, from place `begin` on. Only in a stepd and its
+        tasks.
 
-        None when all went well to the end; else the place that was called last, and what came of it: one that failed,
-        or had to be looked at.
+        Return None when all went well to the end; else the place of the last call and its outcome: a failure, or a
+        result to be examined.
         """
         progress: Progress = self._progress  # type: ignore[assignment]  # a stepd has one
         take_errno()
@@ -188,7 +194,7 @@ class PluginCaller:
     def _over(  # the facts of a trace line
         self, hook: "Hook", plugin: str, started: int, outcome: Outcome, task: "int | None", title: str = ""
     ) -> Outcome:
-        """A call has come back."""
+        """Record a call after its return."""
         if self.left_thread():
             outcome = Outcome(FAILED, LEFT_THREAD)
         self._recorder.write(hook, started, plugin=plugin, task=task, rc=outcome.rc, note=outcome.why)
@@ -197,12 +203,12 @@ class PluginCaller:
         return outcome
 
     def enter(self, hook: "Hook", place: int) -> None:
-        """The process begins what is not called as a hook, on behalf of the plugin at this place."""
+        """Report the start of an action other than a hook, on behalf of the plugin at this place."""
         if self._progress is not None:
             self._progress.enter(self._slot, hook, place)
 
     def silent(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> Outcome:
-        """As `call`, without a line in the trace: for a plugin's own init() and fini()."""
+        """Call a function as `call` does, without a line in the trace: for a plugin's own init() and fini()."""
         pid = os.getpid()
         take_errno()
         if self._heirs is not None:
@@ -222,7 +228,7 @@ class PluginCaller:
         return outcome
 
     def value(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> "tuple[object, Outcome]":
-        """As `silent`, for a function whose value the caller judges: that, and whether it came back in order."""
+        """Call a function as `silent` does, and return its value for the caller to judge, with the outcome."""
         pid = os.getpid()
         take_errno()
         try:
@@ -234,7 +240,7 @@ class PluginCaller:
             _end_child_of(pid)
 
     def within_time(self, function: "Callable[[], _T]") -> "_T":
-        """Runs `function` under the clock that hooks run under. Raises Overrun, and what `function` raises."""
+        """Run `function` under the clock of hooks. Raises Overrun, and the exceptions of `function`."""
         pid = os.getpid()
         try:
             with self._clock:
@@ -243,7 +249,9 @@ class PluginCaller:
             _end_child_of(pid)
 
     def left_thread(self) -> bool:
-        """True when a plugin left a thread where a fork is to come. One that was joined may take a moment to go."""
+        """Return True if a plugin left a thread where a fork is to come. A joined thread may take a moment to
+        disappear.
+        """
         if self._threads < 0:
             return False
         for pause in UNTIL_GONE:
@@ -256,22 +264,22 @@ class PluginCaller:
         return True
 
     def descriptors(self) -> list[int]:
-        """What it has open: a child of its process has a caller of its own."""
+        """Return the caller's open descriptors: a child of the process has a separate caller."""
         return [self._threads] if self._threads >= 0 else []
 
     def one_thread(self) -> bool:
-        """True when the process has one thread, and where nobody watches."""
+        """Return True if the process has a single thread or is not watched."""
         return self._threads < 0 or _kernel.entries(self._threads) == 1
 
 
 def _end_child_of(pid: int) -> None:
-    """A child that the plugin forked ran out of its hook: it must not live on as a second stepd."""
+    """End a child forked by the plugin and returned from its hook, because a second stepd must not run on."""
     if os.getpid() != pid:
         os._exit(1)
 
 
 def judged(value: object) -> Outcome:
-    """What a plugin returned, or raised, as what came of the call."""
+    """Return the outcome of a plugin's result or exception."""
     if value is None:
         return OK
     if isinstance(value, Overrun):
@@ -291,11 +299,11 @@ def judged(value: object) -> Outcome:
 
 
 def _nothing() -> None:
-    """The last words of a process whose progress is shared."""
+    """Do nothing: the last words of a process with shared progress."""
 
 
 def _words(error: BaseException) -> str:
-    """The exception's text as one line; a plugin's own class may fail to give one."""
+    """Return the exception's text on a line, "" if the plugin's exception class fails to give a text."""
     try:
         return " ".join(str(error).split())[:300]
     except Exception:  # nothing of a plugin's passes, as above
@@ -303,7 +311,7 @@ def _words(error: BaseException) -> str:
 
 
 def _describe(error: BaseException) -> str:
-    """ "ValueError: no such thing (line 12)": the innermost line that is not nodectl's own, where there is one."""
+    """Return "ValueError: no such thing (line 12)" with the innermost line outside of nodectl's code, if any."""
     text = _words(error)
     line = 0
     trail = error.__traceback__ and error.__traceback__.tb_next  # the first is this file's

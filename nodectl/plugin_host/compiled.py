@@ -1,8 +1,8 @@
-"""Node plugins that are shared objects: which kinds may be, and what the processes see of one that do not load it.
+"""Node plugins as shared objects: the allowed kinds, and the view of processes that do not load the plugin.
 
-Of the interfaces that the node hosts, only job_container's functions take numbers and nothing else. They are called in
-processes that the forkserver forks, so the forkserver loads the library (`nodectl/spank/container_plugin.py`); the
-daemon must not die with it, and only reads which names occur in the file.
+Of the interfaces that the node hosts, only job_container's functions take numbers and nothing else. Processes that the
+forkserver forks call them, so the forkserver loads the library (`nodectl/spank/container_plugin.py`). The daemon must
+not die with the library, and only reads which names occur in the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME = rb"(?<![a-z_])container_p_[a-z_]+(?![a-z_])"
 
 
 class CompiledPlugin(Plugin):
-    """One that is a shared object; its attributes are those of every plugin, and it has no module."""
+    """A plugin as a shared object, with the attributes of every plugin and an empty module."""
 
     __slots__ = ()
 
@@ -45,18 +45,18 @@ class CompiledPlugin(Plugin):
 
 
 def is_compiled(path: str) -> bool:
-    """True for the file of a shared object."""
+    """Return True for the file of a shared object."""
     return path.endswith(SUFFIX)
 
 
 def type_of(path: str) -> str:
-    """What a plugin in this file has to call itself: job_container/mine for .../job_container/mine.so."""
+    """Return the plugin type required in this file: job_container/mine for .../job_container/mine.so."""
     folder, _, name = path.rpartition("/")
     return f"{os.path.basename(folder)}/{name.removesuffix(SUFFIX)}"
 
 
 def checked(path: str) -> None:
-    """Raises PluginRefused for a file that others than root could change, where the effective user is root."""
+    """Raise PluginRefused for a file open to changes by users other than root, where the effective user is root."""
     try:
         trust.check(path)
     except trust.Untrusted as error:
@@ -66,8 +66,10 @@ def checked(path: str) -> None:
 
 
 def described(path: str) -> CompiledPlugin:
-    """The plugin as its file shows it; nothing of it is loaded, and its functions cannot be called. A name that occurs
-    for another reason counts as a function. Raises PluginRefused.
+    """Return the plugin as read from its file, without loading it; its functions cannot be called. Raises
+    PluginRefused.
+
+    A name that occurs in the file for another reason counts as a function.
     """
     import re  # the forkserver, which calls other functions of this module, does not pay for it
 

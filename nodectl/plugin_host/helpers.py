@@ -1,7 +1,7 @@
-"""Files beside a plugin, which its body may import: `from . import helper`.
+"""Files beside a plugin, for the plugin's body to import: `from . import helper`.
 
 A helper is trusted as plugins are, found in the plugin's own directory and nowhere else, and executed once for all
-plugins there. When the plugin is loaded nothing is found any more: what a hook imports would be read after a fork.
+plugins there. After the plugin is loaded no helper is found any more: a hook's import would read files after a fork.
 """
 
 import _frozen_importlib
@@ -19,7 +19,7 @@ _packages: dict[str, str] = {}  # the names that directories have here
 
 
 class Neighbours:
-    """`with Neighbours(path, compile_file) as package:` a module with that __package__ finds what lies beside it."""
+    """`with Neighbours(path, compile_file) as package:` lets a module of this __package__ import its neighbours."""
 
     __slots__ = ("_compile", "_directory", "_package")
 
@@ -40,7 +40,7 @@ class Neighbours:
         sys.meta_path.remove(self)  # type: ignore[arg-type]
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        """A finder's: what the import of this name loads, None for what is none of ours."""
+        """Return the spec of a neighbouring file, None for any other name. The finder's method."""
         del path, target
         package, _, stem = name.rpartition(".")
         place = f"{self._directory}/{stem}.py"
@@ -51,8 +51,8 @@ class Neighbours:
         return spec
 
     def create_module(self, spec: object) -> None:
-        """A loader's: an ordinary module will do."""
+        """Return None for an ordinary module. The loader's method."""
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """A loader's: executes the file. Raises what it raises, and what refuses it."""
+        """Execute the file. The loader's method. Raises PluginRefused, and the exceptions of the file."""
         exec(self._compile(str(module.__file__)), module.__dict__)  # noqa: S102 - what importing is

@@ -1,4 +1,4 @@
-"""The configuration's keys about the plugins of the node: where they are, and which."""
+"""The configuration's keys about the plugins of the node: directories and types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from nodectl.plugin_host import BUILTIN_DIR
 
 
 def _plugin_dirs(value: object) -> tuple[str, ...]:
-    """The site's directories and then the built-in one, so that a site's plugin replaces one that is built in."""
+    """Return the site's directories and then the built-in directory, so that a site's plugin replaces a built-in
+    plugin.
+    """
     dirs = [absolute(word) for word in split_words(value, ":")]
     return (*(path for path in dict.fromkeys(dirs) if path != BUILTIN_DIR), BUILTIN_DIR)
 
@@ -21,12 +23,12 @@ def _type(word: str, kind: str) -> str:
 
 
 def plugin_type(kind: str) -> Parser:
-    """The type of one plugin of a kind: proctrack/cgroup."""
+    """Return the parser of a plugin type of a kind: proctrack/cgroup."""
     return Parser(f"one type that begins with '{kind}/'", lambda value: _type(string(value), kind))
 
 
 def plugin_types(kind: str) -> Parser:
-    """The types of several plugins of a kind, each once, in the order in which they are called."""
+    """Return the parser of several plugin types of a kind, each once, in calling order."""
 
     def read(value: object) -> tuple[str, ...]:
         types = tuple(_type(word, kind) for word in split_words(value, ","))

@@ -1,4 +1,4 @@
-"""The kinds of plugins: one line in one table says what loading, listing and calling must know of each.
+"""The kinds of plugins: a table with a line for each kind, for loading, listing and calling.
 
 To add a kind, add a line to `KINDS` and a folder of its name with its plugins to plugins/. Each function that a launch
 calls also needs a row in `nodectl.model.launch_order` and a `NodePlugins.call` at that place; a kind whose plugins the
@@ -30,12 +30,14 @@ FULL, RELEASE = 3, 2
 
 
 class Kind:
-    """`prefix`: what the names of its functions start with. `functions`: those that a plugin may define, each with its
-    number of parameters: the rows of a launch, and `uncalled`, which no launch calls. `required`: functions that have
-    no harmless stub. `key`: the key that names its plugins, "" for none. `versioned`: False where the documents let a
-    plugin leave plugin_version out. `interface`: the version of the kind's own interface, by which a plugin may be
-    known too. `compiled`: its plugins may be shared objects (`compiled.py`). `api`: what a plugin of any kind imports
-    from there is no hook, whatever it is called.
+    """A kind of plugins.
+
+    `prefix`: the start of the names of its functions. `functions`: the functions that a plugin may define, each with
+    its number of parameters: the rows of a launch, and `uncalled`, which no launch calls. `required`: functions that
+    have no harmless stub. `key`: the key that names its plugins, "" for none. `versioned`: False where the documents
+    let a plugin leave plugin_version out. `interface`: the version of the kind's own interface, which a plugin may
+    state instead. `compiled`: its plugins may be shared objects (`compiled.py`). `api`: the module for plugins; a
+    function that a plugin of any kind imports from there is no hook, whatever its name is.
     """
 
     __slots__ = (
@@ -107,8 +109,9 @@ KINDS = {
 
 
 def configured(config: "Config", *hosts: str) -> "dict[str, tuple[str, ...]]":
-    """The types of the plugins that the configuration names, by kind, in calling order; of those kinds that one of
-    `hosts` hosts, where some are given.
+    """Return the configured plugin types by kind, in calling order.
+
+    With `hosts`, only the kinds hosted there.
     """
     asked = [kind for kind in KINDS.values() if kind.key and (not hosts or kind.hosted in hosts)]
     values = {kind.name: getattr(config, kind.key) for kind in asked}

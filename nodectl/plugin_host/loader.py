@@ -1,11 +1,12 @@
-"""Finding, compiling, loading and checking plugins that are Python files.
+"""Finding, compiling, loading and checking plugins in Python files.
 
-Two steps, because two processes do them. `compile_plugin` reads and compiles and runs nothing of
-the plugin; the forkserver does it once. `load` executes the body and is called where the plugin's
-code may run: in a stepd for a step's plugins, in the daemon for its own. Whatever is wrong with a
-file is one `PluginRefused`, with file, line and reason, before any hook was called.
+Two steps, because two processes do them. `compile_plugin` reads and compiles and runs nothing of the plugin; the
+forkserver does it once. `load` executes the body and is called where the plugin's code may run: in a stepd for a step's
+plugins, in the daemon for its own. Every fault of a file is one `PluginRefused`, with file, line and reason, before any
+hook is called.
 
-The forkserver imports this module: `os`, `stat`, `types` and what every interpreter has imported, only.
+The forkserver imports this module: it imports only `os`, `stat`, `types` and modules that every interpreter has
+imported.
 """
 
 from __future__ import annotations
@@ -42,8 +43,7 @@ _NO_PLAIN_CALL = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous gener
 
 
 class PluginRefused(Exception):
-    """A plugin that is not used. `str()` is one line, `file:line: reason`; `line` is None if
-    unknown."""
+    """A refused plugin. `str()` is a line, `file:line: reason`; `line` is None if unknown."""
 
     def __init__(self, path: str, line: int | None, reason: str) -> None:
         reason = " ".join(reason.split())
@@ -54,7 +54,7 @@ class PluginRefused(Exception):
 
 
 class Source:
-    """A plugin file that was read and compiled and of which nothing has run."""
+    """A plugin file, read and compiled, before any execution."""
 
     __slots__ = ("code", "path", "text")
 
@@ -64,7 +64,7 @@ class Source:
         self.code = code
 
     def line_of(self, name: str) -> int | None:
-        """Line of the first assignment to the module attribute `name`, None if there is none."""
+        """Return the line of the first assignment to the module attribute `name`, or None."""
         wanted = name.encode()
         for number, line in enumerate(self.text.splitlines(), 1):
             if line.startswith(wanted) and line[len(wanted) :].lstrip()[:1] in (b"=", b":"):
@@ -72,17 +72,16 @@ class Source:
         return None
 
     def refuse(self, attribute: str, reason: str) -> NoReturn:
-        """Raises `PluginRefused` for what is assigned to a module attribute."""
+        """Raise `PluginRefused` for the value of a module attribute."""
         raise PluginRefused(self.path, self.line_of(attribute), reason)
 
 
 class Plugin:
-    """A loaded plugin that passed every check; its `init` has not been called.
+    """A loaded plugin after every check; `init` has not been called.
 
-    `hooks` holds the functions that are there, by name, `init` and `fini` among them. `title` is what people are told:
-    type and name. `warnings`: what is odd about it,
-    and would be a refusal elsewhere. A kind whose plugins have more makes a class of its own of this, and refuses what
-    is wrong with that when it is made.
+    `hooks` holds the existing functions by name, `init` and `fini` among them. `title` is the name for people: type and
+    name. `warnings`: oddities of the plugin, which would be a refusal elsewhere. A kind whose plugins have more
+    attributes derives a class from this class; that class refuses wrong attributes when it is made.
     """
 
     __slots__ = ("hooks", "module", "name", "path", "title", "type", "version", "warnings")
@@ -109,18 +108,17 @@ class Plugin:
 
 
 def titled(plugin_type: str, name: str) -> str:
-    """How messages call a plugin: `task/nice (task niceness)`. A name that repeats the type is left out."""
+    """Return a plugin's name for messages: `task/nice (task niceness)`. A name equal to the type is left out."""
     if name in ("", plugin_type, plugin_type.rpartition("/")[2]):
         return plugin_type
     return f"{plugin_type} ({name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + '...'})"
 
 
 def find(plugin_type: str, plugin_dirs: Iterable[str]) -> str:
-    """Path of the plugin of this type: `task/affinity` is the first `task/affinity.py` in
-    `plugin_dirs`. Of kinds that may be compiled it may be a `.so`, where that directory has no such `.py`.
+    """Return the path of the plugin of this type: the first `task/affinity.py` in `plugin_dirs` for `task/affinity`.
 
-    Raises `PluginRefused` (with the type as its path) for a type that is not two plain words, and
-    for one that no directory has. Runs nothing.
+    For kinds with compiled plugins it may be a `.so`, if the directory has no such `.py`. Raises `PluginRefused` (with
+    the type as its path) for a type that is not two plain words, and for a type without a file. Runs nothing.
     """
     words = plugin_type.split("/")
     if len(words) != 2 or not all(_is_plain(word) for word in words):
@@ -138,16 +136,16 @@ def find(plugin_type: str, plugin_dirs: Iterable[str]) -> str:
 
 
 def suffixes_of(kind: str) -> tuple[str, ...]:
-    """How the files of plugins of this kind end."""
+    """Return the suffixes of the files of this kind of plugin."""
     known = KINDS.get(kind)
     return (".py", ".so") if known is not None and known.compiled else (".py",)
 
 
 def compile_plugin(path: str) -> Source:
-    """Read and compile the file at `path`; nothing of it is executed.
+    """Read and compile the file at `path` without executing the code.
 
-    Raises `PluginRefused` for a file that cannot be read, that others than root could change
-    (checked when the effective user is root), or that is no Python.
+    Raises `PluginRefused` for a file that cannot be read, that a user other than root could change (checked when the
+    effective user is root), or that is no Python.
     """
     try:
         text = trust.read(path, _MAX_SOURCE)
@@ -160,8 +158,10 @@ def compile_plugin(path: str) -> Source:
 
 
 def _installed_code(path: str, text: bytes) -> types.CodeType | None:
-    """What pip has compiled of one of our own plugins, five milliseconds of each daemon's start; None where that is not
-    of this text. It is as trusted as all of our modules, which Python takes from such files.
+    """Return pip's compiled code of a built-in plugin, or None if the code belongs to another text.
+
+    This saves five milliseconds of each daemon's start. The code is as trusted as our modules, which Python loads from
+    such files.
     """
     directory, _, name = path.rpartition("/")
     if not path.startswith(f"{BUILTIN_DIR}/"):
@@ -184,7 +184,7 @@ def _installed_code(path: str, text: bytes) -> types.CodeType | None:
 
 
 def compile_text(path: str, text: bytes) -> Source:
-    """What `compile_plugin` makes of a file with this content, wherever it comes from. Raises `PluginRefused`."""
+    """Compile a plugin's text as `compile_plugin` does for a file. Raises `PluginRefused`."""
     try:
         # dont_inherit: this module's own __future__ imports are not the plugin's.
         code = compile(text, path, "exec", dont_inherit=True)
@@ -200,11 +200,10 @@ def load(
     kind: Kind,
     make: Callable[[Source, types.ModuleType, tuple[int, ...], dict[str, types.FunctionType], list[PluginRefused]], _P],
 ) -> _P:
-    """Execute the plugin's body, check it and return it; runs plugin code with the caller's
-    identity.
+    """Execute the plugin's body with the caller's identity, check the plugin and return it. Raises `PluginRefused`.
 
-    The type that is expected of a node's plugin follows from the place of the file, `<kind>/<file name>`; a step's says
-    `<kind>` or `<kind>/<any word>`. `make`: `Plugin`, or the class of the kind. Raises `PluginRefused`.
+    The type of a node's plugin must be `<kind>/<file name>`, from the place of the file; a step's plugin says `<kind>`
+    or `<kind>/<any word>`. `make`: `Plugin`, or the class of the kind.
     """
     module = _execute(source, kind)
     try:
@@ -284,7 +283,7 @@ def _check_version(source: Source, module: types.ModuleType, kind: Kind) -> tupl
 def _check_functions(
     source: Source, module: types.ModuleType, kind: Kind
 ) -> tuple[dict[str, types.FunctionType], list[PluginRefused]]:
-    """The functions that are there, and what is odd."""
+    """Return the plugin's functions and warnings."""
     known = {**LIFE, **kind.functions}
     found: dict[str, types.FunctionType] = {}
     warnings: list[PluginRefused] = []
@@ -326,7 +325,7 @@ def _check_parameters(source: Source, function: types.FunctionType, name: str, p
 
 
 def _check_unknown(source: Source, value: object, name: str, kind: Kind) -> None:
-    """Refuse a callable that is no hook of this kind and looks as if it was meant to be one."""
+    """Refuse a callable with an unknown name close to a hook's name."""
     for other in KINDS.values():
         if not name.startswith(other.prefix):
             continue
@@ -358,7 +357,7 @@ def _line_of_function(source: Source, value: object) -> int | None:
 
 
 def _line_in(path: str, error: BaseException) -> int | None:
-    """The innermost line of the plugin's own file that the exception came through."""
+    """Return the innermost line of the plugin's file in the exception's traceback."""
     line = None
     trace = error.__traceback__
     while trace is not None:

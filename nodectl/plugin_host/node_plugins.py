@@ -1,8 +1,8 @@
-"""The plugins of the node that every step shares: the stack of task plugins, one for tracking, one for containers.
+"""The plugins of the node, shared by all steps: task plugins, process tracking, job containers and more.
 
-Loaded and initialised once, by the forkserver (and, for the daemon's row of the launch, by the daemon); a stepd and
-its tasks find them in their memory. Task plugins are called in configured order and stop at the first failure. A job
-keeps the plugin that made its container, whatever the configuration says since.
+Loaded and initialised once, by the forkserver (and, for the daemon's row of the launch, by the daemon); a stepd and its
+tasks find them in their memory. Task plugins are called in configured order and stop at the first failure. A job keeps
+the plugin that made its container, even if the configuration changes.
 """
 
 import itertools
@@ -29,8 +29,10 @@ _END_SECONDS = 2.0  # of a fini(): the next daemon waits for the end of this pro
 
 
 class NodePlugins:
-    """`stacks`: the plugins of each kind in calling order. `earlier` are further ones for containers, by their types:
-    those of jobs that began under another configuration, or why one of them cannot be used.
+    """The node's plugins. `stacks`: the plugins of each kind in calling order.
+
+    `earlier`: container plugins by type, for jobs that began under another configuration, or the reason why a plugin
+    cannot be used.
     """
 
     __slots__ = ("_ended", "earlier", "stacks")
@@ -44,34 +46,34 @@ class NodePlugins:
 
     @property
     def proctrack(self) -> Plugin:
-        """The one that tracks processes."""
+        """The plugin for process tracking."""
         return self.stacks["proctrack"][0]
 
     @property
     def container(self) -> Plugin:
-        """The one for job containers."""
+        """The plugin for job containers."""
         return self.stacks["job_container"][0]
 
     def end(self) -> None:
-        """Calls fini() in each plugin, once, the last loaded first: this process ends, or goes on without them."""
+        """Call fini() in each plugin, once, the last loaded first. The process ends, or goes on without plugins."""
         if not self._ended:
             self._ended = True
             earlier = [plugin for plugin in self.earlier.values() if isinstance(plugin, Plugin)]
             _end([*itertools.chain(*self.stacks.values()), *earlier])
 
     def for_job(self, step: "Step") -> "NodePlugins":
-        """These, with the plugin that made the container of the step's job. Raises PluginRefused."""
+        """Return the plugins with the container plugin of the step's job. Raises PluginRefused."""
         return self.with_container(step.container_plugin)
 
     def with_mpi(self, plugin_type: str) -> "NodePlugins":
-        """These, with that MPI plugin and no other. Raises PluginRefused."""
+        """Return the plugins with only the given MPI plugin. Raises PluginRefused."""
         found = [plugin for plugin in self.stacks["mpi"] if plugin.type == plugin_type]
         if not found:
             raise PluginRefused(plugin_type, None, "it is no MPI plugin of this node any more")
         return NodePlugins({**self.stacks, "mpi": found}, self.earlier)
 
     def with_container(self, plugin_type: str) -> "NodePlugins":
-        """These, with that plugin for containers. Raises PluginRefused."""
+        """Return the plugins with the given container plugin. Raises PluginRefused."""
         if plugin_type == self.container.type:
             return self
         plugin = self.earlier[plugin_type]
@@ -80,13 +82,13 @@ class NodePlugins:
         return NodePlugins({**self.stacks, "job_container": (plugin,)}, self.earlier)
 
     def has(self, call: str) -> bool:
-        """True when a plugin of the call's kind has this function."""
+        """Return True if a plugin of the call's kind has this function."""
         return any(call in plugin.hooks for plugin in self.stacks[ROWS[call].kind])
 
     def call(
         self, caller: "PluginCaller", call: str, arguments: "Sequence[object]", task: "int | None" = None
     ) -> Outcome:
-        """Calls the function in each plugin of its kind that has it, up to the first failure, which is returned."""
+        """Call the function in each plugin of its kind until the first failure; return the failure."""
         row = ROWS[call]
         for place, plugin in enumerate(self.stacks[row.kind]):
             if call not in plugin.hooks:
@@ -97,7 +99,9 @@ class NodePlugins:
         return OK
 
     def name(self, kind: str, place: int) -> str:
-        """Which plugin of a kind stands at `place` of its stack, for messages about a process that left inside it."""
+        """Return the title of the plugin at `place` of the kind's stack, for messages about a process that left inside
+        it.
+        """
         stack = self.stacks.get(kind, ())
         return stack[place].title if place < len(stack) else ""
 
@@ -106,15 +110,16 @@ def call_one(
     caller: "PluginCaller", row: "Hook", place: int, plugin: Plugin, arguments: "Sequence[object]",
     task: "int | None" = None,
 ) -> Outcome:  # fmt: skip
-    """Calls the function of the plugin at this place of its stack, which has it."""
+    """Call the function of the plugin at this place of the stack."""
     messages.speaker(plugin.type)
     return caller.call(row, plugin.type, plugin.hooks[row.call], arguments, task=task, place=place, title=plugin.title)
 
 
 class Host:
-    """The process that loads plugins. `forks`: others are forked from it, so that no thread may be left. `last_words`
-    is told what is wrong before a function that nothing interrupts ends the process. `compiled` opens a plugin that is
-    a shared object.
+    """The process for loading plugins. `forks`: the process forks others, so no thread may be left.
+
+    `last_words` receives the reason before a function that nothing interrupts ends the process. `compiled` opens a
+    plugin that is a shared object.
     """
 
     __slots__ = ("compiled", "forks", "last_words", "seconds")
@@ -134,9 +139,10 @@ def load_node_plugins(
     host: Host,
     earlier: "Iterable[str]" = (),
 ) -> NodePlugins:
-    """Finds, checks, loads and initialises plugins: of each kind the types that are `wanted`, and those types for
-    containers that are in use from earlier. Raises PluginRefused with one line, when fini() of those that were loaded
-    has been called; but not for `earlier`.
+    """Find, check, load and initialise the `wanted` types of each kind, and the container types in use from `earlier`.
+
+    Raises PluginRefused with one line after calling fini() of the plugins loaded so far; a refused plugin of `earlier`
+    raises nothing.
     """
     dirs = (*plugin_dirs, BUILTIN_DIR) if BUILTIN_DIR not in plugin_dirs else tuple(plugin_dirs)
     plugin_api.allow_threads(not host.forks)
@@ -153,7 +159,7 @@ def load_node_plugins(
 
 
 def _load_or_not(plugin_type: str, dirs: "Sequence[str]", host: Host) -> "Plugin | PluginRefused":
-    """Raises PluginRefused for one that has spoilt the process."""
+    """Load the plugin, or return the refusal. Raises PluginRefused for one that left threads in a forking process."""
     try:
         return _load(plugin_type, dirs, host)
     except PluginRefused as refused:
@@ -183,7 +189,7 @@ def _load(plugin_type: str, dirs: "Sequence[str]", host: Host) -> Plugin:
 
 
 def _opener(path: str, plugin_type: str, host: Host) -> "Callable[[], Plugin]":
-    """Loads the plugin when it is called. Raises PluginRefused, now or then."""
+    """Return a function to load the plugin. Raises PluginRefused, now or in the function."""
     if not path.endswith(".so"):
         source = compile_plugin(path)
         return lambda: load(source, KINDS[plugin_type.partition("/")[0]], Plugin)
@@ -194,11 +200,11 @@ def _opener(path: str, plugin_type: str, host: Host) -> "Callable[[], Plugin]":
 
 
 def _nothing() -> None:
-    """The init() of a plugin that has none."""
+    """Do nothing: the init() of a plugin without an init()."""
 
 
 def _has_threads() -> bool:
-    """True when the process has several threads; one that was joined may take a moment to go."""
+    """Return True if the process has several threads; a joined thread may take a moment to disappear."""
     for pause in UNTIL_GONE:
         if len(os.listdir("/proc/self/task")) == 1:
             return False
@@ -207,8 +213,9 @@ def _has_threads() -> bool:
 
 
 def _end(plugins: "Sequence[Plugin]") -> None:
-    """Calls fini() in each, the last loaded first. What fails is said on stderr; one that does not return, not even
-    when interrupted, ends the process at once.
+    """Call fini() in each plugin, the last loaded first, and report failures on stderr.
+
+    A fini() that does not return, not even when interrupted, ends the process at once.
     """
     caller = PluginCaller(Recorder(-1, ""), None, 0, _END_SECONDS, single_threaded=False, last_words=_nothing)
     for plugin in reversed(plugins):

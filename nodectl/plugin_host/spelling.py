@@ -1,4 +1,4 @@
-"""Names of hooks that are not spelt as they should be: how far apart two are, and which one was meant."""
+"""Misspelt names of hooks: the distance of two names, and the nearest hook."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,8 +10,7 @@ _NEAR_MIN_LENGTH = 8
 
 
 def edit_distance(one: str, two: str, limit: int) -> int:
-    """Fewest insertions, deletions and replacements from `one` to `two`; `limit + 1` if more than
-    `limit`.
+    """Return the fewest insertions, deletions and replacements from `one` to `two`; at most `limit + 1`.
 
     Stops at the first row beyond the limit, since nearly every pair of names is far apart.
     """
@@ -28,7 +27,7 @@ def edit_distance(one: str, two: str, limit: int) -> int:
 
 
 def is_near(name: str, hook: str) -> bool:
-    """True when the name may well be the hook, misspelt."""
+    """Return True if the name may be a misspelt form of the hook."""
     third = len(hook) // 3
     if len(hook) < _NEAR_MIN_LENGTH or abs(len(name) - len(hook)) > _NEAR:
         return False
@@ -38,12 +37,12 @@ def is_near(name: str, hook: str) -> bool:
 
 
 def any_near(name: str, hooks: "Iterable[str]") -> bool:
-    """True when the name may well be one of these, misspelt."""
+    """Return True if the name may be a misspelt form of any of the hooks."""
     return any(is_near(name, hook) for hook in hooks)
 
 
 def nearest(name: str, hooks: "Iterable[str]") -> str:
-    """The hook that is spelt most like the name, "none" where there is no hook."""
+    """Return the hook most similar to the name, "none" without hooks."""
     hooks = tuple(hooks)
     far = len(name) + max(map(len, hooks), default=0)
     return min(hooks, key=lambda hook: edit_distance(name, hook, far), default="none")

@@ -1,4 +1,4 @@
-"""The version that a plugin says it was written for: how it may be spelt, and whether it fits.
+"""The version in a plugin: the spelling, and whether the version fits.
 
 Pure functions of values, for the loader and for commands that only read a file.
 """
@@ -13,8 +13,9 @@ _LEAST, _MOST = 1 << 16, 0xFFFFFF  # of SLURM_VERSION_NUMBER
 
 
 def read_version(said: object, kind: "Kind") -> tuple[int, ...]:
-    """The version in a plugin's words: three numbers, or one number as SLURM_VERSION_NUMBER of slurm.h, or that of its
-    kind's interface. Raises ValueError.
+    """Return the version in a plugin's notation: three numbers, a number as in slurm.h, or the interface's number.
+
+    Raises ValueError.
     """
     if isinstance(said, tuple) and [type(number) for number in said] == [int, int, int]:
         return (said[0], said[1], said[2])
@@ -27,7 +28,7 @@ def read_version(said: object, kind: "Kind") -> tuple[int, ...]:
 
 
 def differs(version: tuple[int, ...], kind: "Kind") -> str:
-    """Why a plugin of this kind that says so is not for this nodectl, "" where it is."""
+    """Return why a plugin of this kind and version does not fit, "" for a fitting version."""
     ours = API_VERSION[: kind.compared]
     if version[: kind.compared] == ours or version == (kind.interface,):
         return ""

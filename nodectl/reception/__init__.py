@@ -1,10 +1,11 @@
-"""Reception: users' connections are accepted, read and checked here, and nowhere else.
+"""The reception: the processes which accept, read and check users' connections for the daemon.
 
-One process accepts (`main.py`, root). It forks a desk for each user who is connected (`desk.py`, as that user, under
-limits), which reads their bytes and holds their descriptors. The daemon gets checked calls through a pipe and sends
-replies and descriptors of its own through a socket (`wire/frames.py`); it never receives, looks at or closes what a
-user made. A desk that hangs or dies costs its user a connection, and nobody else anything.
+The listener (`main.py`, root) accepts connections. It forks a session process (`desk.py`, class Desk) for each
+connected user. The session process runs as that user, under limits, reads the user's bytes and holds the user's
+descriptors. The daemon gets checked calls through a pipe and sends replies and its own descriptors through a socket
+(`wire/frames.py`); it never receives, examines or closes anything a user made. A session process that hangs or dies
+costs only its own user a connection.
 
-Imported by both processes and by the daemon's side, `nodectl/daemon/reception/supervisor.py`. Imports wire and what is
-below it.
+Imported by both processes and by the daemon's side, `nodectl/daemon/reception/supervisor.py`. Imports wire and the
+packages below it.
 """

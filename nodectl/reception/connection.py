@@ -1,4 +1,4 @@
-"""One connection of a desk: what has come and is not answered, what is to go out."""
+"""A connection of a session process: the client's unanswered calls and the bytes to send."""
 
 import _socket
 import errno
@@ -7,11 +7,11 @@ import select
 from nodectl.wire import frames, framing
 
 _MOST_QUEUED = 64
-_BEGUN_MS = 10_000  # what a stalled machine may take to start a step runner, or to drop what was meant for it
+_BEGUN_MS = 10_000  # limit for a stalled machine to start a step runner, or to drop the order for one
 
 
 class Client:
-    """One connection. `fds` came with the call under way, `theirs` will go with its reply."""
+    """A client's connection. `fds` came with the present call; `theirs` are the descriptors to send with the reply."""
 
     __slots__ = (
         "_longest",
@@ -45,20 +45,20 @@ class Client:
         self.launching = self.withdraws = False
         self.fds: list[int] = []
         self.theirs: list[int] = []
-        self.way: _socket.socket | None = None  # to where the call's descriptors have gone
+        self.way: _socket.socket | None = None  # the socket to which the call's descriptors go
         self.not_handed_over = 0  # the errno, where the kernel refused to send the call's descriptors
-        self.answer = b""  # the reply, should the daemon end before it gives one
+        self.answer = b""  # the reply, if the daemon ends without a reply
         self.ending = False  # closes when `out` has been written
-        self.sent_all = False  # it sends nothing more, and may still read
+        self.sent_all = False  # the client sends nothing more, and may still read
         self.gone = False
 
     @property
     def waiting(self) -> int:
-        """Bytes of calls that are whole and have not been passed on."""
+        """The size in bytes of the whole calls not yet passed on."""
         return sum(len(text) for text, _ in self.calls)
 
     def take_what_came(self) -> list[int]:
-        """The descriptors of the call that is over; the caller closes them."""
+        """Return the descriptors of the finished call. The caller closes the descriptors."""
         fds, self.fds = self.fds, []
         self.not_handed_over = 0
         if self.way is not None:
@@ -67,7 +67,7 @@ class Client:
         return fds
 
     def check_bounds(self) -> None:
-        """What waits behind a call is no more than one message may be. Raises BrokenWire."""
+        """Check the limits on calls, bytes and descriptors queued behind a call. Raises BrokenWire."""
         if len(self.calls) > _MOST_QUEUED:
             raise framing.BrokenWire(f"more than {_MOST_QUEUED} calls without waiting for a reply")
         if len(self.calls) > 1 and self.waiting > self._longest:
@@ -76,8 +76,10 @@ class Client:
             raise framing.BrokenWire(f"more than {framing.MAX_DESCRIPTORS} descriptors without waiting for a reply")
 
     def hand_over(self, fds: list[int], answer: bytes) -> None:
-        """Send the call's descriptors where the first of `fds` leads; those of a launch when it is answered, because
-        others may still have the end to which they go. `answer` is for when the daemon gives none.
+        """Send the call's descriptors to the socket `fds[0]`; keep the rest of `fds` for the reply.
+
+        A launch's descriptors are sent when the launch is answered, because other processes may still have the
+        receiving end. `answer` is the reply to use if the daemon gives none.
         """
         self.way = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fds[0])
         self.theirs += fds[1:]
@@ -86,25 +88,26 @@ class Client:
             self.send_what_came()
 
     def answered(self) -> int:
-        """The call is over: sends the descriptors of a launch. Returns the errno where the kernel refused to, or 0."""
+        """End the call; for a launch, send the descriptors. Return 0, or the errno if the kernel refused to send."""
         if self.launching and self.way is not None:
             self.send_what_came()
         self.busy = self.launching = False
         return self.not_handed_over
 
     def send_what_came(self) -> None:
-        """Where the kernel does not send them, `not_handed_over` says why."""
+        """Send the call's descriptors. If the kernel refuses, `not_handed_over` is the errno."""
         assert self.way is not None  # noqa: S101  # the daemon has told it
         try:
             framing.hand_over(self.way, self.fds)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # the process that was to get them has ended
+            pass  # the receiving process has ended
         except OSError as error:
             self.not_handed_over = error.errno or errno.EIO
 
     def has_begun(self) -> bool:
-        """True when a step runner has the other end of the way, and gets the descriptors; False when nobody has it, and
-        no step will begin.
+        """Return True if a step runner holds the receiving end and gets the descriptors.
+
+        Return False if no process holds it, so that no step will begin.
         """
         if self.way is None:
             return False

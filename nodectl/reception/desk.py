@@ -1,10 +1,10 @@
-"""A desk: the process that reads one user's connections, as that user.
+"""The session process (class Desk), which reads a single user's connections, as the user.
 
-It splits what comes into messages, bounds and parses them, refuses what is no call, and passes on one call of each
-connection at a time. Descriptors stay here until the daemon says where they go. It may hang in one of them, run out of
-memory or be killed by its user: then this user's connections end, and the reception opens another desk.
+It splits the received bytes into messages, bounds and parses them, refuses malformed calls, and passes on one call of
+each connection at a time. Descriptors stay here until the daemon says where they go. The process may hang in one, run
+out of memory or be killed by its user: the user's connections end, and the listener opens another session process.
 
-The user can do nothing here that the user cannot do anyway; the daemon trusts nothing that comes from here.
+The process gives its user no further power, and the daemon trusts nothing it sends.
 """
 
 import _signal
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _MOST_UNREAD = 64 << 20  # bytes of all connections together
-_MOST_WAITING = 256 << 20  # bytes of whole calls, likewise: of 128 connections more would be all the memory there is
-_MOST_BACKLOG = 1 << 20  # bytes that the daemon has not taken: then nothing more is read
-_MOST_REPLY = 64 << 20  # bytes of the daemon's
+_MOST_WAITING = 256 << 20  # bytes of whole calls of all connections: 128 connections could fill the memory
+_MOST_BACKLOG = 1 << 20  # bytes not taken by the daemon; above this, no client is read
+_MOST_REPLY = 64 << 20  # bytes of a reply of the daemon
 _MOST_FILES = 16_384
-# Who has no capability sends no descriptors while more than these are in flight that the same user has sent: what the
-# reception gives to any desk counts as root's.
+# A process without capabilities cannot send descriptors while more than this number of its user's are in flight. The
+# descriptors that the listener sends to any session process count as root's.
 _MOST_OF_ROOTS = 1 << 30
 _MOST_MEMORY = 1 << 30
-_PATIENCE_MS = 10_000  # for who does not read when the daemon has gone
-_IDLE_MS = 60_000  # that a desk without connections waits for one
+_PATIENCE_MS = 10_000  # for a client that does not read, after the daemon's end
+_IDLE_MS = 60_000  # that a session process without connections waits for one
 
 
 class Desk:
-    """The loop. `entrance`: connections from the reception; `up` and `down`: to and from the daemon."""
+    """The event loop. `entrance`: connections from the listener; `up` and `down`: to and from the daemon."""
 
     def __init__(self, entrance: int, up: int, down: int, *, most: int, longest: int) -> None:
         self._entrance = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, entrance)
@@ -54,25 +54,25 @@ class Desk:
         self._clients: dict[int, Client] = {}
         self._by_fd: dict[int, Client] = {}
         self._open = True  # more connections may come
-        self._failed: OSError | None = None  # of a call by which it hears of others, or tells them
+        self._failed: OSError | None = None  # error of a call to the listener or the daemon
         self._patience: int | None = None  # milliseconds
         self._poll = select.poll()
         self._poll.register(entrance, select.POLLIN)
         self._poll.register(down, select.POLLIN)
 
     def serve(self) -> None:
-        """Until no connection is left, and the reception has gone or nobody has come for a while."""
+        """Serve until no connection is left and the listener has gone or no connection came for a minute."""
         down, entrance = self._down.fileno(), self._entrance.fileno()
         while self._open or self._clients:
             ready = self._poll.poll(self._patience if self._clients or self._patience else _IDLE_MS)
             if not ready and self._patience:
-                return  # the daemon has gone, and somebody does not read what they are told
+                return  # the daemon has gone, and a client does not read its last message
             if not ready:
-                self._entrance.shutdown(_socket.SHUT_RD)  # what lies there is taken still; more goes to another desk
+                self._entrance.shutdown(_socket.SHUT_RD)  # take what lies there; send new connections elsewhere
             for fd, mask in ready:
                 if fd == down:
                     self._obey()
-                elif fd == entrance and self._open:  # else nobody would serve who comes
+                elif fd == entrance and self._open:  # after its end nothing would serve the connection
                     self._welcome()
                 elif fd == self._up:
                     self._go_on()
@@ -96,7 +96,7 @@ class Desk:
             return
         fd, *_ = framing.descriptors_in(ancillary) or (-1,)
         if fd < 0:
-            self._tell(int(text), frames.GONE)  # no descriptor was left for it
+            self._tell(int(text), frames.GONE)  # this process had no descriptor left for the connection
             return
         client = Client(int(text), _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd), self._longest)
         self._clients[client.number] = self._by_fd[fd] = client
@@ -110,7 +110,7 @@ class Desk:
             self._open = False
             self._poll.unregister(self._entrance.fileno())
 
-    # What clients send.
+    # From clients.
 
     def _attend(self, client: Client, mask: int) -> None:
         if mask & select.POLLOUT:
@@ -122,8 +122,8 @@ class Desk:
             self._read(client, over=over)
 
     def _read(self, client: Client, *, over: bool) -> None:
-        """What has come; `over` when nothing can be sent any more. Else who has closed only its own way waits for
-        replies, as who pipes requests into socat(1) does.
+        """Read from the client; `over` means a connection closed in both directions. A client may also close only the
+        sending direction, as socat(1) does at the end of input, and wait for replies.
         """
         try:
             alive = client.inbox.receive(client.sock)
@@ -153,7 +153,7 @@ class Desk:
         self._next(client)
 
     def _next(self, client: Client) -> None:
-        """Passes on the next call; while one is under way, or its reply, those behind it wait."""
+        """Pass on the next call, unless a call or a reply is still under way."""
         if client.sent_all and not (client.calls or client.busy or client.out or client.gone):
             self._leave(client)
             return
@@ -172,7 +172,7 @@ class Desk:
         client.launching = message.get("method") == LAUNCH
         self._tell(client.number, frames.CALL, b"%d %s" % (len(client.fds), text))
 
-    # What the daemon says.
+    # From the daemon.
 
     def _obey(self) -> None:
         try:
@@ -200,7 +200,7 @@ class Desk:
             self._bereave(_not_begun())
 
     def _give_up(self, error: OSError) -> None:
-        """A call of this process failed, and what it was for may be lost: all connections end, and say why."""
+        """End all connections with the reason: a failed call of this process may have lost data."""
         os.write(2, f"nodectl desk of uid {os.getuid()}: its connections end: {error.strerror}\n".encode())
         self._bereave(Refused("InternalError", f"the process that serves your connections failed: {error.strerror}"))
         if self._out:
@@ -216,19 +216,19 @@ class Desk:
             done += client.theirs
             del self._clients[client.number]
         else:
-            if not text:  # nobody is told what they are
+            if not text:  # a client without a reply gets no descriptors
                 done += client.theirs
                 client.theirs = []
             client.out += text + b"\0" if text else b""
-            if failed and text:  # whatever the daemon began has nothing to work with
+            if failed and text:  # the daemon's work lacks the descriptors
                 self._withhold(client, failed)
             else:
                 self._flush(client)
-        framing.close(done)  # last of all: it may take as long as their maker likes
+        framing.close(done)  # last: the user can delay this close without limit
 
     def _bereave(self, refused: Refused) -> None:
-        """Nothing more is heard from the daemon. A client whose launch it took is told so all the same, and one whose
-        launch it did not take is refused: where the daemon has gone, the next one is asked, once. All connections end.
+        """End all connections, because the daemon is lost. A client with a begun launch gets the reply. A launch which
+        has not begun is refused: the client asks the next daemon, once, if this daemon has gone.
         """
         self._poll.unregister(self._down.fileno())
         self._close_entrance()
@@ -241,7 +241,7 @@ class Desk:
                     client.answer = framing.encode(error_reply(refused))[:-1]
                 client.out += client.answer + b"\0"
             elif (client.calls and not client.busy) or (client.busy and self._failed is not None):
-                client.out += framing.encode(error_reply(refused))  # to a call that was not passed on, or may not be
+                client.out += framing.encode(error_reply(refused))  # for a call that was not, or perhaps not, passed on
             client.busy = False
             client.ending = True
             if client.gone:
@@ -249,10 +249,10 @@ class Desk:
             else:
                 self._flush(client)
 
-    # What goes out.
+    # To clients and to the daemon.
 
     def _end_with(self, client: Client, refused: Refused) -> None:
-        """The last thing that a client is told, if it reads it at once."""
+        """Send the client a last message, if the client reads at once, and end the connection."""
         client.out += framing.encode(error_reply(refused))
         client.ending = True
         self._flush(client)
@@ -280,8 +280,8 @@ class Desk:
             self._next(client)
 
     def _withhold(self, client: Client, number: int) -> None:
-        """Refuse the call whose descriptors, or those of its reply, the kernel did not send, with this errno. What the
-        reply's lead to ends with them.
+        """Refuse a call: the kernel did not send the call's or the reply's descriptors, with this errno. Close the
+        reply's descriptors, which ends the objects behind them.
         """
         framing.close(client.theirs)
         client.theirs = []
@@ -296,7 +296,7 @@ class Desk:
         return (0 if client.sent_all else select.POLLIN) | (select.POLLOUT if client.out else 0)
 
     def _leave(self, client: Client) -> None:
-        """The connection is over. What is under way for it goes on, and may still want its descriptors."""
+        """End the connection. A call under way goes on and may still need the call's descriptors."""
         if client.gone:
             return
         client.gone = True
@@ -323,7 +323,7 @@ class Desk:
                 self._poll.register(self._up, select.POLLOUT)
 
     def _go_on(self) -> None:
-        """The daemon takes more."""
+        """Send more to the daemon, which has room again."""
         self._flush_up()
         if not self._out:
             self._poll.unregister(self._up)
@@ -337,15 +337,15 @@ class Desk:
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._out.clear()  # the daemon has gone, as its socket will say
+            self._out.clear()  # the daemon has gone; its socket will report that
         except OSError as error:
             self._failed = error
 
 
-def main(  # what a desk is made of
+def main(  # everything a session process needs
     uid: int, gid: int, entrance: int, up: int, down: int, *, most: int, longest: int
 ) -> "NoReturn":
-    """The whole life of a desk, in a process just forked. Never returns."""
+    """Run a session process in a process just forked. Never returns."""
     status = 1
     try:
         keep = sorted((entrance, up, down))
@@ -363,11 +363,11 @@ def main(  # what a desk is made of
 
 
 def become(uid: int, gid: int, name: str = "nodectl-desk") -> None:
-    """The user, for good, and with less: no groups, no capabilities, no children, no files, bounded memory."""
+    """Become the user for good: no groups, no capabilities, no children, no files, bounded memory."""
     os.setsid()
     prctl.set_name(name)
     _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
-    if os.geteuid() != 0:  # a node of a user's own: all desks are that user's, and the daemon refuses others
+    if os.geteuid() != 0:  # a user's own node: all session processes are that user's; the daemon refuses others
         uid, gid = os.geteuid(), os.getegid()
     else:
         os.setgroups(())
@@ -376,7 +376,7 @@ def become(uid: int, gid: int, name: str = "nodectl-desk") -> None:
     prctl.cap_effective.limit()
     prctl.cap_permitted.limit()
     prctl.set_no_new_privs(1)
-    prctl.set_dumpable(0)  # nobody reads its memory or takes its descriptors, its user neither
+    prctl.set_dumpable(0)  # no process reads its memory or takes its descriptors, not even its user's
     if os.getresuid() != (uid, uid, uid) or os.getresgid() != (gid, gid, gid):
         raise OSError(errno.EPERM, "become the user of a desk")
     for limit, most in (

@@ -1,21 +1,21 @@
-"""The process that accepts users' connections: root, one thread, no lock, nothing to lose.
+"""The listener: accepts users' connections in a process of root's, single-threaded, without locks or state to lose.
 
     channel, from the daemon:   first {"most": n, "longest": n}, a user's connections and the bytes of a message
                                 {"listen": true} with the listening socket; {"pause": true}; {"ping": n}
                                 {"account": u, "exists": true or false}, the answer to "whose"
     channel, to the daemon:     {"pong": n}
                                 {"whose": u}: has this uid an account?
-                                {"desk": d, "uid": u} with the desk's two ends: what it says, what it is told
+                                {"desk": d, "uid": u} with two descriptors, from and to the session process
                                 {"connection": n, "desk": d, "pid": ..., "gid": ..., "groups": [...], "inode": ...,
                                 "place": ...}, with a pidfd unless the process has ended
 
-It reads nothing from a connection: it asks the kernel who made it and where that process is, tells the daemon, hands
-the connection to the user's desk and forgets it. What no desk takes is refused (`refusals.py`). The daemon ends a
-reception that does not answer, and begins another.
+The listener reads nothing from a connection: it asks the kernel for the peer process and its place, tells the daemon,
+hands the connection to the user's session process and forgets it. It refuses connections that no session process takes
+(`refusals.py`). The daemon kills a listener that does not answer, and starts another.
 
 One process can have 65,536 uids: those that /etc/subuid gives its user. So all uids for which the daemon has found no
-account share a few desks. While these have room a desk is opened at once, and the daemon is asked meanwhile. When they
-have none, a connection of a uid that is not known waits for the daemon's answer.
+account share a few session processes. While these have room, the listener opens one at once and asks the daemon
+meanwhile. When they have none, a connection of an unknown uid waits for the daemon's answer.
 """
 
 import _signal
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 CHANNEL = 3
 _LONGEST_ORDER = 256
 _AT_ONCE = 64  # connections between two looks at everything else
-_MOST_DESKS = 4  # of one user: all but the last are ending, or hang
+_MOST_DESKS = 4  # session processes of one user: all but the last are ending, or hang
 MOST_SHARED_DESKS = 16  # of all uids without an account together
 _MOST_AWAITING = 1024  # connections that wait until their account is known
 _MOST_AWAITING_OF_ONE = 32
-_MOST_ACCOUNTS = 1 << 17  # that are remembered
+_MOST_ACCOUNTS = 1 << 17  # remembered accounts
 _NO_ACCOUNT = -1
 _STUCK_SECONDS = 5.0
 _PAUSE_SECONDS = 0.2
@@ -57,8 +57,10 @@ _ROOM_FOR_ONE = 768  # bytes that the kernel counts
 
 
 class Desk:
-    """One user's desk as the reception sees it. `entrance` leads there, None when it gets no more connections; `room`
-    is how many bytes may lie there.
+    """A user's session process as seen by the listener.
+
+    `entrance` leads to the process, None when the process gets no more connections; `room` is the number of bytes which
+    may lie in `entrance`.
     """
 
     __slots__ = ("_room", "_unread", "entrance", "number", "pidfd", "waiting")
@@ -67,32 +69,32 @@ class Desk:
         self.number = number
         self.entrance: _socket.socket | None = entrance
         self.pidfd = pidfd
-        self.waiting = 0.0  # since when it has taken nothing of what it was given
+        self.waiting = 0.0  # since when the process has taken none of its connections
         self._unread = 0
         self._room = room
 
     def is_full(self) -> bool:
-        """True where no more may lie there: it has many to take."""
+        """Return True if the bytes lying in `entrance` exceed the room."""
         return self.entrance is not None and self._size() > self._room
 
     def give(self, number: int, sock: "_socket.socket") -> bool:
-        """False when it does not take it."""
+        """Send a connection to the session process. Return False if the process does not take the connection."""
         if self.entrance is None:
             return False
-        self._look(time.monotonic())  # what it has taken by now; after this something lies there again
+        self._look(time.monotonic())  # how much is taken by now; the send below adds to it
         try:
             framing.send_some(self.entrance, b"%d" % number, [sock.fileno()])
         except BrokenPipeError:
-            self.close()  # it has ended, or will with the connections that it has
+            self.close()  # the process has ended, or will end with its present connections
             return False
-        except OSError:  # it has taken nothing for thousands of connections
+        except OSError:  # the process has taken none of thousands of connections
             self.kill()
             return False
         self._unread = self._size()
         return True
 
     def _look(self, now: float) -> None:
-        """Where it has taken anything since the last look, its time begins anew."""
+        """Restart the clock of `is_stuck` if the session process has taken anything since the last look."""
         unread = self._size()
         if not unread:
             self.waiting = 0.0
@@ -101,50 +103,50 @@ class Desk:
         self._unread = unread
 
     def _size(self) -> int:
-        """Bytes of what it has not taken."""
+        """Return the number of bytes which the session process has not taken."""
         assert self.entrance is not None  # noqa: S101  # asked where there is one
         return int.from_bytes(fcntl.ioctl(self.entrance, termios.TIOCOUTQ, b"\0" * 4), sys.byteorder)
 
     def is_stuck(self, now: float) -> bool:
-        """True when it has left something lying for too long: it hangs in what its user sent, or was stopped."""
+        """Return True if the session process has taken nothing for too long: hung on a user's data, or stopped."""
         if self.entrance is None:
             return False
         self._look(now)
         return bool(self.waiting) and now - self.waiting > _STUCK_SECONDS
 
     def close(self) -> None:
-        """It serves the connections that it has, and ends."""
+        """Send no more connections. The session process serves the present connections and ends."""
         if self.entrance is not None:
             self.entrance.close()
             self.entrance = None
 
     def kill(self) -> None:
-        """It does not answer."""
+        """Kill the session process, which does not answer."""
         self.close()
         signals.send(self.pidfd, signals.KILL)
 
 
 class Reception:
-    """The loop. `most` connections of a user, messages up to `longest` bytes."""
+    """The listener's event loop, for `most` connections of each user and messages up to `longest` bytes."""
 
     def __init__(self, channel: "_socket.socket", *, most: int, longest: int) -> None:
         self._channel = channel
         self._most = most
         self._longest = longest
         self._listener: _socket.socket | None = None
-        self._resumes = 0.0  # when it accepts again, after it could not
+        self._resumes = 0.0  # when to accept again, after a failure
         self._desks: dict[int, list[Desk]] = {}
         self._by_pidfd: dict[int, tuple[int, Desk]] = {}
         self._numbers = 0
         self._refusals = Refusals(most_held())
-        self._accounts: set[int] = set()  # uids of which the daemon knows
+        self._accounts: set[int] = set()  # uids known to the daemon
         self._asked: set[int] = set()
         self._awaiting: dict[int, list[tuple[_socket.socket, framing.Peer]]] = {}
         self._poll = select.poll()
         self._poll.register(channel.fileno(), select.POLLIN)
 
     def serve(self) -> None:
-        """Until the daemon has gone."""
+        """Serve until the daemon has gone."""
         channel = self._channel.fileno()
         while True:
             ready = self._poll.poll(self._patience())
@@ -159,7 +161,7 @@ class Reception:
             self._look_after()
 
     def _obey(self) -> bool:
-        """Takes what the daemon has said. False when it has gone."""
+        """Carry out the daemon's orders. Return False when the daemon has gone."""
         for _ in range(_AT_ONCE):
             try:
                 if not self._take_order():
@@ -191,7 +193,7 @@ class Reception:
         if self._listener is not None:
             if not self._resumes:
                 self._poll.unregister(self._listener.fileno())
-            self._listener.detach()  # stays open until our end, which waits for nobody
+            self._listener.detach()  # stays open until this process ends, which waits for no client
             self._listener = None
 
     def _tell(self, news: "Mapping[str, object]", fds: "Sequence[int]" = ()) -> None:
@@ -223,7 +225,7 @@ class Reception:
             self._welcome(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd))
 
     def _welcome(self, sock: "_socket.socket") -> None:
-        peer = peer_process.accepted(sock)  # first of all: it may end
+        peer = peer_process.accepted(sock)  # first of all: the peer may end
         if not self._must_wait(peer.uid):
             self._seat(sock, peer)
             return
@@ -236,14 +238,14 @@ class Reception:
             self._refusals.add(sock, peer, _NO_ACCOUNT)
 
     def _seat(self, sock: "_socket.socket", peer: framing.Peer) -> None:
-        """Gives the connection to a desk of its user's, or refuses it."""
+        """Give the connection to a session process of the user, or refuse the connection."""
         if not self._is_given(sock, peer):
             self._refusals.add(sock, peer, peer.uid if self._has_own(peer.uid) else _NO_ACCOUNT)
         peer.let_go()
 
     def _is_given(self, sock: "_socket.socket", peer: framing.Peer) -> bool:
         self._numbers += 1
-        for _ in range(2):  # a desk that does not take it is followed by another
+        for _ in range(2):  # if a session process does not take the connection, try another
             place = self._desk_of(peer)
             if place is None or place.is_full():
                 return False
@@ -263,11 +265,11 @@ class Reception:
     # Accounts.
 
     def _has_own(self, uid: int) -> bool:
-        """True for a uid whose desks are its own: root's, those with an account, and all on a user's own node."""
+        """Return True for root, known accounts, and any uid on a user's own node: each has own session processes."""
         return uid == 0 or uid in self._accounts or os.geteuid() != 0
 
     def _must_wait(self, uid: int) -> bool:
-        """True where a desk would have to be opened, and the desks that uids without an account share are all taken."""
+        """Return True if the uid needs a new session process, and all shared by unknown accounts are in use."""
         if self._has_own(uid) or any(place.entrance is not None for place in self._desks.get(uid, ())):
             return False
         shared = sum(len(desks) for owner, desks in self._desks.items() if not self._has_own(owner))
@@ -279,11 +281,11 @@ class Reception:
             self._tell({"whose": uid})
 
     def _learn(self, uid: int, *, exists: bool) -> None:
-        """The daemon has looked for the account."""
+        """Take the daemon's answer on an account: serve or refuse the waiting connections of the uid."""
         self._asked.discard(uid)
         if exists:
             if len(self._accounts) >= _MOST_ACCOUNTS:
-                self._accounts.clear()  # they are asked for again
+                self._accounts.clear()  # the daemon is asked again
             self._accounts.add(uid)
         for sock, peer in self._awaiting.pop(uid, ()):
             if exists:
@@ -292,10 +294,10 @@ class Reception:
                 peer.let_go()
                 self._refusals.add(sock, peer, _NO_ACCOUNT)
 
-    # Desks.
+    # Session processes.
 
     def _desk_of(self, peer: framing.Peer) -> "Desk | None":
-        """The user's desk, opened where there is none; None where there are too many that do not end."""
+        """Return the user's session process, opened if needed; None if too many old processes have not ended."""
         desks = self._desks.setdefault(peer.uid, [])
         if desks and desks[-1].entrance is not None:
             return desks[-1]
@@ -309,12 +311,12 @@ class Reception:
         return desks[-1]
 
     def _open(self, peer: framing.Peer) -> Desk:
-        """Raises OSError."""
+        """Fork a session process for the peer's user. Raises OSError."""
         entrance, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         down, theirs_down = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         up, theirs_up = os.pipe2(os.O_CLOEXEC)
         try:
-            # Whoever is at the desk cannot leave descriptors in the daemon's end: nothing is received there.
+            # The session process cannot leave descriptors in the daemon's end: nothing is received there.
             down.shutdown(_socket.SHUT_RD)
             entrance.shutdown(_socket.SHUT_RD)
             entrance.setblocking(False)
@@ -337,13 +339,13 @@ class Reception:
         return place
 
     def _room_for(self, uid: int) -> int:
-        """What a user's connections take while the desk takes none of them is little: all of it counts as sent by root,
-        whose own processes may then be refused to send (unix(7), ETOOMANYREFS).
+        """Return the room in bytes for a user's connections which the session process has not taken. The room is small:
+        all of it counts as sent by root, whose processes may then be refused to send (unix(7), ETOOMANYREFS).
         """
         return 2 * self._most * _ROOM_FOR_ONE if uid else _ROOM
 
     def _remove_desk(self, pidfd: int) -> None:
-        """A desk has ended."""
+        """Forget a session process which has ended."""
         uid, place = self._by_pidfd.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
@@ -353,7 +355,7 @@ class Reception:
             del self._desks[uid]
 
     def _look_after(self) -> None:
-        """Desks that hang are ended."""
+        """Kill hung session processes, reap children, and resume accepting and refusing connections."""
         self._reap()
         now = time.monotonic()
         if self._resumes and now >= self._resumes and self._listener is not None:
@@ -366,7 +368,7 @@ class Reception:
         self._refusals.go_on()
 
     def _reap(self) -> None:
-        """Children are waited for here only: until then a pid is theirs, also while its pidfd is opened."""
+        """Wait for ended children. No further code does: until then the pid is not reused."""
         try:
             while pid := os.waitpid(-1, os.WNOHANG)[0]:
                 self._refusals.reaped(pid)
@@ -375,7 +377,7 @@ class Reception:
 
 
 def main() -> None:
-    """Serves until the daemon has gone."""
+    """Serve until the daemon has gone."""
     prctl.set_name("nodectl-recept")
     prctl.set_pdeathsig(_signal.SIGKILL)  # users then find the next daemon at once
     for number in (_signal.SIGINT, _signal.SIGHUP, _signal.SIGTSTP):
@@ -383,7 +385,7 @@ def main() -> None:
     _signal.signal(_signal.SIGALRM, lambda *_: None)
     os.chdir("/")
     gc.freeze()
-    gc.disable()  # a collection would copy the pages that desks share with us
+    gc.disable()  # a collection would copy the pages shared with session processes
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, CHANNEL)
     os.set_inheritable(CHANNEL, False)
     try:

@@ -1,4 +1,4 @@
-"""Connections that no session process takes: how the listener closes them without waiting for a user.
+"""Refused connections: the listener closes each without waiting for a user.
 
 Descriptors may lie unread in a connection, and the process that closes it last closes them, too. With a user's own file
 system that can take for ever, and no signal ends it. So a refused connection is shut down first: nothing more comes in.
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from nodectl.wire import framing
 
-MOST_CHILDREN = 2  # of one user
-_CHILD_SECONDS = 5  # until a child is ended that waits for what a signal interrupts
+MOST_CHILDREN = 2  # children of one user
+_CHILD_SECONDS = 5  # until SIGALRM ends a child that a signal can interrupt
 _INTERRUPT_SECONDS = 0.05
 
 
 class Refusals:
-    """The refused connections of all users. `most` are kept open at a time."""
+    """The refused connections of all users, at most `most` of which are open at a time."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -39,11 +39,11 @@ class Refusals:
 
     @property
     def is_busy(self) -> bool:
-        """True while a connection or a child is left, so that `go_on` has to be called again."""
+        """Whether a connection or a child is left, so `go_on` must be called again."""
         return bool(self._held or self._children)
 
     def add(self, sock: "_socket.socket", peer: "framing.Peer", share: int) -> None:
-        """Refuses the connection. `share`: whose children may close it, its uid's or those of all without account."""
+        """Refuse the connection. `share` names the limit on children: the uid, or the share of all unknown accounts."""
         try:
             sock.shutdown(_socket.SHUT_RDWR)  # under the kernel's lock of the socket: from now on nothing arrives
         except OSError:
@@ -52,13 +52,13 @@ class Refusals:
             sock.close()
             return
         if self._count >= self._most:
-            close_in_time(sock)  # the last resort: half of all our descriptors are such connections
+            close_in_time(sock)  # the last resort: half of our descriptors are refused connections
             return
         self._held.setdefault(share, (peer.uid, peer.gid, []))[2].append(sock)
         self._count += 1
 
     def go_on(self) -> None:
-        """Has children close what is held, for each user as many as that user may have."""
+        """Fork children which close the held connections, up to MOST_CHILDREN for each share."""
         for share in [one for one in self._held if self._busy.get(one, 0) < MOST_CHILDREN]:
             uid, gid, socks = self._held[share]
             if self._fork(share, uid, gid, socks):
@@ -66,7 +66,10 @@ class Refusals:
                 self._count -= len(socks)
 
     def _fork(self, share: int, uid: int, gid: int, socks: "list[_socket.socket]") -> bool:
-        """False where there is no process or descriptor for it: the connections stay open until the next time."""
+        """Fork a child to close the connections. Return False without a free process or descriptor.
+
+        The connections then stay open until the next attempt.
+        """
         try:
             reader, writer = os.pipe2(os.O_CLOEXEC)
         except OSError:
@@ -88,7 +91,7 @@ class Refusals:
             os.close(writer)
 
     def reaped(self, pid: int) -> None:
-        """A child of the listener has ended and was waited for, one of these or another."""
+        """Note the end of a child of the listener, which may be a child of this class or not."""
         share = self._children.pop(pid, None)
         if share is not None:
             self._busy[share] -= 1
@@ -97,13 +100,15 @@ class Refusals:
 
 
 def most_held() -> int:
-    """Half of the descriptors that this process may have."""
+    """Return half the number of descriptors allowed to this process."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
 
 
 def close_in_time(sock: "_socket.socket") -> None:
-    """Closes a connection that another process has as well. Should that process have died meanwhile, this is the last
-    close, and waits for what lies in the connection: a signal ends most such waits.
+    """Close a connection also held by another process, and interrupt a close which blocks.
+
+    If that process has died meanwhile, this is the last close and waits for what lies unread in the connection. A
+    signal ends most such waits.
     """
     _signal.setitimer(_signal.ITIMER_REAL, _INTERRUPT_SECONDS, _INTERRUPT_SECONDS)
     sock.close()
@@ -111,13 +116,14 @@ def close_in_time(sock: "_socket.socket") -> None:
 
 
 def _holds_unread(sock: "_socket.socket") -> bool:
-    """True where something was sent that nobody has read: descriptors come with at least one byte."""
+    """Return True if unread data lies in the connection. Descriptors come with at least a byte."""
     return any(fcntl.ioctl(sock.fileno(), termios.FIONREAD, b"\0" * 4))
 
 
 def _be_last(reader: int, kept: "list[int]", uid: int, gid: int) -> "NoReturn":
-    """In a child: holds nothing but these until the listener has let go of them, and closes them as their user, who
-    could end it too soon if it were the user's earlier.
+    """In a child: hold nothing but the connections until the listener lets go, then close the connections as the user.
+
+    The child becomes the user's only then, because the user could kill the child earlier.
     """
     try:
         _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Why a job waits, for people. Pure."""
+"""The explanation why a job waits, as lines for the terminal. Pure."""
 
 import textwrap
 from typing import Any
@@ -9,7 +9,7 @@ from nodectl.render.words import printable
 
 
 def explained(job: str, answer: dict[str, Any], width: int | None) -> list[str]:
-    """The lines for people."""
+    """Return the explanation as lines for the terminal."""
     rows: list[tuple[str, object]] = [("job", job)]
     if answer.get("reason"):
         rows.append(("reason", answer["reason"]))

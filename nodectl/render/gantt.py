@@ -1,6 +1,6 @@
-"""Who had which cores when, as an SVG: cores of nodes from above to below, time from left to right. Pure.
+"""Gantt charts of cores over time, as an SVG: cores of nodes from top to bottom, time from left to right. Pure.
 
-Bars have the colours of their users; hovering over one tells of its job and marks all of its user's. Below are the
+Bars have the colours of their users; hovering over a bar shows its job and marks all of its user's bars. Below are the
 share of CPUs in use and the number of jobs that wait. Several charts stand side by side on one scale, so that equal
 lengths are equal times. The picture follows the reader's light or dark theme. Lengths are pixels.
 """
@@ -41,8 +41,10 @@ _STYLE = """
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One job on some cores for some time. `rows`: (first, behind the last) of cores counted over all nodes; `label`
-    is written into it where there is room; `pale`: it is suspended.
+    """A job on some cores for some time.
+
+    `rows`: (first, behind the last) of cores counted over all nodes; `label`: the text inside, where there is room;
+    `pale`: the job is suspended.
     """
 
     start: float
@@ -56,8 +58,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One picture: `nodes` are names and how many cores each has. `in_use` (0 to 1) and `waiting` (jobs): values from
-    each time on. `marks`: moments with what went wrong then.
+    """A chart of a play.
+
+    `nodes`: names and numbers of cores. `in_use` (0 to 1) and `waiting` (jobs): values from each time on. `marks`:
+    times and descriptions of violations.
     """
 
     title: str
@@ -70,12 +74,12 @@ class Chart:
 
     @property
     def end(self) -> float:
-        """The last moment that is drawn."""
+        """The last time drawn."""
         return max([bar.end for bar in self.bars] + [time for time, _ in self.waiting], default=0.0)
 
 
 def draw(charts: Sequence[Chart]) -> str:
-    """The whole SVG document; the charts from left to right."""
+    """Return the whole SVG document, with the charts from left to right."""
     begin = min((bar.start for chart in charts for bar in chart.bars), default=0.0)
     begin = min([begin, *(chart.waiting[0][0] for chart in charts if chart.waiting)])
     end = max(*(chart.end for chart in charts), begin + 1.0)
@@ -103,7 +107,7 @@ def draw(charts: Sequence[Chart]) -> str:
 
 
 class _Drawing:
-    """One chart at its own origin."""
+    """The drawing of a chart from origin 0, 0."""
 
     def __init__(
         self, chart: Chart, width: float, begin: float, end: float, colours: Mapping[str, str], most_waiting: float
@@ -127,7 +131,7 @@ class _Drawing:
         self.height = _HEAD + self.plot_height + 2 * (_CURVE + _GAP) + 24
 
     def svg(self) -> Iterator[str]:
-        """Its elements."""
+        """Yield the elements of the drawing."""
         yield f'<text class="t" x="{self.left:.1f}" y="14" font-size="{_TITLE}">{_text(self.chart.title)}</text>'
         yield f'<text class="f" x="{self.left:.1f}" y="28">{_text(", ".join(self.chart.facts))}</text>'
         yield f'<g transform="translate({self.left:.1f},{_HEAD:g})">'
@@ -187,7 +191,7 @@ class _Drawing:
         yield from labels
 
     def _pieces(self, rows: Iterable[tuple[int, int]]) -> Iterator[tuple[float, float]]:
-        """Where cores are drawn, cut at the borders of nodes: y and height."""
+        """Yield y and height of the drawn cores, cut at the borders of nodes."""
         for first, behind in rows:
             at = first
             node = bisect_right(self.firsts, first) - 1
@@ -206,7 +210,7 @@ class _Drawing:
     def _curve(
         self, y: float, values: Sequence[tuple[float, float]], most: float, kind: str, name: str, top: str
     ) -> Iterator[str]:
-        """A curve of steps over its band."""
+        """Yield the elements of a curve of steps over a band."""
         yield f'<rect class="n" y="{y:.1f}" width="{self.plot_width:g}" height="{_CURVE:g}"/>'
         yield from self._grid(_CURVE, y)
         yield f'<text class="t" x="0" y="{y - 5:.1f}">{name}</text>'
@@ -230,7 +234,7 @@ class _Drawing:
 
 
 def _thinned(path: Sequence[str]) -> Iterator[str]:
-    """Without steps that are where the one before is, to a hundredth of a pixel."""
+    """Yield the steps, without repetitions within a hundredth of a pixel."""
     before = ""
     for step in path:
         if step != before:
@@ -241,7 +245,7 @@ def _thinned(path: Sequence[str]) -> Iterator[str]:
 def _averaged(
     values: Sequence[tuple[float, float]], begin: float, span: float, most: int
 ) -> Sequence[tuple[float, float]]:
-    """The curve itself; one with more than `most` steps as means of so many equal times."""
+    """Return the curve, or for a curve of more than `most` steps the means of so many equal intervals."""
     if len(values) <= most:
         return values
     wide = span / most
@@ -257,14 +261,14 @@ def _averaged(
 
 
 def _times(begin: float, span: float) -> Iterator[float]:
-    """Round times of which no more than ten fit."""
+    """Yield round times, about ten at most."""
     step = next((tick for tick in _TICKS if span / tick <= 8), 0) or 86_400 * max(1, -(-int(span) // (8 * 86_400)))
     for number in range(int(span / step) + 1):
         yield begin + number * step
 
 
 def _colours(bars: Iterable[Bar]) -> dict[str, str]:
-    """A colour for each user, those who had most first."""
+    """Return a colour for each user, users with the most core time first."""
     held: dict[str, float] = {}
     for bar in bars:
         cores = sum(behind - first for first, behind in bar.rows)
@@ -274,7 +278,7 @@ def _colours(bars: Iterable[Bar]) -> dict[str, str]:
 
 
 def _hue(number: int) -> str:
-    """Another colour of the same lightness."""
+    """Return a further colour of the same lightness."""
     hue = number * _GOLDEN_ANGLE % 360 / 60
     light, colourful = 0.72, 0.55 if number % 2 else 0.35
     chroma = (1 - abs(2 * light - 1)) * colourful
@@ -288,7 +292,7 @@ def _hue(number: int) -> str:
 
 
 def _legend(colours: Mapping[str, str], width: float) -> Iterator[list[str]]:
-    """Rows of a colour and its user each."""
+    """Yield rows of colours and user names."""
     users = list(colours.items())
     entries = [(cut(printable(user), _LONGEST_NAME), colour) for user, colour in users[:_MOST_LEGEND]]
     if len(users) > _MOST_LEGEND:

@@ -1,4 +1,4 @@
-"""The columns of `nodectl queue`, of jobs as the service tells them. Pure."""
+"""The columns of `nodectl queue`, computed from the service's jobs. Pure."""
 
 import shlex
 import time
@@ -10,12 +10,12 @@ from nodectl.render.table import table
 from nodectl.render.words import duration
 
 Job = Mapping[str, Any]
-_WIDEST = {"USER": 8, "NAME": 10}  # where a terminal is too narrow, as squeue's
+_WIDEST = {"USER": 8, "NAME": 10}  # on a terminal that is too narrow, as in squeue
 _LETTERS = {"PENDING": "PD", "RUNNING": "R", "SUSPENDED": "S", "COMPLETING": "CG"}
 
 
 class Column(NamedTuple):
-    """A column: its header, a cell, and whether it stands flush right."""
+    """A column: the header, the function for a cell, and whether cells are flush right."""
 
     header: str
     cell: Callable[[Job], object]
@@ -23,7 +23,7 @@ class Column(NamedTuple):
 
 
 def name_of(job: Job) -> str:
-    """As its user names it: 7, 7_3, 7_[0-9]; 7.3 of a step that waits in a cluster."""
+    """Return the user's name for the job: 7, 7_3, 7_[0-9]; 7.3 for a waiting step in a cluster."""
     if job.get("array_tasks"):
         limit = job.get("array_limit")
         return f"{job.get('array_job') or job['job']}_[{job['array_tasks']}{f'%{limit}' if limit else ''}]"
@@ -37,7 +37,7 @@ def _moment(key: str) -> Callable[[Job], object]:
 
 
 def moment_words(at: float) -> str:
-    """A point in time, - for none."""
+    """Return a point in time, - for none."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at)) if at else "-"
 
 
@@ -58,7 +58,10 @@ def _limit(job: Job) -> str:
 
 
 def _where(job: Job) -> str:
-    """On which CPUs it runs, or why it does not. Those of a job that stands still are others'."""
+    """Return the CPUs of a running job, or the reason of a waiting or suspended job.
+
+    A suspended job has no CPUs: another job may use them.
+    """
     if job["state"] in ("PENDING", "SUSPENDED"):
         reason, words = str(job.get("reason") or ""), str(job.get("words") or "")
         return f"{reason}: {words}" if reason and words and not words.startswith(reason) else words or reason or "-"
@@ -107,7 +110,7 @@ def listing(
     wide: Sequence[str] = (),
     paint: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
 ) -> list[str]:
-    """The table of these columns; with those of `wide`, before the last one, as far as the terminal has room."""
+    """Return the table of the columns `names`; adds columns of `wide`, before the last, if the terminal has room."""
     rows = list(jobs)
     chosen = list(names)
     for name in wide:
@@ -140,7 +143,7 @@ def _lines(
 
 
 def job_facts(job: Job) -> Iterator[tuple[str, object]]:
-    """What is known of one job, for people."""
+    """Yield the known facts about a job, as names and values."""
     for column in COLUMNS.values():
         value = column.cell(job)
         if value not in ("-", ""):

@@ -1,4 +1,4 @@
-"""A layout for people: a table of the tasks, and why they are where they are. Pure."""
+"""A layout as lines for the terminal: a table of the tasks, and the reason of each place. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from nodectl.render.table import table
 
 
 def lines_of(answer: Mapping[str, Any], *, explain: bool) -> list[str]:
-    """The answer for people; with `explain` the rule, and behind each task why."""
+    """Return the layout as lines; with `explain` also the rule, and the reason for each task's place."""
     rows = answer["tasks"]
     columns = [name for name in ("task", "node", "cpus", "mems", "gpus") if any(name in row for row in rows)]
     header = [name.upper() for name in columns] + (["WHY"] if explain else [])

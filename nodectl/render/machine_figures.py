@@ -1,4 +1,4 @@
-"""The figures of a machine in words: one name and one text for each subject. Pure."""
+"""The figures of a machine in words: a name and a text for each subject. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_NAMED = 8
 
 
 def figure_words(figures: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
-    """What `machine.figures.Figures.as_json` has, for people; `now` is seconds since the epoch."""
+    """Yield the values of `machine.figures.Figures.as_json` in words; `now` is seconds since the epoch."""
     yield "up", duration(now - figures["booted"])
     yield "load", f"{' '.join(f'{load:.2f}' for load in figures['load'])} on {figures['cpus']} CPUs"
     yield "memory", f"{byte_words(figures['memory_available'])} of {byte_words(figures['memory'])} available"

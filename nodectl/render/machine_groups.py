@@ -1,4 +1,4 @@
-"""What is drawn within what: boards, sockets, NUMA nodes and shared caches as a tree over the cores.
+"""The nesting in the picture of a machine: boards, sockets, NUMA nodes and shared caches as a tree over the cores.
 
 Which of them encloses which differs from machine to machine: a NUMA node may hold several sockets or a part of one, an
 L3 cache may hold NUMA nodes or be held by one. Here the CPU sets alone decide.
@@ -19,8 +19,10 @@ _KIND = {"Data": "d", "Instruction": "i"}
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`what` is machine, board, socket, node or cache; `notes` are lines below its title; `cores` are in none of
-    `inside`.
+    """A box of the picture.
+
+    `what` is machine, board, socket, node or cache; `notes` are lines below the title; `cores` are the cores outside of
+    the groups in `inside`.
     """
 
     what: str
@@ -32,7 +34,7 @@ class Group:
 
 
 def tree(topology: Topology, devices: Iterable[Device] = ()) -> Group:
-    """Return the machine with everything in its place; in each group, what has lower CPUs comes first."""
+    """Return the machine as nested groups, in each group sorted by the lowest CPU."""
     devices = list(devices)
     groups = [Group("board", f"board {board.number}", board.mask) for board in topology.boards]
     groups = groups if len(groups) > 1 else []
@@ -45,14 +47,14 @@ def tree(topology: Topology, devices: Iterable[Device] = ()) -> Group:
     groups += [
         Group("cache", cache_name(cache), cache.mask) for cache in topology.caches if cache.level >= SHARED_LEVEL
     ]
-    # Of equal sets the one that stands earlier in this list is outside: sort is stable.
+    # Of equal sets the earlier in this list is outside: sort is stable.
     groups.sort(key=lambda group: -group.mask.bit_count())
     notes = [*_other_nodes(topology, devices), *_cache_sizes(topology), *device_notes(devices, -1)]
     return replace(_nest(groups, topology.cores), what="machine", title=headline(topology), notes=tuple(notes))
 
 
 def headline(topology: Topology) -> str:
-    """Return a line that counts what the machine has."""
+    """Return a line with the counts of the machine's parts."""
     counts = (
         (len(topology.boards) if len(topology.boards) > 1 else 0, "board"),
         (len(topology.sockets), "socket"),
@@ -65,12 +67,12 @@ def headline(topology: Topology) -> str:
 
 
 def cache_name(cache: Cache) -> str:
-    """Return a cache as people write it: `L3 32 MiB`."""
+    """Return a cache in the usual notation: `L3 32 MiB`."""
     return f"L{cache.level}{_KIND.get(cache.kind, '')}{_size(cache.size).replace(',', '')}"
 
 
 def device_notes(devices: Iterable[Device], node: int) -> tuple[str, ...]:
-    """Return a line for each kind of device on a NUMA node; -1 for those that are on none."""
+    """Return a line for each kind of device on a NUMA node; -1 for devices on none."""
     names: dict[str, list[str]] = {}
     for device in devices:
         if device.node == node:
@@ -79,7 +81,7 @@ def device_notes(devices: Iterable[Device], node: int) -> tuple[str, ...]:
 
 
 def bytes_words(size: int) -> str:
-    """Return a size for people; memory is rarely a round number, caches are."""
+    """Return a size in words; memory is rarely a round number, caches are."""
     for shift, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
         if size >> shift:
             return f"{size / (1 << shift):.1f}".removesuffix(".0") + f" {unit}"
@@ -91,8 +93,9 @@ def _size(size: int) -> str:
 
 
 def _nest(groups: Sequence[Group], cores: Sequence[Core]) -> Group:
-    """Put groups, the largest first, into one another and the cores into them. A group that lies across the border
-    of a larger one is cut in two.
+    """Nest the groups, largest first, and put the cores into the groups.
+
+    A group that lies across the border of a larger group is cut in two.
     """
     mask = 0
     for core in cores:
@@ -119,7 +122,7 @@ def _other_nodes(topology: Topology, devices: Iterable[Device]) -> list[str]:
 
 
 def _cache_sizes(topology: Topology) -> list[str]:
-    """Return a line on the caches whose size is known, those too small to be drawn too, of every kind of core."""
+    """Return a line on all caches of known size, including caches too small to draw, for every kind of core."""
     core_of = {cpu: core.number for core in topology.cores for cpu in core.cpus}
     texts: dict[str, None] = {}
     shared: dict[tuple[str, int], None] = {}

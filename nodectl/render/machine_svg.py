@@ -1,7 +1,7 @@
-"""The machine as an SVG: boxes in boxes in lstopo's colours, CPUs in the colours of their jobs.
+"""The machine as an SVG: boxes in boxes in lstopo's colours, CPUs in the colours of jobs.
 
-Lengths are pixels. Each box puts what is in it in rows and columns that come near to one and a half times as wide as
-high, so that pictures of large machines still fit screens.
+Lengths are pixels. Each box arranges its contents in rows and columns with a total width near one and a half times the
+height, so that pictures of large machines still fit screens.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nodectl.render.occupants import MANY, Job, Occupation, pinned_words
 from nodectl.render.table import cut
 from nodectl.render.words import printable
 
-# lstopo's: people know them.
+# lstopo's colours, because people know them.
 _FILL = {
     "machine": "#ffffff",
     "board": "#f2f2f2",
@@ -33,21 +33,23 @@ _FREE, _UNUSABLE, _SEVERAL = "#ffffff", "#8c8c8c", "#5c5c5c"
 # Light enough for black text, told apart by colour-blind people too (after Okabe and Ito); the letter says the same.
 JOB_COLOURS = ("#7cc4f0", "#f5b642", "#5fcfa8", "#f3a3c8", "#f6ec6b", "#c3b1ff", "#ff9c78", "#a8d98a")
 _TITLE, _SMALL = 13, 11
-# Of DejaVu Sans Mono, the widest of the usual fonts of this kind, to its size.
+# Width to size of DejaVu Sans Mono, the widest of the usual monospaced fonts.
 _CHARACTER = 0.61
 _PAD, _GAP = 6, 5
 _ASPECT = 1.5
-# Above this many cores their numbers are left to the tool tips.
+# Above this many cores, only the tool tips have the cores' numbers.
 _MOST_NAMED = 128
-# Of a line of the legend, in characters: what is wider widens the picture.
+# The longest line of the legend, in characters: a wider line would widen the picture.
 _LONGEST = 120
 _FONT = "DejaVu Sans Mono, Menlo, Consolas, monospace"
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A thing of known size; `fill` is its frame, `parts` are (x, y, shape) in it, `marks` finished SVG at its own
-    origin.
+    """A drawable shape of known size.
+
+    `fill` is the colour of the frame, `parts` are (x, y, shape) inside, `marks` are finished SVG elements relative to
+    the shape's origin.
     """
 
     width: float
@@ -85,7 +87,7 @@ def draw(topology: Topology, occupation: Occupation, devices: Iterable[Device] =
 
 
 class _Drawing:
-    """The shapes of one machine; all of its CPUs are equally large."""
+    """The shapes of a machine; all CPUs are equally large."""
 
     def __init__(self, topology: Topology, occupation: Occupation) -> None:
         self.topology = topology
@@ -103,7 +105,7 @@ class _Drawing:
         self.kind_of = {cpu: kind.name for kind in topology.kinds for cpu in cpus_of(kind.mask)}
 
     def group(self, group: Group) -> _Shape:
-        """A group with all that is in it."""
+        """Return the shape of a group with all contents."""
         body = [self.group(inside) for inside in group.inside]
         blocks = [_grid(body)] if body else []
         if group.cores:
@@ -115,18 +117,18 @@ class _Drawing:
         return _framed(words, _stack(blocks), _FILL[group.what])
 
     def core(self, core: Core) -> _Shape:
-        """A core with its threads."""
+        """Return the shape of a core with all threads."""
         cpus = _grid([self.cpu(cpu, core) for cpu in core.cpus], gap=2, aspect=3)
         kind = self.kind_of.get(core.cpus[0], "")
         words = [(f"core {core.number}", _SMALL)] if self.named else []
         if kind and self.named:
             words.append((kind, _SMALL))
-        # All as wide as the last, so that they stand in columns.
+        # All titles as wide as the last, so that cores form columns.
         words = [(line.ljust(self.core_characters), size) for line, size in words]
         return _framed(words, cpus, _FILL["core"], pad=3, centred=True)
 
     def cpu(self, cpu: int, core: Core) -> _Shape:
-        """One CPU: its number, and whom it serves."""
+        """Return the shape of a CPU, with the CPU's number and job."""
         label = self.occupation.label(cpu)
         job = self.occupation.holder(cpu)
         usable = self.topology.usable >> cpu & 1
@@ -157,7 +159,7 @@ class _Drawing:
 
 
 def _legend(topology: Topology, occupation: Occupation, width: float) -> _Shape:
-    """What colours and letters mean, in as many columns as the picture is wide."""
+    """Return the legend of colours and letters, in as many columns as the picture has room for."""
     rows = [
         (
             job.key,
@@ -196,7 +198,7 @@ def colour(job: Job, occupation: Occupation) -> str:
 
 
 def _wrapped(text: str, width: float) -> list[str]:
-    """Cut a line into lines that fit."""
+    """Cut a text into lines of the given width."""
     most = max(10, int(width / _text_width(1, _SMALL)))
     lines = [""]
     for word in text.split():
@@ -213,7 +215,7 @@ def _text_width(characters: int, size: int) -> float:
 def _framed(
     words: Sequence[tuple[str, int]], body: _Shape, fill: str, *, pad: float = _PAD, centred: bool = False
 ) -> _Shape:
-    """A box with lines of text (and their sizes) at its head."""
+    """Return a box with lines of text (and sizes) at the head."""
     marks: list[str] = []
     y = pad
     for text, size in words:
@@ -229,7 +231,7 @@ def _stack(shapes: Sequence[_Shape]) -> _Shape:
 
 
 def _grid(shapes: Sequence[_Shape], *, gap: float = _GAP, aspect: float = _ASPECT) -> _Shape:
-    """Put shapes in rows and columns so that the whole comes near to `aspect`, full rows preferred."""
+    """Put shapes in rows and columns with a ratio near `aspect`, full rows preferred."""
     width = max(shape.width for shape in shapes) + gap
     height = max(shape.height for shape in shapes) + gap
 
@@ -243,7 +245,7 @@ def _grid(shapes: Sequence[_Shape], *, gap: float = _GAP, aspect: float = _ASPEC
 
 
 def _placed(shapes: Sequence[_Shape], columns: int, *, gap: float, between: float) -> _Shape:
-    """Put shapes in so many columns, each as wide as its widest, `gap` apart; rows are `between` apart."""
+    """Put shapes in so many columns, each as wide as the widest shape, `gap` apart; rows are `between` apart."""
     widths = [max(shape.width for shape in shapes[column::columns]) for column in range(min(columns, len(shapes)))]
     rows = [shapes[first : first + columns] for first in range(0, len(shapes), columns)]
     parts: list[tuple[float, float, _Shape]] = []

@@ -1,7 +1,7 @@
 """The machine as text for a terminal of some 80 to 120 columns.
 
-Up to 256 CPUs each is shown by its number, with whom it serves below; a larger machine is a map with one character a
-core, so that it still fits a screen.
+Up to 256 CPUs, each CPU is shown by its number with its job below; a larger machine is a map with one character a core,
+so that it still fits a screen.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STEP_HEADER = ("", "STEP", "USER", "NAME", "TASKS", "PINNED", "CPUS")
 
 
 def draw(topology: Topology, occupation: Occupation, devices: Iterable[Device] = (), *, width: int = 100) -> list[str]:
-    """Return the picture, line by line, none longer than `width` unless one core is."""
+    """Return the picture line by line, no line longer than `width` unless a single core is."""
     machine = tree(topology, devices)
     drawing = _drawing(topology, occupation, width)
     lines = [machine.title]
@@ -37,7 +37,7 @@ def draw(topology: Topology, occupation: Occupation, devices: Iterable[Device] =
 
 
 def draw_cores(topology: Topology, occupation: Occupation, *, width: int) -> list[str]:
-    """Return what is within the machine alone, for who says the rest elsewhere."""
+    """Return only the contents of the machine, for callers with a separate title and legend."""
     return _drawing(topology, occupation, width).contents(tree(topology), width)
 
 
@@ -73,7 +73,7 @@ def _steps(occupation: Occupation, width: int) -> list[str]:
 
 
 class _Drawing:
-    """How groups are put beside and into one another. Blocks are lists of lines."""
+    """The arrangement of groups, side by side and nested. Blocks are lists of lines."""
 
     def __init__(self, topology: Topology, occupation: Occupation, width: int) -> None:
         self.topology = topology
@@ -81,7 +81,7 @@ class _Drawing:
         self.width = width
 
     def contents(self, group: Group, width: int) -> list[str]:
-        """What is in a group: its groups side by side, then its cores."""
+        """Return the contents of a group: the groups inside, side by side, then the cores."""
         boxed = any(map(_holds_socket, group.inside))
         blocks = [self.block(inside, width - 4 * boxed) for inside in group.inside]
         if boxed:
@@ -92,7 +92,7 @@ class _Drawing:
         return [*_beside(blocks, width, " " if boxed else "   "), *self.cores(group.cores, width)]
 
     def block(self, group: Group, width: int) -> list[str]:
-        """A group without the box that it may stand in."""
+        """Return a group without a box around."""
         notes = [line for note in group.notes for line in textwrap.wrap(note, width)]
         if _holds_socket(group):
             return [*notes, *self.contents(group, width)]
@@ -107,7 +107,7 @@ class _Drawing:
 
 
 class _Numbers(_Drawing):
-    """Every core as a cell with the numbers of its CPUs, all cells equally wide so that they stand in columns."""
+    """Every core as a cell with the numbers of the core's CPUs, all cells equally wide to form columns."""
 
     def __init__(self, topology: Topology, occupation: Occupation, width: int) -> None:
         super().__init__(topology, occupation, width)
@@ -154,12 +154,12 @@ class _Numbers(_Drawing):
 
 
 class _Map(_Drawing):
-    """Every core as one character behind the numbers of the CPUs of its row."""
+    """Every core as a character, behind the numbers of the row's CPUs."""
 
     def block(self, group: Group, width: int) -> list[str]:
         if group.inside or _holds_socket(group):
             return super().block(group, width)
-        # Of a cache the level alone: its size stands at the head of the picture.
+        # Of a cache only the level, because the head of the picture has the sizes.
         title = group.title.split()[0] if group.what == "cache" else group.title
         rows = list(self._rows(group.cores, width - len(title) - 1))
         indent = " " * len(title)
@@ -175,7 +175,7 @@ class _Map(_Drawing):
         return words + (f", {_UNUSABLE} not to be used" if self.topology.online & ~self.topology.usable else "")
 
     def _rows(self, cores: Sequence[Core], width: int) -> Iterator[str]:
-        """Yield as many cores a row as fit, all rows of equal length."""
+        """Yield rows of as many cores as fit, all rows of equal length."""
         per_row = max(1, min(len(cores), 64))
         while True:
             rows = [cores[first : first + per_row] for first in range(0, len(cores), per_row)]
@@ -209,7 +209,7 @@ def _beside(blocks: Sequence[list[str]], width: int, gap: str) -> list[str]:
         return []
     wide = max(len(line) for block in blocks for line in block)
     most = max(1, (width + len(gap)) // (wide + len(gap)))
-    columns = _up(len(blocks), _up(len(blocks), most))  # as few rows as can be, equally full
+    columns = _up(len(blocks), _up(len(blocks), most))  # as few rows as possible, equally full
     lines = []
     for first in range(0, len(blocks), columns):
         row = blocks[first : first + columns]

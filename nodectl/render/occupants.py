@@ -1,4 +1,4 @@
-"""Who is on which CPU: jobs, their steps, and the tasks that are pinned.
+"""The jobs, steps and pinned tasks on each CPU.
 
 Pure: made of the records that the service gives of running steps.
 """
@@ -19,7 +19,7 @@ MANY = "#"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One running step; `pins` has the CPU mask of each task by number, 0 for one that is not bound."""
+    """A running step; `pins` has the CPU mask of each task by number, 0 for an unbound task."""
 
     number: int
     name: str
@@ -29,7 +29,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job: `key` is the letter that stands for it in the picture, `mask` what it holds."""
+    """A job: `key` is the job's letter in the picture, `mask` the job's CPUs."""
 
     key: str
     number: int
@@ -39,7 +39,7 @@ class Job:
 
 
 class Occupation:
-    """Which jobs there are, and what is written on each CPU."""
+    """The jobs of a machine, and the label of each CPU."""
 
     def __init__(self, jobs: Sequence[Job] = ()) -> None:
         self.jobs = tuple(jobs)
@@ -55,16 +55,17 @@ class Occupation:
                 self._holders.setdefault(cpu, []).append((job, pinned_here))
 
     def holder(self, cpu: int) -> Job | None:
-        """The job that a CPU serves; None for a free one, and for one that serves several.
+        """Return the job on a CPU; None for a free CPU and for a CPU of several jobs.
 
-        Of jobs that hold a CPU in common, the only one that has tasks pinned there.
+        If several jobs share a CPU, the only job with tasks pinned there counts as its holder.
         """
         found = self._only(cpu)
         return found[0] if found else None
 
     def label(self, cpu: int) -> str:
-        """`A` for a CPU of job A, `A3` if its task 3 is pinned there, `A3+` if others too, `#` for several jobs, and
-        nothing for a free one.
+        """Return a CPU's label: `A` for a CPU of job A, `A3` if task 3 is pinned there, `A3+` for several tasks.
+
+        `#` stands for several jobs; a free CPU has an empty label.
         """
         found = self._only(cpu)
         if found is None:
@@ -73,7 +74,7 @@ class Occupation:
         return job.key + (f"{min(tasks)}{'+' if len(tasks) > 1 else ''}" if tasks else "")
 
     def key(self, cpu: int) -> str:
-        """One character for a CPU: its job's letter, `#` for several jobs, nothing for a free one."""
+        """Return a CPU's label as a single character: the job's letter, `#` for several jobs, "" for a free CPU."""
         return self.label(cpu)[:1]
 
     def _only(self, cpu: int) -> tuple[Job, list[int]] | None:
@@ -84,8 +85,10 @@ class Occupation:
 
 
 def occupation(records: Iterable[Mapping[str, Any]]) -> Occupation:
-    """Make it of the service's records of running steps: `job`, `step`, `user`, `name`, `ntasks`, `cpus` and, where a
-    step has come so far, `tasks` with `task` and `cpus`; CPU masks are in hex.
+    """Make an Occupation of the service's records of running steps.
+
+    Records have `job`, `step`, `user`, `name`, `ntasks`, `cpus` and, once the step has tasks, `tasks` with `task` and
+    `cpus`; CPU masks are in hex.
     """
     by_job: dict[int, list[Mapping[str, Any]]] = {}
     for record in records:
@@ -102,14 +105,15 @@ def occupation(records: Iterable[Mapping[str, Any]]) -> Occupation:
 
 
 def pinned(job: Job, step: Step) -> dict[int, int]:
-    """The tasks of a step that are bound to something, by number. Several that may use all that the job holds are
-    not.
+    """Return the masks of the bound tasks of a step, by number.
+
+    If a step has several tasks, a task that may use all of the job's CPUs does not count as bound.
     """
     return {task: mask for task, mask in step.pins.items() if mask and (len(step.pins) == 1 or mask != job.mask)}
 
 
 def pinned_words(job: Job, step: Step) -> str:
-    """How the tasks of a step are pinned, in a few words."""
+    """Return the pinning of a step's tasks in a few words."""
     tasks = pinned(job, step)
     if not tasks:
         return "not pinned"

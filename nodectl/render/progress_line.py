@@ -1,4 +1,4 @@
-"""How far a command has got, in one line of the terminal that stderr is. Nothing where it is none: programs wait."""
+"""A progress line on stderr, if stderr is a terminal; otherwise nothing."""
 
 import os
 import sys
@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-_FIRST = 2.0  # seconds: what is done sooner needs no line
+_FIRST = 2.0  # seconds: a shorter command needs no line
 _EVERY = 0.5
 _CLEAR = "\r\x1b[K"
 
 
 class ProgressLine:
-    """A context: when it is left, and before something else is printed, the line goes."""
+    """A context with a progress line, which is erased at exit and before any output."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -20,12 +20,12 @@ class ProgressLine:
         self._shown = False
 
     def tell(self, words: str) -> None:
-        """Where it is now; written as often as somebody can read it."""
+        """Show the current progress, at most every half second."""
         if self._due is None or self._clock() < self._due:
             return
         self._due = self._clock() + _EVERY
         try:
-            columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # 0: it does not know
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # 0: the terminal does not know
         except (OSError, ValueError):
             columns = 80
         sys.stderr.write(f"{_CLEAR}{words[: max(columns - 1, 1)]}")
@@ -33,7 +33,7 @@ class ProgressLine:
         self._shown = True
 
     def hide(self) -> None:
-        """Something else is printed."""
+        """Erase the line before further output."""
         if self._shown:
             sys.stderr.write(_CLEAR)
             sys.stderr.flush()

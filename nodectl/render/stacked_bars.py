@@ -1,4 +1,4 @@
-"""Bars in SVG, one for each period, stacked of what each user has of it. Lengths are pixels. Pure."""
+"""Stacked bars in SVG: a bar for each period, with a part for each user. Lengths are pixels. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 from nodectl.render.table import cut
 from nodectl.render.words import printable
 
-# Told apart by colour-blind people too (after Okabe and Ito); the last one is for all others together.
+# Distinguishable for colour-blind people too (after Okabe and Ito).
 COLOURS = ("#4e9fd1", "#e8a02a", "#3fb68b", "#d97fae", "#d9cc3c", "#9d87e0", "#e2714b", "#86bf62")
 _OTHERS = "#9a9a9a"
 _FONT = "DejaVu Sans, Helvetica, Arial, sans-serif"
@@ -30,7 +30,7 @@ _DARK = (
 
 
 def draw(title: str, unit: str, bars: Sequence[tuple[str, Mapping[str, float]]]) -> str:
-    """The picture as a whole SVG document. Each bar has a label and the amount of each user."""
+    """Return the picture as a whole SVG document. Each bar has a label and the amount of each user."""
     users = _ranked(bars)
     named = users[: len(COLOURS)]
     pitch = min(max(_WIDTH / max(len(bars), 1), _NARROWEST), _WIDEST)
@@ -57,7 +57,7 @@ def draw(title: str, unit: str, bars: Sequence[tuple[str, Mapping[str, float]]])
 
 
 def _ranked(bars: Sequence[tuple[str, Mapping[str, float]]]) -> list[str]:
-    """Users, those with the most first."""
+    """Return the users, users with the most first."""
     sums: dict[str, float] = {}
     for _, parts in bars:
         for name, value in parts.items():
@@ -66,7 +66,7 @@ def _ranked(bars: Sequence[tuple[str, Mapping[str, float]]]) -> list[str]:
 
 
 def _tick(most: float) -> float:
-    """The distance of the lines behind the bars: 1, 2 or 5 times a power of ten."""
+    """Return the distance of the lines behind the bars: 1, 2 or 5 times a power of ten."""
     if most <= 0:
         return 1.0
     raw = most / _TICKS
@@ -102,7 +102,7 @@ def _bar(
 
 
 def _labels(labels: Sequence[str], pitch: float) -> Iterator[str]:
-    """Below the bars, aslant; where bars are narrow only each second or third."""
+    """Yield the slanted labels below the bars; for narrow bars only every second or third label."""
     every = math.ceil(_LABEL / pitch)
     y = _TOP + _HEIGHT + 14
     for place in range(0, len(labels), every):
@@ -114,7 +114,7 @@ def _labels(labels: Sequence[str], pitch: float) -> Iterator[str]:
 def _legend_rows(
     bars: Sequence[tuple[str, Mapping[str, float]]], users: Sequence[str], named: Sequence[str]
 ) -> list[tuple[str, str]]:
-    """Texts and colours."""
+    """Return the legend's texts and colours."""
     sums = {name: sum(parts.get(name, 0.0) for _, parts in bars) for name in users}
     whole = sum(sums.values()) or 1.0
     rows = [(cut(printable(name), _LONGEST_NAME), _colour(name, named), sums[name]) for name in named]

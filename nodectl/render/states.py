@@ -1,8 +1,11 @@
-"""States in colour: green runs, yellow waits, cyan stands still, blue ends, red has failed, magenta was ended. Pure."""
+"""States in colour. Pure.
+
+Green runs, yellow waits, cyan is suspended, blue ends, red has failed, magenta was cancelled or preempted.
+"""
 
 _RED, _GREEN, _YELLOW, _BLUE, _MAGENTA, _CYAN = range(31, 37)
 _PLAIN = "\x1b[0m"
-# A state that is not here, and one with 0, is as plain as other words.
+# States that are missing here, or have 0, have no colour.
 _COLOURS = {
     "COMPLETING": _BLUE, "COMPLETED": 0, "CG": _BLUE, "RUNNING": _GREEN, "R": _GREEN, "PENDING": _YELLOW, "PD": _YELLOW,
     "STARTING": _YELLOW, "REQUEUED": _YELLOW, "SUSPENDED": _CYAN, "S": _CYAN, "CANCELLED": _MAGENTA,
@@ -17,7 +20,7 @@ _COLOURS = {
 
 
 def painted(cell: str) -> str:
-    """A state in its colour. Of several, as in IDLE+DRAIN, the last one counts."""
+    """Return a state in colour. Of several, as in IDLE+DRAIN, the last counts."""
     words = cell.strip().upper().split("+")[-1].split()
     colour = _COLOURS.get(words[0], 0) if words else 0
     return f"\x1b[{colour}m{cell}{_PLAIN}" if colour else cell

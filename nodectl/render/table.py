@@ -17,10 +17,10 @@ def table(
     width: int | None = None,
     paint: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
 ) -> list[str]:
-    """The lines of a table with its header.
+    """Return the lines of a table with a header.
 
-    Columns are as wide as their widest cell, those named in `right` flush right, the last one is not padded. With
-    `width`, lines are cut to it. `paint` colours the cells of a column, which are as wide then as before.
+    Columns are as wide as their widest cell, the columns named in `right` flush right; the last column is not padded.
+    With `width`, lines are cut to it. `paint` colours the cells of a column without changing their width.
     """
     cells = [list(header), *([printable(str(cell)) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -48,12 +48,12 @@ def _painted(line: str, header: Sequence[str], widths: Sequence[int], paint: Map
 
 
 def cut(line: str, width: int | None) -> str:
-    """The line, or as much of it as fits into `width` with a mark at its end; None cuts nothing."""
+    """Return the line, or as much as fits into `width` with a mark at the end; None cuts nothing."""
     return line if width is None or len(line) <= width else line[: width - 1] + _CUT
 
 
 def pairs(rows: Iterable[tuple[str, object]]) -> list[str]:
-    """Lines `name:  value`, the values in one column."""
+    """Return lines `name:  value`, the values aligned."""
     shown = [(f"{name}:", printable(str(value))) for name, value in rows]
     wide = max((len(name) for name, _ in shown), default=0)
     return [f"{name:{wide}}{GAP}{value}".rstrip() for name, value in shown]

@@ -1,4 +1,4 @@
-"""Standard output: its width, its colours, lines on it; and documents, which may go into a file instead."""
+"""Standard output: width, colours and lines; and documents, optionally into a file."""
 
 import io
 import os
@@ -9,14 +9,14 @@ COLOURS = ("auto", "always", "never")
 
 
 def wants_colour(choice: str = "auto") -> bool:
-    """What --color says; "auto": on a terminal that can, unless NO_COLOR (no-color.org) says not to."""
+    """Return True for colours, by --color; "auto": on a capable terminal, unless NO_COLOR (no-color.org) is set."""
     if choice != "auto":
         return choice == "always"
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal that standard output is; None where it is a file or a pipe: nothing is cut there."""
+    """Return the columns of the terminal on standard output, None for a file or a pipe, where nothing is cut."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or None
     except (OSError, ValueError):  # ValueError: an output without a descriptor
@@ -24,7 +24,7 @@ def terminal_width() -> int | None:
 
 
 def put(lines: Iterable[str]) -> None:
-    """Prints the lines; what the locale cannot write becomes an escape."""
+    """Print the lines; characters outside the locale become escapes."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     for line in lines:
@@ -32,7 +32,7 @@ def put(lines: Iterable[str]) -> None:
 
 
 def write_document(path: str, document: str) -> None:
-    """Writes a picture into a file, or onto standard output for "-". Raises OSError."""
+    """Write a picture into a file, or to standard output for "-". Raises OSError."""
     if path == "-":
         sys.stdout.write(document)
         return

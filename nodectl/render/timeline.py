@@ -1,8 +1,8 @@
 """The trace of a step as a timeline for people. Pure.
 
-A line of the timeline is a call: when it began, as whom its process was when it returned, what was called, what came of
-it. Calls stand in the order of their beginnings; a heading stands where the process changes, and below it what changed
-there of its cgroup and CPUs.
+A line of the timeline is a call: the time of its beginning, the identity of the process at the call's return, the
+called function, the result. Calls are in order of beginning; a heading marks each change of process, and below it the
+changes of the process's cgroup and CPUs.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ _COLOURS = {"heading": "1", "root": "31", "user": "32", "effective": "33", "fail
 
 
 def timeline(lines: Sequence[Line], name_of: Callable[[int], str], *, colour: bool = False) -> list[str]:
-    """The text of a trace of at least one line. `name_of` turns a uid into a name; it is asked once for each."""
+    """Return the text of a trace of at least a line. `name_of` gives a uid's name, called once for each uid."""
     ordered = sorted(lines, key=lambda line: line["t"])
     first = ordered[0]["t"]
     last = max(line["t"] + line["us"] * 1000 for line in ordered)
@@ -56,7 +56,7 @@ def _cells(line: Line, first: int, names: Mapping[int, str]) -> tuple[str, str, 
     who = names[line["ruid"]]
     if line["euid"] != line["ruid"]:
         who += f" as {names[line['euid']]}"
-    # Of what the step's runner does for one task, which one it is; in a task the heading says so.
+    # For a call of the step runner for one task, the task's number; in a task the heading has it.
     whose = f" [{line['task']}]" if line["task"] is not None and line["process"] != "task" else ""
     at = f"{(line['t'] - first) / 1e6:.3f}"
     return at, who, printable(line["call"]) + whose, printable(line["plugin"]) or "-", spent_words(line["us"])
@@ -68,7 +68,7 @@ def _whose(line: Line) -> str:
 
 
 def _moved(before: tuple[str, str] | None, now: tuple[str, str]) -> str:
-    """What is new of a process's cgroup and CPUs; both, when it is seen for the first time."""
+    """Return the changes of a process's cgroup and CPUs; both values at the first time."""
     said = []
     if before is None or before[0] != now[0]:
         said.append(f"cgroup {printable(now[0]) or 'unknown'}")

@@ -1,7 +1,7 @@
 """Values in words for people: texts, times, users, CPUs.
 
-Names of steps, commands and plugins come from users: whatever is not printable is shown as an escape, so that nobody's
-step name moves another's cursor.
+Names of steps, commands and plugins come from users. Unprintable characters become escapes, so that a step's name
+cannot move another user's cursor.
 """
 
 import pwd
@@ -12,14 +12,14 @@ from nodectl.model.cpu_list import cpus_of, format_cpulist
 
 
 def printable(text: str) -> str:
-    """The text on one line, with escapes for control characters and for bytes that are no UTF-8."""
+    """Return the text on a single line, with escapes for control characters and for bytes outside UTF-8."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text)
 
 
 def duration(seconds: float) -> str:
-    """A time as [DAYS-]HH:MM:SS, whole seconds, never negative."""
+    """Return a time as [DAYS-]HH:MM:SS, whole seconds, never negative."""
     whole = max(0, int(seconds))
     days, rest = divmod(whole, 86_400)
     clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
@@ -27,7 +27,7 @@ def duration(seconds: float) -> str:
 
 
 def byte_words(count: float) -> str:
-    """An amount of memory or of a disk in the unit that suits it: 512 B, 1.5 GiB."""
+    """Return an amount of memory or disk in a suitable unit: 512 B, 1.5 GiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -36,7 +36,7 @@ def byte_words(count: float) -> str:
 
 
 def spent_words(microseconds: int) -> str:
-    """A duration in the unit that suits it."""
+    """Return a duration in a suitable unit."""
     if microseconds < 1000:
         return f"{microseconds} us"
     if microseconds < 1_000_000:
@@ -45,18 +45,18 @@ def spent_words(microseconds: int) -> str:
 
 
 def elapsed(step: Mapping[str, Any], now: float) -> float:
-    """Seconds from the step's beginning to its end, or to now; one that was refused has none."""
+    """Return the seconds from the step's beginning to the end, or to now; 0 for a refused step."""
     began = step.get("started") or (step["submitted"] if step.get("ended") is None else step["ended"])
     return float((step.get("ended") or now) - began - step.get("clock_set", 0.0))
 
 
 def cpu_list(mask: str) -> str:
-    """A mask in hex digits as a CPU list; "-" for none."""
+    """Return a mask in hex digits as a CPU list; "-" for none."""
     return format_cpulist(cpus_of(int(mask or "0", 16))) or "-"
 
 
 def user_name(uid: int) -> str:
-    """The name of a user, `uid N` where there is none."""
+    """Return the name of a user, `uid N` for an unknown user."""
     if uid == 0:
         return "root"
     try:

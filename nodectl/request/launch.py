@@ -1,4 +1,4 @@
-"""A launch request of org.nodectl: its form, and what of its meaning no node changes. Pure."""
+"""A launch request of org.nodectl: the form, and the checks of the meaning common to all nodes. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,9 +15,9 @@ from nodectl.wire.shape import Optional, array, boolean, integer, mapping, text
 if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
 
-_MOST_BESIDE = 256 << 10  # bytes of a request, as JSON, beside what execve(2) bounds, or `_job_control`
+_MOST_BESIDE = 256 << 10  # bytes of a request, as JSON, without the parts bounded by execve(2) or `_job_control`
 _BOUNDED = ("argv", "environment", "job_control", "part")
-_WORD = text(131_072)  # MAX_ARG_STRLEN: what execve(2) takes
+_WORD = text(131_072)  # MAX_ARG_STRLEN, the limit of execve(2)
 _PATH = text(4096)
 LONGEST_NAME = 1024
 _YEAR = 366 * 86_400
@@ -26,12 +26,12 @@ _LIMIT = integer(-1, 2**63 - 1)
 _LONGEST_LIST = 131_072
 _OF_TERMINAL = 5  # figures: the task, rows, columns, and both in pixels
 LONGEST_VARIABLE = 128 * 1024  # MAX_ARG_STRLEN, with '=' and NUL
-_LONGEST_OPTION = LONGEST_VARIABLE - 1024  # without what its name begins with
-_TEXTS = mapping(text(8 << 20), most=64)  # each is bounded by its name
+_LONGEST_OPTION = LONGEST_VARIABLE - 1024  # less the prefix of its variable's name
+_TEXTS = mapping(text(8 << 20), most=64)  # each text has its own bound, by its name
 
 
 def an_object(value: object) -> str:
-    """The shape of what has a shape of its own and is looked at later."""
+    """Check for an object. A separate shape checks the contents later."""
     return "" if isinstance(value, dict) else "not an object"
 
 
@@ -40,7 +40,7 @@ def _anything(_: object) -> str:
 
 
 def _texts_of_layout(value: object) -> str:
-    """The shape of `layout`: a text for each option that there is."""
+    """Check the shape of `layout`: a text for each known option."""
     wrong = _TEXTS(value)
     if wrong:
         return wrong
@@ -55,7 +55,7 @@ def _texts_of_layout(value: object) -> str:
 
 
 def _programs(value: object) -> str:
-    """The shape of `programs`: rows of a list of tasks and an argv."""
+    """Check the shape of `programs`: rows of a list of tasks and an argv."""
     wrong = _ROWS(value)
     if wrong:
         return wrong
@@ -116,7 +116,7 @@ REQUEST: "Shape" = {
 
 
 def check_meaning(request: Mapping[str, object], ntasks: int) -> None:
-    """What is wrong with a request on any node, for a step of so many tasks in all. Raises Refused."""
+    """Check the request, for a step of `ntasks` tasks, for errors on any node. Raises Refused."""
     argv: list[str] = request["argv"]  # type: ignore[assignment]  # REQUEST says so
     beside = len(lean_json.dumps({name: value for name, value in request.items() if name not in _BOUNDED}))
     if beside > _MOST_BESIDE:
@@ -138,7 +138,7 @@ def check_meaning(request: Mapping[str, object], ntasks: int) -> None:
     for option in request.get("options", []):  # type: ignore[attr-defined]
         if len(option) not in (2, 3):
             raise invalid("options", "an option is plugin, name and, where it has one, its argument")
-        # Prologs and epilogs have it as a variable, and one that does not begin costs the machine.
+        # Prologs and epilogs get the option as a variable, and one that cannot start costs the machine.
         if sum(len(word.encode("utf-8", "surrogateescape")) for word in option) > _LONGEST_OPTION:
             raise invalid("options", f"{option[1][:64]!r}: too long for an environment")
     for key in ("task_prolog", "task_epilog"):
@@ -147,8 +147,9 @@ def check_meaning(request: Mapping[str, object], ntasks: int) -> None:
 
 
 def options_of(request: Mapping[str, object]) -> dict[str, object]:
-    """Its options of layout and binding in force: given ones, then srun's variables of the step's environment. Raises
-    `binding.refused.Refused`.
+    """Return the options of layout and binding in force: given options, then srun's variables of the environment.
+
+    The environment is the step's. Raises `binding.refused.Refused`.
     """
     given = {name: request[name] for name in ("ntasks", "cpus_per_task", "cpu_bind") if request.get(name)}
     environment: Mapping[str, str] = request["environment"]  # type: ignore[assignment]  # REQUEST says so

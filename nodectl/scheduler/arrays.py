@@ -1,6 +1,6 @@
-"""Job arrays in the queue: one record for all tasks that wait, and a job for each task that has started.
+"""Job arrays in the queue: one record for all waiting tasks, and a job for each started task.
 
-Values only, in the daemon's event loop and in commands that plan.
+Values only, in the daemon's event loop and in planning commands.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from nodectl.selection.records import JobRecord
 
 
 def is_waiting_array(job: JobRecord) -> bool:
-    """True for the record that stands for tasks."""
+    """True for the record of an array's waiting tasks."""
     return bool(job.array_tasks)
 
 
 class Arrays:
-    """`new_id` makes the number of a job that is split off; it raises NotAdmitted where it has none."""
+    """All job arrays of the queue.
+
+    `new_id` returns the number of a job split off an array; it raises NotAdmitted where no number is left.
+    """
 
     def __init__(self, new_id: Callable[[], int]) -> None:
         self._new_id = new_id
@@ -31,7 +34,7 @@ class Arrays:
         self.waiting: dict[int, JobRecord] = {}  # by array: the record of its waiting tasks
 
     def admit(self, job: JobRecord, most: int) -> None:
-        """Raises NotAdmitted for indices that cannot be; writes `array_tasks` in the shortest form."""
+        """Check the array's indices; write `array_tasks` in the shortest form. Raises NotAdmitted for bad indices."""
         try:
             tasks, limit = job_array.parse(job.array_tasks)
         except ValueError as error:
@@ -46,14 +49,14 @@ class Arrays:
         job.array_span = job_array.span(tasks)
 
     def add(self, job: JobRecord) -> None:
-        """A record or a task is among the jobs from now on."""
+        """Register a new array record, or the job of a task."""
         if is_waiting_array(job):
             self.waiting[job.array_job_id] = job
         elif job.array_task_id is not None:
             self._live.setdefault(job.array_job_id, {})[job.array_task_id] = job
 
     def gone(self, job: JobRecord) -> None:
-        """And no longer."""
+        """Remove an array record or a task."""
         self._parsed.pop(job.job_id, None)
         if self.waiting.get(job.array_job_id) is job:
             del self.waiting[job.array_job_id]
@@ -64,12 +67,12 @@ class Arrays:
                 del self._live[job.array_job_id]
 
     def started(self, job: JobRecord) -> None:
-        """A task holds resources."""
+        """Count a task as holding resources."""
         if job.array_task_id is not None:
             self._running[job.array_job_id] = self._running.get(job.array_job_id, 0) + 1
 
     def stopped(self, job: JobRecord) -> None:
-        """And no longer."""
+        """Stop counting a task as holding resources."""
         if job.array_task_id is not None:
             left = self._running.get(job.array_job_id, 0) - 1
             if left > 0:
@@ -78,11 +81,11 @@ class Arrays:
                 self._running.pop(job.array_job_id, None)
 
     def is_full(self, job: JobRecord) -> bool:
-        """True where as many tasks of its array run as may at a time."""
+        """True where the array runs as many tasks as allowed at a time."""
         return bool(job.array_limit) and self._running.get(job.array_job_id, 0) >= job.array_limit
 
     def tasks(self, job: JobRecord) -> job_array.Tasks:
-        """The indices that wait, of a record."""
+        """Return the waiting indices of an array record."""
         text, parsed = self._parsed.get(job.job_id, ("", []))
         if text != job.array_tasks:
             text, parsed = job.array_tasks, job_array.tasks_of(job.array_tasks)
@@ -90,7 +93,7 @@ class Arrays:
         return parsed
 
     def live_task(self, array: int, index: int) -> JobRecord | None:
-        """The job that this task is, or the record in which it waits."""
+        """Return the job of this array task, or the record in which the task waits; None where the task has ended."""
         task = self._live.get(array, {}).get(index)
         record = self.waiting.get(array)
         if task is None and record is not None and job_array.has(self.tasks(record), index):
@@ -98,19 +101,21 @@ class Arrays:
         return task
 
     def is_live(self, array: int) -> bool:
-        """True where something of it has not ended."""
+        """True where some task of the array has not ended."""
         return array in self._live or array in self.waiting
 
     def live_tasks(self, array: int) -> Iterator[JobRecord]:
-        """All of it that has not ended."""
+        """Yield the jobs of the array's tasks, and the record of the waiting tasks."""
         yield from self._live.get(array, {}).values()
         record = self.waiting.get(array)
         if record is not None:
             yield record
 
     def split(self, job: JobRecord, index: int | None = None) -> JobRecord:
-        """The task with this index, or the first, as a job of its own: with a new number, or, the last one, the record
-        itself. Raises NotAdmitted where there is no number; then all wait as before.
+        """Make the task with this index, or the first task, a separate job, and return the job.
+
+        The job gets a new number; the last task keeps the record itself. Raises NotAdmitted where no number is left;
+        then all tasks wait as before.
         """
         tasks = self.tasks(job)
         task_id = next(job_array.indices(tasks)) if index is None else index
@@ -130,7 +135,10 @@ class Arrays:
         return task
 
     def drop(self, job: JobRecord, gone: job_array.Tasks) -> bool:
-        """These tasks wait no more. True where none is left; then the record is as it was."""
+        """Remove the tasks `gone` from the waiting tasks.
+
+        Return True where none would remain; the record then stays unchanged.
+        """
         left = job_array.without_all(self.tasks(job), gone)
         if left and left != self.tasks(job):
             self._set(job, left)

@@ -1,8 +1,8 @@
-"""Asking the select plugin for places: now, and for the first in line also when.
+"""Questions to the select plugin about places: a place now, and for the first job in line also a place in the future.
 
-In the daemon's event loop and in commands that plan. The rule is EASY backfill: the first in line that finds no place
-has one in the future, at its expected start. Others start now if they end before, or leave that place alone: its cores,
-and the memory and the devices that it needs there.
+In the daemon's event loop and in planning commands. The rule is EASY backfill: the first job in line that finds no
+place gets one in the future, at its expected start. Other jobs start now if they end before, or leave that place alone:
+its cores, and the memory and the devices that the job needs there.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ _MOST_ENDS = 8
 
 
 class Backfill:
-    """`tests` counts the questions. `refused` are shapes of jobs for which there is no place until some is freed,
-    `limited` those of jobs that would be given more than their users may have until something has ended.
+    """The search for places.
+
+    `tests` counts the questions to the plugin. `refused`: shapes of jobs without a place until something is freed.
+    `limited`: shapes of jobs that would be given more than their users may have, until something has ended.
     """
 
     def __init__(self, book: Book, room: Room, reservations: Reservations) -> None:
@@ -41,13 +43,14 @@ class Backfill:
         self.limited: dict[tuple[object, ...], Block] = {}
 
     def forget(self) -> None:
-        """Something was freed: what was found out is old."""
+        """Drop the remembered refusals, because something was freed."""
         self.refused.clear()
         self.limited.clear()
 
     def start(self, job: JobRecord, now: float, *, is_new: bool = False) -> JobRecord | Block:
-        """Start a job, or a task of a waiting array, where it has a place now: what started, or why not. A new one is
-        among the jobs only when it has started.
+        """Start a job, or a task of a waiting array, where a place is free now. Return the started job, or the reason.
+
+        A new job (`is_new`) enters the book only when it has started.
         """
         index = self._book.next_index(job)
         if index is None and is_waiting_array(job):
@@ -77,14 +80,14 @@ class Backfill:
         return job
 
     def _bound(self, job: JobRecord, now: float) -> None:
-        """A job without a time limit has one where its reservation or its deadline ends it."""
+        """Limit a job without a time limit to the end of the job's reservation or to the deadline."""
         if job.time_limit or not (job.details.reservation or job.details.deadline):
             return
         ends = [at for at in (self._reservations.end_of(job), job.details.deadline) if at]
         job.time_limit = max(1, int(min(ends, default=now) - now))
 
     def block(self, job: JobRecord, now: float) -> Block | None:
-        """Why a job cannot start, whatever is free."""
+        """Return the reason against starting the job, whatever is free; None where there is none."""
         if job.details.dependency and self._book.waits.state(job, now) != DONE:  # another of its name has started
             return Block("Dependency", f"it waits for other jobs: {job.details.dependency}")
         if self._book.arrays.is_full(job):
@@ -96,16 +99,19 @@ class Backfill:
         return block
 
     def _known_limit(self, job: JobRecord) -> Block | None:
-        """What was found out of what such a job would be given; nothing where something has ended since, or where
-        others make room for this one: it was seen to before they did.
+        """Return the remembered block of the job's shape, if any.
+
+        None where something has ended since. None, too, for a job for which other jobs make room: its limit was checked
+        before they did.
         """
         if not self.limited or self._book.freed or job.job_id in self._room.claims:
             return None
         return self.limited.get(shape_of(job, None))
 
     def _limit(self, job: JobRecord, resources: JobResources) -> Block | None:
-        """Why the job's user may not have these. `block` knows it from then on, so that nothing is kept for the job and
-        nobody makes room for it.
+        """Return the reason for which the job's user may not have the resources, or None.
+
+        `block` knows the reason from then on, so that nothing is kept for the job and no other job makes room for it.
         """
         block = self._book.accounts.block(job, given(resources))
         if block is not None:
@@ -113,7 +119,7 @@ class Backfill:
         return block
 
     def is_limited(self, job: JobRecord, now: float) -> bool:
-        """True where the job would be given too much on an empty machine: for one that nobody knows a place for."""
+        """True where the job would be given too much even on an empty machine. For a job without a known place."""
         if not self._book.accounts.has_limits:
             return False
         self.tests += 1
@@ -121,7 +127,7 @@ class Backfill:
         return isinstance(found, Choice) and self._limit(job, found.resources) is not None
 
     def _place(self, job: JobRecord, now: float) -> Choice | Block:
-        """A place now, written into the job; or why there is none."""
+        """Find a place for the job now and write the place into the job; otherwise return the reason."""
         room = self._room
         details = job.details
         if room.is_closed(job):
@@ -189,7 +195,7 @@ class Backfill:
         return task
 
     def preempt(self, job: JobRecord, now: float) -> Claim | None:
-        """The running jobs that make room for this one, where that helps."""
+        """Find the running jobs to be preempted for this job; None where preemption does not help."""
         policy, room = self._book.policy, self._room
         if room.is_closed(job):
             return None
@@ -217,8 +223,9 @@ class Backfill:
         return None
 
     def foresee(self, job: JobRecord, now: float) -> Shadow | None:
-        """When and where the job starts if nobody goes before it. None where the plugin does not know, or where its
-        user may not have so much; `block` knows that then.
+        """Find the time and place of the job's start if no other job goes first.
+
+        None where the plugin does not know, or where the job's user may not have so much; `block` then knows the limit.
         """
         times = [now, *self._reservations.ends(now)[:_MOST_ENDS]]
         begins = self._reservations.by_name.get(job.details.reservation)
@@ -231,7 +238,7 @@ class Backfill:
         return None
 
     def _foresee_from(self, job: JobRecord, at: float, now: float) -> Shadow | None:
-        """Not before that time; what is reserved when it would run is left out."""
+        """Find a start of the job at `at` or later, without the cores reserved during the job's run."""
         start = at
         for _ in range(_RETRIES):
             self.tests += 1
@@ -249,7 +256,7 @@ class Backfill:
         return None
 
     def _lasting(self, job: JobRecord, start: float, end: float) -> bitarray | None:
-        """Cores of others' reservations, and what others are promised. Cores of jobs that end will be free."""
+        """Return the cores reserved or claimed for other jobs. Cores of completing jobs will be free by then."""
         found = self._reservations.excluded(job, start, end) if self._reservations.by_name else None
         for claim in self._room.claims.values():
             if claim.job is not job:
@@ -258,13 +265,13 @@ class Backfill:
 
 
 def unplace(job: JobRecord) -> None:
-    """The job does not get what job_test has written into it."""
+    """Remove the place written into the job by job_test."""
     job.job_resrcs = job.node_bitmap = None
     job.nodes = ""
 
 
 def shape_of(job: JobRecord, excluded: bitarray | None) -> tuple[object, ...]:
-    """What a plugin may go by. Where one job finds no place, no other of its shape does."""
+    """Return all values by which a plugin may choose. Where a job finds no place, no job of the same shape does."""
     details = job.details
     return (
         job.user_id, job.group_id, job.qos, job.time_limit, details.num_tasks, details.cpus_per_task, details.min_cpus,

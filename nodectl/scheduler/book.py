@@ -1,6 +1,6 @@
-"""All jobs that have not ended, and in what they are counted: the one place where a job changes its state.
+"""The unfinished jobs and all counts of the queue: the only place where a job's state changes.
 
-In the daemon's event loop and in commands that plan.
+In the daemon's event loop and in planning commands.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DEPENDENCY = "Dependency"
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """`until`: when that ends by itself, 0 where it does not."""
+    """The reason for keeping a job out of the line. `until`: the time at which the bar ends by itself, or 0."""
 
     reason: str
     words: str
@@ -44,8 +44,10 @@ class Bar:
 
 
 class Book:
-    """`freed`: room for a job may have come about since the line was last looked at. `fresh`: jobs that have joined the
-    line since then. `unlooked`: jobs that wait for others, of which one has started or ended.
+    """The unfinished jobs.
+
+    `freed`: room for a job may have come about since the line was last looked at. `fresh`: jobs that have joined the
+    line since then. `unlooked`: jobs waiting for other jobs, one of which has started or ended.
     """
 
     def __init__(  # the parts that it is made of
@@ -70,13 +72,16 @@ class Book:
         self.staying = Pauses()  # running jobs that could not make room
         self.unlooked: dict[int, JobRecord] = {}
         self.freed = False
-        self.version = 0  # another after each change
+        self.version = 0  # changes with each change of the queue
         self.fresh: list[JobRecord] = []
-        self.hopeless: dict[int, JobRecord] = {}  # those that want to end when what they wait for cannot happen
+        self.hopeless: dict[int, JobRecord] = {}  # jobs to end because their dependency can never be met
         self._rates: dict[int, int] = {}  # CPUs that a job's user is charged with now
 
     def restoring(self, jobs: Iterable[JobRecord], now: float) -> Generator[None, None, None]:
-        """What an earlier daemon left; the selection knows of the active ones. May be left at any yield."""
+        """Take over the jobs of an earlier daemon; the selection already knows the active jobs.
+
+        The caller may leave the generator at any yield.
+        """
         known = sorted(jobs, key=lambda job: job.start_time)
         for job in known:
             self._know(job)
@@ -100,7 +105,7 @@ class Book:
             yield
             if job.job_state != PENDING:
                 continue
-            if job.details.dependency:  # what became of the others is in the history: `catch_up` asks
+            if job.details.dependency:  # the outcomes are in the history: `catch_up` asks
                 job.state_reason, job.state_desc = DEPENDENCY, _waits_for(job)
                 self.unlooked[job.job_id] = job
             else:
@@ -108,7 +113,7 @@ class Book:
         self.freed = True
 
     def add(self, job: JobRecord) -> None:
-        """A new job."""
+        """Register a new job."""
         self._know(job)
 
     def _know(self, job: JobRecord) -> None:
@@ -118,7 +123,7 @@ class Book:
         self.waits.known(job)
 
     def place(self, job: JobRecord, now: float) -> None:
-        """A job that waits stands in line, or where it waits for something else than room."""
+        """Put a waiting job in line, or note the bar against the job."""
         self.version += 1
         self.line.remove(job, now)
         job.job_state = PENDING
@@ -143,13 +148,13 @@ class Book:
             job.eligible_time = 0.0
 
     def _last_as_long(self, job: JobRecord, now: float) -> None:
-        """What it gets it is to give to another job: as long as that one will have it, it asks for it."""
+        """Give a job expanding a running job the time limit at which the running job ends."""
         target = self.waits.expands(job)
         if target is not None and target.is_active:
             job.time_limit = max(60, math.ceil(target.end_time - now)) if target.time_limit else 0
 
     def clock_set_back(self, now: float, by: float) -> None:
-        """Times that were are times to come: they are taken back alike, so that who has waited goes on from there."""
+        """Correct all times after the clock was set back by `by` seconds. No job loses the time waited."""
         self.line.clock_set_back(now)
         for job in [one for one in self.jobs.values() if one.job_state == PENDING]:
             if job.eligible_time > now:
@@ -162,7 +167,7 @@ class Book:
         self.freed = True
 
     def bar(self, job: JobRecord, now: float) -> Bar | None:
-        """What keeps a job out of the line."""
+        """Return the bar against putting a job in line, or None."""
         if job.held:
             who = "its user" if job.held == "user" else "an administrator"
             again = job.held != "user" and job.restart_cnt  # a prolog that failed holds it, too
@@ -180,12 +185,12 @@ class Book:
         return Bar(LAUNCH_FAILURE, f"it could not start, and is tried again: {words}", until) if until else None
 
     def latest_start(self, job: JobRecord) -> float:
-        """When it must have started to meet its deadline; 0 for a job without one."""
+        """Return the latest start for meeting the job's deadline; 0 for a job without a deadline."""
         deadline = job.details.deadline
         return max(deadline - job.time_limit, 1.0) if deadline else 0.0
 
     def look_again(self, now: float) -> list[JobRecord]:
-        """What has changed by time alone. Those whose deadline cannot be met any more are returned."""
+        """Look at the jobs due now; return the jobs too late to meet the deadline."""
         late = []
         for number in self.agenda.due(now):
             job = self.jobs.get(number)
@@ -200,7 +205,7 @@ class Book:
         return late
 
     def began(self, job: JobRecord, now: float) -> None:
-        """The job holds its resources."""
+        """Note the start of the job, which now holds resources."""
         self.version += 1
         self.line.remove(job, now, started=True)
         job.job_state, job.state_reason, job.state_desc = RUNNING, "", ""
@@ -215,7 +220,7 @@ class Book:
         self._look_at(self.waits.started(job))
 
     def ending(self, job: JobRecord, now: float) -> None:
-        """Its termination begins."""
+        """Note the beginning of the job's termination."""
         self.version += 1
         self._discharge(job, now)
         job.job_state = COMPLETING
@@ -225,7 +230,7 @@ class Book:
         self.selection.job_fini(job)
 
     def vacated(self, job: JobRecord, now: float) -> None:
-        """It holds nothing any more."""
+        """Note the end of the job's processes: the job holds nothing any more."""
         self.version += 1
         self._discharge(job, now)
         for index in (self.active, self.completing, self.resuming, self.stopped):
@@ -241,7 +246,7 @@ class Book:
         self.freed = True
 
     def merged(self, source: JobRecord, target: JobRecord, held: JobResources, now: float) -> None:
-        """`target` has all that `source` held, whose termination begins at once."""
+        """Note the transfer of all resources from `source` to `target`; the termination of `source` begins at once."""
         self.version += 1
         source.given_to, source.given_resrcs = target.job_id, held
         for job in (source, target):
@@ -251,11 +256,11 @@ class Book:
         self._charge(target, now)
 
     def givers(self, job: JobRecord) -> list[JobRecord]:
-        """Whose processes may still use what they gave to this job."""
+        """Return the completing jobs whose resources went to this job; the givers' processes may still use them."""
         return [one for one in self.completing.values() if one.given_to == job.job_id and one.given_resrcs is not None]
 
     def over(self, job: JobRecord, state: str, now: float) -> None:
-        """It is no job of the queue any more."""
+        """Remove an ended job from the queue."""
         self.version += 1
         self.line.remove(job, now)
         self.jobs.pop(job.job_id, None)
@@ -267,12 +272,14 @@ class Book:
         self._look_at(self.waits.ended(job, state))
 
     def tasks_cancelled(self, job: JobRecord, gone: job_array.Tasks) -> None:
-        """These of the waiting tasks of an array wait no more."""
+        """Note the cancellation of waiting tasks of an array."""
         self._look_at(self.waits.tasks_cancelled(job, gone))
 
     def suspended(self, job: JobRecord, now: float, *, by_owner: bool = False) -> None:
-        """Its CPUs are others'. Where its owner has suspended it, its time limit runs on, and it is charged: it keeps
-        memory and devices.
+        """Note the suspension of the job, which frees the job's CPUs.
+
+        Where its owner has suspended it, its time limit runs on and its user is charged, because the job keeps memory
+        and devices.
         """
         self.version += 1
         if not by_owner:
@@ -284,14 +291,14 @@ class Book:
         self.freed = True
 
     def stays(self, job: JobRecord, now: float) -> None:
-        """A running job that was to make room cannot: it is left alone for a while."""
+        """Note the failure of a running job to make room, and leave the job alone for a while."""
         self.version += 1
         job.preempted_by = 0
         self.agenda.note(self.staying.fail(job.job_id, "", now), job.job_id)
         self.freed = True
 
     def resumed(self, job: JobRecord, now: float) -> None:
-        """It has its CPUs again."""
+        """Note the resumption of the suspended job, which has the CPUs again."""
         self.version += 1
         is_charged = job.suspended_by_owner
         if not is_charged:
@@ -306,20 +313,18 @@ class Book:
             self._charge(job, now)
 
     def expected_end(self, job: JobRecord, now: float) -> float:
-        """When an active job ends at the latest."""
+        """Return the latest end of an active job."""
         if not job.time_limit or (job.job_state == SUSPENDED and not job.suspended_by_owner):
             return max(job.start_time, now) + YEAR
         return job.start_time + job.time_limit + job.suspended_seconds
 
     def _look_at(self, jobs: list[JobRecord]) -> None:
-        """What these waited for may have happened. They may be many: `catch_up` looks."""
+        """Mark jobs with possibly met dependencies. There may be many; `catch_up` looks at the marked jobs."""
         if jobs:
             self.unlooked.update((job.job_id, job) for job in jobs)
 
     def catch_up(self, now: float) -> Iterator[None]:
-        """Looks at those for whom something has happened, one at a time, and no more than a good number: others are in
-        line meanwhile.
-        """
+        """Look at the marked jobs, at most 1000 in a call. Yields after each job; jobs may join the line meanwhile."""
         for _ in range(_AT_A_TIME):
             if not self.unlooked:
                 return
@@ -340,7 +345,7 @@ class Book:
             self.fair_share.end(job.user_id, cpus, now)
 
     def split(self, job: JobRecord, index: int | None) -> JobRecord:
-        """A task of a waiting array as a job of its own."""
+        """Split a task off a waiting array, as a job about to start."""
         task = self.arrays.split(job, index)
         if task is not job:
             self.selection.info.copy(job, task)
@@ -350,7 +355,7 @@ class Book:
         return task
 
     def set_apart(self, job: JobRecord, index: int) -> JobRecord:
-        """A task of a waiting array as a job of its own, which waits still, and for the same."""
+        """Split a task off a waiting array, as a job still waiting for the same things as the array."""
         task = self.arrays.split(job, index)
         if task is not job:
             self.selection.info.copy(job, task)
@@ -361,7 +366,7 @@ class Book:
         return task
 
     def next_index(self, job: JobRecord) -> int | None:
-        """Which task of a waiting array is next; None for a job that is none, or where none may start."""
+        """Return the index of the array's next task; None for a plain job, or where no task may start."""
         if not is_waiting_array(job):
             return None
         index = self.waits.next_task(job)

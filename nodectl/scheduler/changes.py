@@ -1,4 +1,4 @@
-"""What a job may ask for: when it comes, and when that is changed. In the daemon and in commands that plan."""
+"""Checks of a job's requests, at submission and at each later change. In the daemon and in planning commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ONLY_WAITING = _RESOURCES | {"begin", "deadline", "dependency", "reservation", 
 
 
 def prepare(job: JobRecord, policy: Policy, now: float) -> None:
-    """What is said nowhere is by default. Raises NotAdmitted for what this queue has not."""
+    """Fill in the defaults of a job. Raises NotAdmitted for requests outside of the queue's policy."""
     job.qos = job.qos or NORMAL
     qos = policy.qos.get(job.qos)
     if qos is None or (qos.users and job.user_id and job.user_name not in qos.users):
@@ -46,8 +46,9 @@ def prepare(job: JobRecord, policy: Policy, now: float) -> None:
 
 
 def possible(job: JobRecord, book: Book, now: float) -> None:
-    """Raises NotAdmitted for a job that no node could hold, however empty, or that would be given more (whole cores)
-    than its user may have. A plugin that fails proves nothing.
+    """Check the job against empty nodes, and the resources it would be given (whole cores) against its user's limits.
+
+    Raises NotAdmitted where a check fails. A plugin that fails proves nothing.
     """
     found = book.selection.job_test(job, SELECT_MODE_TEST_ONLY, now=now)
     if isinstance(found, Choice):
@@ -57,7 +58,7 @@ def possible(job: JobRecord, book: Book, now: float) -> None:
 
 
 class Update:
-    """One change of a job: tried on a copy, then made."""
+    """A change of a job, tried on a copy and then made."""
 
     def __init__(
         self, book: Book, reservations: Reservations, job: JobRecord, changed: Mapping[str, Any], *, is_admin: bool
@@ -69,7 +70,7 @@ class Update:
         self._is_admin = is_admin
 
     def make(self, now: float) -> None:
-        """All or nothing. Raises NotAdmitted."""
+        """Make the whole change or none of it. Raises NotAdmitted."""
         job, changed = self._job, self._changed
         self._permitted()
         after = copy(job)

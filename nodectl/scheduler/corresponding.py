@@ -1,8 +1,7 @@
-"""Which tasks of an array that waits may start, as far as the tasks of other arrays go that have their numbers
-(aftercorr). Values only, in the daemon's event loop and in commands that plan.
+"""The search for startable tasks of a waiting array, by the tasks with the same indices in other arrays (aftercorr).
 
-An array's tasks are gone through once, a few hundred at a time; afterwards only those are looked at again whose
-counterpart has ended.
+Values only, in the daemon's event loop and in planning commands. An array's tasks are gone through once, a few hundred
+at a time. Afterwards only tasks whose counterpart has ended are looked at again.
 """
 
 from __future__ import annotations
@@ -20,8 +19,10 @@ _AT_A_TIME = 256  # terms, each of which may be a question to the history
 
 @dataclass(slots=True)
 class _Search:
-    """`position`: indices from there on were not looked at yet. `ready`: a heap of those found. `again`: those before
-    `position` whose counterpart has ended since.
+    """The state of an array's search.
+
+    `position`: the first index that was not looked at yet. `ready`: a heap of the indices found. `again`: indices
+    before `position` whose counterpart has ended since.
     """
 
     targets: tuple[int, ...]
@@ -32,7 +33,10 @@ class _Search:
 
 
 class Corresponding:
-    """`may_start(array, index)`: whether that array's task has ended so that its counterpart may start."""
+    """The searches of all waiting arrays.
+
+    `may_start(array, index)`: True where this task has ended so that its counterpart may start.
+    """
 
     def __init__(self, arrays: Arrays, may_start: Callable[[int, int], bool]) -> None:
         self._arrays = arrays
@@ -41,13 +45,13 @@ class Corresponding:
         self._by_target: dict[int, set[int]] = {}
 
     def follow(self, job: JobRecord, targets: Sequence[int]) -> None:
-        """The tasks of this record wait for those of `targets` from now on."""
+        """Let the tasks of this record wait for the tasks of `targets` from now on."""
         self._searches[job.job_id] = _Search(tuple(targets))
         for target in targets:
             self._by_target.setdefault(target, set()).add(job.job_id)
 
     def forget(self, job: JobRecord) -> None:
-        """They wait for none."""
+        """Stop the search for this record."""
         search = self._searches.pop(job.job_id, None)
         for target in search.targets if search is not None else ():
             followers = self._by_target[target]
@@ -56,7 +60,7 @@ class Corresponding:
                 del self._by_target[target]
 
     def ended(self, array: int, index: int) -> set[int]:
-        """One task has ended: the records for which something may be different now."""
+        """Note the end of a task; return the records for which something may be different now."""
         followers = self._by_target.get(array, set())
         for number in followers:
             search = self._searches[number]
@@ -65,7 +69,10 @@ class Corresponding:
         return set(followers)
 
     def all_ended(self, target: int) -> set[int]:
-        """A whole array, or a job that is none, has ended: that decides about all that it had no task for."""
+        """Note the end of a whole array, or of a plain job; return the records with tasks to be looked at again.
+
+        The end also decides about indices without a task in `target`.
+        """
         followers = self._by_target.get(target, set())
         for number in followers:
             search = self._searches[number]
@@ -75,12 +82,12 @@ class Corresponding:
         return set(followers)
 
     def is_unfinished(self, job: JobRecord) -> bool:
-        """True where `next` has found none, and has not looked at all of them."""
+        """True where `next` has found no task and has not looked at all tasks."""
         search = self._searches.get(job.job_id)
         return search is not None and not search.ready and bool(search.again or not search.is_over)
 
     def next(self, job: JobRecord) -> int | None:
-        """A task that may start, the first of those known. None where none was found, yet or at all."""
+        """Return the first known startable task; None where none was found yet, or at all."""
         tasks = self._arrays.tasks(job)
         search = self._searches.get(job.job_id)
         if search is None:

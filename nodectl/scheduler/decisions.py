@@ -1,4 +1,4 @@
-"""What the queue decides, and its caller then carries out. Values only, in the daemon and in commands that plan."""
+"""Decisions of the queue, carried out by the queue's caller. Values only, in the daemon and in planning commands."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ SUSPEND, REQUEUE, CANCEL = "suspend", "requeue", "cancel"
 
 
 class NotAdmitted(Exception):
-    """A job or a change that is refused: one line, for its user. `subject`: one of `nodectl/client/advice.py`, or
-    "".
+    """The refusal of a job or of a change, as a line for the user.
+
+    `subject`: a name in `nodectl/client/advice.py`, or "".
     """
 
     def __init__(self, reason: str, subject: str = "") -> None:
@@ -21,9 +22,10 @@ class NotAdmitted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The job is RUNNING and holds its resources: begin it, or tell `begin_failed`.
+    """The decision to start a job. The job is RUNNING and holds resources: begin the job, or call `begin_failed`.
 
-    `array`: the record of the waiting array from which this task was split off with a new job id; it has changed.
+    `array`: the record of the waiting array from which this task was split off with a new job id; the record has
+    changed.
     """
 
     job: JobRecord
@@ -32,8 +34,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """A running job makes room: suspend, requeue or cancel it, and tell by the function of that name, by `ended`, or by
-    `stays` where it cannot be suspended.
+    """The decision to make a running job give way to `for_job`: suspend, requeue or cancel the job, as `how` says.
+
+    Report the result with the scheduler's method `suspend`, `requeue` or `ended`, or with `stays` where the job cannot
+    be suspended.
     """
 
     job: JobRecord
@@ -43,14 +47,14 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The CPUs of a suspended job are free: it is RUNNING and holds them again; let its processes go on."""
+    """The decision to continue a suspended job, now RUNNING with its CPUs: let the processes go on."""
 
     job: JobRecord
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A job that waits can never start: the queue has forgotten it, write down its end."""
+    """The decision to end a waiting job without any chance to start, now unknown to the queue: record the end."""
 
     job: JobRecord
     state: str

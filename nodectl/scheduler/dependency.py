@@ -1,6 +1,6 @@
-"""What must have happened to other jobs before a job may start: sbatch's --dependency, read and written.
+"""Dependencies of a job on other jobs: reads and writes the text of sbatch's --dependency.
 
-Values only, in the daemon and in commands that plan. `waits.py` follows what happens.
+Values only, in the daemon and in planning commands. `waits.py` follows the events.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _MOST_TERMS = 256
 
 
 class BadDependency(Exception):
-    """A text that says no dependency; str() says what is wrong."""
+    """An invalid dependency text; str() names the fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One of the things that must happen: to job `job_id`, or to task `task` of that array. `minutes` after it."""
+    """A required event of job `job_id`, or of task `task` of the array `job_id`. `minutes`: the delay after it."""
 
     kind: str
     job_id: int = 0
@@ -39,7 +39,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """All of the terms, or any of them."""
+    """A set of terms: all terms must happen, or any."""
 
     terms: tuple[Term, ...]
     any: bool = False
@@ -49,16 +49,16 @@ class Dependency:
 
     @property
     def expands(self) -> int:
-        """The job to which its own is to give all that it gets; 0 for none."""
+        """The number of the job to be expanded, 0 for none."""
         return next((term.job_id for term in self.terms if term.kind == EXPAND), 0)
 
     def without(self, done: set[Term]) -> Dependency:
-        """What is still to happen."""
+        """Return the dependency without the terms already met."""
         return Dependency(tuple(term for term in self.terms if term not in done), self.any)
 
 
 def parse(text: str) -> Dependency:
-    """Read "afterok:7:8_3,after:9+5" or, with ? for any of them, "afterok:7?afternotok:8". Raises BadDependency."""
+    """Read "afterok:7:8_3,after:9+5", or "afterok:7?afternotok:8" for any of the terms. Raises BadDependency."""
     if "," in text and "?" in text:
         raise BadDependency("',' and '?' cannot be mixed")
     separator = "?" if "?" in text else ","

@@ -1,4 +1,4 @@
-"""Slurm's word for why a job ended so: the Reason of scontrol, squeue and sacct. Pure, in the daemon."""
+"""Slurm's word for a job's end: the Reason of scontrol, squeue and sacct. Pure, in the daemon."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ _SIGNALLED = 128
 
 
 def end_reason(state: str, exit_status: int) -> str:
-    """The word for a job that ended in `state`, "" for none. `exit_status` is a shell's: above 128 for a signal, which
-    Slurm 22.05 counts as a failed launch.
+    """Return the word for the end of a job in `state`, "" for none.
+
+    `exit_status` is a shell's: above 128 for a signal, which Slurm 22.05 counts as a failed launch.
     """
     if state == "FAILED":
         return "JobLaunchFailure" if exit_status > _SIGNALLED else "NonZeroExitCode"

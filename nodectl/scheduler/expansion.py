@@ -1,7 +1,7 @@
-"""Jobs that are submitted to give another one, which runs, more resources: sbatch's --dependency=expand.
+"""Jobs submitted to give a running job more resources: sbatch's --dependency=expand.
 
-Such a job starts when the other runs and there is room for it, and lasts as long as that one. Then it gives all that it
-holds to the other, and ends. In the daemon and in commands that plan.
+Such a job starts when the running job, its target, runs and there is room, and lasts as long as the target. Then it
+gives all it holds to the target and ends. In the daemon and in planning commands.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _LATER = 1.0  # seconds: a limit is told in whole ones
 
 
 def admit(book: Book, job: JobRecord, text: str) -> None:
-    """Raises NotAdmitted where the dependency wants the job to expand one that it cannot expand."""
+    """Check the job to be expanded by this dependency. Raises NotAdmitted where `job` cannot expand it."""
     try:
         number = parse(text).expands if text else 0
     except BadDependency:
-        return  # who reads it in earnest says so
+        return  # `Waits.want` reads the text again and raises
     if not number:
         return
     target = book.jobs.get(number)
@@ -36,7 +36,7 @@ def admit(book: Book, job: JobRecord, text: str) -> None:
 
 
 def target_of(book: Book, source: JobRecord) -> JobRecord:
-    """The job that is to get what this one holds. Raises NotAdmitted."""
+    """Return the job expanded by `source`, the receiver of the resources. Raises NotAdmitted."""
     target = book.waits.expands(source)
     if target is None or target.user_id != source.user_id:
         raise NotAdmitted("it expands no job that runs: submit it with --dependency=expand:JOB")
@@ -44,7 +44,7 @@ def target_of(book: Book, source: JobRecord) -> JobRecord:
 
 
 def merge(book: Book, source: JobRecord, now: float) -> None:
-    """All that `source` holds is held by the job that it expands. Raises NotAdmitted."""
+    """Move all resources of `source` to the job expanded by `source`. Raises NotAdmitted."""
     target = target_of(book, source)
     why = _why_not(book, source, target)
     for job in (source, target):
@@ -60,7 +60,7 @@ def merge(book: Book, source: JobRecord, now: float) -> None:
 
 
 def _why_not(book: Book, job: JobRecord, target: JobRecord) -> str:
-    """Why the one cannot expand the other, whatever they hold now."""
+    """Return the lasting reason for which `job` cannot expand `target`, whatever both hold; "" where there is none."""
     for one in (job, target):
         if one.array_tasks or one.array_job_id:
             return f"job {one.job_id} is of an array, of which none expands another or is expanded"

@@ -1,6 +1,6 @@
-"""Why a job waits: which rule, for whom, until when, and what would change that. In words for people.
+"""Explanations of why a job waits: which rule, for which jobs, until when, and which change would help. In words.
 
-In the daemon's event loop and in commands that plan. Worked out when somebody asks, from what is so at that moment.
+In the daemon's event loop and in planning commands. Computed on request, from the state at that moment.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _HELP = {
 
 
 class Survey(NamedTuple):
-    """All jobs that waited when it was begun, in their order, and when those are expected to start of which that is
-    known.
-    """
+    """All jobs waiting when the survey began, in order, with the known expected starts."""
 
     jobs: list[JobRecord]
     starts: Mapping[int, float | None]
 
 
 class Explainer:
-    """`explain` for one job; for many a `survey`, and then `brief` for each. However many wait, it asks the plugin few
-    questions, and who asks again is told more. They do not count among the queue's own.
+    """The source of explanations: `explain` for a single job; for many jobs a `survey`, and then `brief` for each.
+
+    Each call asks the plugin few questions, however many jobs wait, so that a repeated call may explain more. These
+    questions do not count among the queue's own.
     """
 
     def __init__(self, book: Book, room: Room, backfill: Backfill, reservations: Reservations) -> None:
@@ -64,13 +64,15 @@ class Explainer:
         self._questions, self._foreseen = 0, {}
 
     def line(self, now: float) -> list[JobRecord]:
-        """The jobs of a survey."""
+        """Return the jobs of a survey."""
         self._called()
         return finished(self._line(now))
 
     def survey(self, now: float) -> Generator[None, None, Survey]:
-        """Those in line in order, then those that wait for something else than room. `priority`, `state_reason` and
-        `state_desc` of each say what is so now. It may be left at any yield, and the queue may change meanwhile.
+        """Survey the jobs in line in order, then the jobs outside of the line.
+
+        `priority`, `state_reason` and `state_desc` of each are set to the present values. The caller may leave the
+        generator at any yield, and the queue may change meanwhile.
         """
         self._called()
         jobs = yield from self._line(now)
@@ -97,7 +99,7 @@ class Explainer:
         return jobs
 
     def _reasons(self, ordered: Iterable[JobRecord], now: float) -> Iterator[None]:
-        """Says of each job in line why it waits."""
+        """Set the reason for waiting in each job in line."""
         firsts: dict[str, JobRecord] = {}
         for place, job in enumerate(ordered):
             if not place % _AT_A_TIME:
@@ -116,12 +118,12 @@ class Explainer:
                 job.state_reason, job.state_desc = "Priority", f"{count(place, 'job')} before it in line"
 
     def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
-        """`brief` for each, after a survey that nothing interrupts."""
+        """Return a `brief` of each job, after a survey without interruption."""
         survey = finished(self.survey(now))
         return [self.brief(job, now, survey.starts) for job in jobs]
 
     def brief(self, job: JobRecord, now: float, starts: Mapping[int, float | None]) -> Explanation:
-        """The reason, some words and the expected start, by a survey that was just made."""
+        """Return reason, words and expected start of a job, from a recent survey."""
         if job.job_state != PENDING:
             return self._active(job)
         bar = self._book.bar(job, now)
@@ -130,11 +132,11 @@ class Explainer:
         return Explanation(job.state_reason, job.state_desc, (), starts.get(job.job_id))
 
     def explain(self, job: JobRecord, now: float) -> Explanation:
-        """All of it, without other work in between."""
+        """Return the full explanation, without work in between."""
         return finished(self.explaining(job, now))
 
     def explaining(self, job: JobRecord, now: float) -> Generator[None, None, Explanation]:
-        """All of it. May be left at any yield, for changes of the queue too."""
+        """Make the full explanation. The caller may leave the generator at any yield, also to change the queue."""
         self._called()
         if job.job_state != PENDING:
             return self._active(job)
@@ -151,7 +153,7 @@ class Explainer:
         return self._of_first(job, now) if block is None else self._blocked(job, block, now)
 
     def expected_start(self, job: JobRecord, now: float) -> float | None:
-        """When it starts by what is known now; None where nobody knows."""
+        """Return the job's expected start by present knowledge; None where unknown."""
         self._called()
         return finished(self._expected_start(job, now))
 
@@ -199,7 +201,7 @@ class Explainer:
         return Explanation(block.reason, block.words, _names(held), start, (block.help,) if block.help else ())
 
     def _first(self, job: JobRecord, now: float) -> Generator[None, None, JobRecord]:
-        """Who stands in front of all that wait for room where this job does."""
+        """Return the first job waiting for room in the same pool as `job`."""
         pool = job.details.reservation
         for place, one in enumerate(self._book.line.in_order(now)):
             if not place % _AT_A_TIME:
@@ -212,14 +214,17 @@ class Explainer:
         return job
 
     def _block_of_first(self, job: JobRecord, now: float) -> Block | None:
-        """Why the job cannot be the first in line. On a full machine the queue has not asked what it would be given."""
+        """Return the reason for which the job cannot be the first in line, or None.
+
+        On a full machine the queue has not asked what the job would be given; this method asks.
+        """
         block = self._backfill.block(job, now)
         if block is None and self._book.accounts.has_limits and self._shadow(job, now) is None:
             return self._backfill.block(job, now)
         return block
 
     def _shadow(self, job: JobRecord, now: float) -> Shadow | None:
-        """What is kept for it, or would be; None also where too much was asked already."""
+        """Return the place kept for the job, or foreseen; None also after too many questions in this call."""
         known = self._room.first(job)
         if known is not None and known.job is job:
             return known
@@ -248,7 +253,7 @@ class Explainer:
         return Explanation(RESOURCES, words, holders, self._known(shadow.start), self._smaller(job, now))
 
     def _known(self, start: float) -> float | None:
-        """None where it is a guess: what it waits for is held by a job without a time limit."""
+        """Return `start`, or None for a guess: a job without a time limit holds the resources until then."""
         active = self._book.active.values()
         return None if any(not one.time_limit and one.end_time <= start for one in active) else start
 
@@ -298,7 +303,7 @@ class Explainer:
         return sum(max(0, ledger.memory_free(node.index)) for node in self._book.selection.nodes)
 
     def _smaller(self, job: JobRecord, now: float) -> tuple[str, ...]:
-        """What it could have now."""
+        """Return hints at changes for an earlier start: fewer CPUs, time limits for running jobs, a shorter limit."""
         free = self._free_cpus()
         helps = [f"a job of at most {count(free, 'CPU')}"] if 0 < free < job.details.min_cpus else []
         waiting = [one for one in self._book.active.values() if not one.time_limit and one.job_state != COMPLETING]
@@ -307,7 +312,7 @@ class Explainer:
         return (*helps, *self._shorter(job, now))
 
     def _shorter(self, job: JobRecord, now: float) -> tuple[str, ...]:
-        """The time limit with which it would start now, where there is one."""
+        """Return a hint at the time limit with which the job would start now, where there is such a limit."""
         shadow = self._room.first(job)
         times = [shadow.start] if shadow is not None and shadow.job is not job and not shadow.strict else []
         next_reservation = self._reservations.next_time(now)
@@ -319,7 +324,7 @@ class Explainer:
         return (f"a time limit of at most {duration(seconds)}: then it could start at once",)
 
     def _placed(self, job: JobRecord, now: float, limit: int, *, alone: bool = False) -> bool:
-        """True where it would find a place now with this time limit; `alone`: if nobody else were in line."""
+        """True where the job would find a place now with this time limit; `alone`: if no other job were in line."""
         before = job.time_limit
         job.time_limit = limit
         try:
@@ -332,7 +337,7 @@ class Explainer:
             job.time_limit = before
 
     def _holders(self, wanted: JobResources | None, job: JobRecord) -> tuple[str, ...]:
-        """Who holds some of these now."""
+        """Return the names of the jobs holding some of the wanted resources now."""
         if wanted is None:
             return ()
         return _names(
@@ -343,7 +348,7 @@ class Explainer:
         )  # fmt: skip
 
     def _forecast(self, now: float) -> Generator[None, None, dict[int, float | None]]:
-        """Expected starts of the first in line, as many as are tested."""
+        """Forecast the starts of the first jobs in line, as many as a sweep tests."""
         book, room = self._book, self._room
         active = [one for one in book.active.values() if one.job_resrcs is not None and one.job_state != SUSPENDED]
         memory = min(self._free_memory(), _NO_LIMIT)

@@ -1,7 +1,7 @@
-"""What each user used of late: CPU seconds that count half after each half-life.
+"""Recent use of each user: CPU seconds, counting half after each half-life.
 
-An account is a value and the time at which it was right. While jobs run it grows by a formula, so that nobody has to
-add to it. Values only, in the daemon and in commands that plan.
+An account is a value and the time at which it was right. While jobs run, a formula computes its growth, so that no code
+has to add to it. Values only, in the daemon and in planning commands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ class _Account:
 
 
 class FairShare:
-    """`half_life` in seconds, 0 for use that counts for ever. `rows`: user, CPU seconds, when that was so."""
+    """The recent use of all users.
+
+    `half_life` in seconds, 0 for use that counts for ever. `rows`: user, CPU seconds, and the time at which they were
+    right.
+    """
 
     def __init__(self, half_life: float, rows: Iterable[Sequence[float]] = ()) -> None:
         self._half_life = half_life
@@ -32,12 +36,12 @@ class FairShare:
         }
 
     def used(self, user: int, now: float) -> float:
-        """CPU seconds of a user, by what they count now."""
+        """Return a user's CPU seconds, decayed to now."""
         account = self._accounts.get(user)
         return 0.0 if account is None else self._grown(account, now)
 
     def begin(self, user: int, cpus: int, now: float) -> None:
-        """A job of the user has these CPUs from now on."""
+        """Count the CPUs of a user's job from now on."""
         account = self._accounts.get(user)
         if account is None:
             account = self._accounts[user] = _Account(0.0, now)
@@ -45,19 +49,22 @@ class FairShare:
         account.cpus += cpus
 
     def end(self, user: int, cpus: int, now: float) -> None:
-        """And no longer."""
+        """Stop counting the CPUs of a user's job."""
         account = self._accounts.get(user)
         if account is not None:
             self._settle(account, now)
             account.cpus = max(0, account.cpus - cpus)
 
     def since(self, user: int, started: float, now: float) -> float:
-        """From when on a job that began then is not accounted for yet, after a restart."""
+        """Return the time from which a job begun at `started` is not accounted for yet, after a restart."""
         account = self._accounts.get(user)
         return min(started if account is None else max(started, account.at), now)
 
     def factors(self, users: Iterable[int], now: float) -> dict[int, float]:
-        """From 1 for who used nothing down to 0, in Slurm's classic way: 2^-(part of all use x number of users)."""
+        """Return each user's factor by Slurm's classic formula: 2^-(part of all use x number of users).
+
+        1 for a user without use, down to 0.
+        """
         used = {user: self._grown(account, now) for user, account in self._accounts.items()}
         wanted = set(users)
         total = sum(used.values())
@@ -67,7 +74,7 @@ class FairShare:
         return {user: 2.0 ** -min(used.get(user, 0.0) / total * count, 1000.0) for user in wanted}
 
     def rows(self, now: float) -> list[tuple[int, float, float]]:
-        """All accounts as they are now. What counts no more is left out, here and in the memory."""
+        """Return all accounts as of now. Accounts too small to count are dropped, here and in memory."""
         rows = [(user, self._grown(account, now), now) for user, account in self._accounts.items()]
         for user, used, _ in rows:
             if used <= _FORGOTTEN and not self._accounts[user].cpus:

@@ -1,7 +1,7 @@
-"""When jobs in line would start, by counts: CPUs and memory of the whole machine over time.
+"""Estimates of when jobs in line start, by counts: CPUs and memory of the whole machine over time.
 
-Values only, in the daemon and in commands that plan. An estimate: it knows limits of time, and not which cores a job
-gets; that of the first in line comes from the select plugin. Each job is put where it fits first, in their order.
+Values only, in the daemon and in planning commands. The estimate knows time limits, but not which cores a job gets;
+the start of the first job in line comes from the select plugin. Each job is put where it fits first, in their order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ class _Step:
 
 
 class Forecast:
-    """`cpus`, `memory`: what is free now. `ends`: when how much of both is given back."""
+    """Free CPUs and memory over time.
+
+    `cpus`, `memory`: free now. `ends`: times, each with the CPUs and memory given back.
+    """
 
     def __init__(self, now: float, cpus: int, memory: int, ends: Iterable[tuple[float, int, int]]) -> None:
         self._steps = [_Step(now, cpus, memory)]
@@ -32,7 +35,7 @@ class Forecast:
                 self._steps.append(_Step(at, last.cpus + given_cpus, last.memory + given_memory))
 
     def start(self, cpus: int, memory: int, seconds: float, *, not_before: float = 0.0) -> float | None:
-        """When a job of this size fits first for so long; it has its place from then on. None where it never does."""
+        """Find and reserve the first start at which a job of this size fits for `seconds`; None where there is none."""
         steps = self._steps
         for first, step in enumerate(steps):
             start = max(step.at, not_before)

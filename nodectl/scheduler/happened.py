@@ -1,6 +1,6 @@
-"""What has happened to jobs and arrays that others may wait for: whether they began, when, and how they ended.
+"""Past starts and ends of jobs and arrays, for the jobs waiting for such events.
 
-Values only, in the daemon's event loop and in commands that plan. A question costs the same for an array of a million
+Values only, in the daemon's event loop and in planning commands. A question costs the same for an array of a million
 tasks as for one job: a look into tables, or one question to the history, whose answer is kept.
 """
 
@@ -21,12 +21,12 @@ _KEPT = 10_000
 
 
 def base(job: JobRecord) -> int:
-    """The number by which others name it, or its array."""
+    """Return the number by which dependencies name the job: the array's for a task, else the job's own."""
     return job.array_job_id or job.job_id
 
 
 class Happened:
-    """`ask` is the history: it tells the outcome of jobs that ended before `ended` was called for them."""
+    """The known starts and outcomes. `ask` queries the history for jobs ended before `ended` was called."""
 
     def __init__(
         self, jobs: Mapping[int, JobRecord], arrays: Arrays, ask: Callable[[int, int | None], Outcome | None]
@@ -34,26 +34,26 @@ class Happened:
         self._jobs = jobs
         self._arrays = arrays
         self._ask = ask
-        self._unbegun: dict[int, set[int]] = {}  # by job or array: what waits of it, and never ran
+        self._unbegun: dict[int, set[int]] = {}  # by job or array: its waiting jobs that never ran
         self._latest: dict[int, float] = {}  # by array that has not ended: when the latest of its tasks began
         self._ended: dict[Target, Outcome] = {}
         self._began: dict[Target, float] = {}  # when those in `_ended` did
         self._worst: dict[int, Outcome] = {}  # of arrays of which some tasks have ended
 
     def known(self, job: JobRecord) -> None:
-        """The job, or the record of an array, is among the jobs from now on."""
+        """Register a job, or the record of an array."""
         if job.job_state != PENDING:
             self._note_start(job)
         elif not job.restart_cnt:
             self._unbegun.setdefault(base(job), set()).add(job.job_id)
 
     def started(self, job: JobRecord) -> None:
-        """The job runs."""
+        """Note the start of the job."""
         self._no_longer_unbegun(job)
         self._note_start(job)
 
     def ended(self, job: JobRecord, outcome: Outcome) -> bool:
-        """The job is among the jobs no more. True where nothing is left of it, or of its array."""
+        """Note the end of the job; return True where nothing is left of the job or of the job's array."""
         self._no_longer_unbegun(job)
         self._keep((job.job_id, None), outcome, job.start_time)
         array = job.array_job_id
@@ -72,17 +72,17 @@ class Happened:
         return True
 
     def tasks_cancelled(self, array: int) -> None:
-        """Some waiting tasks of the array have ended without a job of their own."""
+        """Note the cancellation of waiting tasks of the array, tasks without jobs."""
         self._worst[array] = "CANCELLED"
 
     def is_live(self, number: int, task: int | None = None) -> bool:
-        """True for what has not ended: a job, any task of an array, or this one."""
+        """True where the job, any task of the array, or with `task` this task has not ended."""
         if task is not None:
             return self._arrays.live_task(number, task) is not None
         return number in self._jobs or self._arrays.is_live(number)
 
     def live(self, number: int, task: int | None = None) -> Iterator[JobRecord]:
-        """The jobs of which `is_live` speaks."""
+        """Yield the jobs counted by `is_live`."""
         if task is not None:
             one = self._arrays.live_task(number, task)
             yield from () if one is None else (one,)
@@ -93,7 +93,7 @@ class Happened:
         yield from (one for one in self._arrays.live_tasks(number) if one is not own)
 
     def outcome(self, number: int, task: int | None = None) -> Outcome | None:
-        """How it ended; None where nobody knows of such a job, or where it has not ended."""
+        """Return the final state of a job, array or task; None where unknown or not ended."""
         found = self._ended.get((number, task))
         if found is None:
             found = self._ask(number, task)
@@ -102,11 +102,14 @@ class Happened:
         return found
 
     def is_known(self, number: int, task: int | None = None) -> bool:
-        """True where there is such a job, or has been."""
+        """True where the job exists or has existed."""
         return self.is_live(number, task) or self.outcome(number, task) is not None
 
     def began(self, number: int, task: int | None = None) -> float | None:
-        """When it began, of an array its last task; 0 for what never ran, or long ago. None where that is to come."""
+        """Return the start of a job, for an array the start of the last task; None where the start is still to come.
+
+        0 for a job that never ran, or ran long ago.
+        """
         if not self.is_live(number, task):
             return self._began.get((number, task), 0.0)
         one = self._jobs.get(number) if task is None else self._arrays.live_task(number, task)

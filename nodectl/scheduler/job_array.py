@@ -1,4 +1,4 @@
-"""The tasks of a job array that still wait, as one text: "0-9:2,15". A million of them are a few bytes.
+"""The waiting tasks of a job array, as a short text: "0-9:2,15". A million tasks are a few bytes.
 
 A function costs as much as there are ranges, however many indices these have. Only ranges with steps that overlap are
 expanded into their indices, a few thousand at the most, when their text is read. Values only, in the daemon, and in
@@ -22,11 +22,11 @@ Tasks = list[range]
 
 
 def freely(units: int) -> None:
-    """For a caller without a budget."""
+    """Accept any cost: the `spend` of a caller without a budget."""
 
 
 def parse(text: str) -> tuple[Tasks, int]:
-    """sbatch's --array: "0-9:2%3" is its indices, and how many may run at a time, 0 for any. Raises ValueError."""
+    """Parse sbatch's --array, as "0-9:2%3", into indices and the most tasks at a time, 0 for any. Raises ValueError."""
     indices, percent, limit = text.strip().partition("%")
     if percent and not (limit.isascii() and limit.isdecimal() and int(limit[:10]) > 0):
         raise ValueError(f"{text!r}: {limit!r} is no number of tasks")
@@ -34,8 +34,10 @@ def parse(text: str) -> tuple[Tasks, int]:
 
 
 def tasks_of(text: str, spend: Callable[[int], None] = freely) -> Tasks:
-    """Indices as "0-9:2,15" or "[0-3]". `spend` is told how many ranges and indices are gone through, before they are.
-    Raises ValueError, and what `spend` raises.
+    """Parse indices as "0-9:2,15" or "[0-3]".
+
+    `spend` gets the number of ranges and indices before they are gone through. Raises ValueError, and any exception of
+    `spend`.
     """
     ranges = []
     parts = text.strip().removeprefix("[").removesuffix("]").split(",")
@@ -55,41 +57,41 @@ def tasks_of(text: str, spend: Callable[[int], None] = freely) -> Tasks:
 
 
 def text_of(tasks: Tasks) -> str:
-    """What `tasks_of` reads."""
+    """Return the text of the tasks, as read by `tasks_of`."""
     return ",".join(map(_text, tasks))
 
 
 def size(tasks: Tasks) -> int:
-    """How many."""
+    """Return the number of tasks."""
     return sum(map(len, tasks))
 
 
 def span(tasks: Tasks) -> tuple[int, int, int, int]:
-    """How many, the least and the greatest index, and the step between them; 1 where they are not evenly spaced."""
+    """Return the number of tasks, the least and the greatest index, and the step; 1 for indices not evenly spaced."""
     step = tasks[0].step if len(tasks) == 1 and len(tasks[0]) > 1 else 1
     return size(tasks), tasks[0][0], tasks[-1][-1], step
 
 
 def indices(tasks: Tasks) -> Iterator[int]:
-    """Each, in order."""
+    """Yield each index in order."""
     for one in tasks:
         yield from one
 
 
 def indices_from(tasks: Tasks, first: int) -> Iterator[int]:
-    """Those that are not below `first`, in order."""
+    """Yield the indices from `first` on, in order."""
     for one in islice(tasks, max(0, bisect_right(tasks, first, key=_start) - 1), None):
         yield from one[max(0, -(-(first - one.start) // one.step)) :]
 
 
 def has(tasks: Tasks, index: int) -> bool:
-    """True where it is one of them."""
+    """True where `index` is among the tasks."""
     place = bisect_right(tasks, index, key=_start)
     return place > 0 and index in tasks[place - 1]
 
 
 def without(tasks: Tasks, index: int) -> Tasks:
-    """All but this one."""
+    """Return the tasks without `index`."""
     place = bisect_right(tasks, index, key=_start) - 1
     if place < 0 or index not in tasks[place]:
         return tasks
@@ -99,7 +101,7 @@ def without(tasks: Tasks, index: int) -> Tasks:
 
 
 def without_all(tasks: Tasks, others: Tasks) -> Tasks:
-    """All but the others. Raises ValueError for what would leave more ranges than are kept."""
+    """Return the tasks missing from `others`. Raises ValueError where more ranges would be left than are kept."""
     left: Tasks = []
     done = 0
     for place in sorted({place for other in others for place in _places_beside(other, tasks)}):
@@ -113,12 +115,12 @@ def without_all(tasks: Tasks, others: Tasks) -> Tasks:
 
 
 def common(tasks: Tasks, others: Tasks) -> Tasks:
-    """Those that are in both."""
+    """Return the tasks in both lists."""
     return list(_common(tasks, others))
 
 
 def meet(tasks: Tasks, others: Tasks) -> bool:
-    """True where one is in both."""
+    """True where the lists have a task in common."""
     return next(_common(tasks, others), None) is not None
 
 
@@ -128,7 +130,7 @@ def _common(tasks: Tasks, others: Tasks) -> Iterator[range]:
 
 
 def _beside(one: range, others: Tasks) -> Iterator[range]:
-    """The ranges that reach between the first and the last index of one."""
+    """Yield the ranges reaching between the first and the last index of a range."""
     return (others[place] for place in _places_beside(one, others))
 
 
@@ -137,7 +139,7 @@ def _places_beside(one: range, others: Tasks) -> range:
 
 
 def _both(one: range, other: range) -> range:
-    """The indices that two ranges have in common: a range, too."""
+    """Return the indices common to two ranges, again as a range."""
     divisor = gcd(one.step, other.step)
     apart = other.start - one.start
     if apart % divisor:
@@ -152,7 +154,7 @@ def _both(one: range, other: range) -> range:
 
 
 def _cut(one: range, others: Iterator[range]) -> Iterator[range]:
-    """What is left of a range without others, which ascend."""
+    """Yield the remains of a range after removing the indices of the ascending ranges `others`."""
     rest = one
     for other in others:
         gone = _both(rest, other) if rest else range(0)
@@ -168,7 +170,7 @@ def _cut(one: range, others: Iterator[range]) -> Iterator[range]:
 
 
 def _between(gone: range, step: int) -> Iterator[range]:
-    """What a range of this step has between those of its indices that go."""
+    """Yield the indices of step `step` between the removed indices `gone`."""
     if len(gone) < 2 or gone.step == step:
         return
     if gone.step == 2 * step:
@@ -183,7 +185,7 @@ def _start(one: range) -> int:
 
 
 def _united(ranges: Tasks, spend: Callable[[int], None]) -> Tasks:
-    """Each index once. Ranges that overlap no other stay as they were written."""
+    """Return ranges with each index once. Ranges without overlap stay as written."""
     found: Tasks = []
     left = _MOST_EXPANDED
     for together in _overlapping(sorted(ranges, key=_start)):
@@ -205,7 +207,7 @@ def _united(ranges: Tasks, spend: Callable[[int], None]) -> Tasks:
 
 
 def _overlapping(ordered: Tasks) -> Iterator[Tasks]:
-    """Ranges, in their order, together with those that begin before they end."""
+    """Yield groups of overlapping ranges, in order."""
     together: Tasks = []
     last = -1
     for one in ordered:

@@ -1,4 +1,4 @@
-"""The configuration's keys about the queue: the order of jobs, what users may have, who makes room for whom."""
+"""The configuration's keys about the queue: the order of jobs, the limits of users, and preemption."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COUNT = number(0, 100_000_000, "jobs")
 def _qos(value: object) -> tuple[str, ...]:
     lines = lines_of(value)
     if lines:
-        from nodectl.scheduler import policy  # who has none does not pay for it
+        from nodectl.scheduler import policy  # imported only where the key has lines
 
         policy.qos_lines(lines)
     return lines

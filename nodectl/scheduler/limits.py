@@ -1,4 +1,4 @@
-"""What one user may have at a time, in all and of each quality of service. In the daemon and in commands that plan.
+"""Limits for each user at a time, in all and by quality of service. In the daemon and in planning commands.
 
 Root has no limits. A limit that a quality of service sets goes before the one of the keys.
 """
@@ -23,7 +23,7 @@ _NAMES = {"jobs": ("running job", ""), "cpus": ("CPU", ""), "memory": ("MiB", "M
 
 @dataclass(slots=True)
 class Demand:
-    """What a job takes of its user's limits."""
+    """The amounts taken by a job from the user's limits."""
 
     jobs: int = 1
     cpus: int = 0
@@ -35,7 +35,7 @@ _NOTHING = Demand(0)
 
 
 def asked(job: JobRecord) -> Demand:
-    """What it asks for; it may be given more, as whole cores."""
+    """Return the demand by the job's request; the job may be given more, as whole cores."""
     details = job.details
     nodes = max(details.min_nodes, 1)
     memory = details.pn_min_memory * nodes or details.mem_per_cpu * details.min_cpus
@@ -43,14 +43,16 @@ def asked(job: JobRecord) -> Demand:
 
 
 def given(resources: JobResources) -> Demand:
-    """What it holds."""
+    """Return the demand of resources held."""
     return Demand(1, resources.ncpus, sum(resources.memory.values()), sum(map(len, resources.gres.values())))
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Why a job does not start. `reason`: Slurm's word. `words`: one sentence. `help`: what would change it. `kind`:
-    that of the plugin's refusal, "" where it was not asked.
+    """The reason for which a job does not start.
+
+    `reason`: Slurm's word. `words`: one sentence. `help`: what would change it. `kind`: that of the plugin's refusal,
+    "" where the plugin was not asked.
     """
 
     reason: str
@@ -75,7 +77,7 @@ class _Use:
 
 
 class Accounts:
-    """What users have now, against what they may have."""
+    """The present use of all users, compared with the limits."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -86,14 +88,14 @@ class Accounts:
         self.has_limits = any(getattr(one, name) for one in limits for name in _REASONS)
 
     def submitted(self, job: JobRecord) -> None:
-        """The job is known from now on."""
+        """Count a job as submitted."""
         if job.job_id not in self._submitted:
             self._submitted[job.job_id] = job.qos
             for use in self._uses(job.user_id, job.qos):
                 use.submitted += 1
 
     def gone(self, job: JobRecord) -> None:
-        """And no longer."""
+        """Stop counting a job, which has left the queue."""
         self.stopped(job)
         qos = self._submitted.pop(job.job_id, None)
         if qos is not None:
@@ -102,11 +104,11 @@ class Accounts:
             self._tidy(job.user_id, qos)
 
     def started(self, job: JobRecord) -> None:
-        """The job holds its resources, or has given them away and ends."""
+        """Charge the job's resources: the job holds resources, or has given all away and ends."""
         self._charge(job, Demand() if job.job_resrcs is None else given(job.job_resrcs))
 
     def promised(self, job: JobRecord, resources: JobResources) -> None:
-        """Others make room for the job: it counts as if it held these already, until `stopped`."""
+        """Charge the job for resources promised to it, until `stopped`: victims are making room."""
         self._charge(job, given(resources))
 
     def _charge(self, job: JobRecord, demand: Demand) -> None:
@@ -116,14 +118,17 @@ class Accounts:
                 use.add(demand, 1)
 
     def stopped(self, job: JobRecord) -> None:
-        """And no longer."""
+        """Stop charging the job's resources."""
         charged = self._charged.pop(job.job_id, None)
         if charged is not None:
             for use in self._uses(job.user_id, charged[0]):
                 use.add(charged[1], -1)
 
     def admit(self, job: JobRecord) -> None:
-        """Raises NotAdmitted where the user has too many jobs already, or may never have so much."""
+        """Check the user's limits for a new job.
+
+        Raises NotAdmitted for too many jobs, or for more than the user may ever have.
+        """
         if not job.user_id:
             return
         for use, limits, whose in self._limits(job):
@@ -135,7 +140,7 @@ class Accounts:
         self.admit_demand(job, asked(job), "asks for")
 
     def admit_demand(self, job: JobRecord, demand: Demand, verb: str) -> None:
-        """Raises NotAdmitted for a demand that is more than the user may ever have."""
+        """Check the demand. Raises NotAdmitted for more than the user may ever have."""
         for _, limits, whose in self._limits(job) if self.has_limits and job.user_id else ():
             for name in ("cpus", "memory", "devices"):
                 most, wanted = getattr(limits, name), getattr(demand, name)
@@ -146,7 +151,10 @@ class Accounts:
                     )
 
     def block(self, job: JobRecord, demand: Demand) -> Block | None:
-        """Why a job with this demand cannot start as things are. What it is promised is its own."""
+        """Return the reason for which a job with this demand cannot start now, or None.
+
+        Resources promised to the job itself do not count against it.
+        """
         if not self.has_limits or not job.user_id:
             return None
         _, own = self._charged.get(job.job_id, ("", _NOTHING))
@@ -161,7 +169,7 @@ class Accounts:
         return None
 
     def leaves(self, job: JobRecord, demand: Demand, other: JobRecord, wanted: Demand) -> bool:
-        """Whether the other job could have what it wants, too, if this one had its demand."""
+        """True where the user could still have `wanted` for the second job if `job` had `demand`."""
         uses = self._uses(job.user_id, job.qos)
         for use in uses:
             use.add(demand, 1)
@@ -172,7 +180,7 @@ class Accounts:
                 use.add(demand, -1)
 
     def users(self) -> int:
-        """How many users have jobs."""
+        """Return the number of users with jobs."""
         return len({user for user, _ in self._use})
 
     def _uses(self, user: int, qos: str) -> tuple[_Use, _Use]:
@@ -190,7 +198,7 @@ class Accounts:
                 del self._use[key]
 
     def _limits(self, job: JobRecord) -> list[tuple[_Use, Limits, str]]:
-        """What applies: the limits that its quality of service sets, and of the keys the others."""
+        """Return the limits for the job: the ones set by the quality of service, and for the rest the keys."""
         general, own = self._uses(job.user_id, job.qos)
         qos = self._policy.qos.get(job.qos)
         if qos is None or qos.limits == Limits():

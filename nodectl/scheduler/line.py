@@ -1,9 +1,10 @@
-"""The jobs that could start if there were room, in their order. Values only, in the daemon and in commands that plan.
+"""The jobs ready to start as soon as there is room, in order. Values only, in the daemon and in planning commands.
 
 Nothing is sorted anew as time goes by. Each user has two lists: jobs whose age still grows, in an order that does not
-depend on the time, and those whose age gives no more points. The lists are merged as far as somebody looks. Before
-them go the jobs whose turn has come: whose user's oldest job has waited `max_wait`, and which is the first such in
-`max_wait`, so that who has ten thousand old jobs does not shut others out. Those go in the order of their waiting.
+depend on the time, and jobs whose age gives no more points. The lists are merged only as far as a caller reads. Before
+them go the jobs whose turn has come. A turn comes to a user's oldest job when it has waited `max_wait`, but to only one
+job of a user in `max_wait`, so that a user with ten thousand old jobs does not shut others out. These jobs go in the
+order of their waiting.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ class _User:
     grown: list[_Entry] = field(default_factory=list)
     waiting: list[tuple[float, int]] = field(default_factory=list)  # heap: eligible since; those gone stay until on top
     jobs: int = 0
-    turn: int = 0  # its job whose turn has come
+    turn: int = 0  # the number of the job whose turn has come
     last_turn: float = 0.0
 
 
 class Line:
-    """`in_order` is what it is for."""
+    """The waiting jobs in order. `in_order` yields the jobs."""
 
     def __init__(self, policy: Policy, priority: Priority, fair_share: FairShare) -> None:
         self._policy = policy
@@ -53,7 +54,7 @@ class Line:
         return job.job_id in self._places
 
     def add(self, job: JobRecord, now: float) -> None:
-        """A job stands in line from now on; `eligible_time` says since when it counts as waiting."""
+        """Put a job in line, as waiting since the job's `eligible_time`."""
         user = self._users.setdefault(job.user_id, _User())
         self._sweep(user)
         user.jobs += 1
@@ -63,7 +64,7 @@ class Line:
             self._plan_turn(job.user_id, user)
 
     def remove(self, job: JobRecord, now: float, *, started: bool = False) -> None:
-        """It no longer does. Where it started, its user's next turn comes later."""
+        """Take a job out of the line. Where the job started, the user's next turn comes later."""
         place = self._places.pop(job.job_id, None)
         if place is None:
             return
@@ -76,7 +77,7 @@ class Line:
             del self._users[job.user_id]
 
     def turn_taken(self, job: JobRecord, now: float, *, started: bool = True) -> None:
-        """A task of the job started, or the job left."""
+        """End the job's turn, because a task of the job started or the job left."""
         user = self._users[job.user_id]
         if user.turn != job.job_id:
             return
@@ -90,12 +91,12 @@ class Line:
         self._plan_turn(job.user_id, user)
 
     def clock_set_back(self, now: float) -> None:
-        """No user's turn was later than now."""
+        """Correct the users' last turns after the clock was set back: none lies after now."""
         for user in self._users.values():
             user.last_turn = min(user.last_turn, now)
 
     def in_order(self, now: float) -> Iterator[JobRecord]:
-        """All of them, as the order is now; what joins or leaves meanwhile is not seen."""
+        """Yield all jobs in the order of now, without regard to jobs joining or leaving meanwhile."""
         self._catch_up(now)
         turns, fixed = list(self._turns), list(self._fixed)
         factors = self._fair_share.factors(self._users, now)
@@ -111,11 +112,11 @@ class Line:
         yield from (entry[3] for entry in heapq.merge(*parts))
 
     def points(self, job: JobRecord, now: float) -> float:
-        """The job's priority now."""
+        """Return the job's priority now."""
         return self.all_points((job,), now)[0]
 
     def all_points(self, jobs: Sequence[JobRecord], now: float) -> list[float]:
-        """The priorities of these jobs now, whether they stand in line or not."""
+        """Return the priorities of several jobs now, in line or not."""
         factors = self._fair_share.factors({*self._users, *(job.user_id for job in jobs)}, now)
         priority = self._priority
         return [
@@ -127,17 +128,17 @@ class Line:
         ]
 
     def parts(self, jobs: Sequence[JobRecord], now: float) -> list[Points]:
-        """What the priorities of these jobs are made of."""
+        """Return the parts of the priorities of several jobs."""
         factors = self._fair_share.factors({*self._users, *(job.user_id for job in jobs)}, now)
         return [self._priority.points(job, factors[job.user_id], now) for job in jobs]
 
     def is_its_turn(self, job: JobRecord) -> bool:
-        """True for one that goes before all others, because it has waited so long."""
+        """True where the job goes before all normal jobs after a very long wait."""
         user = self._users.get(job.user_id)
         return user is not None and user.turn == job.job_id
 
     def goes_before(self, job: JobRecord, other: JobRecord, now: float) -> bool:
-        """True where the one is in front of the other."""
+        """True where `job` stands in line before the second job."""
         first, second = self.is_its_turn(job), self.is_its_turn(other)
         if first and second:
             return self._places[job.job_id][1] < self._places[other.job_id][1]
@@ -165,10 +166,10 @@ class Line:
         self._places[job.job_id] = (into, entry)
 
     def _sweep(self, user: _User) -> None:
-        """Notes about jobs that are gone are removed when they are the most."""
+        """Remove notes about gone jobs, when most notes are about gone jobs."""
         places = self._places
         if len(self._changes) > _NOTES + 4 * len(places):
-            turns: dict[int, float] = {}  # the earliest of each user: who is too early is noted again
+            turns: dict[int, float] = {}  # each user's earliest; one that is too early is noted again
             for at, number, job_id in self._changes:
                 if not job_id:
                     turns[number] = min(at, turns.get(number, at))
@@ -195,7 +196,7 @@ class Line:
         del entries[bisect_left(entries, entry)]
 
     def _catch_up(self, now: float) -> None:
-        """What has changed by time alone."""
+        """Apply the changes due by time alone."""
         while self._changes and self._changes[0][0] <= now:
             _, number, job_id = heapq.heappop(self._changes)
             user = self._users.get(number)

@@ -1,4 +1,4 @@
-"""Jobs of one user and name, for those that run one after the other (singleton). Values only."""
+"""Jobs of the same user and name, for singleton jobs, which run in sequence. Values only."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ _Place = tuple[int, int]
 
 
 class Namesakes:
-    """However many jobs have one name, who goes before a job, and who is next, are found without going through them."""
+    """The jobs by user and name. Finds the jobs before a job, and the next job, without going through all namesakes."""
 
     def __init__(self, jobs: Mapping[int, JobRecord]) -> None:
         self._jobs = jobs
         self._all: dict[_Name, list[_Place]] = {}
-        self._alone: dict[_Name, list[_Place]] = {}  # those that wait until they are the only one
+        self._alone: dict[_Name, list[_Place]] = {}  # jobs that wait until they are the only one
         self._started: dict[_Name, set[int]] = {}  # some may wait again: they are struck off when that is noticed
 
     def add(self, job: JobRecord) -> None:
-        """The job is among the jobs from now on."""
+        """Register a job."""
         _add(self._all, job)
         if job.is_active:
             self.started(job)
 
     def gone(self, job: JobRecord) -> None:
-        """And no longer."""
+        """Remove a job."""
         _remove(self._all, job)
         self.waits_no_more(job)
         self._strike_off(_name(job), job.job_id)
 
     def renamed(self, job: JobRecord, name: str) -> None:
-        """It has another name from now on, which `job` is then given."""
+        """Register the job under a new name, which the caller gives to `job` afterwards."""
         waits = _has(self._alone, job)
         runs = job.job_id in self._started.get(_name(job), ())
         self.gone(job)
@@ -46,30 +46,33 @@ class Namesakes:
             self._started.setdefault(after, set()).add(job.job_id)
 
     def started(self, job: JobRecord) -> None:
-        """It runs."""
+        """Note the start of the job."""
         self._started.setdefault(_name(job), set()).add(job.job_id)
 
     def waits(self, job: JobRecord) -> None:
-        """It waits until it is the only one."""
+        """Note the job as waiting to be the only job with this name."""
         _add(self._alone, job)
 
     def waits_no_more(self, job: JobRecord) -> None:
-        """It does not wait for that."""
+        """Remove the job from the jobs waiting to be alone."""
         _remove(self._alone, job)
 
     def next_alone(self, job: JobRecord) -> JobRecord | None:
-        """Which of those that wait goes first: all others of this name wait for it at least."""
+        """Return the first of the jobs waiting to be alone under this job's name, or None.
+
+        All further jobs waiting under this name wait at least for it.
+        """
         for _, number in self._alone.get(_name(job), ()):
             if number in self._jobs:
                 return self._jobs[number]
         return None
 
     def goes_first(self, job: JobRecord) -> bool:
-        """True where none of its name goes before it."""
+        """True where no namesake goes before the job."""
         return next(self.before(job), None) is None
 
     def before(self, job: JobRecord) -> Iterator[JobRecord]:
-        """Those that go before it: all that run, and those that were submitted earlier."""
+        """Yield the namesakes before the job: the running jobs, and the jobs submitted earlier."""
         name = _name(job)
         for number in list(self._started.get(name, ())):
             other = self._jobs.get(number)

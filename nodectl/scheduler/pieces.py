@@ -1,4 +1,4 @@
-"""Work that its caller may leave at any yield, to go on later: a generator that returns what it was for. Pure."""
+"""Work in pieces: a generator with a result, to be left at any yield and continued later. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _T = TypeVar("_T")
 
 
 def finished(pieces: Generator[None, None, _T]) -> _T:
-    """What the generator returns, without other work in between."""
+    """Run the generator to the end without a break, and return the result."""
     while True:
         try:
             next(pieces)

@@ -1,4 +1,4 @@
-"""The rules of the queue as values, made of the keys of the configuration. In the daemon and in commands that plan."""
+"""The rules of the queue as values, made of the keys of the configuration. In the daemon and in planning commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NORMAL = "normal"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one user may have at a time; 0 for no limit. Memory in MiB."""
+    """The most of each resource for a user at a time; 0 for no limit. Memory in MiB."""
 
     jobs: int = 0
     submitted: int = 0
@@ -25,9 +25,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A quality of service, a line of the key `qos`. `preempt`: those whose jobs make room for its jobs.
-    `preempt_mode`: how its own jobs make room, "" for what the key `preempt_mode` says. `users`: who may have it, none
-    for everybody. Limits that are 0 are those of the keys.
+    """A quality of service, from a line of the key `qos`.
+
+    `preempt`: the qualities of service whose jobs make room for its jobs. `preempt_mode`: how its own jobs make room,
+    "" for what the key `preempt_mode` says. `users`: the users who may have it, none for everybody. Limits that are 0
+    are those of the keys.
     """
 
     name: str
@@ -57,7 +59,7 @@ _MODES = (SUSPEND, REQUEUE, CANCEL)
 
 
 def qos_of(line: str) -> Qos:
-    """One line of the key. Raises ValueError in words that stand after the key's name."""
+    """Parse a line of the key. Raises ValueError; the text continues a sentence begun with the key's name."""
     words = {}
     for word in line.split():
         key, equals, value = word.partition("=")
@@ -80,7 +82,7 @@ def qos_of(line: str) -> Qos:
 
 
 def qos_lines(lines: tuple[str, ...]) -> dict[str, Qos]:
-    """All lines; there is always one of the name "normal". Raises ValueError."""
+    """Parse all lines, and add a quality of service "normal" where none is defined. Raises ValueError."""
     found: dict[str, Qos] = {}
     for line in lines:
         one = qos_of(line)
@@ -107,7 +109,7 @@ def _number(word: str, text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Each field is a key of the configuration, described in `keys.py`; `limits` are the keys max_*_per_user."""
+    """The keys of the queue; `keys.py` describes each field. `limits` are the keys max_*_per_user."""
 
     priority_weight_age: int = 1000
     priority_weight_fairshare: int = 10_000
@@ -129,7 +131,7 @@ class Policy:
 
     @classmethod
     def of(cls, config: Config) -> Policy:
-        """From the configuration."""
+        """Make the policy from the configuration."""
         keys = dict(config)
         limits = Limits(**{name: keys[key] for name, key in _KEYS.items()})  # type: ignore[arg-type]  # their parsers saw
         plain = {name: keys[name] for name in names(cls) if name not in ("qos", "limits")}

@@ -1,6 +1,6 @@
-"""Who makes room for whom, and how. Pure functions, in the daemon and in commands that plan.
+"""Preemption: which jobs make room for which job, and how. Pure functions, in the daemon and in planning commands.
 
-As in Slurm the way is that of the job that makes room: its quality of service's, or else the key `preempt_mode`.
+As in Slurm, the job that makes room decides the way: its quality of service's, or else the key `preempt_mode`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ OFF = "off"
 
 
 def may_preempt(policy: Policy, job: JobRecord) -> bool:
-    """True where jobs of another quality of service make room for this one."""
+    """True where jobs of another quality of service make room for this job."""
     qos = policy.qos.get(job.qos)
     return qos is not None and bool(qos.preempt)
 
 
 def way(policy: Policy, job: JobRecord) -> str:
-    """How the job makes room. What cannot be queued again is cancelled."""
+    """Return how the job makes room. A job not to be requeued is cancelled."""
     qos = policy.qos.get(job.qos)
     how = (qos.preempt_mode if qos is not None else "") or policy.preempt_mode
     if how == REQUEUE and not (job.held_by == BATCH and job.details.requeue):
@@ -33,7 +33,7 @@ def way(policy: Policy, job: JobRecord) -> str:
 
 
 def candidates(policy: Policy, job: JobRecord, active: Iterable[JobRecord]) -> list[JobRecord]:
-    """Running jobs that may make room for this one: the least urgent first, of those the youngest."""
+    """Return the running jobs for preemption by this job: the least urgent first, of equal jobs the youngest."""
     qos = policy.qos.get(job.qos)
     preempted = qos.preempt if qos is not None else ()
     found = [
@@ -44,7 +44,7 @@ def candidates(policy: Policy, job: JobRecord, active: Iterable[JobRecord]) -> l
 
 
 def fits_beside_suspended(policy: Policy, ledger: Ledger, choice: Choice) -> bool:
-    """True where there is room for what suspended jobs keep: memory and devices."""
+    """True where there is room for the memory and devices kept by suspended jobs."""
     kept = [job for job in choice.preempted if way(policy, job) == SUSPEND]
     gone = [job for job in choice.preempted if way(policy, job) != SUSPEND]
     for node, wanted in choice.resources.memory.items():
@@ -58,5 +58,5 @@ def fits_beside_suspended(policy: Policy, ledger: Ledger, choice: Choice) -> boo
 
 
 def memory(jobs: Iterable[JobRecord], node: int) -> int:
-    """MiB that these jobs hold there."""
+    """Return the MiB held by the jobs on a node."""
     return sum(job.job_resrcs.memory.get(node, 0) for job in jobs if job.job_resrcs is not None)

@@ -1,7 +1,7 @@
-"""Points of a job in line, by Slurm's multifactor formula. Values only, in the daemon and in commands that plan.
+"""Points of a job in line, by Slurm's multifactor formula. Values only, in the daemon and in planning commands.
 
-Age grows alike for all, so that the order of one user's jobs can be kept: what differs between them is their `standing`
-and when they became eligible.
+Age grows alike for all jobs, so that the order of one user's jobs can be kept: they differ in their `standing` and in
+when they became eligible.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from nodectl.selection.records import JobRecord
 
 
 class Points(NamedTuple):
-    """What a priority is the sum of; `nice` is taken away. `direct`: what an administrator gave it instead, or 0."""
+    """The parts of a priority; `nice` is subtracted. `direct`: an administrator's value in place of the sum, or 0."""
 
     age: float
     fairshare: float
@@ -24,7 +24,7 @@ class Points(NamedTuple):
 
 
 class Priority:
-    """`cpus`: how many the machine has."""
+    """The formula of the points. `cpus`: the CPUs of the machine."""
 
     def __init__(self, policy: Policy, cpus: int) -> None:
         self._policy = policy
@@ -32,11 +32,11 @@ class Priority:
         self._most_qos = max((one.priority for one in policy.qos.values()), default=0)
 
     def standing(self, job: JobRecord) -> float:
-        """Points that stay as they are while the job waits: for size and quality of service, less its niceness."""
+        """Return the points for size and quality of service, less niceness: the part unchanged while the job waits."""
         return self._job_size(job) - job.nice + self._qos(job)
 
     def points(self, job: JobRecord, factor: float, now: float) -> Points:
-        """All of them apart. `factor`: of the fair share of the job's user."""
+        """Return all parts of the job's points. `factor`: the fair share of the job's user."""
         age = self.age(job.eligible_time or now, now)
         return Points(age, self.share(factor), self._job_size(job), self._qos(job), job.nice, job.direct_priority)
 
@@ -51,20 +51,20 @@ class Priority:
         return self._policy.priority_weight_qos * own / self._most_qos
 
     def age(self, eligible: float, now: float) -> float:
-        """Points for having waited."""
+        """Return the points for the time waited."""
         policy = self._policy
         return policy.priority_weight_age * min(max(now - eligible, 0.0) / policy.priority_max_age, 1.0)
 
     @property
     def per_second(self) -> float:
-        """Points that each second of waiting gives."""
+        """The points for each second of waiting."""
         return self._policy.priority_weight_age / self._policy.priority_max_age
 
     @property
     def most_age(self) -> float:
-        """Points that waiting gives at most."""
+        """The most points for waiting."""
         return float(self._policy.priority_weight_age)
 
     def share(self, factor: float) -> float:
-        """Points for a user's factor of fair share."""
+        """Return the points for a user's fair-share factor."""
         return self._policy.priority_weight_fairshare * factor

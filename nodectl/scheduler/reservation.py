@@ -1,4 +1,4 @@
-"""Cores that are kept for users in a span of time. In the daemon's event loop and in commands that plan."""
+"""Reservations: cores kept for users in a span of time. In the daemon's event loop and in planning commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 1000
 
 
 class Reservations:
-    """By name; those that are over are dropped by `has_changed`."""
+    """The reservations by name. `has_changed` drops expired reservations."""
 
     def __init__(self, selection: Selection, made: Iterable[ReservationRequest]) -> None:
         self._selection = selection
@@ -31,7 +31,7 @@ class Reservations:
             self._keep(one)
 
     def make(self, request: ReservationRequest, active: Iterable[JobRecord], now: float) -> ReservationRequest:
-        """Raises NotAdmitted where it cannot be. Its cores are written into `held`."""
+        """Make a reservation and write the cores into `held`. Raises NotAdmitted where no reservation can be made."""
         self._check(request, now)
         nodes = self._selection.nodes
         busy = bitarray(nodes.core_count)
@@ -58,12 +58,12 @@ class Reservations:
         return request
 
     def delete(self, name: str) -> None:
-        """Raises KeyError."""
+        """Delete a reservation. Raises KeyError."""
         del self.by_name[name]
         del self._cores[name]
 
     def has_changed(self, now: float) -> bool:
-        """True where one has begun or ended since this was asked last. Those that are over are dropped."""
+        """True where a reservation has begun or ended since the last call. Drops expired reservations."""
         over = [name for name, one in self.by_name.items() if one.end_time <= now]
         for name in over:
             self.delete(name)
@@ -73,7 +73,7 @@ class Reservations:
         return changed
 
     def admit(self, job: JobRecord) -> None:
-        """Raises NotAdmitted for a job that can never be in the reservation that it names."""
+        """Check the job's reservation. Raises NotAdmitted where the job can never run in the reservation."""
         name = job.details.reservation
         if not name:
             return
@@ -88,7 +88,7 @@ class Reservations:
             )
 
     def block(self, job: JobRecord, now: float) -> Block | None:
-        """Why the time is not right for a job of a reservation."""
+        """Return the reason for which a job of a reservation cannot run at this time, or None."""
         name = job.details.reservation
         if not name:
             return None
@@ -104,7 +104,7 @@ class Reservations:
         return None
 
     def excluded(self, job: JobRecord, start: float, end: float) -> bitarray | None:
-        """Cores that a job may not have that runs in this span."""
+        """Return the cores forbidden to a job running in this span, or None."""
         own = job.details.reservation
         found = ~self._cores[own] if own in self._cores else None
         for name in self.overlapping(job, start, end):
@@ -112,23 +112,23 @@ class Reservations:
         return found
 
     def overlapping(self, job: JobRecord, start: float, end: float) -> list[str]:
-        """Those of others in this span."""
+        """Return the names of the other reservations in this span."""
         return [
             name for name, one in self.by_name.items()
             if name != job.details.reservation and one.start_time < end and start < one.end_time
         ]  # fmt: skip
 
     def ends(self, now: float) -> list[float]:
-        """When those end that there are, in order."""
+        """Return the future ends of all reservations, in order."""
         return sorted({one.end_time for one in self.by_name.values() if one.end_time > now})
 
     def next_time(self, now: float) -> float | None:
-        """When one begins or ends."""
+        """Return the next time at which a reservation begins or ends, or None."""
         times = [at for one in self.by_name.values() for at in (one.start_time, one.end_time) if at > now]
         return min(times, default=None)
 
     def end_of(self, job: JobRecord) -> float:
-        """When the job's reservation ends; 0 for a job without one."""
+        """Return the end of the job's reservation; 0 for a job without a reservation."""
         one = self.by_name.get(job.details.reservation)
         return 0.0 if one is None else one.end_time
 

@@ -1,6 +1,6 @@
-"""Which cores are nobody's to take: those that are kept for somebody, or not free although a plugin may think so.
+"""Cores not to be given away: cores kept for some job, or not free although a plugin may think so.
 
-In the daemon's event loop and in commands that plan.
+In the daemon's event loop and in planning commands.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ _NOBODY_KNOWS = 300 * 86_400.0
 
 @dataclass(slots=True)
 class Shadow:
-    """What the first in line gets, and when it does by what is known now. `strict`: nobody else is given anything of
-    it, however soon they would end, for it has waited too long already; without resources nobody is given anything.
+    """The place kept for the first job in line, and the start by present knowledge.
+
+    `strict`: no other job gets anything of it, however soon that job would end, because the first in line has waited
+    too long already. Without `resources` no other job gets anything.
     """
 
     job: JobRecord
@@ -34,17 +36,17 @@ class Shadow:
 
     @property
     def pool(self) -> str:
-        """The reservation for which it holds, "" for jobs outside of all."""
+        """The reservation for which the shadow holds, "" for jobs outside of all reservations."""
         return self.job.details.reservation
 
     def touches(self, end: float) -> bool:
-        """True where a job that runs until then must keep off."""
+        """True where a job running until `end` must keep off."""
         return self.strict or end > self.start
 
 
 @dataclass(slots=True)
 class Claim:
-    """Resources that other jobs are giving up for this one."""
+    """Resources to be freed for this job by victims."""
 
     job: JobRecord
     resources: JobResources
@@ -52,7 +54,7 @@ class Claim:
 
 
 class Room:
-    """`shadows`: by reservation, see `first`. `claims`: by number of the job."""
+    """The cores kept for jobs. `shadows`: by reservation, see `first`. `claims`: by number of the job."""
 
     def __init__(self, book: Book, reservations: Reservations) -> None:
         self._book = book
@@ -66,36 +68,39 @@ class Room:
 
     @property
     def is_shared(self) -> bool:
-        """True where cores that are taken can be given to another job."""
+        """True where taken cores can be given to another job."""
         return self._selection.parameters.share_count > 1
 
     def first(self, job: JobRecord) -> Shadow | None:
-        """What is kept for the first in line where this job is in line. Nothing known counts once some room was freed,
-        until the line was looked at.
+        """Return the shadow of the first in line in this job's pool.
+
+        None once some room was freed, until the line was looked at: until then no shadow counts.
         """
         return None if self._book.freed else self.shadows.get(job.details.reservation)
 
     def _ahead(self, job: JobRecord) -> Shadow | None:
-        """What is kept from this job for the first in line. For whom others have made room: nothing any more, as it was
-        seen to before they did, and since then the first in line may only have been promised what they have left.
+        """Return the shadow to be respected by this job, or None.
+
+        None for a job for which others have made room. The shadow was respected before they did, and since then the
+        first in line may only have been promised what these jobs have left.
         """
         shadow = self.first(job)
         return None if shadow is None or shadow.job is job or job.job_id in self.claims else shadow
 
     def free_cpus(self) -> int:
-        """No job can be given more than these now."""
+        """Return the most CPUs available to a job now."""
         if self.is_shared:
             return int(self._selection.nodes.core_count) * self._threads
         return int((self._usable & ~self._selection.ledger.busy).count()) * self._threads
 
     def end_of(self, job: JobRecord, start: float) -> float:
-        """When a job would end that starts then."""
+        """Return the end of a job started at `start`."""
         if job.time_limit:
             return start + job.time_limit
         return self._reservations.end_of(job) or job.details.deadline or start + YEAR
 
     def excluded(self, job: JobRecord, now: float) -> bitarray | None:
-        """Cores that this job is not offered, were it to start now."""
+        """Return the cores withheld from this job if the job starts now, or None."""
         end = self.end_of(job, now)
         found = self.kept(job, now, end)
         claim, shadow = self.claims.get(job.job_id), self._ahead(job)
@@ -106,7 +111,7 @@ class Room:
         return found
 
     def kept(self, job: JobRecord, start: float, end: float) -> bitarray | None:
-        """Without those of the first in line: reservations, claims, jobs that end or want to go on."""
+        """Return the cores kept by reservations, claims, and completing or resuming jobs, not for the first in line."""
         found = self._reservations.excluded(job, start, end) if self._reservations.by_name else None
         for claim in self.claims.values():
             if claim.job is not job:
@@ -123,9 +128,10 @@ class Room:
     def delays(
         self, job: JobRecord, resources: JobResources, now: float, victims: Iterable[JobRecord] = ()
     ) -> bitarray | None:  # fmt: skip
-        """The nodes of which this job would hold memory or devices that the first in line needs when it starts, or for
-        whom others make room. All, where it would hold what the user of the first in line may have. `victims` would
-        make room for this job.
+        """Return the nodes on which the job would hold memory or devices promised to the first in line or to a claim.
+
+        All nodes, where the job would hold what the user of the first in line may have. None for no nodes. `victims`
+        would make room for this job.
         """
         if self.takes_from_first(job, given(resources)):
             return bitarray("1") * len(self._selection.nodes)
@@ -146,7 +152,7 @@ class Room:
         return found if found.any() else None
 
     def _promised(self, shadow: Shadow, claims: list[Claim], now: float) -> list[JobResources]:
-        """What those hold at the start of the first in line that wait now: itself, and others for whom room is made."""
+        """Return the resources of the first in line, and of the other claims still in force at that start."""
         if shadow.resources is None:
             return []
         others = [claim for claim in claims if claim.job is not shadow.job]
@@ -154,35 +160,43 @@ class Room:
         return [shadow.resources, *lasting]
 
     def _gone(self, victims: Iterable[JobRecord]) -> set[JobRecord]:
-        """Whose memory will be free: of these, and of all that make room already. Who is suspended keeps it."""
+        """Return the jobs whose memory will be free: `victims`, and all jobs making room already.
+
+        Suspended jobs keep their memory.
+        """
         leaving = chain(victims, *map(self.leaving, self.claims.values()))
         return {one for one in leaving if preemption.way(self._book.policy, one) != SUSPEND}
 
     def _free_at(self, shadow: Shadow, node: int, gone: set[JobRecord]) -> int:
-        """MiB that no job holds there any more which runs now, when the first in line starts."""
+        """Return the free MiB of a node at the start of the first in line."""
         active = self._book.active.values()
         over = (one for one in active if one in gone or not (shadow.strict or one.end_time > shadow.start))
         return self._selection.ledger.memory_free(node) + preemption.memory(over, node)
 
     def claim(self, claim: Claim) -> None:
-        """Others make room for the job of the claim."""
+        """Keep resources, freed by the victims, for the job of the claim."""
         self.claims[claim.job.job_id] = claim
         self._book.accounts.promised(claim.job, claim.resources)
 
     def give_up(self, job: JobRecord) -> None:
-        """Nothing that others leave is kept for the job any more."""
+        """Drop the job's claim."""
         if self.claims.pop(job.job_id, None) is not None:
             self._book.accounts.stopped(job)
             self._book.freed = True
 
     def leaving(self, claim: Claim) -> list[JobRecord]:
-        """Those that hold still what they give up for it, and not those that stay, or have gone and run again."""
+        """Return the victims still holding resources for the claim.
+
+        Victims that stay, or that have gone and run again, are left out.
+        """
         active, number = self._book.active, claim.job.job_id
         return [one for one in claim.victims if one.preempted_by == number and active.get(one.job_id) is one]
 
     def takes_from_first(self, job: JobRecord, demand: Demand) -> bool:
-        """True where the first in line is the same user's, who could not have that one any more beside this demand.
-        However soon the job would end: who cannot start for the time being is not first in line, and has no promise.
+        """True where the first in line has the same user, and could not start any more beside this demand.
+
+        However soon the job would end: a job that cannot start for the time being is not first in line, and has no
+        promise.
         """
         shadow, accounts = self._ahead(job), self._book.accounts
         if not accounts.has_limits or shadow is None or shadow.job.user_id != job.user_id:
@@ -191,24 +205,24 @@ class Room:
         return not accounts.leaves(job, demand, shadow.job, wanted)
 
     def is_closed(self, job: JobRecord) -> bool:
-        """True where nobody starts before the first in line, which has waited too long for an unknown start."""
+        """True where no job starts before the first in line, which has waited too long for an unknown start."""
         shadow = self._ahead(job)
         return shadow is not None and shadow.resources is None
 
     def shadow_of(self, job: JobRecord, start: float, resources: JobResources | None, now: float) -> Shadow:
-        """What is kept for the first in line."""
+        """Make the shadow of the first in line."""
         strict = resources is None or (self._book.line.is_its_turn(job) and start - now > _NOBODY_KNOWS)
         return Shadow(job, start, resources, strict)
 
     def tidy(self) -> None:
-        """Nothing is kept for jobs that have left the line otherwise, as one that waits for another job again."""
+        """Drop places kept for jobs no longer in line, for example a job waiting for another job again."""
         kept = *(claim.job for claim in self.claims.values()), *(shadow.job for shadow in self.shadows.values())
         for job in kept:
             if job not in self._book.line:
                 self.forget(job)
 
     def forget(self, job: JobRecord) -> None:
-        """The job started, or left the line: nothing is kept for it."""
+        """Drop the place and the claim of a job, which started or left the line."""
         self.give_up(job)
         shadow = self.shadows.get(job.details.reservation)
         if shadow is not None and shadow.job is job:
@@ -217,9 +231,7 @@ class Room:
 
 
 def _takes(resources: JobResources, promised: list[JobResources], node: int, free: int) -> bool:
-    """True where a node has not so much memory as these and those that are promised want of it together, or where they
-    want the same devices.
-    """
+    """True where a node lacks memory for `resources` and the promised resources, or where both want the same device."""
     wanted, kept = resources.memory.get(node, 0), sum(one.memory.get(node, 0) for one in promised)
     devices = set(resources.gres.get(node, ()))
     return bool(wanted and kept and wanted + kept > free) or any(

@@ -1,7 +1,7 @@
-"""The queue as one object: which jobs there are, and which of them starts when.
+"""The queue as a whole: all jobs, and the decision which job starts when.
 
-Runs in the daemon's event loop, and in commands that plan. It reads no clock and does no work at rest: each call says
-what time it is, and `next_time` when to look again. It decides; its caller carries out, and tells what came of it.
+Runs in the daemon's event loop, and in planning commands. It reads no clock and does no work at rest: each call gets
+the time, and `next_time` returns when to look again. It decides; its caller carries out, and reports the result.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ _CLOCK_STEP = 1.0  # seconds that the clock may go back without harm
 
 
 class Scheduler:
-    """`usage`: rows of user, CPU seconds used, and when that was so, as `usage` gave them. `new_id` makes the number of
-    a job that is split off an array, or raises NotAdmitted. `outcome` tells how a job, or a task of an array, ended
-    that is not among `jobs`.
+    """The queue.
+
+    `usage`: rows of user, CPU seconds used, and when that was so, as the method `usage` returned them. `new_id` returns
+    the number of a job that is split off an array, or raises NotAdmitted. `outcome` returns how a job, or a task of an
+    array, ended that is not among `jobs`.
     """
 
     def __init__(
@@ -61,22 +63,26 @@ class Scheduler:
         self._latest = 0.0  # when the queue was looked at last
 
     def restore(self, jobs: Iterable[JobRecord], now: float) -> None:
-        """Take over what an earlier daemon left. Active jobs hold their `job_resrcs`, as the selection was told."""
+        """Take over the jobs of an earlier daemon. Active jobs hold the `job_resrcs` told to the selection."""
         for _ in self.restoring(jobs, now):
             """All of it at once."""
 
     def restoring(self, jobs: Iterable[JobRecord], now: float) -> Generator[None, None, None]:
-        """`restore`, which may be left at any yield. Nothing else may be asked of the queue before it is over."""
+        """Do the work of `restore` in pieces.
+
+        The caller may leave the generator at any yield, but must not use the queue before the generator has ended.
+        """
         return self._book.restoring(jobs, now)
 
     def learning(self, dependency: str) -> Generator[None, None, None]:
-        """Asks the history what a dependency names, so that a job may wait for it at no cost. May be left at any
-        yield.
+        """Ask the history about the jobs of a dependency in advance, for a later `submit` without questions.
+
+        The caller may leave the generator at any yield.
         """
         return self._book.waits.learning(dependency)
 
     def submit(self, job: JobRecord, now: float) -> None:
-        """A new job waits. Raises NotAdmitted."""
+        """Add a new waiting job. Raises NotAdmitted."""
         self._look_at_clock(now)
         changes.prepare(job, self.policy, now)
         if job.array_tasks:
@@ -95,9 +101,10 @@ class Scheduler:
         self._book.place(job, now)
 
     def try_start(self, job: JobRecord, now: float) -> str:
-        """Start a new job at once: "", and it is RUNNING; or why not, and it is forgotten. Delays nobody in line.
+        """Start a new job at once, without delaying any job in line.
 
-        The reason is Slurm's word. Raises NotAdmitted for what `submit` would not take either.
+        Return "" where the job is RUNNING; otherwise forget the job and return Slurm's word for the reason. Raises
+        NotAdmitted for a job that `submit` would not take either.
         """
         book = self._book
         changes.prepare(job, self.policy, now)
@@ -118,23 +125,26 @@ class Scheduler:
         return ""
 
     def schedule(self, now: float) -> Iterator[Decision | None]:
-        """What can start now. May be left at any yield; None is a good moment for the caller's other work."""
+        """Yield decisions about everything possible now.
+
+        The caller may leave the generator at any yield; None marks a good moment for the caller's other work.
+        """
         self._look_at_clock(now)
         return self._sweeps.run(now)
 
     def begin_failed(self, job: JobRecord, reason: str, now: float) -> None:
-        """A job that was to start did not, and nothing of it runs: it waits again, each time longer."""
+        """Let a job wait again, each time longer, because the start failed and nothing of the job runs."""
         self._end_active(job, now)
         self._book.pauses.fail(job.job_id, reason, now)
         self._wait_again(job, now)
 
     def ending(self, job: JobRecord, now: float) -> None:
-        """The termination of an active job begins. Call it before any process is signalled."""
+        """Note the beginning of an active job's termination. Call `ending` before any process is signalled."""
         if job.job_state in (RUNNING, SUSPENDED):
             self._book.ending(job, now)
 
     def ended(self, job: JobRecord, state: str, exit_code: int, now: float) -> None:
-        """A job is over: nothing of it runs, nothing cleans up after it. Also for one that waited."""
+        """Note the end of a job, active or waiting: nothing of the job runs, nothing cleans up after the job."""
         if self.jobs.get(job.job_id) is not job:
             return
         self._end_active(job, now)
@@ -144,14 +154,17 @@ class Scheduler:
         self._book.over(job, state, now)
 
     def requeue(self, job: JobRecord, now: float) -> None:
-        """An active job, of which nothing runs any more, waits again. Raises NotAdmitted for one that is not active."""
+        """Let an active job wait again, of which nothing runs any more. Raises NotAdmitted for a job not active."""
         if not job.is_active:
             raise NotAdmitted(f"job {job.job_id} is not running")
         self._end_active(job, now)
         self._wait_again(job, now)
 
     def cancel(self, job: JobRecord, now: float, tasks: str = "") -> bool:
-        """Forget a job that waits, or these of the waiting tasks of an array. True when nothing is left of it."""
+        """Cancel a waiting job, or the given waiting tasks of an array. Return True when nothing is left of the job.
+
+        Raises NotAdmitted for invalid indices.
+        """
         if tasks and is_waiting_array(job):
             try:
                 gone = job_array.tasks_of(tasks)
@@ -165,8 +178,9 @@ class Scheduler:
         return True
 
     def set_apart(self, job: JobRecord, index: int, now: float) -> JobRecord:
-        """Task `index` of an array that waits, as a job of its own, so that it can be held or changed alone. Raises
-        NotAdmitted where its user has too many jobs for that, or where there is no number for it.
+        """Make task `index` of a waiting array a separate job, to be held or changed alone.
+
+        Raises NotAdmitted where its user has too many jobs for that, or where there is no number for it.
         """
         self._book.accounts.admit(job)
         self._book.waits.admit_another(job)
@@ -176,14 +190,14 @@ class Scheduler:
         return task
 
     def hold(self, job: JobRecord, who: str, now: float) -> None:
-        """`who`: "user" or "admin". The job waits until it is released. Raises NotAdmitted where it does not wait."""
+        """Hold a waiting job until the release. `who`: "user" or "admin". Raises NotAdmitted for a job not waiting."""
         self._must_wait(job)
         if job.held != "admin":
             job.held = who
         self._replace(job, now)
 
     def release(self, job: JobRecord, now: float, *, is_admin: bool = False) -> None:
-        """Raises NotAdmitted for what an administrator holds and somebody else releases."""
+        """Release a held job. Raises NotAdmitted where a user releases a job held by an administrator."""
         self._must_wait(job)
         if job.held == "admin" and not is_admin:
             raise NotAdmitted(f"Access denied: an administrator holds job {job.job_id}")
@@ -192,8 +206,10 @@ class Scheduler:
         self._replace(job, now)
 
     def update(self, job: JobRecord, changed: Mapping[str, object], now: float, *, is_admin: bool = False) -> None:
-        """Change what a job asks for: time_limit, priority, nice, begin, deadline, dependency, and while it waits
-        ntasks, cpus_per_task, mem, qos, reservation, name, comment. All or nothing. Raises NotAdmitted.
+        """Change a job's request, all or nothing. Raises NotAdmitted.
+
+        `changed` may hold time_limit, name and comment, and while the job waits also priority, nice, begin, deadline,
+        dependency, ntasks, cpus_per_task, mem, qos and reservation.
         """
         changes.Update(self._book, self._reservations, job, changed, is_admin=is_admin).make(now)
         if job.job_state == PENDING:
@@ -202,17 +218,18 @@ class Scheduler:
             self._book.freed = True
 
     def target_of(self, source: JobRecord) -> JobRecord:
-        """The job that this one is to expand. Raises NotAdmitted."""
+        """Return the job to be expanded by `source`. Raises NotAdmitted."""
         return expansion.target_of(self._book, source)
 
     def expand(self, source: JobRecord, now: float) -> None:
-        """A running job gives all that it holds to the one that it is to expand. Its own termination is to begin at
-        once: call `ending`. Raises NotAdmitted.
+        """Move all resources of a running job to the job to be expanded. Raises NotAdmitted.
+
+        The termination of `source` has to begin at once: call `ending`.
         """
         expansion.merge(self._book, source, now)
 
     def suspend(self, job: JobRecord, now: float, *, by_owner: bool = False) -> str:
-        """A running job gives its CPUs to others, and keeps memory and devices. "" or why not."""
+        """Suspend a running job: the CPUs become free, memory and devices stay. Return "" or the reason against it."""
         if job.job_state == SUSPENDED:
             self._book.resuming.pop(job.job_id, None)
             return ""
@@ -226,12 +243,15 @@ class Scheduler:
         return why
 
     def stays(self, job: JobRecord, now: float) -> None:
-        """A job that was to make room cannot be suspended for now: others are asked, and this one later again."""
+        """Note the failure to suspend a preempted job: other jobs are asked to make room, and this job again later."""
         if job.job_state == RUNNING and job.preempted_by:
             self._book.stays(job, now)
 
     def resume(self, job: JobRecord, now: float) -> str:
-        """ "" when it has its CPUs again; else why not: `schedule` decides Resume when they are free."""
+        """Resume a suspended job. Return "" when the job has the CPUs again, else the reason.
+
+        `schedule` decides Resume when they are free.
+        """
         if job.job_state != SUSPENDED:
             return f"job {job.job_id} is {job.job_state.lower()}, not suspended"
         why = self.selection.job_resume(job, True)
@@ -243,11 +263,11 @@ class Scheduler:
         return ""
 
     def changed(self, now: float) -> None:
-        """Nodes were drained or resumed, or have another configuration: all is looked at anew."""
+        """Note a change of nodes (drained, resumed, another configuration); the whole line is looked at anew."""
         self._book.freed = True
 
     def next_time(self, now: float) -> float | None:
-        """When time alone may change something: call `schedule` then. Now, where something has changed already."""
+        """Return when time alone may change something: call `schedule` then. Now, if something has changed already."""
         book = self._book
         if book.fresh or book.unlooked or book.hopeless or (book.freed and (len(book.line) or book.stopped)):
             return now
@@ -256,61 +276,61 @@ class Scheduler:
         return min((at for at in times if at is not None), default=None)
 
     def line(self, now: float) -> list[JobRecord]:
-        """The jobs that wait, in order; `priority` is set in each."""
+        """Return the waiting jobs in order, with `priority` set in each."""
         return self._explainer.line(now)
 
     def in_order(self, now: float) -> Iterator[JobRecord]:
-        """Those that could start if there were room, in their order; who reads no further pays for no more."""
+        """Yield the jobs ready to start as soon as there is room, in order. A caller pays only for the jobs read."""
         return self._book.line.in_order(now)
 
     def points(self, jobs: Sequence[JobRecord], now: float) -> list[Points]:
-        """What the priority of each is the sum of."""
+        """Return the parts of each job's priority."""
         return self._book.line.parts(jobs, now)
 
     def goes_before(self, job: JobRecord, other: JobRecord, now: float) -> bool:
-        """True where the one is in front of the other, whether they still wait or not."""
+        """True where `job` stands before the second job, whether or not both still wait."""
         return self._book.line.goes_before(job, other, now)
 
     def explain(self, job: JobRecord, now: float) -> Explanation:
-        """Why a job waits, at this moment."""
+        """Explain why a job waits at this moment."""
         return self._explainer.explain(job, now)
 
     def explaining(self, job: JobRecord, now: float) -> Generator[None, None, Explanation]:
-        """`explain`, which may be left at any yield, for changes of the queue too."""
+        """Do the work of `explain` in pieces. The caller may leave at any yield, even to change the queue."""
         return self._explainer.explaining(job, now)
 
     def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
-        """As `explain` for each, without for whom and what would help: it costs little for many jobs together."""
+        """Explain each job without `for_whom` and `what_would_help`, which costs little for many jobs together."""
         return self._explainer.briefs(jobs, now)
 
     def survey(self, now: float) -> Generator[None, None, Survey]:
-        """All that wait, and what `brief` needs. May be left at any yield, for changes of the queue too."""
+        """Survey all waiting jobs for `brief`. The caller may leave at any yield, even to change the queue."""
         return self._explainer.survey(now)
 
     def brief(self, job: JobRecord, now: float, survey: Survey) -> Explanation:
-        """One of `briefs`."""
+        """Explain a job as `briefs` does, from a survey."""
         return self._explainer.brief(job, now, survey.starts)
 
     def waiting_tasks(self, job: JobRecord) -> job_array.Tasks:
-        """The tasks for which the record of an array stands."""
+        """Return the waiting tasks of an array record."""
         return self._book.arrays.tasks(job)
 
     def expected_start(self, job: JobRecord, now: float) -> float | None:
-        """When it starts by what is known now, if nobody comes before it; None where nobody knows."""
+        """Return the expected start by present knowledge, if no job comes before; None where unknown."""
         return self._explainer.expected_start(job, now)
 
     def usage(self, now: float) -> list[tuple[int, float, float]]:
-        """What each user used of late, for the store: given to the next Scheduler."""
+        """Return the recent use of each user, to be stored and given to the next Scheduler."""
         return self._book.fair_share.rows(now)
 
     def reserve(self, request: ReservationRequest, now: float) -> ReservationRequest:
-        """Keep cores for users. Raises NotAdmitted."""
+        """Reserve cores for users. Raises NotAdmitted."""
         self._reservations.make(request, self._book.active.values(), now)
         self._book.freed = True
         return request
 
     def delete_reservation(self, name: str, now: float) -> None:
-        """Raises KeyError."""
+        """Delete a reservation. Raises KeyError."""
         self._reservations.delete(name)
         self._book.freed = True
 

@@ -1,4 +1,4 @@
-"""One look at the line: who starts, who makes room, who goes on. In the daemon's event loop and commands that plan.
+"""A look at the line: which jobs start, make room or go on. In the daemon's event loop and in planning commands.
 
 A sweep is a generator that its caller may leave at any yield: all is booked before. When meanwhile something is freed,
 or the first in line leaves, it ends, and the next one begins anew.
@@ -25,7 +25,7 @@ _LOOKED_AT_PER_TEST = 10
 
 
 class Sweeps:
-    """`more_at`: when the rest of a long line is to be looked at, 0 where all of it was."""
+    """The looks at the line. `more_at`: when to look at the rest of a long line, 0 where the look was complete."""
 
     def __init__(self, book: Book, room: Room, backfill: Backfill, reservations: Reservations) -> None:
         self._book = book
@@ -38,7 +38,7 @@ class Sweeps:
         self._preempts = any(one.preempt for one in book.policy.qos.values())
 
     def run(self, now: float) -> Iterator[Decision | None]:
-        """What can happen now."""
+        """Yield the decisions possible now."""
         book = self._book
         if self._reservations.has_changed(now):
             book.freed = True
@@ -68,21 +68,21 @@ class Sweeps:
                 return
 
     def _end(self, job: JobRecord, state: str, reason: str, now: float) -> End:
-        """A job that waited never starts."""
+        """End a waiting job without a start, and return the decision."""
         self._book.over(job, state, now)
         self._room.forget(job)
         job.job_state, job.state_reason, job.end_time = state, reason, now
         return End(job, state, reason)
 
     def _forget(self) -> None:
-        """Some room was freed: what was found out is old."""
+        """Forget the findings of earlier sweeps, because room was freed."""
         self._book.freed = False
         self._tested.clear()
         self._backfill.forget()
         self._room.shadows.clear()
 
     def _goes_first(self, fresh: Iterable[JobRecord], now: float) -> bool:
-        """True where one of those that came stands before the first in line."""
+        """True where a new job stands before the first in line."""
         book = self._book
         for job in fresh:
             shadow = self._room.first(job)
@@ -97,7 +97,10 @@ class Sweeps:
         return sorted(there, key=lambda job: (-line.points(job, now), job.submit_time, job.job_id))
 
     def _claimants(self) -> list[JobRecord]:
-        """For whom others have made room: nobody else has what is free now, so they wait for no rest of a long line."""
+        """Return the jobs with completed claims, which must not wait for the rest of a long line.
+
+        No other job may have the room freed for them.
+        """
         return [claim.job for claim in self._room.claims.values() if not self._is_pending(claim.job)]
 
     def _over(self, jobs: Iterable[JobRecord], now: float, *, bounded: bool = True) -> Iterator[Decision | None]:
@@ -118,7 +121,7 @@ class Sweeps:
             looked_at += 1
             before = backfill.tests
             block, in_vain = yield from self._try(job, now)
-            most += backfill.tests - before - in_vain  # the bound is for these: what starts is bounded by the machine
+            most += backfill.tests - before - in_vain  # the bound is for these: the machine bounds the starts
             if block is None:
                 looked_at -= 1
             else:
@@ -129,12 +132,14 @@ class Sweeps:
                 yield None
 
     def _is_full(self) -> bool:
-        """True where nobody can start, so that nobody has to be asked for."""
+        """True where no job can start, so no question is needed."""
         return not self._preempts and not self._room.free_cpus()
 
     def _try(self, job: JobRecord, now: float) -> Generator[Decision | None, None, tuple[Block | None, int]]:
-        """Starts the job, or as many tasks of an array as there is room for. Returns why no more, and with how many
-        questions that was found out.
+        """Start the job, or as many tasks of an array as there is room for.
+
+        Return the reason for stopping, None where nothing is left to start, and the number of questions for that
+        reason.
         """
         while True:
             before = self._backfill.tests
@@ -146,7 +151,7 @@ class Sweeps:
                 return None, 0
 
     def _waits(self, job: JobRecord, block: Block, now: float) -> Iterator[Decision | None]:
-        """The job goes on waiting: it makes others go, or becomes the first in line."""
+        """Handle a job still waiting: preempt jobs to make room, or keep a place as for the first in line."""
         book, room = self._book, self._room
         if block.kind == PLUGIN:
             room.forget(job)
@@ -156,18 +161,18 @@ class Sweeps:
             return
         claim = room.claims.get(job.job_id)
         if claim is not None and not self._is_pending(job):
-            room.give_up(job)  # others were kept off what it did not take
+            room.give_up(job)  # the claim kept other jobs off, but the job did not start
         first = False
         if block.kind == BUSY:
             if claim is None and preemption.may_preempt(self._policy, job):
                 yield from self._preempt(job, now)
             first = self._stand_first(job, now)
-            block = self._backfill.block(job, now) or block  # what it would be given may be known only now
+            block = self._backfill.block(job, now) or block  # its resources, and so its limit, may be known only now
         job.state_reason = block.reason if block.kind != BUSY else RESOURCES if first else "Priority"
         job.state_desc = block.words
 
     def _is_pending(self, job: JobRecord) -> bool:
-        """True while jobs that make room for this one are still there."""
+        """True while victims of the job's claim still hold resources."""
         return any(one.job_state != SUSPENDED for one in self._room.leaving(self._room.claims[job.job_id]))
 
     def _preempt(self, job: JobRecord, now: float) -> Iterator[Decision | None]:
@@ -183,14 +188,14 @@ class Sweeps:
                 yield Preempt(victim, preemption.way(self._policy, victim), job)
 
     def _stand_first(self, job: JobRecord, now: float) -> bool:
-        """True where the job is the first in its pool that finds no room: a place is kept for it."""
+        """True where the job is the first in the pool without room; a place is then kept for the job."""
         room = self._room
         shadow = room.first(job)
         if shadow is not None:
             return shadow.job is job
         foreseen = self._backfill.foresee(job, now)
         if foreseen is None:
-            # A job whose nodes are down holds up nobody; where all are up, nobody passes one that waits too long.
+            # A job whose nodes are down delays no job; where all are up, no job passes one that waits too long.
             up = all(node.may_start_jobs for node in self._book.selection.nodes)
             if not (up and self._book.line.is_its_turn(job)) or self._is_limited(job, now):
                 return False
@@ -199,11 +204,11 @@ class Sweeps:
         return True
 
     def _is_limited(self, job: JobRecord, now: float) -> bool:
-        """True where room alone would not start the job: its user has too much."""
+        """True where the user's limits keep the job from starting even with enough room."""
         return self._backfill.block(job, now) is not None or self._backfill.is_limited(job, now)
 
     def _resume(self, now: float) -> Iterator[Decision | None]:
-        """Suspended jobs go on whose CPUs are free again, before anybody is given these."""
+        """Resume suspended jobs whose CPUs are free again, before any job gets these CPUs."""
         book = self._book
         for job in book.stopped.values():
             by = job.preempted_by

@@ -1,11 +1,11 @@
-"""Which jobs wait for what has not happened to other jobs: it follows starts and ends.
+"""Dependencies of waiting jobs, followed through starts and ends of jobs.
 
-Values only, in the daemon's event loop and in commands that plan. What has happened is struck off `details.dependency`,
-so that the text is at each moment what a job still waits for.
+Values only, in the daemon's event loop and in planning commands. Terms already met are struck off `details.dependency`,
+so that the text always holds exactly the terms still to be met.
 
-What a start or an end costs does not depend on how many jobs wait: each thing that jobs wait for is looked at once, and
-only those jobs are told for which something is different. A job's terms are gone through when it was told, not when a
-user asks about it. All waiting jobs of one user have a bounded number of terms together.
+The cost of a start or an end does not depend on the number of waiting jobs: each awaited event is looked at once, and
+only jobs for which something is different are marked. The terms of a marked job are checked at the next look, not when
+a user asks about the job. All waiting jobs of one user have a bounded number of terms together.
 """
 
 from __future__ import annotations
@@ -28,24 +28,29 @@ from nodectl.selection.records import JobRecord
 _MOST_LOOKED_AT = 10_000
 _MOST_TERMS = 20_000  # of one user's waiting jobs together
 _MOST_CORRESPONDING = 4_000_000  # indices of one array, for each array that they wait for
-_FOR_NOW = (EXPAND, SINGLETON)  # what is so now, and may not be later
+_FOR_NOW = (EXPAND, SINGLETON)  # kinds of terms met now, and perhaps not later
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """What one job waits for. `watched`: the terms about which it is told, each with its target. `at`: when these are
-    met, as of the last look, which `is_old` where one of them has changed since.
+    """The dependency of a job.
+
+    `watched`: the terms followed by `Watchers`, each with its target. `at`: when these are met, as of the last look.
+    `is_old`: one of these terms has changed since.
     """
 
     dependency: Dependency
     watched: dict[Term, Target] = field(default_factory=dict)
-    fresh: tuple[Term, ...] = ()  # those that are looked at each time
+    fresh: tuple[Term, ...] = ()  # terms checked at each look
     at: float | None = DONE
     is_old: bool = True
 
 
 class Waits:
-    """`outcome` tells of jobs that ended before `ended` was called for them."""
+    """The dependencies of all waiting jobs.
+
+    `outcome` returns the final state of jobs that ended before `ended` was called for them.
+    """
 
     def __init__(
         self, jobs: Mapping[int, JobRecord], arrays: Arrays, outcome: Callable[[int, int | None], Outcome | None]
@@ -63,21 +68,22 @@ class Waits:
         self._terms: Counter[int] = Counter()  # by user
 
     def known(self, job: JobRecord) -> None:
-        """The job is among the jobs from now on."""
+        """Register a job."""
         self._names.add(job)
         self._happened.known(job)
 
     def rename(self, job: JobRecord, name: str) -> None:
-        """It has another name from now on, which `job` is then given."""
+        """Register the job under a new name, which the caller gives to `job` afterwards."""
         self._names.renamed(job, name)
 
     def want(self, job: JobRecord, text: str) -> None:
-        """What the job waits for from now on. Raises NotAdmitted; then it waits for what it did."""
+        """Set the job's dependency. Raises NotAdmitted; the job then keeps the earlier dependency."""
         self._set(job, self._read(job, text) if text else Dependency(()))
 
     def learning(self, text: str) -> Generator[None, None, None]:
-        """Asks the history about what a text names, up to the first job that is not known. The answers are kept, for
-        `want`. May be left at any yield.
+        """Ask the history about the jobs named in a dependency, up to the first unknown job. `want` uses the answers.
+
+        The caller may leave the generator at any yield.
         """
         try:
             terms = parse(text).terms if text else ()
@@ -89,7 +95,7 @@ class Waits:
             yield
 
     def restore(self, job: JobRecord) -> None:
-        """What an earlier daemon's job still waits for; a text that says nothing is nothing."""
+        """Restore the dependency of an earlier daemon's job; an invalid text counts as no dependency."""
         try:
             wanted = parse(job.details.dependency) if job.details.dependency else Dependency(())
         except BadDependency:
@@ -97,13 +103,13 @@ class Waits:
         self._set(job, wanted)
 
     def admit_another(self, job: JobRecord) -> None:
-        """Raises NotAdmitted where no further job may wait for the same as this one."""
+        """Check the room for another job with the same dependency. Raises NotAdmitted for too many terms."""
         wanted = self._wanted.get(job.job_id)
         if wanted is not None:
             self._admit(job, len(wanted.dependency.terms))
 
     def forget(self, job: JobRecord) -> None:
-        """It waits for nothing."""
+        """Drop the job's dependency."""
         wanted = self._wanted.pop(job.job_id, None)
         if wanted is None:
             return
@@ -121,18 +127,18 @@ class Waits:
             self._watchers.leave(job, EXPAND, (wanted.dependency.expands, None))
 
     def gone(self, job: JobRecord) -> None:
-        """The job has ended."""
+        """Remove an ended job."""
         self.forget(job)
         self._names.gone(job)
 
     def started(self, job: JobRecord) -> list[JobRecord]:
-        """Who has to be looked at because this one started."""
+        """Note the start of a job; return the jobs to look at."""
         self._names.started(job)
         self._happened.started(job)
         return self._told(job, self._watchers.changed(job))
 
     def ended(self, job: JobRecord, state: str) -> list[JobRecord]:
-        """Who has to be looked at because this one ended. Call it when it is among the jobs no more."""
+        """Note the end of a job, already removed from the jobs; return the jobs to look at."""
         is_all = self._happened.ended(job, state)
         told = self._watchers.changed(job)
         if job.array_task_id is not None:
@@ -143,13 +149,13 @@ class Waits:
         return self._told(job, told)
 
     def tasks_cancelled(self, job: JobRecord, gone: job_array.Tasks) -> list[JobRecord]:
-        """Who has to be looked at because these waiting tasks of an array were cancelled."""
+        """Note the cancellation of waiting tasks of an array; return the jobs to look at."""
         array = base(job)
         self._happened.tasks_cancelled(array)
         return self._told(job, self._watchers.cancelled(array, gone))
 
     def state(self, job: JobRecord, now: float) -> float | None:
-        """When the job's dependency is met: DONE, NEVER, a time, or None. What is done is struck off."""
+        """Return when the job's dependency is met: DONE, NEVER, a time, or None. Strikes off the terms already met."""
         wanted = self._wanted.get(job.job_id)
         if wanted is None:
             return DONE
@@ -163,11 +169,11 @@ class Waits:
         return DONE if DONE in times else _first((wanted.at, *times))
 
     def is_unfinished(self, job: JobRecord) -> bool:
-        """True where `state` has to be called again to know more: it goes through many tasks, some at a time."""
+        """True where `state` has to be called again, because only some of many tasks were looked at."""
         return self._corresponding.is_unfinished(job)
 
     def _look(self, job: JobRecord, wanted: _Wanted, now: float) -> None:
-        """Goes through the terms about which the job is told."""
+        """Check the watched terms of a job."""
         times = {term: self._watchers.time(term, target) for term, target in wanted.watched.items()}
         met = {term for term, at in times.items() if at is not None and at <= now}
         wanted.is_old = False
@@ -188,7 +194,7 @@ class Waits:
                 self.forget(job)
 
     def _set(self, job: JobRecord, dependency: Dependency) -> None:
-        """What is left of what it waits for."""
+        """Replace the job's dependency."""
         self.forget(job)
         job.details.dependency = str(dependency)
         if not dependency.terms:
@@ -211,7 +217,7 @@ class Waits:
             self._corresponding.follow(job, followed)
 
     def whom(self, job: JobRecord, most: int) -> list[JobRecord]:
-        """Jobs that must start or end first, no more than `most`."""
+        """Return jobs to be started or ended first, at most `most`."""
         wanted = self._wanted.get(job.job_id)
         found: dict[int, JobRecord] = {}
         for term in wanted.dependency.terms if wanted is not None else ():
@@ -223,23 +229,24 @@ class Waits:
         return list(found.values())
 
     def expands(self, job: JobRecord) -> JobRecord | None:
-        """The job that has not ended and is to get all that this one gets; None where there is none."""
+        """Return the unfinished job to be expanded by this job, or None."""
         wanted = self._wanted.get(job.job_id)
         number = wanted.dependency.expands if wanted is not None else 0
         return self._jobs.get(number) if number else None
 
     def is_expanded(self, job: JobRecord) -> bool:
-        """Whether another job is to give it what that one gets."""
+        """True where another job waits to expand this job."""
         return self._watchers.is_wanted(EXPAND, job.job_id)
 
     def next_task(self, job: JobRecord) -> int | None:
-        """A task of a waiting array that may start as far as aftercorr goes, the first of those known; None where none
-        may, or where that is still looked for.
+        """Return the first known task of a waiting array for which aftercorr is met.
+
+        None where there is none, or where the search is unfinished.
         """
         return self._corresponding.next(job)
 
     def task_split(self, job: JobRecord, task: JobRecord) -> None:
-        """A task that starts has met what its array waited for."""
+        """Drop the dependency of a task about to start, met by the array."""
         if task is job:
             self.forget(job)
         task.details.dependency = ""
@@ -322,7 +329,7 @@ class Waits:
         return DONE if target is not None and target.job_state in (RUNNING, SUSPENDED) else NEVER
 
     def _told(self, job: JobRecord, numbers: Iterable[int]) -> list[JobRecord]:
-        """These, from now on to be looked at; and who waits to be the only one of the job's name."""
+        """Mark these jobs to be looked at, and return them with the next singleton job of the job's name."""
         found = [self._jobs[number] for number in sorted(numbers) if number in self._jobs]
         for one in found:
             wanted = self._wanted.get(one.job_id)
@@ -335,7 +342,7 @@ class Waits:
 
 
 def _last(times: Iterable[float | None]) -> float | None:
-    """When all of it is met."""
+    """Return when all terms are met."""
     all_times = set(times)
     if NEVER in all_times:
         return NEVER
@@ -343,7 +350,7 @@ def _last(times: Iterable[float | None]) -> float | None:
 
 
 def _first(times: Iterable[float | None]) -> float | None:
-    """When any of it is met."""
+    """Return when any term is met."""
     all_times = set(times)
     soonest = min((at for at in all_times if at is not None), default=NEVER)
     return soonest if soonest != NEVER else None if None in all_times else NEVER

@@ -1,6 +1,6 @@
-"""What jobs wait for of other jobs, arrays and tasks: each such thing is known once, however many wait for it.
+"""Awaited events of jobs, arrays and tasks: each event is stored once, however many jobs wait for it.
 
-Values only, in the daemon's event loop and in commands that plan.
+Values only, in the daemon's event loop and in planning commands.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _Key = TypeVar("_Key", int, str)
 
 @dataclass(slots=True)
 class _Watched:
-    """What jobs wait for of one job, array or task. `moments`: by kind of term, when that was or will be, where it is
-    known; `who` waits for it.
+    """The awaited events of a job, array or task.
+
+    `moments`: by kind of term, when that was or will be, where it is known. `who`: by kind of term, the waiting jobs.
     """
 
     moments: dict[str, float | None] = field(default_factory=dict)
@@ -30,7 +31,7 @@ class _Watched:
 
 
 class Watchers:
-    """Jobs are told of what they watch: each method that tells of a change returns the numbers of those jobs."""
+    """All awaited events. Each method about a change returns the numbers of the jobs with news."""
 
     def __init__(self, happened: Happened) -> None:
         self._happened = happened
@@ -38,16 +39,16 @@ class Watchers:
         self._tasks: dict[int, set[int]] = {}  # by array: of `_watched`, the indices
 
     def is_watched(self, number: int) -> bool:
-        """True where a job waits for this job, for this array or for a task of it."""
+        """True where a job waits for this job, for this array or for a task of the array."""
         return (number, None) in self._watched or number in self._tasks
 
     def is_wanted(self, kind: str, number: int) -> bool:
-        """True where a job waits for just this of a job."""
+        """True where a job waits for just this event of a job."""
         watched = self._watched.get((number, None))
         return watched is not None and kind in watched.who
 
     def time(self, term: Term, target: Target) -> float | None:
-        """When a term that is watched is met."""
+        """Return when a watched term is met."""
         moments = self._watched[target].moments
         if term.kind not in moments:
             moments[term.kind] = self._moment(term.kind, target)
@@ -70,7 +71,7 @@ class Watchers:
         return DONE if (outcome == OK) != (kind == AFTER_NOT_OK) else NEVER
 
     def corresponds(self, array: int, index: int) -> float | None:
-        """When the task of that array has ended so that its counterpart may start."""
+        """Return when the array's task has ended so as to let the counterpart start: DONE, NEVER or None."""
         if self._happened.is_live(array, index):
             return None
         outcome = self._happened.outcome(array, index)
@@ -81,14 +82,14 @@ class Watchers:
         return DONE if outcome == OK else NEVER
 
     def watch(self, job: JobRecord, kind: str, target: Target) -> None:
-        """The job waits for this from now on."""
+        """Let the job wait for this event."""
         watched = self._watched.setdefault(target, _Watched())
         watched.who.setdefault(kind, set()).add(job.job_id)
         if target[1] is not None:
             self._tasks.setdefault(target[0], set()).add(target[1])
 
     def leave(self, job: JobRecord, kind: str, target: Target) -> None:
-        """And no longer."""
+        """Stop the job's wait for this event."""
         watched = self._watched.get(target)
         if watched is None:
             return
@@ -101,7 +102,7 @@ class Watchers:
                 _discard(self._tasks, target[0], target[1])
 
     def changed(self, job: JobRecord) -> set[int]:
-        """The job started or ended: for which jobs something is different."""
+        """Note the start or end of a job; return the jobs for which something is different."""
         told: set[int] = set()
         for target in {(job.job_id, None), (base(job), None), (base(job), job.array_task_id)}:
             watched = self._watched.get(target)
@@ -122,18 +123,18 @@ class Watchers:
         return watched.who[kind]
 
     def all_ended(self, array: int) -> set[int]:
-        """Nothing is left of an array: all that wait for tasks of it, also for some that it never had."""
+        """Note the end of a whole array; return the jobs waiting for tasks of the array, even for missing tasks."""
         return self._anew(array, self._tasks.get(array, ()))
 
     def cancelled(self, array: int, gone: job_array.Tasks) -> set[int]:
-        """These tasks of an array have ended without a job of their own."""
+        """Note the cancellation of waiting tasks of an array; return the jobs waiting for such tasks."""
         watched = self._tasks.get(array, set())
         if job_array.size(gone) < len(watched):
             return self._anew(array, watched.intersection(job_array.indices(gone)))
         return self._anew(array, [index for index in watched if job_array.has(gone, index)])
 
     def _anew(self, array: int, tasks: Iterable[int]) -> set[int]:
-        """All that wait for these tasks. What became of each is found out when they are looked at."""
+        """Return all jobs waiting for the tasks, and forget the moments; a later look finds out about each task."""
         told: set[int] = set()
         for index in tasks:
             watched = self._watched[array, index]
@@ -144,7 +145,7 @@ class Watchers:
 
 
 def _discard(index: dict[_Key, set[int]], key: _Key, number: int) -> None:
-    """Takes a number out of the index; a key without numbers goes."""
+    """Take a number out of the index, and remove a key without numbers."""
     numbers = index.get(key)
     if numbers is not None:
         numbers.discard(number)

@@ -1,6 +1,6 @@
-"""What the host of a select plugin answers: a choice, a refusal, or that the plugin cannot be used.
+"""Answers of the host of a select plugin: a choice, a refusal, or a failure of the plugin.
 
-Values only, in the daemon and in commands that plan.
+Values only, in the daemon and in planning commands.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ NODES_BUSY = "Requested nodes are busy"
 
 
 class SelectionFailed(Exception):
-    """The plugin failed where the daemon cannot go on without it; str() is one line."""
+    """A failure of the plugin after which the daemon cannot go on; str() is a single line."""
 
 
 @dataclass(slots=True)
 class Choice:
-    """What a job would get, and when. `preempted`: the jobs that must go first."""
+    """The resources and the start for a job. `preempted`: the jobs to be preempted first."""
 
     nodes: bitarray
     resources: JobResources
@@ -31,9 +31,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a job gets nothing. `kind`: it never can, it cannot now, or what the plugin answered is not used. `ending`:
-    nodes on which it was to get what jobs that end still hold, None where that is not why. `subject`: one of
-    `nodectl/client/advice.py`, or "".
+    """The reason for which a job gets nothing.
+
+    `kind`: NEVER (it never can), BUSY (it cannot now) or PLUGIN (the plugin's answer is not used). `ending`: nodes on
+    which the job was to get resources still held by ending jobs, None where that is not the reason. `subject`: a name
+    in `nodectl/client/advice.py`, or "".
     """
 
     kind: str
@@ -44,7 +46,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class Reserved:
-    """What a reservation would hold; without `cores` whole nodes."""
+    """The nodes of a reservation, and the cores; whole nodes without `cores`."""
 
     nodes: bitarray
     cores: bitarray | None

@@ -1,7 +1,7 @@
-"""Buf of the documents: the buffer into which plugins pack what they know of a node or a job, and from which they read
-it again, perhaps in another release.
+"""Slurm's Buf, into which plugins pack data about a node or a job, and from which they unpack the data again.
 
-Numbers are in network order as in Slurm's pack functions. A reader is told at once where the data end. Pure.
+The reader may be another release. Numbers are in network order as in Slurm's pack functions. Reading past the end
+raises BadBuffer at once. Pure.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _NONE = 0xFFFFFFFF
 
 
 class BadBuffer(ValueError):
-    """The data end too early, or hold what nobody packs."""
+    """Data with an early end, or with malformed content."""
 
 
 class Buf:
-    """Packs at its end, unpacks from `offset` on."""
+    """A buffer. Packing appends at the end; unpacking reads from `offset` on."""
 
     __slots__ = ("_data", "offset")
 
@@ -35,80 +35,80 @@ class Buf:
         return bytes(self._data)
 
     def remaining(self) -> int:
-        """How many bytes are still to be unpacked."""
+        """Return the number of bytes still to be unpacked."""
         return len(self._data) - self.offset
 
     def pack8(self, number: int) -> None:
-        """Appends a number from 0 to 255. Raises BadBuffer as all of these do."""
+        """Append a number from 0 to 255. All pack methods raise BadBuffer."""
         self._pack("!B", number)
 
     def pack16(self, number: int) -> None:
-        """Appends a number of 16 bits."""
+        """Append a number of 16 bits."""
         self._pack("!H", number)
 
     def pack32(self, number: int) -> None:
-        """Appends a number of 32 bits."""
+        """Append a number of 32 bits."""
         self._pack("!I", number)
 
     def pack64(self, number: int) -> None:
-        """Appends a number of 64 bits."""
+        """Append a number of 64 bits."""
         self._pack("!Q", number)
 
     def packdouble(self, number: float) -> None:
-        """Appends a number with a fraction."""
+        """Append a number with a fraction."""
         self._pack("!d", number)
 
     def packbool(self, flag: bool) -> None:
-        """Appends a truth value."""
+        """Append a truth value."""
         self._pack("!B", int(bool(flag)))
 
     def packmem(self, data: bytes) -> None:
-        """Appends bytes with their length."""
+        """Append the length of some bytes, and the bytes."""
         if len(data) > MAX_STRING:
             raise BadBuffer(f"more than {MAX_STRING} bytes in one string")
         self._pack("!I", len(data))
         self._append(bytes(data))
 
     def packstr(self, text: str | None) -> None:
-        """Appends a text, or None."""
+        """Append a text, or None."""
         if text is None:
             self._pack("!I", _NONE)
         else:
             self.packmem(text.encode("utf-8", "surrogateescape"))
 
     def unpack8(self) -> int:
-        """Reads a number that pack8 appended. Raises BadBuffer as all of these do."""
+        """Read a number appended by pack8. All unpack methods raise BadBuffer."""
         return int(self._unpack("!B"))
 
     def unpack16(self) -> int:
-        """Reads a number of 16 bits."""
+        """Read a number of 16 bits."""
         return int(self._unpack("!H"))
 
     def unpack32(self) -> int:
-        """Reads a number of 32 bits."""
+        """Read a number of 32 bits."""
         return int(self._unpack("!I"))
 
     def unpack64(self) -> int:
-        """Reads a number of 64 bits."""
+        """Read a number of 64 bits."""
         return int(self._unpack("!Q"))
 
     def unpackdouble(self) -> float:
-        """Reads a number with a fraction."""
+        """Read a number with a fraction."""
         return self._unpack("!d")
 
     def unpackbool(self) -> bool:
-        """Reads a truth value."""
+        """Read a truth value."""
         return bool(self._unpack("!B"))
 
     def unpackmem(self) -> bytes:
-        """Reads bytes."""
+        """Read bytes."""
         found = self._string()
         if found is None:
             raise BadBuffer("no string there")
         return found
 
     def unpackstr(self) -> str | None:
-        """Reads a text, or None."""
+        """Read a text, or None."""
         found = self._string()
         return None if found is None else found.decode("utf-8", "surrogateescape")
 

@@ -1,7 +1,7 @@
-"""Calling one select plugin: each call is timed and bounded, told to who wants to know, and nothing that it raises
-passes. A fault of the plugin's is told in the log once for each function and rule.
+"""Calls of a select plugin: each call is timed, bounded in time and reported to `on_call`; no exception passes.
 
-In the daemon's event loop, and in commands that plan.
+The log names a fault of the plugin's once for each function and rule. In the daemon's event loop, and in planning
+commands.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ _IDLE = "idle"
 
 
 class Answer:
-    """What came of a call. `there`: the plugin has the function. `fault`: it raised, hung or answered nonsense. `why`:
-    of a failure, in the plugin's own words where it had some; `own`: these are its own.
+    """The result of a call.
+
+    `there`: the plugin has the function. `fault`: it raised, hung or answered nonsense. `why`: the reason of a failure,
+    in the plugin's own words where it gave some. `own`: these words are the plugin's own.
     """
 
     __slots__ = ("fault", "ok", "own", "there", "value", "why")
@@ -53,7 +55,10 @@ _SUCCESS = Answer(0)
 
 
 class Calls:
-    """One plugin and who calls it. `parameters` and `now` are what it finds when it is called."""
+    """A plugin with its caller.
+
+    `parameters` and `now`: the configuration and the time seen by the plugin during a call.
+    """
 
     def __init__(
         self, plugin: Plugin, caller: PluginCaller, parameters: Parameters, say: Callable[[str], object] | None,
@@ -65,10 +70,10 @@ class Calls:
         self.now = 0.0
         self.on_call = on_call
         self.faults: list[str] = []  # the first thousand, each as often as it came
-        # What comes with the service is trusted as the scheduler is: no clock runs, and it changes what it may.
+        # A built-in plugin is trusted as the scheduler is: no clock runs, and its changes are not checked.
         self.is_ours = os.path.dirname(plugin.path) == os.path.join(BUILTIN_DIR, "select")
         self.keeper = Keeper(watches=not self.is_ours)
-        # Of its own, what does nothing is not called, unless somebody looks on.
+        # Functions of a built-in plugin that do nothing are called only for an observer.
         idle = _IDLE if self.is_ours and on_call is None else ""
         self._hooks = {name: function for name, function in plugin.hooks.items() if idle not in vars(function)}
         self._caller = caller
@@ -81,11 +86,11 @@ class Calls:
 
     @property
     def together(self) -> contextlib.AbstractContextManager[object]:
-        """`with calls.together:` calls several functions under one clock, which costs less."""
+        """A context manager for calling several functions under the same clock, which costs less."""
         return _NO_CLOCK if self.is_ours else self._caller
 
     def value(self, name: str, *arguments: object) -> Answer:
-        """Calls a function that returns a value."""
+        """Call a function for a value."""
         function = self._hooks.get(PREFIX + name)
         if function is None:
             return ABSENT
@@ -106,7 +111,7 @@ class Calls:
         return answer
 
     def code(self, name: str, *arguments: object) -> Answer:
-        """Calls a function that returns SLURM_SUCCESS or another number."""
+        """Call a function for a number: SLURM_SUCCESS or an error."""
         answer = self.value(name, *arguments)
         if answer is _SUCCESS:
             return answer
@@ -120,31 +125,31 @@ class Calls:
         return self._failure(int(value), f"returned {int(value)}")
 
     def null(self, name: str, answer: Answer) -> Answer:
-        """The same for a function that returns an object, whose failure is NULL: None."""
+        """Turn the answer NULL (None) of a function for an object into a failure."""
         if not answer.ok or not answer.there or answer.value is not None:
             return answer
         return self._failure(None, "returned NULL")
 
     def _failure(self, value: int | None, plainly: str) -> Answer:
-        """What the function that has just failed said of the reason by set_errno; without that, what it returned."""
+        """Make the answer of a failed call: the reason is the text given to set_errno, else `plainly`."""
         code, words = take_errno()
         reason = str(PluginError(code, words)) if code else ""
         return Answer(value, " ".join(reason.split()) or plainly, own=bool(reason))
 
     def nonsense(self, name: str, value: object, wanted: str) -> Answer:
-        """What it returned is of no use."""
+        """Note a useless result as a fault, and return a failed answer."""
         shown = _shown(value)
         self.fault(name, "nonsense", f"returned {shown}, {wanted}")
         return Answer(None, f"returned {shown}, {wanted}", fault=True)
 
     def failed(self, name: str, answer: Answer) -> bool:
-        """True when the call failed; where the plugin said so itself, the log tells it."""
+        """Return True for a failed call. A failure reported by the plugin itself goes to the log."""
         if not answer.ok and not answer.fault:
             self.fault(name, "failed", answer.why)
         return not answer.ok
 
     def fault(self, name: str, rule: str, words: str) -> str:
-        """The plugin broke a rule in this function; returns the line about it, which the log has once."""
+        """Note a rule broken by the plugin in this function. Return the line for the log, which gets each line once."""
         text = f"plugin {self.title}: {PREFIX}{name}: {words}"
         if len(self.faults) < _MOST_FAULTS:
             self.faults.append(text)
@@ -155,13 +160,13 @@ class Calls:
 
 
 def idle(function: _F) -> _F:
-    """Marks a function of the service's own that does nothing: it is there for whoever reads it, or looks on."""
+    """Mark a function of a built-in plugin without any effect, called only for an observer (`on_call`)."""
     vars(function)[_IDLE] = True
     return function
 
 
 def _ours(function: Callable[..., Any], arguments: Sequence[object]) -> Answer:
-    """Calls a function of the service's own."""
+    """Call a function of a built-in plugin."""
     take_errno()
     try:
         value = function(*arguments)

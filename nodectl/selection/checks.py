@@ -1,6 +1,6 @@
-"""What the host believes of a plugin's choice: nothing that it has not looked at.
+"""Checks of a plugin's choice: the host believes nothing unchecked.
 
-Pure functions; each answers with the rule that was broken and words about it, or nothing.
+Pure functions; each returns the broken rule and words about it, or nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FAR = 1 << 40  # seconds since the epoch
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What there is: the nodes, the cores that are kept for the system, and whether memory is counted."""
+    """The bounds of a choice: the nodes, the cores kept for the system, and whether memory is counted."""
 
     table: NodeTable
     kept: bitarray
@@ -29,7 +29,7 @@ class Room:
 
 
 def nodes(chosen: bitarray, offer: Offer, table: NodeTable) -> Broken:
-    """The bits that job_test left set."""
+    """Check the bits left set by job_test."""
     if len(chosen) != len(table):
         return "size of the bitmap", f"made the bitmap {len(chosen)} bits long, of {len(table)} nodes"
     foreign = chosen & ~offer.nodes
@@ -48,7 +48,7 @@ def nodes(chosen: bitarray, offer: Offer, table: NodeTable) -> Broken:
 def resources(
     given: Any, job: JobRecord, chosen: bitarray, excluded: bitarray | None, room: Room
 ) -> Broken:  # fmt: skip
-    """What it wrote into job_resrcs."""
+    """Check the resources written into job_resrcs."""
     table = room.table
     wrong = _types(given, chosen, table)
     if wrong:
@@ -126,14 +126,14 @@ def _amounts(given: JobResources, room: Room) -> str:
 
 
 def start_time(value: Any) -> Broken:
-    """When it says that the job would start."""
+    """Check the start time written by job_test."""
     if type(value) not in (int, float) or not 0 <= value < _FAR:
         return "start_time", f"set start_time to {value if type(value) in (int, float) else type(value).__name__}"
     return None
 
 
 def preempted(value: Any, candidates: Sequence[JobRecord]) -> tuple[list[JobRecord], Broken]:
-    """The jobs that must go first."""
+    """Check the jobs to be preempted; return the jobs and the broken rule."""
     if value is None:
         return [], None
     if not isinstance(value, list | tuple):
@@ -146,7 +146,7 @@ def preempted(value: Any, candidates: Sequence[JobRecord]) -> tuple[list[JobReco
 
 
 def picked(value: Any, allowed: bitarray, count: int, table: NodeTable) -> str:
-    """A bitmap of nodes that must lie inside of another one and have so many bits."""
+    """Check a bitmap of nodes, which must lie inside of `allowed` and have `count` bits."""
     if not isinstance(value, bitarray) or len(value) != len(table):
         return f"no bitmap of {len(table)} nodes"
     foreign = value & ~allowed
@@ -158,7 +158,7 @@ def picked(value: Any, allowed: bitarray, count: int, table: NodeTable) -> str:
 def reserved_cores(
     cores: Any, nodes: bitarray, request: ReservationRequest, taken: bitarray | None, table: NodeTable
 ) -> str:  # fmt: skip
-    """The cores of a reservation that is not of whole nodes."""
+    """Check the cores of a reservation of parts of nodes."""
     if not request.core_cnt:
         return ""
     if not isinstance(cores, bitarray) or len(cores) != table.core_count:

@@ -1,4 +1,4 @@
-"""Core bitmaps of many nodes, made quickly: nodes that are alike are looked at once."""
+"""Core bitmaps of many nodes, made quickly: equal nodes are looked at once. In the daemon and in planning commands."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from nodectl.selection.records import NodeRecord, NodeTable
 
 
 def given_cores(node: NodeRecord) -> bitarray:
-    """A bit for each core of the node: those of which a job can be given a CPU."""
+    """Return a bit for each core of the node, set for cores with a CPU available to jobs."""
     mask = node.config.usable & ~node.reserved_cpus
     return bitarray(bool(core.mask & mask) for core in node.config.cores)
 
 
 def kept_cores(table: NodeTable) -> bitarray:
-    """A core bitmap of the cores that are kept for the system."""
+    """Return a core bitmap of the cores kept for the system."""
     seen: dict[tuple[int, int], bitarray] = {}
     kept = bitarray()
     for node in table:
@@ -28,7 +28,7 @@ def kept_cores(table: NodeTable) -> bitarray:
 
 
 def cores_of(table: NodeTable, nodes: Iterable[int]) -> bitarray:
-    """A core bitmap with all cores of these nodes."""
+    """Return a core bitmap with all cores of the nodes."""
     bits = bitarray(table.core_count)
     for index in nodes:
         node = table[index]

@@ -1,10 +1,10 @@
-"""The host of one select plugin over one table of nodes.
+"""The host of a select plugin over a table of nodes.
 
-The plugin's functions are called where and when their document says; nothing that they raise passes, nothing that they
-answer is believed before it was compared with what was offered and with what others hold (`ledger`). A plugin that
-breaks a rule is named once in the log, and its job stays queued.
+The plugin's functions are called where and when their document says. No exception of the plugin passes, and no answer
+counts before it was compared with the offer and with the resources held by other jobs (`ledger`). A plugin that breaks
+a rule is named once in the log, and its job stays queued.
 
-In the daemon's event loop, as root, and in commands that plan (`nodectl select`).
+In the daemon's event loop, as root, and in planning commands (`nodectl select`).
 """
 
 from __future__ import annotations
@@ -42,18 +42,20 @@ from nodectl.selection.records import (
 from nodectl.selection.slurmctld import Parameters
 
 _CHANGES = {"job_fini", "job_suspend", "job_resume", "job_expand", "job_resized", "node_init", "job_init"}
-_SURE_SECONDS = 600.0  # after which it is asked again whether a plugin has noticed all ends
+_SURE_SECONDS = 600.0  # after which a plugin may again have missed an end
 
 __all__ = ["Choice", "Refusal", "Reserved", "Selection", "SelectionFailed"]
 
 
 class Selection:
-    """`info`: the plugin's own objects about nodes and jobs. `ledger`: who holds what. `faults`: each rule that the
-    plugin broke, as often as it did. `believes_own`: of a choice of the service's own plugin no more is looked at than
-    whether somebody else holds it; tests look at all of it.
+    """The host of a select plugin.
+
+    `info`: the plugin's own objects about nodes and jobs. `ledger`: the resources held by jobs. `faults`: each rule
+    that the plugin broke, as often as it did. `believes_own`: a choice of a built-in plugin is compared only with the
+    resources held by other jobs; tests check all of it.
     """
 
-    def __init__(  # the plugin, its surroundings, and who listens
+    def __init__(  # the plugin, its surroundings, and the callbacks
         self, plugin: Plugin, nodes: NodeTable, caller: PluginCaller, *, parameters: Parameters | None = None,
         say: Callable[[str], object] | None = None, on_call: OnCall | None = None, believes_own: bool = False,
     ) -> None:  # fmt: skip
@@ -72,21 +74,21 @@ class Selection:
 
     @property
     def parameters(self) -> Parameters:
-        """The configuration that the plugin finds."""
+        """The configuration seen by the plugin."""
         return self._calls.parameters
 
     @property
     def together(self) -> AbstractContextManager[object]:
-        """`with selection.together:` several functions of the plugin are called, which costs less than each alone."""
+        """A context manager for calling several functions of the plugin, which costs less than each alone."""
         return self._calls.together
 
     @property
     def faults(self) -> list[str]:
-        """Each rule that the plugin broke."""
+        """The rules broken by the plugin."""
         return self._calls.faults
 
     def start(self, state_dir: str, jobs: Sequence[JobRecord] = (), now: float = 0.0) -> None:
-        """The daemon starts; `jobs`: those that hold something. Raises SelectionFailed."""
+        """Start the plugin in a new daemon. `jobs`: the active jobs. Raises SelectionFailed."""
         self._calls.now = self._sure = now
         self._offers.look_again()  # a node may have been drained before
         self._must("node_init", self.nodes, len(self.nodes))
@@ -95,7 +97,7 @@ class Selection:
             self._calls.keeper.holds(job)
             self.info.admit(job)
             self.ledger.take(job)
-        holders = [job for job in jobs if job.job_resrcs is not None]  # one that was given away holds nothing
+        holders = [job for job in jobs if job.job_resrcs is not None]  # a job that gave all away holds nothing
         self._must("job_init", list(holders))
         self._rank()
         self.info.start(holders)
@@ -116,26 +118,27 @@ class Selection:
             self._calls.nonsense("node_ranking", answer.value, "neither true nor false")
 
     def save(self, state_dir: str) -> None:
-        """The daemon ends: the plugin writes what it wants to know again."""
+        """Let the plugin write the state to be read at the next start."""
         self._calls.failed("state_save", self._calls.code("state_save", state_dir))
 
     def end(self) -> None:
-        """Gives back the plugin's objects. Its fini() is who loaded it calls."""
+        """Free the plugin's objects. The loader of the plugin calls fini()."""
         self.info.end()
 
     def reconfigure(self, parameters: Parameters) -> str:
-        """The configuration was read again; why the plugin does not take it, "" where it does."""
+        """Give the plugin a new configuration. Return "" or the reason for which the plugin does not take it."""
         self._calls.parameters = self.ledger.parameters = parameters
         self._judge.look_again()
         return self._tell("reconfigure")
 
-    def job_test(  # as the documented function, and what time it is
+    def job_test(  # the documented function's arguments, and the time
         self, job: JobRecord, mode: int, *, candidates: Sequence[JobRecord] | None = None,
         excluded_cores: bitarray | None = None, nodes: bitarray | None = None, now: float = 0.0,
     ) -> Choice | Refusal:  # fmt: skip
-        """Which nodes and cores a job would get: now (RUN_NOW), when others have ended (WILL_RUN), or on an empty
-        machine (TEST_ONLY). Only after RUN_NOW `job_resrcs`, `node_bitmap` and `nodes` of the job are what was chosen;
-        otherwise the job is as it was.
+        """Ask for the nodes and cores of a job: now (RUN_NOW), later (WILL_RUN), or on an empty machine (TEST_ONLY).
+
+        Later means when other jobs have ended. Only after RUN_NOW `job_resrcs`, `node_bitmap` and `nodes` of the job
+        hold the choice; otherwise the job is as it was.
         """
         self._calls.now = now
         offer = self._offers.of(job, mode, nodes)
@@ -147,8 +150,10 @@ class Selection:
         return found
 
     def _has_doubts(self, now: float) -> bool:
-        """True when it may be that the plugin has not noticed that others are gone: where nobody holds anything, where
-        it failed to be told, and else once in a while.
+        """True where the plugin may have missed the end of jobs.
+
+        That is: a call about a change has failed, or jobs have ended and either no job holds anything or the last check
+        was ten minutes ago.
         """
         if self._failed or (self._ended and self.ledger.is_empty()):
             return True
@@ -157,7 +162,7 @@ class Selection:
     def _ask_again(  # as job_test
         self, job: JobRecord, offer: Offer, candidates: Sequence[JobRecord] | None, excluded: bitarray | None
     ) -> Choice | Refusal:
-        """Tells the plugin of all jobs anew, and asks again. What it says then counts."""
+        """Tell the plugin of all jobs anew, and ask again. This second answer counts."""
         self._ended = self._failed = False
         self._sure = self._calls.now
         self._resynchronise()
@@ -167,7 +172,7 @@ class Selection:
         return found
 
     def _resynchronise(self) -> None:
-        """As at a start: select_p_node_init, the jobs that there are, and what became of them."""
+        """Repeat the calls of a start: select_p_node_init, the existing jobs, and each job's changes since."""
         jobs = self.ledger.jobs
         self._tell("node_init", self.nodes, len(self.nodes))
         self._tell("job_init", jobs)
@@ -178,12 +183,12 @@ class Selection:
                 self._tell("job_suspend", job, True)
 
     def job_begin(self, job: JobRecord) -> str:
-        """The job begins with what job_test gave it. Why it has to wait after all, "" when it holds that now."""
+        """Begin the job with the resources chosen by job_test. Return "" or the reason for which the job must wait."""
         self._calls.keeper.holds(job)
         answer = self._calls.code("job_begin", job)
         if self._calls.failed("job_begin", answer):
             self._failed = True
-            self._judge.look_again()  # what it does not take now it may choose otherwise when it is asked
+            self._judge.look_again()  # asked again, the plugin may choose something else
             self._calls.keeper.forget(job)
             return self._named("job_begin", answer)
         taken = "" if self._judge.is_free(job.job_resrcs) else self.ledger.conflicts(job)
@@ -193,12 +198,12 @@ class Selection:
             return self._calls.fault("job_begin", "what others hold", taken)
         self.ledger.take(job)
         self._tell("select_nodeinfo_set", job)
-        if job.select_packed:  # what a job that has no row while it runs may have changed nobody reads
+        if job.select_packed:  # other jobs have no row while they run: no reader needs the object
             self.info.pack_job(job)
         return ""
 
     def job_ready(self, job: JobRecord) -> bool:
-        """False while the job's nodes are not configured yet, and where the plugin fails to say."""
+        """False while the job's nodes are not configured yet, and where the plugin fails to answer."""
         answer = self._calls.value("job_ready", job)
         if not answer.there:
             return True
@@ -208,42 +213,44 @@ class Selection:
         return not self._calls.failed("job_ready", answer) and answer.value == 1
 
     def job_fini(self, job: JobRecord) -> str:
-        """The job's termination begins: the plugin may give its resources to others, which begin when it is `released`
-        and the ledger gives them too.
+        """Tell the plugin of the beginning of the job's termination.
+
+        The plugin may give its resources to other jobs, which begin when the job is `released` and the ledger gives
+        them too.
         """
         if job in self.ledger:
             self._judge.completing.add(job)
         return self._tell("job_fini", job)
 
     def released(self, job: JobRecord) -> None:
-        """The job's processes are gone: what it held is free."""
+        """Free the job's resources, because the job's processes are gone."""
         self.ledger.give(job)
         self._calls.keeper.forget(job)
         self._judge.completing.discard(job)
         self._ended = True
 
     def forget(self, job: JobRecord) -> None:
-        """The job's record goes."""
+        """Drop the job's record."""
         self.released(job)
         self.info.free(job)
 
     def job_signal(self, job: JobRecord, signal: int) -> str:
-        """A signal is about to be sent to the job's processes."""
+        """Tell the plugin of a signal about to be sent to the job's processes."""
         return self._tell("job_signal", job, signal)
 
     def job_mem_confirm(self, job: JobRecord) -> str:
-        """The node was restarted; why the job's memory is not valid any more, "" where it is."""
+        """Ask the plugin whether the job's memory is still valid after a restart of the node. Return "" or a reason."""
         return self._tell("job_mem_confirm", job)
 
     def job_suspend(self, job: JobRecord, indf_susp: bool) -> str:
-        """The job stands still: its cores are free, its memory and devices are not."""
+        """Suspend the job: its cores become free, memory and devices do not. Return "" or the reason of a failure."""
         why = self._tell("job_suspend", job, indf_susp)
         if not why:
             self.ledger.stop(job)
         return why
 
     def job_resume(self, job: JobRecord, indf_susp: bool) -> str:
-        """The job goes on; why it cannot, as where others have its cores, "" when it has them again."""
+        """Resume the job. Return "" when the job has the cores again, else the reason, such as a core in use."""
         taken = self.ledger.conflicts(job) if self.ledger.is_stopped(job) else ""
         why = taken or self._tell("job_resume", job, indf_susp)
         if not why:
@@ -251,14 +258,14 @@ class Selection:
         return why
 
     def expand_allow(self) -> bool:
-        """True where the plugin can give one job's resources to another."""
+        """True where the plugin can give a job's resources to another job."""
         answer = self._calls.value("job_expand_allow")
         if answer.ok and answer.there and not isinstance(answer.value, int):
             return not self._calls.nonsense("job_expand_allow", answer.value, "neither true nor false").fault
         return answer.ok and bool(answer.value)
 
     def expand(self, source: JobRecord, target: JobRecord) -> str:
-        """`target` gets all that `source` holds."""
+        """Give all resources of `source` to `target`. Return "" or the reason of a failure."""
         if not self.expand_allow():
             return f"plugin {self.title} cannot expand jobs"
         if source is target:
@@ -275,8 +282,9 @@ class Selection:
         return self._changed("job_expand", (source, target), {source: None, target: resources.merged(theirs, mine)})
 
     def take_back(self, job: JobRecord, held: JobResources) -> None:
-        """A job whose termination has begun holds again what it gave away: its processes are not gone yet, and who had
-        it has ended.
+        """Let a terminating job hold again the resources given away to another job, which has ended.
+
+        The processes of the terminating job are not gone yet.
         """
         job.job_resrcs, job.node_bitmap = held, held.node_bitmap
         job.nodes = resources.names(held.node_bitmap, self.nodes)
@@ -285,7 +293,7 @@ class Selection:
         self._judge.completing.add(job)
 
     def resized(self, job: JobRecord, node: NodeRecord) -> str:
-        """The job gives up this node."""
+        """Take this node from the job. Return "" or the reason of a failure."""
         held = job.job_resrcs
         if held is None or not held.node_bitmap[node.index] or held.nhosts == 1:
             return f"job {job.job_id} cannot give up node {node.name}"
@@ -293,7 +301,7 @@ class Selection:
         return self._changed("job_resized", (job, node), {job: after})
 
     def _changed(self, name: str, arguments: Sequence[object], after: dict[JobRecord, JobResources | None]) -> str:
-        """Calls a function that changes what jobs hold: that is then as in `after`, or as it was where it failed."""
+        """Call a function about a change of held resources. Set the resources to `after`, or back after a failure."""
         before = {job: None if job.job_resrcs is None else resources.copied(job.job_resrcs) for job in after}
         why = self._tell(name, *arguments)
         for job, held in (before if why else after).items():
@@ -312,7 +320,7 @@ class Selection:
         return why
 
     def step_pick_nodes(self, job: JobRecord, step: StepRecord, node_count: int) -> bitarray:
-        """The nodes of a step: the plugin's choice; without one as many of its job's as are wanted, the first ones."""
+        """Return the plugin's choice of a step's nodes; without a choice the first nodes of the job."""
         allowed = self.nodes.bitmap() if job.node_bitmap is None else job.node_bitmap
         if self._calls.has("step_pick_nodes") or self._calls.has("step_finish"):
             step.select_jobinfo = self.info.new_jobinfo()
@@ -328,7 +336,7 @@ class Selection:
         return step.step_node_bitmap
 
     def step_finish(self, step: StepRecord, killing_step: bool) -> str:
-        """A step is about to be killed, or, with False, has ended with all its processes."""
+        """Tell the plugin of a step about to be killed, or, with False, of the end of all the step's processes."""
         why = self._tell("step_finish", step, killing_step)
         if not killing_step:
             self.info.free_step(step)
@@ -337,7 +345,7 @@ class Selection:
     def resv_test(
         self, request: ReservationRequest, avail: bitarray, taken_cores: bitarray | None = None, now: float = 0.0
     ) -> Reserved | Refusal:
-        """What a reservation would hold. `avail`: nodes that may be used; `taken_cores`: those that may not."""
+        """Ask for the nodes and cores of a reservation. `avail`: usable nodes. `taken_cores`: unusable cores."""
         self._calls.now = now
         offered, cores = avail.copy(), Output(None if taken_cores is None else taken_cores.copy())
         answer = self._calls.value("resv_test", request, request.node_cnt, offered, cores)
@@ -353,31 +361,34 @@ class Selection:
         return Reserved(answer.value, cores.value if request.core_cnt else None)
 
     def get_info(self, dinfo: int, job: JobRecord | None = None) -> object:
-        """What the plugin says of itself or of a job; None where it says nothing."""
+        """Return the plugin's information about itself or about a job; None for no information."""
         data = Output()
         answer = self._calls.code("get_info_from_plugin", dinfo, job, data)
         return None if self._calls.failed("get_info_from_plugin", answer) else data.value
 
     def described(self, job: JobRecord) -> dict[str, object]:
-        """What the plugin tells of a job: its text, and where it has any, the network that it asked for."""
+        """Return the plugin's description of a job, as far as given.
+
+        Names: text, line, network (the requested one), cons_res (the answer for SELECT_CR_PLUGIN).
+        """
         told: dict[str, object] = {"text": self.info.describe_job(job), "line": self.info.print_job(job)}
         told["network"] = self.info.job_data(job, SELECT_JOBDATA_NETWORK)
         told["cons_res"] = self.get_info(SELECT_CR_PLUGIN, job)
         return {name: value for name, value in told.items() if isinstance(value, str | int) and value != ""}
 
     def update_node_config(self, index: int) -> str:
-        """A node has another configuration than before: its record is up to date."""
+        """Tell the plugin of a node's new configuration; the node's record is already up to date."""
         self._offers.look_again()
         self._judge.look_again()
         return self._tell("update_node_config", index)
 
     def update_node_state(self, node: NodeRecord) -> str:
-        """A node's state has changed, as when it is drained: its record is up to date."""
+        """Tell the plugin of a node's new state, such as drained; the node's record is already up to date."""
         self._offers.look_again()
         return self._tell("update_node_state", node)
 
     def _tell(self, name: str, *arguments: object) -> str:
-        """Calls a function that answers with a number; why it failed, with plugin and function, "" where it did not."""
+        """Call a function for a number. Return "" or the failure, with plugin and function."""
         answer = self._calls.code(name, *arguments)
         if not self._calls.failed(name, answer):
             return ""
@@ -385,5 +396,5 @@ class Selection:
         return self._named(name, answer)
 
     def _named(self, name: str, answer: Answer) -> str:
-        """Why a call failed, in one line that names plugin and function."""
+        """Return the reason of a failed call in a line with the names of plugin and function."""
         return f"plugin {self.title}: {PREFIX}{name}: {answer.why}"

@@ -1,4 +1,4 @@
-"""select_p_job_test: asked, and its answer compared with what was offered and with what others hold.
+"""The call of select_p_job_test, and the check of the answer against the offer and the resources of other jobs.
 
 Used by the host of a select plugin (`host.py`).
 """
@@ -29,8 +29,10 @@ _of_details = attrgetter(
 
 
 class Judge:
-    """`completing`: jobs of whose end the plugin was told, and that hold what they held. `believes`: what the service's
-    own plugin answers is compared only with what others hold.
+    """The judge of a plugin's choices.
+
+    `completing`: jobs of whose end the plugin was told, and that still hold their resources. `believes`: the answers of
+    a built-in plugin are compared only with the resources held by other jobs.
     """
 
     def __init__(self, calls: Calls, nodes: NodeTable, ledger: Ledger, *, believes: bool = False) -> None:
@@ -40,17 +42,17 @@ class Judge:
         self._kept = kept_cores(nodes)
         self.completing: set[JobRecord] = set()
         self._believes = believes and calls.is_ours
-        self._free: JobResources | None = None  # what was found to be nobody's, when the ledger was at
+        self._free: JobResources | None = None  # resources found free when the ledger's `changes` was
         self._free_at = 0
-        # The latest questions beside what others held, and what was chosen.
+        # The latest questions, with the resources held by other jobs then, and the choices.
         self._alike: dict[tuple[object, ...], tuple[JobResources, object, str]] = {}
 
     def is_free(self, resources: JobResources | None) -> bool:
-        """True for what has just been chosen, and is nobody's since."""
+        """True where these resources were just chosen and no job has taken any since."""
         return resources is not None and resources is self._free and self._free_at == self._ledger.changes
 
     def look_again(self) -> None:
-        """A node's configuration has changed, or the plugin's."""
+        """Forget earlier answers, because the configuration of a node or of the plugin has changed."""
         self._alike.clear()
         self._free = None
         self._kept = kept_cores(self._nodes)
@@ -59,8 +61,9 @@ class Judge:
         self, job: JobRecord, mode: int, offer: Offer, candidates: Sequence[JobRecord] | None,
         excluded: bitarray | None,
     ) -> Choice | Refusal:  # fmt: skip
-        """Calls select_p_job_test and looks at what comes back; the job is written to as `Selection.job_test` says. A
-        plugin that chose what jobs that end still hold is asked once more: the same may be free elsewhere.
+        """Call select_p_job_test and check the answer. Writes to the job as documented at `Selection.job_test`.
+
+        A plugin that chose resources of completing jobs is asked once more: the same may be free elsewhere.
         """
         found = self._asked(job, mode, offer, candidates, excluded)
         if isinstance(found, Choice) or found.ending is None or candidates is not None:
@@ -73,7 +76,7 @@ class Judge:
 
     @contextlib.contextmanager
     def _ending_held(self) -> Iterator[None]:
-        """The plugin believes that the jobs of whose end it was told go on."""
+        """Let the plugin count the completing jobs as running inside of the context, by job_begin and then job_fini."""
         ending = [one for one in self.completing if one.job_resrcs is not None]
         for one in ending:
             if self._calls.code("job_begin", one).ok and self._ledger.is_stopped(one):
@@ -122,14 +125,15 @@ class Judge:
         return found
 
     def _shape(self, job: JobRecord, offer: Offer) -> tuple[object, ...] | None:
-        """What a question of the service's own plugin goes by; None where its answer is to be looked at all the same.
-        One that has just been asked, beside others that held the same, is not asked again.
+        """Return all values by which the built-in plugin answers a question; None where each answer must be checked.
+
+        A question just asked, beside jobs that held the same, is not asked again.
         """
         details = job.details
         request = details.known_request
         if not self._believes or request is None or self.completing:
             return None
-        # Of several nodes a plugin may choose by more than what is taken.
+        # Of several nodes a plugin may choose by more than the resources held.
         if (held := self._ledger.picture()) is None or (len(self._nodes) > 1 and not self._ledger.is_empty()):
             return None
         gres = tuple(details.gres.items())
@@ -149,7 +153,7 @@ class Judge:
         self._free, self._free_at = kept, self._ledger.changes
         return Choice(job.node_bitmap, kept, self._calls.now, [])
 
-    def _judged(  # what went in and what came out
+    def _judged(  # the arguments and the results of the call
         self, job: JobRecord, mode: int, offer: Offer, answer: Answer, chosen: bitarray, preempted: Output,
         candidates: Sequence[JobRecord], excluded: bitarray | None,
     ) -> Choice | Refusal:  # fmt: skip
@@ -175,7 +179,7 @@ class Judge:
             broken = ("what others hold", taken)
         if broken:
             return Refusal(PLUGIN, self._calls.fault("job_test", *broken))
-        # A plugin may use its own for the next job.
+        # The plugin may use its own object again for the next job.
         now, kept = self._calls.now, given if self._believes else resources.copied(given)
         self._free, self._free_at = (kept if mode == SELECT_MODE_RUN_NOW and not gone else None), self._ledger.changes
         return Choice(
@@ -183,7 +187,7 @@ class Judge:
         )
 
     def _ending_on(self, nodes: bitarray) -> bitarray:
-        """Those of the nodes on which a job holds something of whose end the plugin was told."""
+        """Return the nodes with resources of completing jobs."""
         found = bitarray(len(nodes))
         for one in self.completing:
             if one.job_resrcs is not None:

@@ -1,4 +1,4 @@
-"""Jobs' records as they were before a plugin was called with them: what is not the plugin's to change is put back.
+"""Copies of jobs' records made before each call of a plugin, to undo changes not allowed to the plugin.
 
 The document lets some functions write into a job's record. What a site may decide there (`_WRITABLE`) takes effect when
 the function succeeds. What the service goes by (states, times, what the job holds) stays as it is, and the log says so.
@@ -52,32 +52,33 @@ _WRITABLE = {
 
 
 class Keeper:
-    """Knows what each job holds, in a copy of its own; nothing, where it watches nobody."""
+    """Copies of the resources of each job; no copies with `watches=False`."""
 
     def __init__(self, *, watches: bool = True) -> None:
         self._watches = watches
         self._holds: dict[JobRecord, JobResources] = {}
 
     def holds(self, job: JobRecord) -> None:
-        """From now on the job holds what its record says."""
+        """Copy the resources in the job's record."""
         if job.job_resrcs is None:
             self._holds.pop(job, None)
         elif self._watches:
             self._holds[job] = copied(job.job_resrcs)
 
     def forget(self, job: JobRecord) -> None:
-        """The job holds nothing any more."""
+        """Drop the copy of the job's resources."""
         self._holds.pop(job, None)
 
     def before(self, arguments: tuple[object, ...]) -> Kept:
-        """The records among the arguments of a call, as they are now."""
+        """Return the records among the arguments of a call with the present values."""
         if not self._watches:
             return []
         return [(one, _values(one)) for one in arguments if type(one) is JobRecord]
 
     def after(self, name: str, kept: Kept, *, succeeded: bool) -> dict[str, str]:
-        """Puts back what this function may not write, and all of it where it failed. Returns, by the name of a field,
-        what was wrong with writing it.
+        """Put back the fields closed to this function. Return the faults by the name of the field.
+
+        After a failure the fields open to it are put back too, except the words in `comment` and `state_desc`.
         """
         wrong: dict[str, str] = {}
         for job, values in kept:
@@ -92,7 +93,7 @@ class Keeper:
 
 
 def _put_back(job: JobRecord, values: tuple[object, ...], name: str, *, succeeded: bool) -> list[str]:
-    """The fields that were written and are not this function's to write."""
+    """Put back fields of the job, and return the names of the fields wrongly written."""
     may_write = _WRITABLE.get(name, _WORDS)
     answer: set[str] = _ANSWERS.get(name, set())
     quiet = _PLACES if name == "job_test" else ()
@@ -111,7 +112,7 @@ def _put_back(job: JobRecord, values: tuple[object, ...], name: str, *, succeede
 
 
 def _equal(now: object, before: object) -> bool:
-    """A plugin's own class may compare as it likes, or not at all."""
+    """True where both values are equal and of the same class. A plugin's own class may compare in any way, or raise."""
     try:
         return type(now) is type(before) and bool(now == before)
     except Exception:

@@ -1,4 +1,4 @@
-"""The configuration's keys about what jobs are given: which plugin selects it, and who shares it."""
+"""The configuration's keys about the selection: the select plugin, and the sharing of resources."""
 
 from __future__ import annotations
 

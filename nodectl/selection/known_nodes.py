@@ -1,4 +1,4 @@
-"""What nodes had when the service last started: which have other memory or CPUs now.
+"""The memory and CPUs of the nodes at the last start of the service, to find nodes with changes.
 
 A file in the service's own directory, in the daemon as root; where it cannot be read or written nothing has changed.
 """
@@ -17,7 +17,7 @@ _MOST_NODES = 1024
 
 
 def changed(directory: str, nodes: NodeTable) -> list[int]:
-    """The indices of the nodes that were there before with other memory or CPUs; notes what they have now."""
+    """Return the indices of known nodes with changed memory or CPUs, and write down the present values."""
     if len(nodes) > _MOST_NODES:
         return []
     have = {node.name: [node.real_memory, node.cpus] for node in nodes}

@@ -1,7 +1,7 @@
-"""Who holds what: an account of cores, memory and devices that is kept apart from the plugin's own.
+"""The host's own account of cores, memory and devices held by jobs, apart from the plugin's.
 
-Each active job is in it from its beginning to its real end, when its processes are gone. What a plugin chooses is
-compared with it, so that a plugin that errs gives nothing twice. Pure; an operation costs as much as the range of the
+Each active job is in it from its beginning to its real end, when its processes are gone. Each choice of a plugin is
+compared with it, so that a faulty plugin gives nothing twice. Pure; an operation costs as much as the range of the
 job's own nodes, and not of the table's.
 """
 
@@ -22,7 +22,7 @@ _FEW = 8
 
 @dataclass(slots=True)
 class _Held:
-    """The ledger's own copy of what a job holds; nobody else changes it. `cores` are those from `low` on."""
+    """The ledger's own copy of a job's resources, changed only by the ledger. `cores`: the cores from `low` on."""
 
     low: int
     cores: bitarray
@@ -37,8 +37,11 @@ class _Held:
 
 
 class Ledger:
-    """`busy`: cores that a job holds; `alone`: those whose job shares with none. Cores of a suspended job are not in
-    them, its memory and devices are held still. `changes` counts: while it is the same, so is all of this.
+    """The account of the resources held by jobs.
+
+    `busy`: cores that a job holds; `alone`: cores whose job does not share them. A suspended job's cores are in
+    neither, but its memory and devices are still held. `changes` counts changes: while the number is the same, so is
+    the account.
     """
 
     def __init__(self, nodes: NodeTable, parameters: Parameters) -> None:
@@ -54,7 +57,7 @@ class Ledger:
 
     @property
     def jobs(self) -> list[JobRecord]:
-        """Who holds anything."""
+        """The jobs with resources."""
         return list(self._held)
 
     def __contains__(self, job: object) -> bool:
@@ -65,8 +68,9 @@ class Ledger:
         return not self._held
 
     def picture(self) -> tuple[object, ...] | None:
-        """All that a choice is compared with: equal ones are the same. None where that is long, or somebody stands
-        still.
+        """Return all values with which a choice is compared; equal pictures mean equal accounts.
+
+        None where the picture would be long, or a job is suspended.
         """
         if len(self._held) > _FEW or any(held.stopped for held in self._held.values()):
             return None
@@ -75,11 +79,11 @@ class Ledger:
         return self.busy.tobytes(), self.alone.tobytes(), more, memory, devices
 
     def memory_used(self, node: int) -> int:
-        """MiB that jobs hold there."""
+        """Return the MiB of a node held by jobs."""
         return self._memory.get(node, 0)
 
     def memory_free(self, node: int) -> int:
-        """MiB that no job holds there; without bound where a node's memory is unknown, or nobody counts."""
+        """Return the free MiB of a node; without bound where the node's memory is unknown, or is not counted."""
         record = self.nodes[node]
         if not record.real_memory or not self.parameters.tracks_memory:
             return _PLENTY
@@ -87,19 +91,19 @@ class Ledger:
 
     @property
     def with_devices(self) -> list[int]:
-        """The nodes of which a job holds a device."""
+        """The nodes with a device held by a job."""
         return list(self._devices)
 
     def devices_used(self, node: int) -> dict[str, JobRecord]:
-        """By key of the device, which job holds it."""
+        """Return the holding job by key of the device."""
         return dict(self._devices.get(node, {}))
 
     def cpus_used(self, node: int) -> int:
-        """The mask of the CPUs of a node of which a job holds the core."""
+        """Return the mask of the node's CPUs on cores held by jobs."""
         return self.nodes.cpu_mask(self.nodes[node], self.busy)
 
     def take(self, job: JobRecord) -> None:
-        """The job holds its `job_resrcs` from now on."""
+        """Enter the job's `job_resrcs` as held."""
         if job in self._held or job.job_resrcs is None:
             return
         held = self._of(job.job_resrcs)
@@ -107,7 +111,7 @@ class Ledger:
         self._put(job, held)
 
     def give(self, job: JobRecord) -> None:
-        """The job holds nothing any more, whatever its record says now."""
+        """Remove the job, whatever the job's record says now."""
         self._lift(job)
 
     def _put(self, job: JobRecord, held: _Held) -> None:
@@ -141,14 +145,14 @@ class Ledger:
         return held
 
     def stop(self, job: JobRecord) -> None:
-        """The job is suspended: its cores are free, its memory and devices are not."""
+        """Free the cores of a suspended job, but not the job's memory and devices."""
         held = self._held.get(job)
         if held is not None and not held.stopped:
             held.stopped = True
             self._give_cores(held)
 
     def go_on(self, job: JobRecord) -> None:
-        """The job has its cores again."""
+        """Enter the job's cores again."""
         held = self._held.get(job)
         if held is not None and held.stopped:
             held.stopped = False
@@ -156,15 +160,16 @@ class Ledger:
             self._take_cores(held)
 
     def is_stopped(self, job: JobRecord) -> bool:
-        """True for one whose cores are free because it is suspended."""
+        """True for a suspended job, whose cores are free."""
         held = self._held.get(job)
         return held is not None and held.stopped
 
     def conflicts(
         self, job: JobRecord, resources: JobResources | None = None, without: Iterable[JobRecord] = ()
     ) -> str:
-        """Why the job cannot hold these, or its own, beside all that others hold; "" where it can. What the job itself
-        holds is not counted, nor what the jobs in `without` hold.
+        """Return the reason against `resources`, or else the job's own, beside all resources held; "" for none.
+
+        What the job itself holds is not counted, nor what the jobs in `without` hold.
         """
         wanted = resources or job.job_resrcs
         if wanted is None:
@@ -210,7 +215,7 @@ class Ledger:
         return ""
 
     def _core(self, number: int) -> str:
-        """A core as people say it."""
+        """Return the name of a core for people."""
         low, high = 0, len(self.nodes) - 1
         while low < high:
             middle = (low + high + 1) // 2

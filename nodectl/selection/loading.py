@@ -1,6 +1,6 @@
-"""Loading a select plugin outside of the daemon, for commands that plan, and the caller for it.
+"""Loading of a select plugin outside of the daemon, for planning commands, and the caller for the plugin.
 
-As whoever runs the command; the plugin's body and its init() are bounded in time as in the daemon.
+As the user of the command; the plugin's body and its init() are bounded in time as in the daemon.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from nodectl.tracing.recorder import Recorder
 
 
 def caller_of(seconds: float, last_words: Callable[[], object] | None = None) -> PluginCaller:
-    """Who calls a select plugin: each call may take so many seconds, 0 for any time."""
+    """Return a caller of a select plugin. Each call may take `seconds`, 0 for any time."""
     return PluginCaller(Recorder(-1, "daemon"), None, 0, seconds, single_threaded=False, last_words=last_words)
 
 
 def load_plugin(name: str, plugin_dirs: Sequence[str] = (), caller: PluginCaller | None = None) -> Plugin:
-    """The plugin of this type (select/linear), or in this file; its init() has been called, and `unload` calls its
-    fini(). Raises PluginRefused.
+    """Load the plugin of this type (select/linear) or in this file, and call its init(). Raises PluginRefused.
+
+    `unload` calls its fini().
     """
     caller = caller or caller_of(0)
     plugin_api.allow_threads(True)
@@ -40,10 +41,10 @@ def load_plugin(name: str, plugin_dirs: Sequence[str] = (), caller: PluginCaller
 
 
 def unload(plugin: Plugin, caller: PluginCaller) -> str:
-    """Calls fini(); why it failed, "" where it did not."""
+    """Call fini(). Return "" or the reason of a failure."""
     fini = plugin.hooks.get("fini")
     return "" if fini is None else caller.silent(fini, ()).why
 
 
 def _nothing() -> None:
-    """The init() of a plugin that has none."""
+    """Stand in for a missing init()."""

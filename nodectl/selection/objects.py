@@ -1,7 +1,7 @@
-"""The plugin's own objects: what it keeps about a node (select_nodeinfo) and about a job (select_jobinfo).
+"""The plugin's own objects about a node (select_nodeinfo) and about a job (select_jobinfo).
 
 The host asks for them, keeps them in the records, hands them back to be packed, printed, read and freed, and knows
-nothing of what is in them.
+nothing of their contents.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_DIMENSIONS = 64
 
 
 class PluginObjects:
-    """`dimensions`: the size of the system, as the plugin says it; empty where it does not."""
+    """The plugin's objects. `dimensions`: the size of the system according to the plugin; empty where not given."""
 
     def __init__(self, calls: Calls, nodes: NodeTable) -> None:
         self._calls = calls
@@ -37,7 +37,7 @@ class PluginObjects:
         self.dimensions: tuple[int, ...] = ()
 
     def start(self, jobs: Sequence[JobRecord]) -> None:
-        """After the plugin knows nodes and jobs: its objects of every node."""
+        """Make the objects of every node, after the plugin knows nodes and jobs."""
         for node in self._nodes if self._calls.has("select_nodeinfo_alloc") else ():
             node.select_nodeinfo = self._made("select_nodeinfo_alloc")
         for job in jobs:
@@ -61,7 +61,7 @@ class PluginObjects:
         return tuple(found)
 
     def end(self) -> None:
-        """Frees all there are."""
+        """Free all objects."""
         for node in self._nodes:
             if node.select_nodeinfo is not None:
                 self._done("select_nodeinfo_free", node.select_nodeinfo)
@@ -70,12 +70,13 @@ class PluginObjects:
             self.free(job)
 
     def refresh(self) -> None:
-        """What the plugin keeps about every node is up to date afterwards."""
+        """Let the plugin bring the objects of all nodes up to date."""
         self._done("select_nodeinfo_set_all")
 
     def admit(self, job: JobRecord, *, is_kept: bool = True) -> None:
-        """A job is new here: it gets its object, which is told of the network that the job asks for. `is_kept`: what
-        the object says is kept in the job's record.
+        """Make the object of a new job, and write the job's requested network into the object.
+
+        `is_kept`: the packed object is kept in the job's record.
         """
         if job in self._with_jobinfo or job.select_jobinfo is not None:
             return
@@ -91,11 +92,11 @@ class PluginObjects:
                 self.pack_job(job)
 
     def new_jobinfo(self) -> object:
-        """An empty object of a job or a step."""
+        """Make an empty object of a job or a step."""
         return self._made("select_jobinfo_alloc")
 
     def copy(self, source: JobRecord, target: JobRecord) -> None:
-        """A job is made of another one, as a task of its array: it gets a copy of its object."""
+        """Give a job made of another job, such as a task of an array, a copy of the object."""
         self.free(target)
         if source.select_jobinfo is None:
             self.admit(target)
@@ -105,38 +106,38 @@ class PluginObjects:
             self._with_jobinfo.add(target)
 
     def free(self, job: JobRecord) -> None:
-        """The job's record goes."""
+        """Free the object of a job about to be dropped."""
         self._with_jobinfo.discard(job)
         if job.select_jobinfo is not None:
             self._done("select_jobinfo_free", job.select_jobinfo)
             job.select_jobinfo = None
 
     def pack_step(self, step: StepRecord) -> str:
-        """The step's object as hexadecimal digits; "" where there is none, or the plugin does not pack it."""
+        """Return the step's object as hexadecimal digits; "" without an object, or where the plugin does not pack."""
         return "" if step.select_jobinfo is None else self._packed("select_jobinfo_pack", step.select_jobinfo).hex()
 
     def unpack_step(self, step: StepRecord, packed: str) -> None:
-        """The step of an earlier daemon gets what `pack_step` made; an empty object of what cannot be read."""
+        """Restore the object of an earlier daemon's step from the result of `pack_step`; an empty one if unreadable."""
         if packed:
             step.select_jobinfo = self._unpacked("select_jobinfo_unpack", bytes.fromhex(packed))
         if step.select_jobinfo is None and self._calls.has("step_finish"):
             step.select_jobinfo = self.new_jobinfo()
 
     def free_step(self, step: StepRecord) -> None:
-        """The step's record goes."""
+        """Free the object of a step about to be dropped."""
         if step.select_jobinfo is not None:
             self._done("select_jobinfo_free", step.select_jobinfo)
             step.select_jobinfo = None
 
     def pack_job(self, job: JobRecord) -> str:
-        """The job's object as hexadecimal digits, kept in its record; none where there is no object."""
+        """Pack the job's object into the record as hexadecimal digits, and return the digits; "" without an object."""
         job.select_packed = ""
         if job.select_jobinfo is not None:
             job.select_packed = self._packed("select_jobinfo_pack", job.select_jobinfo).hex()
         return job.select_packed
 
     def unpack_job(self, job: JobRecord, packed: str) -> None:
-        """The job's record was read again with what `pack_job` made; of what cannot be read a new one is made."""
+        """Restore the job's object from the result of `pack_job`; make a new object where unreadable."""
         self.free(job)
         job.select_packed = ""
         try:
@@ -152,14 +153,14 @@ class PluginObjects:
             job.select_packed = packed
 
     def job_data(self, job: JobRecord, data_type: int) -> object:
-        """What the job's object has in this field; None where it says nothing."""
+        """Return a field of the job's object; None where the object has no value."""
         data = Output()
         if job.select_jobinfo is None or not self._done("select_jobinfo_get", job.select_jobinfo, data_type, data):
             return None
         return data.value
 
     def print_job(self, job: JobRecord, mode: int = SELECT_PRINT_MIXED, size: int = 4096) -> str:
-        """The job's object for people, in at most `size` bytes: what select_p_select_jobinfo_sprint writes."""
+        """Return the text of select_p_select_jobinfo_sprint about the job's object, in at most `size` bytes."""
         if job.select_jobinfo is None:
             return ""
         buf = bytearray(min(size, _LONGEST_PRINT))
@@ -172,7 +173,7 @@ class PluginObjects:
         return _text(answer.value, size)
 
     def describe_job(self, job: JobRecord, mode: int = SELECT_PRINT_MIXED) -> str:
-        """The same as a text of any length: select_p_select_jobinfo_xstrdup."""
+        """Return the job's object as a text of any length, by select_p_select_jobinfo_xstrdup."""
         if job.select_jobinfo is None:
             return ""
         answer = self._calls.value("select_jobinfo_xstrdup", job.select_jobinfo, mode)
@@ -184,8 +185,9 @@ class PluginObjects:
         return _text(answer.value, _LONGEST_PRINT)
 
     def node_data(self, node: NodeRecord) -> dict[str, object]:
-        """What a query of this node tells of the plugin's: `cpus` and `memory` allocated and a text `tres`, as far as
-        it says them. They are read from a copy that was packed and unpacked, as a client's is.
+        """Return the plugin's data about a node: `cpus` and `memory` allocated and a text `tres`, as far as given.
+
+        They are read from a copy that was packed and unpacked, as a client's is.
         """
         if node.select_nodeinfo is None:
             return {}
@@ -207,7 +209,7 @@ class PluginObjects:
         return found
 
     def _made(self, name: str, *arguments: object) -> object:
-        """A function that returns an object; NULL is its failure."""
+        """Call a function for an object. NULL means failure."""
         answer = self._calls.null(name, self._calls.value(name, *arguments))
         self._calls.failed(name, answer)
         return answer.value
@@ -231,7 +233,7 @@ class PluginObjects:
 
 
 def _text(value: str | bytes | bytearray, size: int) -> str:
-    """What a C string in this buffer says."""
+    """Return the text of a C string in this buffer."""
     if not isinstance(value, str):
         value = bytes(value).partition(b"\0")[0].decode("utf-8", "replace")
     return value[:size]

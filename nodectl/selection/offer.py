@@ -1,4 +1,4 @@
-"""What a plugin is offered for a job: which nodes, and how many of them it may choose.
+"""The offer to a plugin for a job: which nodes, and how many of the nodes may be chosen.
 
 Pure but for the bitmaps of a job's named nodes, which are written into its details once.
 """
@@ -17,7 +17,7 @@ _SHOWN = 40  # characters of a name
 
 @dataclass(slots=True)
 class Offer:
-    """Nodes that may be chosen, how many at least, at most and best, and those that must be among them."""
+    """The nodes for a choice: how many at least, at most and best, and the required nodes."""
 
     nodes: bitarray
     min_nodes: int
@@ -26,7 +26,7 @@ class Offer:
     required: bitarray | None
 
     def without(self, nodes: bitarray) -> Offer | None:
-        """The same without these nodes; None where too few are left."""
+        """Return the offer without these nodes; None where too few are left."""
         left = self.nodes & ~nodes
         missing = self.required is not None and (self.required & nodes).any()
         if missing or left.count() < self.min_nodes:
@@ -35,7 +35,7 @@ class Offer:
 
 
 class Offers:
-    """Makes offers over one table of nodes. Which nodes are up is kept until `look_again`."""
+    """The maker of offers over a table of nodes. The set of nodes in service is kept until `look_again`."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
@@ -45,12 +45,15 @@ class Offers:
         self.look_again()
 
     def look_again(self) -> None:
-        """A node's state or configuration has changed."""
+        """Read the nodes again, because the state or configuration of a node has changed."""
         self._up = bitarray(node.may_start_jobs for node in self._nodes)
         self._features.clear()
 
     def of(self, job: JobRecord, mode: int, nodes: bitarray | None) -> Offer | Refusal:
-        """What to offer; `nodes`: no others than these. Of what only might be some day, all that is configured."""
+        """Return the offer for a job. `nodes`: offer only nodes of this bitmap.
+
+        SELECT_MODE_TEST_ONLY offers all configured nodes, also nodes that are down or drained.
+        """
         details = job.details
         unknown = self._resolve(details)
         if unknown:
@@ -77,7 +80,7 @@ class Offers:
         return Offer(offered, least, most, min(details.max_nodes or least, most), required)
 
     def _resolve(self, details: JobDetails) -> str:
-        """Writes the bitmaps of the nodes that the job names; the first name that no node has, "" where all have."""
+        """Write the bitmaps of the nodes named by the job. Return the first unknown required name, "" for none."""
         if details.req_nodes and details.req_node_bitmap is None:
             unknown = [name for name in details.req_nodes if name not in self._nodes.by_name]
             if unknown:
@@ -95,6 +98,6 @@ class Offers:
         found = self._features.get(feature)
         if found is None:
             found = bitarray(feature in node.features for node in self._nodes)
-            if found.any():  # users may ask for anything: what no node has is not kept
+            if found.any():  # users may ask for anything: a feature of no node is not kept
                 self._features[feature] = found
         return found

@@ -1,7 +1,7 @@
-"""A job's allocation without a queue: what `nodectl bind` and tests ask of select/cons_tres about described machines,
-and of the configured plugin about this one.
+"""A job's allocation without a queue, for `nodectl bind` and tests: by select/cons_tres on described machines.
 
-As whoever runs the command. select/cons_tres is loaded once in a process.
+For this machine the configured plugin is asked. Runs as the user of the command. select/cons_tres is loaded once in a
+process.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ def allocate(
     settings: Settings = _DEFAULTS,
     names: Sequence[str] = (),
 ) -> Allocation:
-    """Find nodes and cores for a job. `busy`: by machine, the mask of the CPUs that others hold; a core of which one
-    CPU is busy is not free. `names`: of the machines, n1, n2, ... if not given. Raises Refused.
+    """Find nodes and cores for a job. Raises Refused.
+
+    `busy`: by machine, the mask of the CPUs held by other jobs; a core with one busy CPU is not free. `names`: of the
+    machines, n1, n2, ... if not given.
     """
     names = list(names) or [f"n{number}" for number in range(1, len(machines) + 1)]
     if request.relative is not None:
@@ -60,8 +62,9 @@ def allocate(
 def of_run(
     machine: Topology, request: Request, config: Config, settings: Settings, asked: Wanted, devices: Sequence[Device]
 ) -> tuple[Allocation, list[Device]]:
-    """What a job of `nodectl run` holds on this machine when nobody else does, by the configured plugin: CPUs and
-    devices. Raises Refused, PluginRefused.
+    """Return the CPUs and devices of a job of `nodectl run` on this idle machine, chosen by the configured plugin.
+
+    Raises Refused, PluginRefused.
     """
     free = specialised(machine, settings)
     node = NodeRecord(config.node_name, machine, reserved_cpus=free, devices=tuple(devices))
@@ -84,7 +87,7 @@ def of_run(
 def _allocation(
     selection: Selection, request: Request, details: JobDetails, busy: Sequence[int] = ()
 ) -> tuple[Allocation, tuple[str, ...]]:
-    """What the plugin gives a job, and the keys of its devices on the first node. Raises Refused."""
+    """Return the plugin's choice for a job, and the keys of the job's devices on the first node. Raises Refused."""
     nodes = selection.nodes
     selection.start(_NO_STATE)
     job = JobRecord(0, details=details)
@@ -98,7 +101,7 @@ def _allocation(
 
 
 def allocation_of(found: Choice, nodes: NodeTable, request: Request) -> Allocation:
-    """What was chosen for a job of this request, as the rules of binding read it."""
+    """Return the choice for a job of this request in the form of the rules of binding."""
     held = found.resources
     grants = [
         NodeGrant(
@@ -118,7 +121,7 @@ def allocation_of(found: Choice, nodes: NodeTable, request: Request) -> Allocati
 
 
 def details_of(request: Request) -> JobDetails:
-    """What a job of this request asks for."""
+    """Return the details of a job of this request."""
     ntasks = tasks_of(request)
     least, most = request.nodes or (1, 0)
     named = len(set(request.nodelist))

@@ -1,10 +1,10 @@
-"""What a select plugin is given: records of nodes, jobs, steps and reservations, and bitmaps over the table of nodes.
+"""The records given to a select plugin: nodes, jobs, steps and reservations, and bitmaps over the table of nodes.
 
 The names are those of Slurm's documents. One JobRecord is the job everywhere: in the queue, in the select plugin, in
 the daemon, and, as JSON, in its file. Bitmaps are `bitarray`s. A node bitmap has a bit for each node of the table. A
 core bitmap has a bit for each core of each node, node after node: those of one node begin at its `core_offset` and
-follow the order of its machine's cores. Counters are computed from what they count, so that they cannot disagree.
-Used only from the daemon's event loop, and by commands that plan.
+follow the order of its machine's cores. Counters are computed from what they count, so that they cannot disagree. Used
+only from the daemon's event loop, and by planning commands.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ RUN, ALLOC, BATCH = "run", "alloc", "batch"
 
 @dataclass(slots=True, eq=False)
 class NodeRecord:
-    """node_record_t. `real_memory` and `mem_spec_limit` in MiB; `reserved_cpus` is a machine mask of CPUs that no job
-    is given. `index` and `core_offset` are set by the table.
+    """node_record_t. `real_memory` and `mem_spec_limit` in MiB; `reserved_cpus` is a machine mask of CPUs not given to
+    jobs. `index` and `core_offset` are set by the table.
     """
 
     name: str
@@ -59,22 +59,22 @@ class NodeRecord:
 
     @property
     def cores(self) -> int:
-        """How many cores it has."""
+        """The number of cores."""
         return sum([len(socket.cores) for socket in self.config.sockets])
 
     @property
     def cpus(self) -> int:
-        """How many CPUs a job can be given here at most."""
+        """The number of CPUs available to jobs on the empty node."""
         return (self.config.usable & ~self.reserved_cpus).bit_count()
 
     @property
     def may_start_jobs(self) -> bool:
-        """False for one that is down or drained."""
+        """False for a node down or drained."""
         return self.node_state & 0xF != NODE_STATE_DOWN and not self.node_state & NODE_STATE_DRAIN
 
 
 class NodeTable(Sequence[NodeRecord]):
-    """The nodes, in the order of their bits."""
+    """The nodes, in the order of the bits of node bitmaps."""
 
     def __init__(self, nodes: Iterable[NodeRecord]) -> None:
         self._nodes = tuple(nodes)
@@ -95,14 +95,14 @@ class NodeTable(Sequence[NodeRecord]):
         return iter(self._nodes)
 
     def bitmap(self, nodes: Iterable[int] = ()) -> bitarray:
-        """A node bitmap with these bits set."""
+        """Return a node bitmap with the bits of the given nodes set."""
         bits = bitarray(len(self._nodes))
         for node in nodes:
             bits[node] = 1
         return bits
 
     def core_bitmap(self, masks: Mapping[int, int] | None = None) -> bitarray:
-        """A core bitmap: by node, the cores that have a CPU in the machine mask."""
+        """Return a core bitmap. `masks`: by node, a machine mask; cores with a CPU in the mask are set."""
         bits = bitarray(self.core_count)
         for index, mask in (masks or {}).items():
             node = self._nodes[index]
@@ -112,7 +112,7 @@ class NodeTable(Sequence[NodeRecord]):
         return bits
 
     def cpu_mask(self, node: NodeRecord, cores: bitarray) -> int:
-        """The machine mask of the usable CPUs of a node's cores that a core bitmap has."""
+        """Return the machine mask of the usable CPUs on the node's cores in a core bitmap."""
         usable, low, count = node.config.usable & ~node.reserved_cpus, node.core_offset, node.cores
         if cores.count(1, low, low + count) == count:
             return usable
@@ -125,14 +125,13 @@ class NodeTable(Sequence[NodeRecord]):
 
 @dataclass(slots=True)
 class JobDetails:
-    """job_record_t's details: what the job asks for. Nothing of it changes when the job starts. MiB; counts of CPUs
-    are threads; times in seconds since the epoch, 0 for none.
+    """job_record_t's details: the job's request, unchanged by the start.
 
-    `layout` holds srun's options of layout and binding by their names, as texts; `request` is what they mean. `gres`:
-    how many devices on each node, by name or name:type. `share_res`: None where the user said nothing, False for
-    --exclusive, True for --oversubscribe. `whole`: all of the machine, for a job with more tasks than it has CPUs.
-    `signal`: what it wants before its time is up, as `model.warning` writes it. `kill_invalid_dep`: it ends when what
-    it waits for cannot happen any more.
+    MiB; counts of CPUs are threads; times in seconds since the epoch, 0 for none. `layout` holds srun's options of
+    layout and binding by their names, as texts; `request` is the same parsed. `gres`: how many devices on each node, by
+    name or name:type. `share_res`: None where the user said nothing, False for --exclusive, True for --oversubscribe.
+    `whole`: all of the machine, for a job with more tasks than it has CPUs. `signal`: the signal to be sent before the
+    time limit, as `model.warning` writes it. `kill_invalid_dep`: the job ends when its dependency can never be met.
     """
 
     num_tasks: int = 1
@@ -172,16 +171,16 @@ class JobDetails:
 
     @property
     def known_request(self) -> Request | None:
-        """Likewise, where somebody has read it already."""
+        """The request parsed from `layout`, or None before the first use of `request`."""
         return self._request
 
     def forget_request(self) -> None:
-        """The job has ended: lists of masks, as they were read, are not kept with its record."""
+        """Drop the parsed request of an ended job, so as not to keep lists of masks with the record."""
         self._request = None
 
     @property
     def request(self) -> Request:
-        """What `layout` means. Raises `binding.refused.Refused`."""
+        """The request parsed from `layout`. Raises `binding.refused.Refused`."""
         if self._request is None:
             self._request = request_of(self.layout, {}, self.layout.get("hostfile", ""))
         return self._request
@@ -189,8 +188,8 @@ class JobDetails:
 
 @dataclass(slots=True)
 class JobResources:
-    """job_resources_t: what a job holds. By index of the node: `cpus` counted, `memory` in MiB, `tasks` that it was
-    laid out for, `gres` as the keys of its devices (gpu:0).
+    """job_resources_t: the resources held by a job. By index of the node: `cpus` counted, `memory` in MiB, the number
+    of `tasks` in the layout, `gres` as the keys of the devices (gpu:0).
     """
 
     node_bitmap: bitarray
@@ -202,28 +201,27 @@ class JobResources:
 
     @property
     def nhosts(self) -> int:
-        """How many nodes."""
+        """The number of nodes."""
         return self.node_bitmap.count()
 
     @property
     def ncpus(self) -> int:
-        """CPUs in all."""
+        """The number of CPUs in all."""
         return sum(self.cpus.values())
 
 
 @dataclass(slots=True, eq=False)
 class JobRecord:
     """job_record_t. `held_by`: run, alloc or batch. Times in seconds since the epoch, 0 for none; `time_limit` in
-    seconds, 0 for none. An active job's `end_time` is when it is expected to end; `direct_priority` is what an
-    administrator set, 0 for none. `array_task_id` is None for a job that is no task of an array; of an array that still
-    waits one record stands for all its tasks (`array_tasks`, as "0-9:2", and `array_limit` of them at a time, 0 for no
-    limit). `array_span` tells of the array as it was submitted, its tasks have it too: how many, the least and the
-    greatest index, the step between them. `warned`: the run that got the signal which it wanted.
-    `to_requeue`: None, or who holds it, "" for nobody, when what runs of it has ended and it waits again.
-    `select_packed` is `select_jobinfo` as the plugin packed it, in hexadecimal. `given_to`: the job that holds all that
-    this one held, whose processes end; `given_resrcs`: that, which it gets back where that job ends before.
-    `joining`: of a job that was given such resources, the numbers of the jobs that gave them and have not ended, each
-    with the MiB to which its own limit is raised then.
+    seconds, 0 for none. An active job's `end_time` is the expected end; `direct_priority` is an administrator's value,
+    0 for none. `array_task_id` is None for a job outside of arrays; one record stands for all waiting tasks of an array
+    (`array_tasks`, as "0-9:2", and `array_limit` of them at a time, 0 for no limit). `array_span` describes the array
+    as submitted, also in each task: how many tasks, the least and the greatest index, the step. `warned`: the run that
+    got the requested signal. `to_requeue`: None, or the value for `held` ("" for not held) with which the job waits
+    again when its processes have ended. `select_packed` is `select_jobinfo` as the plugin packed it, in hexadecimal.
+    `given_to`: the job that holds all resources of this job, whose processes end; `given_resrcs`: these resources,
+    which this job gets back where the other job ends before. `joining`: in a job that was given such resources, the
+    jobs that gave them and have not ended, each number with the MiB to which this job's limit is raised afterwards.
     """
 
     job_id: int
@@ -273,36 +271,35 @@ class JobRecord:
 
     @property
     def num_procs(self) -> int:
-        """The fewest CPUs of its allocation."""
+        """The least number of CPUs of the job's allocation."""
         return self.details.min_cpus
 
     @property
     def total_cpus(self) -> int:
-        """The CPUs that it holds."""
+        """The number of CPUs held by the job."""
         return 0 if self.job_resrcs is None else self.job_resrcs.ncpus
 
     @property
     def node_cnt(self) -> int:
-        """The nodes that it holds."""
+        """The number of nodes held by the job."""
         return 0 if self.node_bitmap is None else self.node_bitmap.count()
 
     @property
     def is_active(self) -> bool:
-        """True while it holds resources."""
+        """True while the job holds resources."""
         return self.job_state in (RUNNING, SUSPENDED, COMPLETING)
 
     def as_json(self) -> dict[str, object]:
-        """All but what the table of nodes gives a meaning to; what it holds by names of nodes and machine masks is
-        `resources_as_json`.
-        """
+        """Return the fields independent of the table of nodes. `resources_as_json` writes the job's resources."""
         record = dict(zip(_RECORD, _record_values(self), strict=True))
         record["details"] = dict(zip(_DETAILS, _details_values(self.details), strict=True))
         return record
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> JobRecord:
-        """What `as_json` wrote, here or in another version: unknown fields are left out, missing ones are as for a job
-        that says nothing. Raises KeyError, TypeError.
+        """Make a job of the result of `as_json`, here or in another version. Raises KeyError, TypeError.
+
+        Unknown fields are left out, missing fields get their defaults.
         """
         details = {name: value for name, value in values.get("details", {}).items() if name in _DETAILS}
         for name in _TUPLES & details.keys():
@@ -322,7 +319,7 @@ _TUPLES = frozenset({"req_nodes", "exc_nodes", "features", "argv"})
 
 
 def resources_as_json(resources: JobResources, nodes: NodeTable) -> dict[str, object]:
-    """What a job holds, by name of the node; CPUs as a hexadecimal machine mask."""
+    """Return a job's resources by name of the node; CPUs as a hexadecimal machine mask."""
     held: dict[str, object] = {}
     for index in resources.node_bitmap.search(bitarray("1")):
         node = nodes[index]
@@ -337,7 +334,7 @@ def resources_as_json(resources: JobResources, nodes: NodeTable) -> dict[str, ob
 
 
 def resources_from_json(held: Mapping[str, Any], nodes: NodeTable) -> JobResources:
-    """What `resources_as_json` wrote; nodes that are gone are left out. Raises KeyError, ValueError, TypeError."""
+    """Make resources of JSON by `resources_as_json`, without nodes now gone. Raises KeyError, ValueError, TypeError."""
     there = {nodes.by_name[name].index: share for name, share in held.items() if name in nodes.by_name}
     return JobResources(
         nodes.bitmap(there),
@@ -351,7 +348,7 @@ def resources_from_json(held: Mapping[str, Any], nodes: NodeTable) -> JobResourc
 
 @dataclass(slots=True, eq=False)
 class StepRecord:
-    """step_record_t: one step of a job. `step_node_bitmap` is what step_pick_nodes chose, or all of its job's nodes."""
+    """step_record_t. `step_node_bitmap`: the nodes chosen by step_pick_nodes, or all nodes of the job."""
 
     job_ptr: JobRecord
     step_id: int
@@ -382,14 +379,14 @@ class ReservationRequest:
 
 @dataclass(slots=True)
 class NodeInfoMessage:
-    """node_info_msg_t: all nodes, as ba_init gets them."""
+    """node_info_msg_t, all nodes, for ba_init."""
 
     node_array: Sequence[NodeRecord]
     last_update: float = 0.0
 
     @property
     def record_count(self) -> int:
-        """How many nodes."""
+        """The number of nodes."""
         return len(self.node_array)
 
 

@@ -1,6 +1,6 @@
-"""What a job holds, as values: whole nodes, two jobs' together, one without a node.
+"""Operations on the resources of jobs: whole nodes, the sum of two jobs, the rest without a node.
 
-Pure functions; each makes new resources and leaves those that it is given as they are.
+Pure functions; each makes new resources and leaves its arguments as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ONE = bitarray("1")
 
 
 def whole_nodes(job: JobRecord, nodes: bitarray, table: NodeTable, kept: bitarray, given: Parameters) -> JobResources:
-    """All of these nodes that a job can be given (not the `kept` cores), with the memory that this job asks for."""
+    """Return all available resources of the nodes, without the `kept` cores, and the memory requested by the job."""
     chosen = list(nodes.search(ONE))
     cpus = {index: table[index].cpus for index in chosen}
     memory = {index: given.memory_of(job, count) for index, count in cpus.items()}
@@ -23,7 +23,7 @@ def whole_nodes(job: JobRecord, nodes: bitarray, table: NodeTable, kept: bitarra
 
 
 def copied(held: JobResources) -> JobResources:
-    """The same, of which nothing is shared."""
+    """Return a copy with nothing shared."""
     return JobResources(
         held.node_bitmap.copy(), held.core_bitmap.copy(), dict(held.cpus), dict(held.memory), dict(held.tasks),
         dict(held.gres),
@@ -31,7 +31,7 @@ def copied(held: JobResources) -> JobResources:
 
 
 def merged(one: JobResources, other: JobResources) -> JobResources:
-    """What two jobs hold."""
+    """Return the sum of two jobs' resources."""
     both = copied(one)
     both.node_bitmap |= other.node_bitmap
     both.core_bitmap |= other.core_bitmap
@@ -44,7 +44,7 @@ def merged(one: JobResources, other: JobResources) -> JobResources:
 
 
 def without(held: JobResources, index: int, table: NodeTable) -> JobResources:
-    """What is left when a node is given up."""
+    """Return the resources left after giving up a node."""
     left, node = copied(held), table[index]
     left.node_bitmap[index] = 0
     left.core_bitmap[node.core_offset : node.core_offset + node.cores] = 0
@@ -54,5 +54,5 @@ def without(held: JobResources, index: int, table: NodeTable) -> JobResources:
 
 
 def names(nodes: bitarray, table: NodeTable) -> str:
-    """The nodes of a bitmap, by name."""
+    """Return the names of the nodes of a bitmap, with commas between."""
     return ",".join(table[index].name for index in nodes.search(ONE))

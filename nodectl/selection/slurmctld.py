@@ -1,7 +1,7 @@
-"""What a select plugin in C finds in slurmctld's global variables: the configuration, and the time.
+"""The counterpart of slurmctld's global variables for a select plugin: the configuration, and the time.
 
-The host sets both before each call, so that two plugins that are played against each other, each in a time of its own,
-find theirs. A plugin reads them when it is called, and keeps what it needs between two calls of `reconfigure`.
+The host sets both before each call, so that two plugins in one process, each with a simulated time, find their own
+values. A plugin reads them when it is called, and keeps what it needs between two calls of `reconfigure`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ NO, YES, FORCE, EXCLUSIVE = "no", "yes", "force", "exclusive"
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The configuration of a select plugin. `over_subscribe` and `share_count`: who shares, and how many at most.
-    `tracks_memory`: memory is given as cores are. `def_mem_per_cpu`: MiB of a job that names no memory.
+    """The configuration of a select plugin.
+
+    `over_subscribe` and `share_count`: which jobs share, and how many at most. `tracks_memory`: memory is given as
+    cores are. `def_mem_per_cpu`: MiB for each CPU of a job that names no memory.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -31,25 +33,25 @@ class Parameters:
     def_mem_per_cpu: int = 0
 
     def sharers(self, job: JobRecord) -> int:
-        """How many jobs may be where this one is, itself included."""
+        """Return how many jobs may share the job's cores, the job included."""
         if self.over_subscribe == FORCE or (self.over_subscribe == YES and job.details.share_res):
             return self.share_count
         return 1
 
     def takes_whole_nodes(self, job: JobRecord) -> bool:
-        """True for a job that shares its nodes with none, whatever plugin selects them."""
+        """True for a job without any sharing of nodes, under each select plugin."""
         if self.over_subscribe == FORCE:
             return False
         return self.over_subscribe == EXCLUSIVE or job.details.share_res is False
 
     def memory_of(self, job: JobRecord, cpus: int) -> int:
-        """MiB that the job takes of a node that gives it so many CPUs."""
+        """Return the MiB taken by the job on a node with `cpus` of the job's CPUs."""
         details = job.details
         return details.pn_min_memory or (details.mem_per_cpu or self.def_mem_per_cpu) * cpus
 
 
 def parameters_of(config: Config, settings: Settings) -> Parameters:
-    """The parameters that a configuration means; `settings` are its own as the rules of binding read them."""
+    """Return the parameters of a configuration; `settings`: the same configuration for the rules of binding."""
     word, _, count = config.over_subscribe.partition(":")
     words = settings.select_type_parameters
     # As Slurm documents it: of the parameters select/linear knows CR_Memory alone.
@@ -67,15 +69,15 @@ class _Current:
 
 
 def parameters() -> Parameters:
-    """The configuration as it is at this call."""
+    """Return the configuration as of this call."""
     return _Current.parameters
 
 
 def now() -> float:
-    """The time of this call in seconds since the epoch: the daemon's, or a simulated one."""
+    """Return the time of this call in seconds since the epoch: the daemon's, or a simulated time."""
     return _Current.now
 
 
 def enter(in_force: Parameters, at: float) -> None:
-    """The host's: a function of a plugin is about to be called."""
+    """Set configuration and time for a call of a plugin's function. Only for the host."""
     _Current.parameters, _Current.now = in_force, at

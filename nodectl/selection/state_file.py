@@ -1,7 +1,7 @@
-"""The file of a select plugin that keeps no state of its own: a magic number and a version, so that a directory of
-another plugin or of a later release is noticed. Written whole or not at all.
+"""The state file of a select plugin without state: a magic number and a version.
 
-In the daemon, as root, in a directory that is root's.
+They reveal a directory of another plugin or of a later release. The file is written whole or not at all. In the daemon,
+as root, in a directory that is root's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LARGEST = 4096
 
 
 def save(directory: str, name: str, magic: int, version: int) -> None:
-    """Writes the file. Raises PluginError."""
+    """Write the file. Raises PluginError."""
     buffer = Buf()
     buffer.pack32(magic)
     buffer.pack16(version)
@@ -45,7 +45,7 @@ def _write(at: int, name: str, data: bytes) -> None:
 
 
 def check(directory: str, name: str, magic: int, version: int) -> None:
-    """Reads it again, if it is there. Raises PluginError where it is not what `save` writes."""
+    """Read the file again, if present. Raises PluginError for content not written by `save`."""
     path = os.path.join(directory, name)
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

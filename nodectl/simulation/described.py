@@ -1,9 +1,9 @@
-"""Nodes that are described, not there: the table that `--nodes SPEC` makes.
+"""Simulated nodes: the table of nodes described by `--nodes SPEC`.
 
-Groups stand between semicolons: `[COUNT*]MACHINE[,WORD]...`. MACHINE is as for `nodectl bind --machine`: 2s:16c:2t, or
-a file that holds lscpu's table. The words: `mem=SIZE` (64G; without it memory is unknown, and nobody counts it),
-`NAME=N` or `NAME=N:TYPE` for N devices (gpu=4, gpu=2:a100; one word for each type), `feature=NAME`, `weight=N`,
-`name=PREFIX` (node names are n1, n2, ... over all groups without it).
+Groups are separated by semicolons: `[COUNT*]MACHINE[,WORD]...`. MACHINE is as for `nodectl bind --machine`: 2s:16c:2t,
+or a file that holds lscpu's table. The words: `mem=SIZE` (64G; without it memory is unknown and not counted), `NAME=N`
+or `NAME=N:TYPE` for N devices (gpu=4, gpu=2:a100; one word for each type), `feature=NAME`, `weight=N`, `name=PREFIX`
+(without it the names are n1, n2, ... over all groups).
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
 
 
 def nodes_of(text: str) -> NodeTable:
-    """The table of these nodes. Raises ValueError with one line, OSError for a machine's file."""
+    """Return the table of the described nodes.
+
+    Raises ValueError with a line of reason, OSError for a machine's file.
+    """
     nodes: list[NodeRecord] = []
     for group in filter(None, (word.strip() for word in text.split(";"))):
         nodes += _group(group, len(nodes))
@@ -46,7 +49,7 @@ def _group(text: str, before: int) -> list[NodeRecord]:
     number = whole(count, _MOST_NODES) if star else 1
     if not number:
         raise ValueError(f"--nodes {text[:60]!r}: {count[:20]!r} is no count of nodes")
-    topology = spec.named(named if star else machine)  # one for all of them, which are told to be alike
+    topology = spec.named(named if star else machine)  # one for all nodes of the group, which are alike
     values = _words(text, words)
     prefix, first = str(values.get("name", "n")), 0 if "name" in values else before
     return [
@@ -63,7 +66,7 @@ def _group(text: str, before: int) -> list[NodeRecord]:
 
 
 def _words(text: str, words: list[str]) -> dict[str, str]:
-    """By name; a device's name has its type, as in gpu:a100, or "gpu:" for one without."""
+    """Return the values by name; a device's name has the type, as in gpu:a100, or "gpu:" without a type."""
     values: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -78,7 +81,7 @@ def _words(text: str, words: list[str]) -> dict[str, str]:
 
 
 def _devices(text: str, values: dict[str, str], topology: Topology) -> list[Device]:
-    """The devices, dealt over the sockets as boards have them: the first of four at the first of two sockets."""
+    """Return the devices, spread over the sockets as on real boards: the first of four at the first of two sockets."""
     found = []
     counted: Counter[str] = Counter()  # by name, over all types
     for word, value in values.items():

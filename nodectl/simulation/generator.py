@@ -1,9 +1,8 @@
-"""Made-up workloads: a few busy users and many quiet ones, each with habits; the same ones for the same seed.
+"""Generated workloads: a few busy users and many quiet users, each with habits; the same jobs for the same seed.
 
-Some jobs are short and serial, some wide, some long, some arrays of many tasks, some want much memory or devices.
-People come in bursts, by day more than by night; they say limits that are seldom right: round numbers above, the
-default of their script, now and then too little. So many CPU seconds are submitted a second as `load` times what the
-machine has.
+Some jobs are short and serial, some wide, some long, some arrays of many tasks, some want much memory or devices. Users
+submit in bursts, by day more than by night; their limits are seldom right: round numbers above, the default of their
+script, now and then too little. The CPU seconds submitted in a second are `load` times the machine's CPUs.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _LARGEST_ARRAY = 20
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the jobs are for: CPUs in all, and of one node CPUs, memory in MiB and devices by name."""
+    """The machine for the jobs: CPUs in all, and of a node CPUs, memory in MiB and devices by name."""
 
     cpus: int
     node_cpus: int
@@ -34,8 +33,9 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What is to be made: so many jobs (each task of an array is one) of so many users, at this load; `seconds`: the
-    typical run time.
+    """The recipe of a workload: numbers of jobs and users, and the load.
+
+    Each task of an array counts as a job; `seconds`: the typical run time.
     """
 
     jobs: int = 1000
@@ -45,7 +45,7 @@ class Recipe:
 
 
 def recipe_of(text: str) -> Recipe:
-    """`1000` or `jobs=1000,users=50,load=0.9,seconds=60`. Raises BadWorkload."""
+    """Parse `1000` or `jobs=1000,users=50,load=0.9,seconds=60`. Raises BadWorkload."""
     wanted = f"--generate {text[:60]!r}"
     values: dict[str, float] = {}
     for word in text.split(","):
@@ -65,7 +65,7 @@ def recipe_of(text: str) -> Recipe:
 
 
 def generate(recipe: Recipe, machine: Machine, seed: int = 1) -> Workload:
-    """The workload of a recipe for this machine."""
+    """Make the workload of a recipe for this machine."""
     random = Random(seed)  # noqa: S311 - nothing secret is made of it
     users = [f"user{number:02}" for number in range(1, recipe.users + 1)]
     busy = [1 / (place + 1) for place in range(len(users))]
@@ -90,7 +90,7 @@ def generate(recipe: Recipe, machine: Machine, seed: int = 1) -> Workload:
 
 
 def _habit(random: Random, machine: Machine) -> tuple[list[str], list[float]]:
-    """The kinds of jobs of one user, and how often each."""
+    """Return the kinds of jobs of a user, and a weight for each."""
     weights = {_SERIAL: 4.0, _WIDE: 2.0, _LONG: 1.0, _ARRAY: 1.0}
     if machine.memory:
         weights[_LARGE] = 1.0
@@ -132,7 +132,7 @@ def _job(random: Random, machine: Machine, recipe: Recipe, kind: str, most: int)
 
 
 def _limit(random: Random, run: float) -> int:
-    """What a user says of a job that runs so long: a round number, usually far above, sometimes below."""
+    """Return a user's time limit for a job of this run time: a round number, usually far above, sometimes below."""
     chance = random.random()
     if chance < 0.05:
         return max(1, int(run * random.uniform(0.3, 0.95)))
@@ -143,7 +143,7 @@ def _limit(random: Random, run: float) -> int:
 
 
 def _times(random: Random, count: int, span: float) -> list[float]:
-    """When so many jobs are submitted within `span` seconds: bursts, and in a longer time days and nights."""
+    """Return the submission times of the jobs within `span` seconds: bursts, and over more than a day also nights."""
     times: list[float] = []
     busiest: Callable[[float], float] = lambda at: 0.6 + 0.4 * math.sin(2 * math.pi * at / _DAY)  # noqa: E731
     while len(times) < count:

@@ -1,12 +1,12 @@
 """A workload in JSON: `{"jobs": [...], "events": [...]}`, or the list of jobs alone.
 
-A job is an object. Needed is `run`, the seconds for which its program runs (for an array also a list, one for each
-task). The others, with their defaults: `id` (its place in the list, from 1), `submit` 0, `limit` 0 (none), `user`
-"root", `name`, `tasks` 1, `cpus_per_task` 1, `nodes` 0 (as many as it takes), `memory` (MiB on each node) 0,
-`mem_per_cpu` (MiB) 0, `gres` {} ({"gpu": 1} on each node), `exclusive`, `oversubscribe` and `contiguous` false, `qos`
-"normal", `nice` 0, `priority` 0, `dependency` "" ("afterok:3", by id), `array` "" ("0-9%2"), `begin` 0, `deadline` 0
-(seconds after the workload's beginning), `requeue` true, `no_kill` false (goes on without a node that is down),
-`exit_code` 0, `after` 0 and `think` 0 (submitted so long after the end of the job `after`). An event is
+A job is an object. Only `run` is required, the run time of the job's program in seconds (for an array also a list, one
+for each task). The further keys, with their defaults: `id` (the job's place in the list, from 1), `submit` 0, `limit` 0
+(none), `user` "root", `name`, `tasks` 1, `cpus_per_task` 1, `nodes` 0 (as many as it takes), `memory` (MiB on each
+node) 0, `mem_per_cpu` (MiB) 0, `gres` {} ({"gpu": 1} on each node), `exclusive`, `oversubscribe` and `contiguous`
+false, `qos` "normal", `nice` 0, `priority` 0, `dependency` "" ("afterok:3", by id), `array` "" ("0-9%2"), `begin` 0,
+`deadline` 0 (seconds after the workload's beginning), `requeue` true, `no_kill` false (goes on without a node that is
+down), `exit_code` 0, `after` 0 and `think` 0 (submitted so long after the end of the job `after`). An event is
 `{"time": 60, "node": "n1", "state": "drain"}`, or "down" (its jobs end), or "resume".
 """
 
@@ -34,7 +34,7 @@ _FIRST_UID = 100_000
 
 
 def parse(path: str, data: bytes) -> Workload:
-    """The workload of a file with this content. Raises BadWorkload with file and line number."""
+    """Return the workload of a file with this content. Raises BadWorkload with file and line number."""
     document = _document(path, data)
     uids: dict[str, int] = {}
     jobs = [_job(path, place, one, uids) for place, one in enumerate(document["jobs"], 1)]
@@ -56,7 +56,7 @@ def parse(path: str, data: bytes) -> Workload:
 
 
 def _document(path: str, data: bytes) -> dict[str, Any]:
-    """The object of the file, with jobs in it."""
+    """Return the object of the file, after checks of the members. Raises BadWorkload."""
     try:
         text = data.decode("utf-8")
         found = _Decoder(text).decode(text)
@@ -80,7 +80,7 @@ def _document(path: str, data: bytes) -> dict[str, Any]:
 
 
 class _Decoder(json.JSONDecoder):
-    """Keeps in each object the number of the line in which it begins."""
+    """A decoder which stores in each object the number of the object's first line."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ def _job(path: str, place: int, one: object, uids: dict[str, int]) -> WorkJob:
 
 
 def _value(where: str, name: str, value: object) -> object:
-    """What a key of a job means."""
+    """Return the checked value of a job's key."""
     if name in _COUNTS:
         return _whole(where, name, value, 0, _COUNTS[name])
     if name in _TIMES:

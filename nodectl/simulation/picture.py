@@ -1,4 +1,4 @@
-"""A play as a Gantt chart: what `nodectl.render.gantt` is told."""
+"""A play as a Gantt chart: the input for `nodectl.render.gantt`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodectl.simulation.story import Played, Run, Story
 
 
 def chart(played: Played) -> Chart:
-    """The chart of one play."""
+    """Return the chart of a play."""
     firsts = [0, *accumulate(cores for _, cores, _, _ in played.nodes)]
     found = report.figures(played)
     return Chart(
@@ -49,7 +49,7 @@ def _bars(story: Story, run: Run, number: int, firsts: list[int], until: float) 
 
 
 def _rows(run: Run, firsts: list[int]) -> Iterator[tuple[int, int]]:
-    """Its cores counted over all nodes, as runs."""
+    """Yield the run's cores, numbered over all nodes, as ranges."""
     begin = last = -1
     for core in sorted(firsts[node] + core for node, share in run.shares.items() for core in share.cores):
         if core != last + 1 or begin < 0:

@@ -1,9 +1,9 @@
-"""A workload played in simulated time: the queue decides, the select plugin places, and every job lives its whole life.
+"""A workload played in simulated time: the queue decides, the select plugin places, and every job lives a whole life.
 
-Time goes from one event to the next: a submission, an end, a limit, something that happens to a node, a moment for
-which the queue asked. At each the queue is asked what to do, and its decisions are carried out as the daemon would:
-job_test and job_begin (by the queue), job_ready until it says 1, the step's nodes, signals, job_fini before anything
-ends, step_finish before and after it.
+Time goes from one event to the next: a submission, an end, a limit, an event of a node, a time requested by the queue.
+At each event the player asks the queue and carries the decisions out as the daemon would: job_test and job_begin (by
+the queue), job_ready until it says 1, the step's nodes, signals, job_fini before anything of the job ends, step_finish
+before and after the step's end.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ from nodectl.simulation.workload import NodeEvent, WorkJob, Workload
 
 _SIGTERM = 15
 _READY_EVERY, _READY_AT_MOST = 1.0, 300
-_IDLE_WAKES = 2000  # moments for which the queue asked, one behind the other, at which nothing happened
+_IDLE_WAKES = 2000  # consecutive wakes requested by the queue without any decision
 REFUSED = "REFUSED"
-_OWN_FAULT = ("Dependency", "JobHeld", "QOSMax")  # reasons for which a job may wait for ever: its user asked for it
+_OWN_FAULT = ("Dependency", "JobHeld", "QOSMax")  # reasons caused by the user, for which a job may wait for ever
 
 
 class _Active:
-    """A job that holds resources. `left`: seconds of its program or its limit, whichever is less, as of `since`."""
+    """A job with resources.
+
+    `left`: seconds to the end of the program or the limit, whichever comes first, as of `since`.
+    """
 
     __slots__ = ("how", "left", "run", "since", "step", "token")
 
@@ -47,8 +50,9 @@ class _Active:
 
 
 class Player:
-    """Plays one workload once. `epilog`: seconds for which a job that has ended still holds what it had. `ended` hears
-    how many jobs have.
+    """The player of a workload, for a single play.
+
+    `epilog`: seconds for which an ended job still holds its resources. `ended` is called with the number of ended jobs.
     """
 
     def __init__(
@@ -62,13 +66,13 @@ class Player:
         self._jobs_over = 0
         numbers = count(max(job.number for job in workload.jobs) + 1)
         self.scheduler = Scheduler(selection, policy, new_id=lambda: next(numbers), outcome=self._outcome)
-        # A forecast counts on limits; what ends then, and what it waits for, each take an epilog more.
+        # A forecast counts on limits. A job ending at its limit and the job it waited for each take an epilog more.
         self.rules = Rules(selection, self.scheduler, slack=2 * epilog + 2.0)
         self.stories: dict[tuple[int, int | None], Story] = {}
         self.now = 0.0
         self._work = {job.number: job for job in workload.jobs}
-        self._waiting: dict[int, list[WorkJob]] = {}  # by the job for whose end their users wait
-        self._tasks_left: dict[int, int] = {}  # of arrays: those that have not ended
+        self._waiting: dict[int, list[WorkJob]] = {}  # by the number of the job for whose end the user waits
+        self._tasks_left: dict[int, int] = {}  # by job: tasks that have not ended
         self._active: dict[JobRecord, _Active] = {}
         self._heap: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._order = count()
@@ -76,7 +80,7 @@ class Player:
         self._idle_wakes = 0
 
     def play(self) -> Played:
-        """The whole of it."""
+        """Play the whole workload. Return the record of the play."""
         began = time.perf_counter()
         for job in self._workload.jobs:
             if job.after:
@@ -114,7 +118,7 @@ class Player:
             self._idle_wakes = 0
 
     def _ask_when(self) -> None:
-        """The queue may want to look again at a time at which nothing happens."""
+        """Ask the queue for the next time to schedule, and add an event then, since the workload may have none."""
         when = self.scheduler.next_time(self._absolute)
         if when is None:
             return
@@ -189,7 +193,7 @@ class Player:
         self._get_ready(job, 0)
 
     def _get_ready(self, job: JobRecord, tries: int) -> None:
-        """Asks the plugin until the job's nodes are configured."""
+        """Ask the plugin repeatedly until the job's nodes are ready; then start the step."""
         active = self._active.get(job)
         if active is None or active.how:
             return
@@ -215,7 +219,7 @@ class Player:
         self._at(self.now + active.left, self._run_out, job, active, active.token)
 
     def _run_out(self, job: JobRecord, active: _Active, token: int) -> None:
-        """The program ends, or the limit is reached."""
+        """End the job, because the program ends or has reached the limit."""
         if self._active.get(job) is not active or active.token != token:
             return
         work = self._work[job.array_job_id or job.job_id]
@@ -248,7 +252,7 @@ class Player:
             self._count_down(job, active)
 
     def _end(self, job: JobRecord, how: str, *, requeue: bool = False) -> None:
-        """The termination begins: the plugin hears of it before anything of the job ends."""
+        """Begin the termination: tell the plugin before any part of the job ends."""
         active = self._active[job]
         if active.how:
             return
@@ -263,7 +267,7 @@ class Player:
             self._over(job, how, requeue)
 
     def _over(self, job: JobRecord, how: str, requeue: bool) -> None:
-        """Nothing of it is left."""
+        """Finish the termination: end the step, and requeue or end the job."""
         active = self._active[job]
         if active.step is not None:
             self._selection.step_finish(active.step, False)
@@ -281,7 +285,7 @@ class Player:
         self._is_over(work.number)
 
     def _close(self, job: JobRecord, how: str) -> Story:
-        """The run is over; what becomes of the job is another question."""
+        """Close the job's run. The caller decides about the job."""
         active = self._active.pop(job)
         run = active.run
         run.end, run.how = self.now, how
@@ -291,7 +295,7 @@ class Player:
         return self._story_of(job)
 
     def _ended_waiting(self, job: JobRecord, decision: End) -> None:
-        """The queue has given it up: its deadline, or a dependency that cannot come true."""
+        """Record the end of a waiting job, given up by the queue for a deadline or an impossible dependency."""
         work = self._work[job.array_job_id or job.job_id]
         story = self._story_of(job)
         story.state, story.reason, story.end = decision.state, decision.reason, self.now
@@ -300,7 +304,10 @@ class Player:
         self._is_over(work.number, everything=bool(job.array_tasks))
 
     def _is_over(self, number: int, *, everything: bool = False) -> None:
-        """One task of a job, or all of it: those who wait for its end think, and then submit."""
+        """Count the end of a task, or of the whole job.
+
+        Submit the jobs which wait for this end, after their think time.
+        """
         self._tasks_left[number] = 0 if everything else self._tasks_left[number] - 1
         if self._tasks_left[number] <= 0:
             self._jobs_over += 1
@@ -308,7 +315,7 @@ class Player:
                 self._at(self.now + work.think, self._submit, work)
 
     def _outcome(self, job_id: int, task: int | None) -> str | None:
-        """The queue asks how a job ended that it has forgotten."""
+        """Return the end state of a job forgotten by the queue, None if unknown."""
         found = self.rules.outcome(job_id, task)
         return None if found is None else found[0]
 
@@ -344,7 +351,7 @@ class Player:
         self._end(job, "NODE_FAIL", requeue=work.requeue and job.job_state in (RUNNING, SUSPENDED))
 
     def _shrunk(self, job: JobRecord, active: _Active) -> None:
-        """It goes on with fewer nodes: another run, for the picture."""
+        """Let the job go on with fewer nodes, as another run for the picture."""
         active.run.end, active.run.how = self.now, "RESIZED"
         active.run = Run(self.now, shares_of(job, self._selection.nodes))
         self._story_of(job).runs.append(active.run)
@@ -366,7 +373,7 @@ class Player:
         return played
 
     def _left_over(self) -> list[Violation]:
-        """Submissions of which something never came to an end."""
+        """Return violations for the submissions without an end."""
         found = []
         known = {job.array_job_id or job.job_id: job for job in self.scheduler.jobs.values()}
         for number, left in self._tasks_left.items():

@@ -1,8 +1,8 @@
 """The figures of a play: waiting times, slowdown, utilisation, shares of the users. Pure.
 
-A wait runs from when a job might have started (submission, begin time, dependencies) to its first start. The bounded
-slowdown of a job is its time in the system to its run time, of which ten seconds are the least that counts. Utilisation
-is CPU seconds held to those that there were from the first submission to the last end.
+A wait runs from the earliest possible start of a job (submission, begin time, dependencies) to the first start. The
+bounded slowdown of a job is the ratio of its time in the system to its run time, which counts as at least ten seconds.
+Utilisation is the ratio of CPU seconds held to CPU seconds available from the first submission to the last end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_PLACES = 4  # nodes of a job in the table
 
 
 def figures(played: Played) -> dict[str, Any]:
-    """All figures as values: seconds, shares from 0 to 1."""
+    """Return all figures as values: seconds, shares from 0 to 1."""
     began = [story for story in played.stories if story.runs]
     first = min((story.submit for story in played.stories), default=0.0)
     span = max(0.0, played.end - first)
@@ -56,14 +56,14 @@ def figures(played: Played) -> dict[str, Any]:
 
 
 def slowdown(story: Story, until: float) -> float:
-    """The bounded slowdown of a job that has run."""
+    """Return the bounded slowdown of a job after a run."""
     run = sum(one.seconds(until) for one in story.runs)
     end = story.end if story.end >= 0 else until
     return max(1.0, (end - story.ready) / max(run, _BOUND))
 
 
 def utilisation(played: Played) -> list[tuple[float, float]]:
-    """The share of CPUs in use from each time on at which it changes."""
+    """Return the share of CPUs in use from the time of each change on."""
     changes: dict[float, int] = {}
     for story in played.stories:
         for run in story.runs:
@@ -81,7 +81,7 @@ def utilisation(played: Played) -> list[tuple[float, float]]:
 
 
 def waiting(played: Played) -> list[tuple[float, int]]:
-    """How many jobs wait from each time on at which it changes."""
+    """Return the number of waiting jobs from the time of each change on."""
     changes: dict[float, int] = {}
     for story in played.stories:
         end = story.runs[0].start if story.runs else story.end if story.end >= 0 else played.end
@@ -95,7 +95,7 @@ def waiting(played: Played) -> list[tuple[float, int]]:
 
 
 def text(many: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The figures of one play for people, or of several beside each other."""
+    """Return the figures of a play as lines, or of several plays in columns."""
     head = pairs([("workload", many[0]["workload"]), ("jobs", many[0]["jobs"])])
     rows = [[name, *(str(values(one)) for one in many)] for name, values in _ROWS.items()]
     lines = [*head, "", *table(["", *(one["plugin"] for one in many)], rows, right=[one["plugin"] for one in many])]
@@ -147,7 +147,7 @@ def _user_lines(one: Mapping[str, Any], *, title: bool) -> list[str]:
 
 
 def stories(played: Played) -> list[dict[str, Any]]:
-    """Each job: when it was submitted, started and ended, where, and how."""
+    """Return for each job the times of submission, start and end, the places and the end state."""
     return [
         {
             "job": story.label,
@@ -182,7 +182,7 @@ def stories(played: Played) -> list[dict[str, Any]]:
 
 
 def job_lines(played: Played) -> list[str]:
-    """A table of the jobs, in the order of their submission."""
+    """Return a table of the jobs, in the order of submission."""
     rows = [
         [story.label, story.user, story.cpus, duration(story.submit), duration(story.start) if story.runs else "-",
          duration(story.wait) if story.runs else "-", duration(story.end) if story.end >= 0 else "-",
@@ -204,7 +204,7 @@ def _places(played: Played, story: Story) -> str:
 
 
 def _said(one: Mapping[str, Any], *, title: bool) -> list[str]:
-    # What is said again and again, is told once.
+    # Repeated violations are printed once, with their number.
     times: dict[str, list[float]] = {}
     for found in one["violations"]:
         times.setdefault(f"{found['rule']}: {found['words']}", []).append(found["time"])
@@ -219,7 +219,7 @@ def _said(one: Mapping[str, Any], *, title: bool) -> list[str]:
 
 
 def _users(played: Played, held: float) -> list[dict[str, Any]]:
-    """By user, those who held most first."""
+    """Return the figures by user, users with the most CPU seconds first."""
     stories: dict[str, list[Story]] = {}
     for story in played.stories:
         stories.setdefault(story.user, []).append(story)
@@ -251,7 +251,7 @@ def _memory_seconds(run: Run, until: float) -> float:
 
 
 def _spread(values: Iterable[float]) -> dict[str, float]:
-    """Mean, median, 95th percentile (nearest rank) and largest; zeros of nothing."""
+    """Return mean, median, 95th percentile (nearest rank) and largest; zeros without values."""
     ordered = sorted(values)
     if not ordered:
         return {"mean": 0.0, "median": 0.0, "p95": 0.0, "max": 0.0}

@@ -1,9 +1,9 @@
-"""What must never happen in a play, looked at from outside: an account of its own, not the queue's and not the host's.
+"""The rules of a play, checked from outside with separate accounts, not with the queue's or the host's.
 
-A core, a byte or a device given twice; a job that starts while it is held, before its time, before what it depends on,
-on a drained node, or with more of its array at a time than allowed; one that is first in line and starts later than it
-was expected to, as backfill would cause; one that waits longer than the bound; one that is lost; and each answer of the
-plugin that its host did not believe.
+Violations: a core, a byte or a device given twice; a job that starts while it is held, before its time, before its
+dependencies, on a drained node, or with more tasks of its array at a time than allowed; a job first in line that starts
+later than it was expected to, as backfill would cause; a job that waits longer than the bound; a lost job; and each
+answer of the plugin that its host rejected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNKNOWN = float("inf")
 
 
 class Host(Protocol):
-    """What is asked of `nodectl.selection.host.Selection`."""
+    """The members of `nodectl.selection.host.Selection` used by the rules."""
 
     @property
     def nodes(self) -> NodeTable: ...  # noqa: D102
@@ -42,7 +42,7 @@ class Host(Protocol):
 
 
 class Queue(Protocol):
-    """What is asked of `nodectl.scheduler.scheduler.Scheduler`."""
+    """The members of `nodectl.scheduler.scheduler.Scheduler` used by the rules."""
 
     @property
     def policy(self) -> Policy: ...  # noqa: D102
@@ -58,7 +58,7 @@ class Queue(Protocol):
 
 
 class Rules:
-    """`slack`: seconds by which a start may be later than expected, for what ends takes."""
+    """The checker of a play. `slack`: seconds allowed between expected and actual start, for the time taken by ends."""
 
     def __init__(self, host: Host, queue: Queue, *, slack: float = 1.0) -> None:
         self._host, self._queue, self._slack = host, queue, slack
@@ -72,7 +72,7 @@ class Rules:
         self._outcomes: dict[tuple[int, int | None], tuple[str, int]] = {}
         self._tasks: dict[int, dict[int | None, tuple[str, int]]] = {}
         self._began: set[int] = set()
-        self._promised: tuple[JobRecord, float, float] | None = None  # who is first, when it starts, since when
+        self._promised: tuple[JobRecord, float, float] | None = None  # first in line, its expected start, since when
         self._arrays: dict[int, int] = {}  # tasks that run
         self._sizes: dict[int, int] = {}
         self._faults = 0
@@ -81,21 +81,21 @@ class Rules:
         self._starvation = Starvation(queue.policy, self.broken, slack)
 
     def broken(self, time: float, rule: str, jobs: tuple[int, ...], words: str) -> None:
-        """Writes a violation down."""
+        """Record a violation."""
         if len(self.violations) < _MOST:
             self.violations.append(Violation(time, rule, jobs, words))
 
     def outcome(self, job_id: int, task: int | None) -> tuple[str, int] | None:
-        """How a job, a task, or an array as a whole ended; None for what has not ended."""
+        """Return the end of a job, a task, or a whole array; None before the end."""
         return self._outcomes.get((job_id, task))
 
     def submitted(self, job: JobRecord, tasks: int, now: float) -> None:
-        """The queue has taken it; of an array so many tasks."""
+        """Record a job accepted by the queue; `tasks`: the number of an array's tasks."""
         self._sizes[job.job_id] = tasks
         self._waiting[job.job_id] = (job, now)
 
     def started(self, job: JobRecord, run: Run, now: float) -> None:
-        """The queue says that it runs with these shares."""
+        """Check and record the start of a run."""
         self._may_start(job, run, now)
         self._starvation.started(job, now)
         self._array_limit(job, now)
@@ -124,8 +124,9 @@ class Rules:
             self.broken(now, NONSENSE, (job.job_id,), f"job {job.job_id} started with nothing")
 
     def _unmet(self, job: JobRecord) -> str:
-        """A dependency that is not met yet; of those with ? between them one is enough. Kinds that are not known here
-        are believed.
+        """Return a dependency not met yet, "" if all are met.
+
+        With ? between dependencies, a single met dependency suffices. Counts unknown kinds of dependencies as met.
         """
         text = job.details.dependency
         if not text:
@@ -167,7 +168,7 @@ class Rules:
             self.broken(now, TOO_EARLY, (job.job_id,), words)
 
     def took(self, job: JobRecord, run: Run, now: float) -> None:
-        """It holds these shares from now on."""
+        """Record the shares held by the job from now on."""
         self._held[job] = dict(run.shares)
         self._take_cores(job, now)
         nodes = self._host.nodes
@@ -197,7 +198,7 @@ class Rules:
                     self.broken(now, f"core {TWICE}", ids, words)
 
     def gave_back(self, job: JobRecord) -> None:
-        """It holds nothing any more."""
+        """Record the return of all shares of the job."""
         shares = self._held.get(job, {})
         self._give_cores(job)
         self._held.pop(job, None)
@@ -218,21 +219,21 @@ class Rules:
                 self._cores[index, core].remove(job)
 
     def suspended(self, job: JobRecord, now: float) -> None:
-        """Its cores are free, its memory and devices are not."""
+        """Free the cores of a suspended job; the job keeps memory and devices."""
         if job.job_state != SUSPENDED:
             self.broken(now, LOST, (job.job_id,), f"job {job.job_id} was suspended and is {job.job_state}")
         self._give_cores(job)
         self._off_cores.add(job)
 
     def resumed(self, job: JobRecord, run: Run, now: float) -> None:
-        """It has its cores again."""
+        """Give a resumed job the cores again."""
         del run
         self._off_cores.discard(job)
         self.forget_promises()
         self._take_cores(job, now)
 
     def preempts(self, decision: Preempt, now: float) -> None:
-        """A job makes room; when it is gone nobody can know."""
+        """Record a preemption; the expected start is void, since the end of the preempted job is unknown."""
         self._promised = None
         self._has_room_made.add(decision.for_job.job_id)
         if decision.job not in self._held:
@@ -240,14 +241,14 @@ class Rules:
             self.broken(now, LOST, (decision.job.job_id,), words)
 
     def ended(self, job: JobRecord, state: str, code: int, now: float) -> None:
-        """It is over."""
+        """Record the end of a job or task."""
         key = job.array_job_id or job.job_id
         if (key, job.array_task_id) in self._outcomes:
             self.broken(now, LOST, (job.job_id,), f"job {job.job_id} ended twice")
         self._waiting.pop(job.job_id, None)
         self._outcomes[key, job.array_task_id] = (state, code)
         if job.array_task_id is not None:
-            # The array as a whole: the worst of its tasks, once none is waiting.
+            # The end of the whole array: the worst of its tasks, once all have ended.
             ends = self._tasks.setdefault(key, {})
             ends[job.array_task_id] = (state, code)
             if len(ends) >= self._sizes.get(key, 0):
@@ -255,14 +256,14 @@ class Rules:
                 self._outcomes[key, None] = worst
 
     def before(self, now: float) -> None:
-        """The queue is about to decide."""
+        """Do nothing: the queue is about to decide."""
 
     def after(self, now: float) -> None:
-        """The queue has decided: who waits for resources and is first in line is told when it starts."""
+        """Record the host's new faults after a decision, and the expected start of the first waiting job."""
         for words in self._host.faults[self._faults :]:
             self.broken(now, NONSENSE, (), words.removeprefix("plugin "))
         self._faults = len(self._host.faults)
-        # A suspended job goes on before anybody starts, and when that is nobody can know.
+        # A suspended job goes on before any other job starts, at a time that cannot be known.
         first = None if self._off_cores else self._first(now)
         if first is None or first.job_id in self._has_room_made:
             self._promised = None
@@ -272,7 +273,7 @@ class Rules:
             self._promised = (first, _UNKNOWN if expected is None else expected - BEGINNING, now)
 
     def _first(self, now: float) -> JobRecord | None:
-        """Who is first of those that nothing but room keeps from starting, where the queue has looked at it as such."""
+        """Return the first job in line if the job waits for resources only, by the queue's own reason; else None."""
         if not self._waiting:
             return None
         for job in self._queue.in_order(BEGINNING + now):
@@ -298,19 +299,19 @@ class Rules:
             self.broken(now, DELAYED, (job.job_id,), words)
 
     def _overtakes(self, job: JobRecord, first: JobRecord, now: float) -> bool:
-        """True where a job that starts may go before the first in line: it is more urgent, or has waited too long."""
+        """Return True if a starting job may overtake the first in line: more urgent, or waiting for too long."""
         longest = self._queue.policy.max_wait
         if longest and BEGINNING + now - (job.eligible_time or job.submit_time) >= longest:
             return True
         return self._queue.goes_before(job, first, BEGINNING + now)
 
     def forget_promises(self) -> None:
-        """Something happened that no forecast could know, as with a node."""
+        """Forget the expected start after an unforeseeable event, for example of a node."""
         self._promised = None
         self._starvation.off()
 
     def at_the_end(self, now: float, left_over: list[Violation]) -> None:
-        """Nothing more will happen."""
+        """Check at the end of the play: no job may hold resources."""
         self.violations += left_over
         for job in self._held:
             self.broken(now, LOST, (job.job_id,), f"job {job.job_id} still holds something at the end")

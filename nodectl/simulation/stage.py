@@ -1,4 +1,4 @@
-"""Everything that a play needs, put together: the plugin, its host over a table of nodes, the queue, the rules."""
+"""The set-up of a play: the plugin, the plugin's host over a table of nodes, the queue, the rules."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from nodectl.simulation.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The rules of a play, and where plugins are found. `seconds`: what a call of the plugin may take, 0 for any time;
-    `epilog`: for how long a job that has ended still holds what it had.
+    """The rules of a play, and the directories of plugins.
+
+    `seconds`: the time limit of a call of the plugin, 0 for none; `epilog`: seconds for which an ended job still holds
+    its resources.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -41,8 +43,9 @@ def play(
     say: Callable[[str], object] = lambda text: None,
     ended: Callable[[int], object] = lambda jobs: None,
 ) -> Played:
-    """Plays a workload against a plugin, by its type or its file. `told` hears each of its calls, `say` what the log
-    would have, `ended` how many jobs have. Raises PluginRefused, SelectionFailed.
+    """Play a workload against a plugin, given by type or file. Raises PluginRefused, SelectionFailed.
+
+    `told` receives each call of the plugin, `say` each message for the log, `ended` the number of ended jobs.
     """
     caller = caller_of(setting.seconds)
     plugin = load_plugin(plugin_name, setting.plugin_dirs, caller)

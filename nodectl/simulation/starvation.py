@@ -1,4 +1,4 @@
-"""The bound on waiting, held against every start of a play.
+"""The bound on waiting, checked at every start of a play.
 
 After `max_wait` the oldest waiting job of a user has a turn and goes before all others; the user's next turn comes a
 `max_wait` later. Turns are served in their order, and each within the longest limit of a job, for nothing new starts
@@ -18,14 +18,16 @@ STARVED = "starved"
 
 
 class Starvation:
-    """Looks only where the bound is known: every job has a limit, nobody is held back by limits of users or arrays,
-    nobody is preempted, and all nodes stay up.
+    """The checker of the bound on waiting. Checks only while the bound is known.
+
+    The bound is known if every job has a limit, limits of users or arrays hold no job back, nothing is preempted, and
+    all nodes stay up.
     """
 
     def __init__(
         self, policy: Policy, broken: Callable[[float, str, tuple[int, ...], str], None], slack: float
     ) -> None:
-        self._slack = slack  # what the end of a job takes
+        self._slack = slack  # the time that the end of a job takes
         self._max_wait = policy.max_wait
         self._broken = broken
         self._longest = 0.0
@@ -36,11 +38,11 @@ class Starvation:
         self.longest_wait = 0.0
 
     def off(self) -> None:
-        """Something happened of which the bound does not know."""
+        """Stop the checks after an event outside the bound's assumptions."""
         self._is_on = False
 
     def started(self, job: JobRecord, now: float) -> None:
-        """A job starts."""
+        """Check the wait of a starting job."""
         since = (job.eligible_time or job.submit_time or BEGINNING + now) - BEGINNING
         self._longest = max(self._longest, float(job.time_limit or 1e15))
         starts = self._starts.setdefault(job.user_id, [])

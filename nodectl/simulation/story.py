@@ -1,4 +1,4 @@
-"""What became of the jobs of a workload: the record that a play leaves, for its report, its rules and its picture."""
+"""The record of a play: the life of each job, for report, rules and picture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nodectl.model.value_class import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a run has of one node: the numbers of its cores in the node's order, CPUs counted, MiB, keys of devices."""
+    """A run's resources on a node: the numbers of the cores in the node's order, CPUs counted, MiB, keys of devices."""
 
     cores: tuple[int, ...]
     cpus: int
@@ -19,8 +19,10 @@ class Share:
 
 @dataclass(slots=True)
 class Run:
-    """One time that a job held resources: `shares` by number of the node, `pauses` in which it was suspended (the end
-    is -1 while it lasts). `how`: the state in which it ended, or PREEMPTED, "" while it runs.
+    """A period in which a job held resources.
+
+    `shares`: by number of the node; `pauses`: the suspensions (end -1 while suspended). `how`: the state at the end of
+    the run, or PREEMPTED, "" while the job runs.
     """
 
     start: float
@@ -31,19 +33,21 @@ class Run:
 
     @property
     def cpus(self) -> int:
-        """On all nodes."""
+        """The CPUs on all nodes."""
         return sum(share.cpus for share in self.shares.values())
 
     def seconds(self, until: float) -> float:
-        """How long it had its CPUs: without the pauses."""
+        """Return the seconds with CPUs, without the pauses."""
         end = self.end if self.end >= 0 else until
         return max(0.0, end - self.start - sum((up if up >= 0 else end) - down for down, up in self.pauses))
 
 
 @dataclass(slots=True)
 class Story:
-    """One job, or one task of an array. `label`: 7, or 7_3; `ready`: when it might have started by its own wish
-    (begin time, dependencies); `state`: how it ended, PENDING for one that never did.
+    """A job, or a task of an array.
+
+    `label`: 7, or 7_3; `ready`: the earliest possible start (begin time, dependencies); `state`: the end state, PENDING
+    without an end.
     """
 
     job_id: int
@@ -60,18 +64,18 @@ class Story:
 
     @property
     def start(self) -> float:
-        """When it began for good, -1 for never."""
+        """The time of the last start, -1 without a start."""
         return self.runs[-1].start if self.runs else -1.0
 
     @property
     def wait(self) -> float:
-        """Seconds from when it might have started to its first start, -1 for one that never did."""
+        """The seconds from the earliest possible to the first start, -1 without a start."""
         return max(0.0, self.runs[0].start - self.ready) if self.runs else -1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule that was broken: when, which, by which jobs, in words."""
+    """A broken rule: the time, the rule, the jobs involved, a description."""
 
     time: float
     rule: str
@@ -81,8 +85,10 @@ class Violation:
 
 @dataclass(slots=True)
 class Played:
-    """All of a play. `nodes`: names with the number of cores and CPUs each and MiB of memory. `real_seconds`: how long
-    the play took; `calls`: how often each function of the plugin was called, and for how many seconds in all.
+    """The whole record of a play.
+
+    `nodes`: names with the number of cores and CPUs each and MiB of memory. `real_seconds`: the real time of the play;
+    `calls`: for each function of the plugin the number of calls, and their seconds in all.
     """
 
     plugin: str
@@ -97,5 +103,5 @@ class Played:
 
     @property
     def cpus(self) -> int:
-        """Of all nodes."""
+        """The CPUs of all nodes."""
         return sum(cpus for _, _, cpus, _ in self.nodes)

@@ -1,4 +1,4 @@
-"""From a workload's job to a job record, as `nodectl submit` would make it; from a record to what it holds. Pure."""
+"""Conversion of a workload's job to a job record, as by `nodectl submit`, and of a record to the job's shares. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ONE = bitarray("1")
 
 
 def record_of(job: WorkJob, now: float) -> JobRecord:
-    """The record of a job that is submitted now."""
+    """Return the record of a job submitted now."""
     layout = {"ntasks": str(job.tasks), "cpus_per_task": str(job.cpus_per_task)}
     if job.nodes:
         layout["nodes"] = str(job.nodes)
@@ -58,7 +58,7 @@ def record_of(job: WorkJob, now: float) -> JobRecord:
 
 
 def machine_of(nodes: NodeTable) -> Machine:
-    """For what machine a workload has to be made up that these nodes can run: the least that each of them has."""
+    """Return the machine for a generated workload: the minimum over the nodes. Every node can then run the jobs."""
     devices: dict[str, int] = {}
     for device in nodes[0].devices:
         devices[device.name] = devices.get(device.name, 0) + 1
@@ -74,7 +74,7 @@ def machine_of(nodes: NodeTable) -> Machine:
 
 
 def number_of_tasks(text: str) -> int:
-    """How many tasks "0-9:2,15" are; 1 for what the queue will refuse."""
+    """Return the number of tasks of "0-9:2,15"; 1 for a text refused later by the queue."""
     try:
         return job_array.size(job_array.tasks_of(text))
     except ValueError:
@@ -82,7 +82,7 @@ def number_of_tasks(text: str) -> int:
 
 
 def shares_of(job: JobRecord, nodes: NodeTable) -> dict[int, Share]:
-    """What a job holds, by number of the node."""
+    """Return a job's shares, by number of the node."""
     held = job.job_resrcs
     if held is None:
         return {}

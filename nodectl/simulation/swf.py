@@ -1,8 +1,8 @@
-"""The Standard Workload Format of the Parallel Workloads Archive: one job a line, 18 numbers, -1 for what is unknown.
+"""The Standard Workload Format of the Parallel Workloads Archive: a job a line, 18 numbers, -1 for unknown.
 
-Read are: number, submission, run time, processors and memory asked for (or, without that, processors used), the time
-asked for, status, user, preceding job and think time. Memory is in KB for each processor. A line of status 2, 3 or 4
-is a part of a job that has a line of its own, and is left out; so is a job without processors or without a run time.
+The reader uses: number, submission, run time, processors and memory requested (or, without that, processors used), the
+requested time, status, user, preceding job and think time. Memory is in KB for each processor. A line of status 2, 3 or
+4 is a part of a job that has a line of its own, and is left out; so is a job without processors or without a run time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMES = (
 
 
 def parse(path: str, data: bytes) -> Workload:
-    """The workload of a file with this content. Raises BadWorkload with file and line number."""
+    """Return the workload of a file with this content. Raises BadWorkload with file and line number."""
     jobs: list[WorkJob] = []
     about: dict[str, str] = {}
     left_out: dict[str, int] = {}
@@ -51,7 +51,7 @@ def parse(path: str, data: bytes) -> Workload:
     if not jobs:
         raise BadWorkload(f"{path}: no job is in it")
     notes = [f"left out: {count} {why}" for why, count in left_out.items()]
-    # What a job waits for must be there, or nobody would ever submit it.
+    # A job's predecessor must exist, or the job would never be submitted.
     jobs = [job if job.after in seen else _without_predecessor(job) for job in jobs]
     return in_order(path, jobs, [], about, notes)
 

@@ -1,4 +1,4 @@
-"""Each call of a select plugin as it happens: how long it took, and on request its arguments and result in words."""
+"""Observation of a select plugin's calls: the time of each, and on request arguments and result in words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Told = Callable[[dict[str, Any]], object]
 
 
 class Watch:
-    """Watches one plugin over this table of nodes. `spent`: by function how many calls, and seconds in all."""
+    """The observer of a plugin over a table of nodes. `spent`: by function the number of calls, and seconds in all."""
 
     def __init__(self, plugin: Plugin, nodes: NodeTable, told: Told | None = None) -> None:
         self.spent: dict[str, tuple[int, float]] = {}
@@ -82,18 +82,18 @@ class Watch:
         )
 
     def _given(self, job: JobRecord) -> str:
-        """What the plugin wrote into job_resrcs, whatever it is."""
+        """Return the plugin's job_resrcs in words, even if malformed."""
         try:
             held: Any = job.job_resrcs
             devices = [key for keys in held.gres.values() for key in keys]
             memory = sum(held.memory.values())
             words = [f"{held.ncpus} CPUs", f"cores {_ranges(held.core_bitmap)}"]
             return ", ".join([*words, *([f"{memory} MiB"] if memory else []), *devices])
-        except Exception as error:  # the host's checks say what is wrong with it
+        except Exception as error:  # the host's checks report the fault
             return f"no JobResources ({type(error).__name__})"
 
     def shown(self, name: str, place: int, value: object) -> str:
-        """A value in a few words."""
+        """Return a value in a few words."""
         if isinstance(value, JobRecord):
             return f"job {value.job_id}"
         if isinstance(value, NodeRecord):
@@ -118,14 +118,17 @@ class Watch:
         return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
     def _bits(self, name: str, place: int, bits: bitarray) -> str:
-        """Which nodes, or which cores: job_test's last parameter and what is longer than the table."""
+        """Return a bitmap as nodes or cores.
+
+        Cores are job_test's last parameter and any bitmap longer than the table.
+        """
         if len(bits) == len(self._nodes) and not (name == f"{PREFIX}job_test" and place > _MODE_AT):
             return f"nodes {names(bits, self._nodes) or 'none'}"
         return f"cores {_ranges(bits)}"
 
 
 def line_of(call: dict[str, Any]) -> str:
-    """A call on one line."""
+    """Return a call as a line."""
     changed = f", {'; '.join(call['changed'])}" if call["changed"] else ""
     function = call["function"].removeprefix(PREFIX)
     return (

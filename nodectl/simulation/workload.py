@@ -1,6 +1,6 @@
-"""A workload: the jobs that people submit over time, and what happens to nodes meanwhile. Values only.
+"""A workload: the jobs submitted by users over time, and the events of nodes meanwhile. Values only.
 
-It comes from a file (`workload_file.py`) or is made up (`generator.py`). Times are seconds after its beginning.
+It is read from a file (`workload_file.py`) or generated (`generator.py`). Times are seconds after its beginning.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from collections.abc import Mapping
 
 from nodectl.model.value_class import dataclass, field
 
-LONGEST_TIME = 2**31  # seconds; nobody's clock or limit is beyond it
+LONGEST_TIME = 2**31  # seconds; no clock or limit goes beyond it
 MOST_JOBS = 5_000_000
 
 
 class BadWorkload(Exception):
-    """A workload that cannot be played. `str()` is one line; with file and line number where there is one."""
+    """An unplayable workload. `str()` is a single line, with file and line number if known."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkJob:
-    """One submission. `number` is what dependencies of the workload call it; an array has many tasks below one number.
+    """A submission. `number` is the job's id for dependencies in the workload; all tasks of an array share a number.
 
-    `runs`: how long its program runs if nobody ends it, for task n of an array the n-th of them, in a circle. `limit`
-    is what its user says, 0 for nothing. `nodes`: how many, 0 for as many as it takes. `memory` is MiB on each node,
-    `mem_per_cpu` MiB for each CPU. `after`: the number of a job whose end this one's user waits for, `think` seconds
-    more, before submitting it. `no_kill`: when a node of several goes down, it goes on without it.
+    `runs`: the run time of the program if nothing ends it; for task n of an array the n-th of them, in a circle.
+    `limit` is the user's time limit, 0 for none. `nodes`: how many, 0 for as many as it takes. `memory` is MiB on each
+    node, `mem_per_cpu` MiB for each CPU. `after`: the number of a job for whose end the user waits, and `think` seconds
+    more, before submitting this job. `no_kill`: when one of several nodes goes down, the job goes on without it.
     """
 
     number: int
@@ -59,17 +59,17 @@ class WorkJob:
 
     @property
     def cpus(self) -> int:
-        """The CPUs that it asks for, of an array each task."""
+        """The requested CPUs, of an array for each task."""
         return self.tasks * self.cpus_per_task
 
     def run_of(self, task: int | None) -> float:
-        """How long it runs, or this task of it."""
+        """Return the run time of the job, or of this task."""
         return self.runs[(task or 0) % len(self.runs)]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """What happens to a node. `state`: drain, resume, or down, which ends its jobs."""
+    """An event of a node. `state`: drain, resume, or down, which ends the node's jobs."""
 
     time: float
     node: str
@@ -78,7 +78,7 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Jobs in the order of their submission. `about`: facts of the file's head; `notes`: what was left out of it."""
+    """Jobs in the order of submission. `about`: facts of the file's head; `notes`: omissions of the reader."""
 
     name: str
     jobs: tuple[WorkJob, ...]
@@ -90,7 +90,7 @@ class Workload:
 def in_order(
     name: str, jobs: list[WorkJob], events: list[NodeEvent], about: Mapping[str, str], notes: list[str]
 ) -> Workload:
-    """The workload of these jobs; those submitted at one time stay in the order in which they are told."""
+    """Make a workload in order of time; jobs submitted at the same time keep the given order."""
     jobs.sort(key=lambda job: job.submit)
     events.sort(key=lambda event: event.time)
     return Workload(name, tuple(jobs), tuple(events), dict(about), tuple(notes))

@@ -1,4 +1,4 @@
-"""Reading a workload's file: the Standard Workload Format or JSON. In commands, as their user."""
+"""Reader of a workload's file: the Standard Workload Format or JSON. In commands, as the command's user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LARGEST = 512 << 20
 
 
 def read(path: str) -> Workload:
-    """The workload of a file: JSON where its name ends so or its first character is a bracket, otherwise SWF.
+    """Read a workload: JSON if the name ends with .json or the first character is a bracket, otherwise SWF.
 
     Raises BadWorkload, OSError.
     """

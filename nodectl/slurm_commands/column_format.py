@@ -1,6 +1,6 @@
-"""Formats of columns as squeue and sinfo take them: -o "%.18i %9P %T", -O "JobID:10,State:.12". Pure.
+"""Column formats of squeue and sinfo: -o "%.18i %9P %T", -O "JobID:10,State:.12". Pure.
 
-What can stand in a column is a `Field`; which there are the caller says.
+The caller gives the possible columns, each a `Field`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from nodectl.render.words import printable
 
 _LETTER = re.compile(r"%(\.?)([0-9]{0,4})(all|[A-Za-z])", re.ASCII)
 _NAMED = re.compile(r"([A-Za-z_-]+)(?::(\.?)([0-9]{0,4})(.*))?", re.ASCII | re.DOTALL)
-_WIDTH = 20  # of a column of -O that has none
+_WIDTH = 20  # of a column of -O without a width
 
 Row = Mapping[str, Any]
 
 
 class Field(NamedTuple):
-    """What a column shows. `letter`: of -o, "" for none; `name`: of -O. `more`: needs the whole record."""
+    """The content of a column. `letter`: of -o, "" for none; `name`: of -O. `more`: needs the whole record."""
 
     letter: str
     name: str
@@ -30,7 +30,7 @@ class Field(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A field as it is laid out: its width (0: as long as it is), flush right or left, what stands behind it."""
+    """A field in a layout: width (0: as long as the text), flush right or left, and the text behind the column."""
 
     field: Field
     width: int
@@ -38,7 +38,7 @@ class Column(NamedTuple):
     behind: str
 
     def cell(self, text: str) -> str:
-        """As wide as told; what is longer is cut."""
+        """Return the text cut or padded to the width, with the text behind the column."""
         if not self.width:
             return text + self.behind
         cut = text[: self.width]
@@ -46,26 +46,26 @@ class Column(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Columns, and the text before the first one."""
+    """Columns, and the text before the first column."""
 
     before: str
     columns: Sequence[Column]
 
     def header(self) -> str:
-        """The line of headers."""
+        """Return the line of headers."""
         return self.before + "".join(column.cell(column.field.header) for column in self.columns)
 
     def line(self, row: Row) -> str:
-        """The line of one row."""
+        """Return the line of a row."""
         return self.before + "".join(column.cell(printable(str(column.field.text(row)))) for column in self.columns)
 
     def needs_more(self) -> bool:
-        """Whether a field wants the whole record."""
+        """Return True if a field needs the whole record."""
         return any(column.field.more for column in self.columns)
 
 
 def by_letters(text: str, fields: Iterable[Field]) -> Layout:
-    """A format of -o. Raises Failed."""
+    """Parse a format of -o. Raises Failed."""
     known = {field.letter: field for field in fields if field.letter}
     columns: list[Column] = []
     before, end = "", 0
@@ -86,14 +86,14 @@ def by_letters(text: str, fields: Iterable[Field]) -> Layout:
 
 
 def _joined(before: str, columns: list[Column], text: str) -> tuple[str, list[Column]]:
-    """Plain text goes behind the column before it."""
+    """Put plain text behind the last column, or before the first column."""
     if not columns:
         return before + text, columns
     return before, [*columns[:-1], columns[-1]._replace(behind=columns[-1].behind + text)]
 
 
 def by_names(text: str, fields: Iterable[Field]) -> Layout:
-    """A format of -O. Raises Failed."""
+    """Parse a format of -O. Raises Failed."""
     known = {field.name.lower(): field for field in fields if field.name}
     columns = []
     for word in filter(None, map(str.strip, text.split(","))):
@@ -109,7 +109,7 @@ def by_names(text: str, fields: Iterable[Field]) -> Layout:
 
 
 def lines_of(layout: Layout, rows: Iterable[Row], *, header: bool) -> Iterator[str]:
-    """The table."""
+    """Yield the lines of the table."""
     if header:
         yield layout.header()
     for row in rows:

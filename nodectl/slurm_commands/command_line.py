@@ -1,4 +1,4 @@
-"""What the commands of this package have in common: their help, and what they say of options without meaning."""
+"""The common parts of this package's commands: help, and the note about options without meaning."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONGEST_PAUSE = 1_000_000  # seconds
 
 
 def read_line(words: Sequence[str], table: Sequence[Option], usage: str) -> Given:
-    """The options and words. Where help was asked for it is printed, and the command ends. Raises BadUsage."""
+    """Return the options and words; for --help print the help and exit. Raises BadUsage."""
     given = read(words, table)
     if "help" in given or "usage" in given:
         put(help_of(f"{Program.name} {usage}", table, [option for option in table if option.long in _OF_HELP]))
@@ -35,14 +35,14 @@ def read_line(words: Sequence[str], table: Sequence[Option], usage: str) -> Give
 
 
 def tell_settings(given: Given, table: Sequence[Option]) -> None:
-    """What squeue and sinfo say with -v before anything else."""
+    """Print the settings, with which squeue and sinfo begin if -v is given."""
     if "verbose" in given:
         line = "-" * 29
         put([line, *settings_of(given, table), line, ""])
 
 
 def again_and_again(given: Given, show: Callable[[], None]) -> int:
-    """Shows it once; with --iterate again every so many seconds. Returns the exit status. Raises Failed."""
+    """Call `show` once, or with --iterate again after each pause. Return the exit status. Raises Failed."""
     pause = whole(given.value("iterate", "0"), _LONGEST_PAUSE)
     if pause is None:
         raise Failed(f"Invalid interval: {given.value('iterate')[:20]}")
@@ -55,7 +55,7 @@ def again_and_again(given: Given, show: Callable[[], None]) -> int:
 
 
 def hand_on(command: ModuleType, settings: GlobalOptions, words: Sequence[str]) -> int:
-    """Has one of nodectl's own commands, `nodectl.cli.X`, do it. Returns its exit status. Raises BadUsage."""
+    """Run nodectl's own command `nodectl.cli.X` with `words`. Return the exit status. Raises BadUsage."""
     parser = argparse.ArgumentParser(prog=Program.name, exit_on_error=False)
     command.add_arguments(parser)
     try:

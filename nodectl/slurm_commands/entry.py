@@ -1,4 +1,4 @@
-"""The process of a command that was called by Slurm's name. Lean: `srun` is paid at every step."""
+"""The process of a command called by Slurm's name. Lean: every step pays for `srun`."""
 
 import posix as os  # the half in C: the other one is a millisecond of each step
 import sys
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def command(name: str, config: str | None = None, socket: str | None = None) -> "NoReturn":
-    """All of it. `config` and `socket` are those that `nodectl slurm-commands` was given; variables go before them."""
+    """Run the whole command. `config`, `socket`: from `nodectl slurm-commands`.
+
+    Environment variables take precedence.
+    """
     Program.name = name
     settings = GlobalOptions()
     if settings.config is None and settings.socket is None:
@@ -21,7 +24,7 @@ def command(name: str, config: str | None = None, socket: str | None = None) -> 
 
 
 def version() -> str:
-    """The line of --version."""
+    """Return the line of --version."""
     from nodectl import __version__  # paid only where asked for
     from nodectl.slurm_commands.release import RELEASE
 
@@ -29,7 +32,7 @@ def version() -> str:
 
 
 def main(name: str, settings: GlobalOptions, words: list[str]) -> int:
-    """The command of this name. Returns the exit status."""
+    """Run the command of this name. Return the exit status."""
     try:
         return _main(name, settings, words)
     except KeyboardInterrupt as end:

@@ -1,6 +1,6 @@
-"""Lists of nodes as Slurm writes them, `n[01-03,7],login`: their names one by one, and back. Pure.
+"""Lists of nodes in Slurm's notation, `n[01-03,7],login`: expansion to single names, and back. Pure.
 
-Of any cluster's nodes: a script may ask for names that this machine has never heard of.
+For nodes of any cluster: a script may ask for names that this machine has never heard of.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 
 
 def expanded(text: str) -> list[str]:
-    """The names, in the order of the list. Raises Failed."""
+    """Return the names, in the order of the list. Raises Failed."""
     names: list[str] = []
     for word in _words(text):
         for name in _names(word):
@@ -29,7 +29,7 @@ def expanded(text: str) -> list[str]:
 
 
 def _words(text: str) -> Iterator[str]:
-    """What stands between commas outside of brackets."""
+    """Yield the words between commas outside of brackets."""
     depth, word = 0, ""
     for letter in text:
         depth += (letter == "[") - (letter == "]")

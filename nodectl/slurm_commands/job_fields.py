@@ -1,4 +1,4 @@
-"""What squeue shows of jobs: a field for each of its letters and names, of the service's rows. Pure."""
+"""squeue's fields of jobs, by letter and name, computed from the service's rows. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodectl.slurm_commands.column_format import Field, Row
 from nodectl.slurm_commands.time_words import limit, moment, short
 
 NULL = "(null)"
-# In the order of Slurm's own numbers for them, by which it sorts; and their short forms.
+# States in the order of Slurm's numbers, which is the sort order, and their short forms.
 STATES: dict[str, str] = {
     "PENDING": "PD", "RUNNING": "R", "SUSPENDED": "S", "COMPLETED": "CD", "CANCELLED": "CA", "FAILED": "F",
     "TIMEOUT": "TO", "NODE_FAIL": "NF", "PREEMPTED": "PR", "BOOT_FAIL": "BF", "DEADLINE": "DL",
@@ -25,13 +25,13 @@ STATES: dict[str, str] = {
 ACTIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING")
 _HIGHEST = 2**32 - 1  # of a priority
 _SIGNALLED = 128
-BATCH = "batch"  # what holds a job whose script the service runs
-_NO_FILES = ("wrap", "submit")  # names of scripts that were typed
+BATCH = "batch"  # `held_by` of a job whose script the service runs
+_NO_FILES = ("wrap", "submit")  # names of scripts without a file
 _TOKEN = re.compile(r"%[%jAaxuN]")
 
 
 def name_of(job: Row) -> str:
-    """7, 7_3, 7_[0-9]; 7.3 of a step that waits in a cluster."""
+    """Return 7, 7_3, 7_[0-9]; 7.3 for a waiting step in a cluster."""
     if job.get("array_tasks"):
         most = job.get("array_limit")
         return f"{job.get('array_job') or job['job']}_[{job['array_tasks']}{f'%{most}' if most else ''}]"
@@ -41,25 +41,25 @@ def name_of(job: Row) -> str:
 
 
 def reason(job: Row) -> str:
-    """One word why it waits, or why it ended so."""
+    """Return the reason for the job's wait or end, as a single word."""
     return str(job.get("reason") or "None").replace(" ", "_")
 
 
 def nodes_or_reason(job: Row) -> str:
-    """Where it is; of one that waits, and of one that failed, the reason."""
+    """Return the job's nodes, or for a waiting or failed job the reason."""
     if job["state"] == "PENDING" or (job["state"] not in (*ACTIVE, "COMPLETED") and job.get("reason")):
         return f"({reason(job)})"
     return str(job.get("nodes") or "")
 
 
 def exit_pair(job: Mapping[str, Any]) -> str:
-    """Exit code and signal, 0:9."""
+    """Return exit code and signal, 0:9."""
     status = int(job.get("exit_code") or 0)
     return f"0:{status - _SIGNALLED}" if status > _SIGNALLED else f"{status}:0"
 
 
 def group_of(uid: int) -> tuple[int, str]:
-    """The primary group of a user; the number where there is no name."""
+    """Return number and name of a user's primary group; the user's number for both if unknown."""
     try:
         gid = pwd.getpwuid(uid).pw_gid
         return gid, grp.getgrgid(gid).gr_name
@@ -68,7 +68,7 @@ def group_of(uid: int) -> tuple[int, str]:
 
 
 def command_of(job: Row) -> str:
-    """The script's path, or the program; of --wrap there is none."""
+    """Return the script's path, or the program; NULL for --wrap."""
     command = job.get("command") or ()
     word = command if isinstance(command, str) else str(command[0]) if command else ""
     if job.get("held_by") != BATCH or not word:
@@ -77,7 +77,7 @@ def command_of(job: Row) -> str:
 
 
 def output_of(job: Row) -> str:
-    """Where a batch job's standard output goes."""
+    """Return the path for a batch job's standard output."""
     if job.get("held_by") != BATCH:
         return ""
     array = str(job.get("array_job") or job["job"])
@@ -96,13 +96,13 @@ def output_of(job: Row) -> str:
 
 
 def memory(job: Row) -> str:
-    """MiB as Slurm writes them."""
+    """Return the job's MiB in Slurm's notation."""
     mebibytes = int(job.get("memory") or 0)
     return f"{mebibytes >> 10}G" if mebibytes and mebibytes % 1024 == 0 else f"{mebibytes}M" if mebibytes else "0"
 
 
 def tres(job: Row) -> str:
-    """What it holds or asks for."""
+    """Return the resources held or requested."""
     parts = [f"cpu={job.get('cpus') or 1}"]
     if job.get("memory"):
         parts.append(f"mem={memory(job)}")
@@ -111,7 +111,7 @@ def tres(job: Row) -> str:
 
 
 def devices(job: Row) -> dict[str, int]:
-    """How many it holds or asks for, by name."""
+    """Return the number of devices held or requested, by name."""
     found: dict[str, int] = {}
     for word in filter(None, str(job.get("gres") or "").split(",")):
         name, _, count = word.partition(":")

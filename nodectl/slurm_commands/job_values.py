@@ -1,4 +1,4 @@
-"""A job as squeue --json and scontrol show job tell it, of the service's record. Pure."""
+"""A job in the words of squeue --json and of scontrol show job, made from the service's record. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MINUTE = 60
 
 
 def as_json(job: Mapping[str, Any]) -> dict[str, Any]:
-    """By Slurm's names."""
+    """Return the job's values by Slurm's names."""
     if "job" not in job or "state" not in job or "uid" not in job:
         return dict(job)
     return {
@@ -66,7 +66,7 @@ def as_json(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def job_facts(job: Mapping[str, Any], *, details: bool) -> Iterator[list[str]]:
-    """scontrol's lines of Key=Value."""
+    """Yield scontrol's lines of Key=Value."""
     yield [f"JobId={job['job']}", *_array(job), f"JobName={job.get('name') or ''}"]
     gid, group = group_of(job["uid"])
     yield [f"UserId={job.get('user')}({job['uid']})", f"GroupId={group}({gid})", "MCS_label=N/A"]

@@ -1,4 +1,4 @@
-"""Jobs as the service tells them, chosen by what squeue and scancel are given."""
+"""Jobs from the service, chosen by the options of squeue and scancel."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from nodectl.slurm_commands.job_fields import ACTIVE, STATES
 from nodectl.wire.names import NODE
 
 INVALID = "Invalid job id specified"
-_SHOWN_AFTERWARDS = 300.0  # seconds for which a job that has ended is listed where all states are asked for
+_SHOWN_AFTERWARDS = 300.0  # seconds for which an ended job is listed if the user asks for all states
 _MOST_TASKS = 100_000  # of arrays that are listed one by one
 _LAST_UID = 2**32 - 1
 
 
 def users_named(words: Iterable[str]) -> list[str]:
-    """Users by name or number, as numbers. Raises Failed."""
+    """Return the numbers of users given by name or number. Raises Failed."""
     found = []
     for word in words:
         try:
@@ -36,12 +36,12 @@ def users_named(words: Iterable[str]) -> list[str]:
 
 
 def me() -> str:
-    """This user's number."""
+    """Return this user's number."""
     return str(os.getuid())
 
 
 def states_named(words: Iterable[str]) -> list[str]:
-    """States by name or short form; all of them for `all`. Raises Failed."""
+    """Return the states given by name or short form; all states for `all`. Raises Failed."""
     found = []
     for word in words:
         name = word.upper()
@@ -56,7 +56,7 @@ def states_named(words: Iterable[str]) -> list[str]:
 
 
 def jobs_named(words: Iterable[str]) -> list[str]:
-    """Jobs by number, 7_3 for a task of an array; commas within brackets stay. Raises Failed."""
+    """Return the jobs given by number, 7_3 for a task of an array; commas within brackets stay. Raises Failed."""
     text, found, depth = ",".join(words), [""], 0
     for letter in text:
         depth += (letter == "[") - (letter == "]")
@@ -71,7 +71,7 @@ def jobs_named(words: Iterable[str]) -> list[str]:
 
 
 def queued(session: Session, wanted: dict[str, Any]) -> list[dict[str, Any]]:
-    """The jobs of the queue that have what is wanted, in as many replies as it takes."""
+    """Return the jobs of the queue matching `wanted`, in as many replies as necessary."""
     found: dict[int, dict[str, Any]] = {}
     more = True
     skip = 0
@@ -84,7 +84,7 @@ def queued(session: Session, wanted: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def ended(session: Session, names: Sequence[str]) -> list[dict[str, Any]]:
-    """These jobs, or those that ended a short time ago, without those that are in the queue."""
+    """Return the ended jobs among `names`, or without names all jobs ended a short time ago."""
     if names:
         records = [record_of(session, name) for name in names]
     else:
@@ -94,7 +94,7 @@ def ended(session: Session, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def record_of(session: Session, name: str) -> dict[str, Any] | None:
-    """All that is known of a job; None where nothing is."""
+    """Return the whole record of a job, None for an unknown job."""
     try:
         record: Any = session.call("ShowJob", job=name)["record"]
     except Failed as failed:
@@ -106,7 +106,7 @@ def record_of(session: Session, name: str) -> dict[str, Any] | None:
 
 
 def one_by_one(jobs: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Tasks of arrays that wait as rows of their own."""
+    """Yield a row for each waiting task of an array."""
     left = _MOST_TASKS
     for job in jobs:
         if not job.get("array_tasks"):

@@ -1,4 +1,4 @@
-"""The machine as one node of one partition, for sinfo and scontrol show: what the service and the kernel tell of it."""
+"""The machine as a node of a partition, for sinfo and scontrol show: facts from the service and the kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHORT = {"idle": "idle", "mixed": "mix", "allocated": "alloc", "draining": "drn
 
 
 def read(session: Session) -> list[dict[str, Any]]:
-    """A row for each node, which is one here."""
+    """Return a row for each node; here there is a single node."""
     nodes: Any = session.call("Nodes")["nodes"]
     config: Any = session.call("Config")["config"]
     hardware = topology.read()
@@ -53,18 +53,18 @@ def read(session: Session) -> list[dict[str, Any]]:
 
 
 def _memory() -> dict[str, int]:
-    """KiB by their names in /proc/meminfo."""
+    """Return the values of /proc/meminfo in KiB, by name."""
     lines = (line.split() for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
     return {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) > 1}
 
 
 def names_of(node: Facts) -> set[str]:
-    """What it is called: in the configuration, and by itself."""
+    """Return the node's names: from the configuration, and the machine's own."""
     return {str(node["name"]), os.uname().nodename, "localhost"}
 
 
 def look_for_nodes(session: Session, names: Iterable[str]) -> None:
-    """Raises Failed for one that is not this machine."""
+    """Check the names: each must mean this machine. Raises Failed."""
     nodes: Any = session.call("Nodes")["nodes"]
     known = set().union(*map(names_of, nodes))
     for name in names:
@@ -73,17 +73,17 @@ def look_for_nodes(session: Session, names: Iterable[str]) -> None:
 
 
 def state(node: Facts) -> str:
-    """idle, mixed, allocated, draining, drained."""
+    """Return the node's state: idle, mixed, allocated, draining, drained."""
     return str(node.get("state") or "UNKNOWN").lower()
 
 
 def short_state(node: Facts) -> str:
-    """The same in sinfo's short form."""
+    """Return the node's state in sinfo's short form."""
     return _SHORT.get(state(node), state(node))
 
 
 def scontrol_state(node: Facts) -> str:
-    """As scontrol has it: IDLE+DRAIN."""
+    """Return the node's state in scontrol's form: IDLE+DRAIN."""
     if not state(node).startswith("drain"):
         return state(node).upper()
     if not node.get("jobs"):
@@ -92,7 +92,7 @@ def scontrol_state(node: Facts) -> str:
 
 
 def gres(node: Facts, key: str = "gres") -> str:
-    """Devices by their kinds: gpu:2."""
+    """Return the node's devices by kind: gpu:2."""
     kinds: dict[str, int] = {}
     for device in node.get(key) or ():
         name = ":".join(str(device).split(":")[:-1]) or str(device)
@@ -101,23 +101,23 @@ def gres(node: Facts, key: str = "gres") -> str:
 
 
 def sharing(node: Facts) -> str:
-    """OverSubscribe of the partition."""
+    """Return OverSubscribe of the partition."""
     word, _, count = str(node["over_subscribe"]).partition(":")
     return f"{word.upper()}:{count or 4}" if word.lower() in ("yes", "force") else word.upper()
 
 
 def reason(node: Facts) -> str:
-    """Why it is drained."""
+    """Return why the node is drained."""
     return str(node.get("reason") or "none")
 
 
 def reason_user(node: Facts) -> str:
-    """Who said so."""
+    """Return the name of the user behind the reason."""
     return user_name(int(node["reason_uid"])) if node.get("reason") else "Unknown"
 
 
 def node_facts(node: Facts) -> Iterator[list[str]]:
-    """scontrol's lines of Key=Value."""
+    """Yield scontrol's lines of Key=Value about the node."""
     features = ",".join(node.get("features") or ()) or NULL
     yield [f"NodeName={node['name']}", f"Arch={node['arch']}", f"CoresPerSocket={node['cores_per_socket']}"]
     yield [
@@ -151,7 +151,7 @@ def node_facts(node: Facts) -> Iterator[list[str]]:
 
 
 def partition_facts(node: Facts) -> Iterator[list[str]]:
-    """scontrol's lines of Key=Value."""
+    """Yield scontrol's lines of Key=Value about the partition."""
     yield [f"PartitionName={node['partition']}"]
     yield ["AllowGroups=ALL", "AllowAccounts=ALL", "AllowQos=ALL"]
     yield ["AllocNodes=ALL", "Default=YES", "QoS=N/A"]

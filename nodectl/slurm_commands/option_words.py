@@ -1,5 +1,6 @@
-"""Words of a command line as getopt_long(3) reads them: options may stand behind other words, long names may be cut
-short as long as they mean one thing. Pure.
+"""Parser of command lines with the rules of getopt_long(3). Pure.
+
+Options may stand behind other words; long names may be abbreviated as long as they are unambiguous.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from typing import NamedTuple
 from nodectl.client.command import BadUsage
 
 NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
-_WRONG = 1  # the exit status of all of them but srun, sbatch and salloc
+_WRONG = 1  # the exit status of all commands except srun, sbatch and salloc
 
 
 class Option(NamedTuple):
-    """One option. `text` is its line of help; "" for one that has no meaning on one machine. `same`: the option whose
-    other name this is.
+    """An option. `text` is the line of help; "" for an option without meaning on a single machine.
+
+    `same`: the option of which this is a second name.
     """
 
     long: str
@@ -26,12 +28,12 @@ class Option(NamedTuple):
 
     @property
     def name(self) -> str:
-        """By which its values are kept."""
+        """The key of the option's values in `Given`."""
         return self.same or self.long
 
 
 class Given:
-    """What was typed: each option's values in their order, "" for one that has none; the other words."""
+    """The parsed words: each option's values in order, "" for an option without a value; the words besides options."""
 
     def __init__(self) -> None:
         self.options: dict[str, list[str]] = {}
@@ -41,17 +43,17 @@ class Given:
         return name in self.options
 
     def value(self, name: str, otherwise: str = "") -> str:
-        """The last one."""
+        """Return the last value of an option."""
         return self.options[name][-1] if name in self.options else otherwise
 
     def listed(self, *names: str) -> list[str]:
-        """Words between commas, of all its values."""
+        """Return the words between commas in all values of the options."""
         values = [value for name in names for value in self.options.get(name, ())]
         return [word.strip() for value in values for word in value.split(",") if word.strip()]
 
 
 def read(words: Sequence[str], table: Sequence[Option]) -> Given:
-    """Raises BadUsage."""
+    """Parse the words. Raises BadUsage."""
     given, rest = Given(), list(words)
     while rest:
         word = rest.pop(0)
@@ -100,12 +102,12 @@ def _short(letters: str, rest: list[str], table: Sequence[Option], given: Given)
 
 
 def without_meaning(given: Given, table: Sequence[Option]) -> list[str]:
-    """The options that were given and have no meaning on one machine."""
+    """Return the given options without meaning on a single machine."""
     return [option.long for option in table if option.long in given and not option.text and not option.same]
 
 
 def help_of(usage: str, table: Sequence[Option], of_help: Sequence[Option]) -> list[str]:
-    """The lines of --help; `of_help` are those of `table` that stand at its end."""
+    """Return the lines of --help; `of_help`: the options of `table` for the end of the help."""
     told = [option for option in table if option.text and option not in of_help]
     lines = [f"Usage: {usage}", "", *map(_line, told), "", "Help options:", *map(_line, of_help)]
     silent = [f"--{option.long}" for option in table if not option.text and not option.same]
@@ -121,7 +123,7 @@ def _line(option: Option) -> str:
 
 
 def settings_of(given: Given, table: Sequence[Option]) -> list[str]:
-    """What was asked for, one line for each option: how often, or with which value."""
+    """Return a line for each option, with the last value, or how often the option was given."""
     lines = []
     for option in table:
         if not option.same:

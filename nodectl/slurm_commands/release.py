@@ -1,3 +1,3 @@
-"""The release of Slurm whose words the commands take, and print theirs like."""
+"""The release of Slurm imitated by the commands, in options and output."""
 
 RELEASE = "22.05.8"

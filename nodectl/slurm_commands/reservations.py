@@ -1,4 +1,4 @@
-"""Reservations in scontrol's and sinfo's words: shown, made and deleted."""
+"""Reservations in scontrol's and sinfo's words: show, create, delete."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nodectl.slurm_commands.time_words import limit, long_duration, moment
 
 _NONE = "No reservations in the system"
 _KIND = ("reservation", "reservationname")
-_WITHOUT_MEANING = ("partition", "partitionname")  # there is one
-_FLAGS = {"any_nodes", "part_nodes", "spec_nodes", "static", "static_alloc"}  # what one machine does anyway
+_WITHOUT_MEANING = ("partition", "partitionname")  # there is only one partition
+_FLAGS = {"any_nodes", "part_nodes", "spec_nodes", "static", "static_alloc"}  # flags that always hold on one machine
 
 
 def _read(session: Session) -> list[dict[str, Any]]:
@@ -27,7 +27,7 @@ def _read(session: Session) -> list[dict[str, Any]]:
 
 
 def facts(session: Session, wanted: str) -> Iterator[list[list[str]]]:
-    """The lines of `scontrol show reservation`. Raises Failed where none has this name."""
+    """Return the lines of `scontrol show reservation`. Raises Failed for an unknown name."""
     found = [one for one in _read(session) if wanted in ("", one["name"])]
     if not found:
         if wanted:
@@ -62,7 +62,7 @@ def _state(one: dict[str, Any]) -> str:
 
 
 def table(session: Session) -> Iterator[str]:
-    """The lines of `sinfo -T`."""
+    """Yield the lines of `sinfo -T`."""
     found = _read(session)
     if not found:
         yield _NONE
@@ -77,7 +77,10 @@ def table(session: Session) -> Iterator[str]:
 
 
 def create(session: Session, words: list[str]) -> None:
-    """create reservation KEY=VALUE..., or create ReservationName=NAME KEY=VALUE... Raises Failed."""
+    """Make a reservation: create reservation KEY=VALUE..., or create ReservationName=NAME KEY=VALUE...
+
+    Raises Failed.
+    """
     first, _, name = words[0].partition("=") if words else ("", "", "")
     if first.lower() not in _KIND:
         raise Failed("only reservations are created: there are no other partitions and nodes")
@@ -101,7 +104,7 @@ def create(session: Session, words: list[str]) -> None:
 
 
 def delete(session: Session, words: list[str]) -> None:
-    """delete ReservationName=NAME. Raises Failed."""
+    """Delete a reservation: delete ReservationName=NAME. Raises Failed."""
     key, _, name = words[0].partition("=") if words else ("", "", "")
     name = name or "".join(words[1:2])
     if key.lower() not in _KIND or not name:

@@ -75,13 +75,13 @@ _AS_THEY_ARE = (
 
 
 def main(settings: GlobalOptions, words: list[str]) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     given = read_line(words, _TABLE, "[OPTIONS]")
     return hand_on(acct, settings, translated(given))
 
 
 def translated(given: Given) -> list[str]:
-    """The words of `nodectl acct`."""
+    """Return the words for `nodectl acct`."""
     if "uid" in given:
         given.options.setdefault("user", []).extend(given.options["uid"])
     words = []

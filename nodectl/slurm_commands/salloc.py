@@ -5,5 +5,5 @@ from nodectl.client.command import GlobalOptions
 
 
 def main(settings: GlobalOptions, words: list[str]) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     return alloc.main(settings, words)

@@ -24,7 +24,7 @@ _FILTERS = ("error-filter", "input-filter", "output-filter")
 
 
 def main(settings: GlobalOptions, words: list[str]) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     given = read_line(words, _TABLE, "[OPTIONS] JOB.STEP")
     if len(given.words) != 1:
         raise BadUsage("sattach wants one JOB.STEP", 1)

@@ -1,4 +1,4 @@
-"""sbcast: `nodectl bcast`, for the job in which it is typed."""
+"""sbcast: `nodectl bcast`, by default for the job around the command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TABLE = (
 
 
 def main(settings: GlobalOptions, words: list[str]) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     given = read_line(words, _TABLE, "[OPTIONS] SOURCE DESTINATION")
     if len(given.words) != 2:
         raise BadUsage(f"Need two file names, have {len(given.words)} names", 1)

@@ -1,4 +1,4 @@
-"""scancel: ends jobs and steps, or signals them."""
+"""scancel: end or signal jobs and steps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _TABLE = (
     Option("sibling", "", ARGUMENT),
 )
 _CHOICES = ("account", "me", "jobname", "name", "nodelist", "partition", "qos", "reservation", "state", "user", "wckey")
-_BY_COMMAND = ("account", "nodelist", "partition", "qos", "reservation", "wckey")  # the service does not choose by them
+_BY_COMMAND = ("account", "nodelist", "partition", "qos", "reservation", "wckey")  # the service has no filter for these
 _VARIABLES = {"SCANCEL_ACCOUNT": "account", "SCANCEL_BATCH": "batch", "SCANCEL_FULL": "full", "SCANCEL_NAME": "name",
               "SCANCEL_INTERACTIVE": "interactive", "SCANCEL_PARTITION": "partition", "SCANCEL_QOS": "qos",
               "SCANCEL_STATE": "state", "SCANCEL_USER": "user", "SCANCEL_VERBOSE": "verbose"}  # fmt: skip
@@ -57,13 +57,13 @@ _GONE = (f"{NODE}.NoSuchJob", f"{NODE}.NoSuchStep", f"{NODE}.WrongState")
 
 
 def main(settings: GlobalOptions, words: list[str]) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     given = read_line(words, _TABLE, "[OPTIONS] [JOB[_TASK][.STEP]...]")
     _from_variables(given)
     names = [part for word in given.words for part in _parts(word)]
     if not names and not any(choice in given for choice in _CHOICES):
         raise Failed("No job identification provided")
-    for name in names:  # before anything is done
+    for name in names:  # check all names first
         _ = _step(name) if "." in name else jobs.jobs_named([name])
     number = _signal(given)
     choice = _choice(given)
@@ -86,7 +86,7 @@ def _from_variables(given: Given) -> None:
 
 
 def _parts(word: str) -> list[str]:
-    """Jobs may stand between commas, and the tasks of one within brackets."""
+    """Return the jobs between commas; a word with brackets is a single job."""
     return [word] if "[" in word else [part for part in word.split(",") if part]
 
 
@@ -100,7 +100,7 @@ def _signal(given: Given) -> int | None:
 
 
 def _choice(given: Given) -> dict[str, list[str]]:
-    """By what the service chooses jobs. Raises Failed for a choice of nothing, which must not mean all."""
+    """Return the service's filters of jobs. Raises Failed for an empty filter, which must not mean all jobs."""
     for option in ("user", "name", "jobname"):
         if option in given and not given.listed(option):
             raise Failed(f"Invalid {option}: nothing is given")
@@ -115,13 +115,13 @@ def _choice(given: Given) -> dict[str, list[str]]:
 
 
 def _chosen(session: Session, given: Given, names: list[str], choice: dict[str, list[str]]) -> Iterator[str]:
-    """The jobs and steps that are meant, one by one; "" for all that the service chooses."""
+    """Yield the requested jobs and steps; "" for all jobs chosen by the service."""
     if "interactive" not in given and not any(option in given for option in _BY_COMMAND):
         yield from names or [""]
         return
     steps = [name for name in names if "." in name]
     asks = "interactive" in given
-    over = [name for name in names if name not in steps and asks and _is_over(session, name)]  # before one is cancelled
+    over = [name for name in names if name not in steps and asks and _is_over(session, name)]  # before any is cancelled
     for job in _queued(session, names, choice):
         if _has(job, given) and (not asks or _asked(job)):
             yield f"{job['job']}_[{job['array_tasks']}]" if job.get("array_tasks") else str(job["job"])
@@ -130,7 +130,7 @@ def _chosen(session: Session, given: Given, names: list[str], choice: dict[str, 
 
 
 def _queued(session: Session, names: list[str], choice: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
-    """The jobs of these names, or all; of tasks that wait in one row those alone that are named."""
+    """Yield the queue's jobs with the given names, or all jobs; of a row of waiting tasks, only the named tasks."""
     if not names:
         yield from jobs.queued(session, choice)
     for name in jobs.jobs_named(name for name in names if "." not in name):
@@ -151,7 +151,7 @@ def _in_both(waiting: str, named: str) -> str:
 
 
 def _has(job: dict[str, Any], given: Given) -> bool:
-    """What the service does not choose by."""
+    """Return True if the job matches the filters unknown to the service."""
     for option in _BY_COMMAND:
         own = {str(job.get("nodes") or "")} if option == "nodelist" else {str(job.get(option) or "")}
         wanted = given.listed(option)
@@ -174,7 +174,7 @@ def _confirmed(what: str) -> bool:
 
 
 def _cancel(session: Session, given: Given, name: str, choice: dict[str, list[str]], number: int | None) -> int:
-    """One job or step, or for "" all that are chosen; 0, or 1 with a line about it."""
+    """Cancel a job or step, or for "" all chosen jobs. Return 0, or 1 after printing the error."""
     if "verbose" in given:
         job = "batch job" if "batch" in given else "job"
         what = f"step {name}" if "." in name else f"{job} {name}" if name else f"{job}s"
@@ -214,7 +214,10 @@ def _step(name: str) -> tuple[int, int]:
 
 
 def _told(session: Session, given: Given, name: str, failed: Failed) -> int:
-    """What is over already needs no end, and what never was neither."""
+    """Print the error of a failed cancel. Return 0 if the job has ended or never existed, else 1.
+
+    An unknown step counts as a failure.
+    """
     if failed.name not in _GONE:
         complain(f"Kill job error on job id {name}: {failed}")
         return 1

@@ -1,4 +1,4 @@
-"""scontrol: shows jobs, steps, node and partition, and changes jobs and node."""
+"""scontrol: show jobs, steps, node and partition, and change jobs and node."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _HELP_LINES = {
 
 
 def main(settings: GlobalOptions, words: list[str]) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     given = read_line(words, _TABLE, _USAGE)
     if given.words:
         return _once(settings, given, given.words)
@@ -91,7 +91,7 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
 
 
 def _typed(settings: GlobalOptions, given: Given) -> int:
-    """Lines from standard input, until exit."""
+    """Run the lines from standard input, until exit. Return the last exit status."""
     status, prompt = 0, "scontrol: " if sys.stdin.isatty() else ""
     before: list[str] = []
     while True:
@@ -140,7 +140,7 @@ def _once(settings: GlobalOptions, given: Given, words: list[str]) -> int:
 
 
 def _named(word: str) -> str:
-    """Commands may be cut short."""
+    """Return the full name of a possibly abbreviated command."""
     known = (*_VERBS, *_ELSEWHERE, *_ALONE)
     lower = word.lower()
     found = [name for name in known if name.startswith(lower)]

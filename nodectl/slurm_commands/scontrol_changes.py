@@ -1,4 +1,4 @@
-"""What scontrol changes: jobs, steps, and whether the node takes jobs."""
+"""scontrol's changes: jobs, steps, and whether the node takes jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RUNNING = ("RUNNING", "SUSPENDED")
 
 
 def _for_each(session: Session, verb: str, words: list[str], act: Callable[[str], object]) -> int:
-    """Calls it for every job; 0, or 1 with a line on stderr for each that Failed."""
+    """Call `act` for every job. Return 0, or 1 with a line on stderr for each Failed."""
     status = 0
     plain = [word.partition("=")[2] or word for word in words if word.lower() not in _JOB]
     names = jobs.jobs_named(plain)
@@ -40,7 +40,7 @@ def _for_each(session: Session, verb: str, words: list[str], act: Callable[[str]
 
 
 def _why(session: Session, failed: Failed, name: str) -> str:
-    """In scontrol's words, where it is the job that is not there."""
+    """Return the reason of a failure, in scontrol's words for an unknown or ended job."""
     if failed.name != f"{NODE}.NoSuchJob":
         return f"{failed} for job {name}"
     over = jobs.record_of(session, name.partition("_[")[0]) is not None
@@ -48,44 +48,44 @@ def _why(session: Session, failed: Failed, name: str) -> str:
 
 
 def hold(session: Session, given: Given, words: list[str]) -> int:
-    """Waiting jobs do not start."""
+    """Hold waiting jobs."""
     del given
     return _for_each(session, "hold", words, lambda job: session.call("Hold", jobs=[job]))
 
 
 def release(session: Session, given: Given, words: list[str]) -> int:
-    """Held jobs may start."""
+    """Release held jobs."""
     del given
     return _for_each(session, "release", words, lambda job: session.call("ReleaseJobs", jobs=[job]))
 
 
 def requeue(session: Session, given: Given, words: list[str]) -> int:
-    """Running batch jobs end and wait again."""
+    """Requeue running batch jobs."""
     del given
     return _for_each(session, "requeue", words, lambda job: session.call("Requeue", (), jobs=[job]))
 
 
 def requeue_and_hold(session: Session, given: Given, words: list[str]) -> int:
-    """The same, and do not start again before they are released."""
+    """Requeue running batch jobs, and hold the jobs until a release."""
     del given
     plain = [word for word in words if not word.lower().startswith("state=")]
     return _for_each(session, "requeuehold", plain, lambda job: session.call("Requeue", (), jobs=[job], hold=True))
 
 
 def suspend(session: Session, given: Given, words: list[str]) -> int:
-    """Running jobs stand still."""
+    """Suspend running jobs."""
     del given
     return _for_each(session, "suspend", words, lambda job: session.call("SuspendJob", job=job))
 
 
 def resume(session: Session, given: Given, words: list[str]) -> int:
-    """And go on."""
+    """Resume suspended jobs."""
     del given
     return _for_each(session, "resume", words, lambda job: session.call("ResumeJob", job=job))
 
 
 def wait_job(session: Session, given: Given, words: list[str]) -> int:
-    """Until a job has its resources; 1 where it ends before."""
+    """Wait until a job has resources. Return 0, or 1 if the job ends first."""
     del given
     names = jobs.jobs_named(words)
     if len(names) != 1 or not names[0].isdecimal():
@@ -101,7 +101,7 @@ def wait_job(session: Session, given: Given, words: list[str]) -> int:
 
 
 def update(session: Session, given: Given, words: list[str]) -> int:
-    """update KEY=VALUE...: the first names what is changed. Raises Failed."""
+    """Run update KEY=VALUE..., where the first key names the object to change. Raises Failed."""
     del given
     first, _, value = words[0].partition("=") if words else ("", "", "")
     kind, rest = first.lower(), words[1:]
@@ -137,7 +137,7 @@ def _update_job(session: Session, name: str, words: list[str]) -> None:
 
 
 def _moved(session: Session, name: str, text: str) -> str:
-    """TimeLimit=+10 adds to the limit, -10 takes from it: minutes and seconds."""
+    """Return the new limit for TimeLimit=+10 (more) or -10 (less), as minutes and seconds."""
     record: Any = jobs.record_of(session, name) or {}
     try:
         moved = int(record.get("time_limit") or 0) + (1 if text[0] == "+" else -1) * int(seconds(text[1:]))
@@ -173,14 +173,14 @@ def _update_node(session: Session, names: str, words: list[str]) -> int:
 
 
 def create(session: Session, given: Given, words: list[str]) -> int:
-    """create reservation KEY=VALUE..."""
+    """Run create reservation KEY=VALUE..."""
     del given
     reservations.create(session, words)
     return 0
 
 
 def delete(session: Session, given: Given, words: list[str]) -> int:
-    """delete ReservationName=NAME."""
+    """Run delete ReservationName=NAME."""
     del given
     reservations.delete(session, words)
     return 0

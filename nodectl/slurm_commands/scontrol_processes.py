@@ -1,4 +1,4 @@
-"""scontrol pidinfo and listpids: which job a process is in, and which processes a job has on this machine."""
+"""scontrol pidinfo and listpids: the job of a process, and the processes of a job on this machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _JOB = re.compile(r"/job_([0-9]{1,10})(?:/|$)", re.MULTILINE)  # in the path of 
 
 
 def pidinfo(session: Session, given: Given, words: list[str]) -> int:
-    """The job of a process, and how long it may go on."""
+    """Print the job of a process, and the remaining time of the job."""
     del given
     pid = whole(words[0], _LAST_PID) if len(words) == 1 else None
     if pid is None:
@@ -41,7 +41,7 @@ def pidinfo(session: Session, given: Given, words: list[str]) -> int:
 
 
 def listpids(session: Session, given: Given, words: list[str]) -> int:
-    """The tasks of a job, of a step, or of all jobs: JOB[.STEP] [NODE]."""
+    """Print the tasks of a job, of a step, or of all jobs: JOB[.STEP] [NODE]."""
     del given
     lines = [f"{'PID':8} {'JOBID':8} {'STEPID':8} {'LOCALID':7} {'GLOBALID':8}"]
     for job, step in _wanted(session, words[0] if words else ""):
@@ -55,7 +55,7 @@ def listpids(session: Session, given: Given, words: list[str]) -> int:
 
 
 def _wanted(session: Session, word: str) -> list[tuple[int, int]]:
-    """The running steps that are meant."""
+    """Return the running steps for the word: a step, a job, or all."""
     running = [(int(step["job"]), int(step["step"])) for step in step_fields.running(session)]
     if not word or word == "*":
         return running

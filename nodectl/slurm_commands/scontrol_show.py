@@ -1,4 +1,4 @@
-"""scontrol show: blocks of Key=Value, or one line for each with -o."""
+"""scontrol show: blocks of Key=Value, or with -o a line for each block."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TOLD = {  # always the same
     "licenses": "No licenses configured in Slurm.",
     "topology": "No topology information available",
 }
-# What scripts look for, and what is always so here.
+# Values that scripts look for and that are constant here.
 _ALWAYS = {
     "AccountingStorageType": "(null)", "AccountingStorageEnforce": "none", "EnforcePartLimits": "ANY",
     "LaunchParameters": "(null)", "LaunchType": "launch/slurm", "MinJobAge": "300 sec",
@@ -45,17 +45,17 @@ _ALWAYS = {
     "SlurmdUser": "root(0)", "SlurmUser": "root(0)", "SwitchType": "(null)", "TopologyPlugin": "topology/none",
 }  # fmt: skip
 _SECONDS = ("kill_wait",)  # with their unit
-_KEYS = {"cluster_name": "ClusterName", "gres": "GresTypes", "qos": "QOS"}  # whose names are not made of their words
+_KEYS = {"cluster_name": "ClusterName", "gres": "GresTypes", "qos": "QOS"}  # irregular names in Slurm
 Block = Iterable[list[str]]
 
 
 def needs_no_service(words: list[str]) -> bool:
-    """Whether it asks for names only, which may be any cluster's."""
+    """Return True if the command only expands or compresses names, perhaps of another cluster."""
     return bool(words) and _entity(words[0]) in _HOSTS
 
 
 def host_names(words: list[str]) -> int:
-    """show hostnames LIST, show hostlist NAMES; without either those of the job."""
+    """Run show hostnames LIST or show hostlist NAMES; without names, for the nodes of the job."""
     text = ",".join(words[1:])
     if not text:
         text = os.environ.get("SLURM_JOB_NODELIST", "")
@@ -69,7 +69,7 @@ def host_names(words: list[str]) -> int:
 
 
 def _read_names(text: str) -> list[str]:
-    """Names between commas, or on the lines of a file."""
+    """Return the names between commas, or on the lines of a file."""
     if text.startswith("/") or text == "-":
         try:
             with open(0 if text == "-" else text, encoding="utf-8") as file:
@@ -80,7 +80,7 @@ def _read_names(text: str) -> list[str]:
 
 
 def _entity(word: str) -> str:
-    """What is to be shown; its name may be cut short, or be one of several."""
+    """Return the entity to show, for a full, singular or abbreviated name; "" for an unknown name."""
     lower = word.lower()
     found = [name for name in _ENTITIES if name.startswith(lower) or name.rstrip("s") == lower]
     if lower in ("jobid", "stepid", "nodename", "partitionname", "reservationname"):
@@ -89,7 +89,7 @@ def _entity(word: str) -> str:
 
 
 def show(session: Session, given: Given, words: list[str]) -> int:
-    """0. Raises Failed."""
+    """Print the entities. Return 0. Raises Failed."""
     if not words:
         raise Failed("too few arguments for keyword:show")
     first, _, value = words[0].partition("=")
@@ -171,7 +171,7 @@ def _machine(session: Session, given: Given, kind: str, wanted: str) -> int:
 
 
 def _config(session: Session) -> Iterator[str]:
-    """The keys that Slurm has too have Slurm's names, written its way."""
+    """Yield the configuration; keys shared with Slurm have Slurm's names and spelling."""
     config: Any = session.call("Config")["config"]
     hello = session.call("Hello")
     yield f"Configuration data as of {moment(time.time())}"
@@ -197,7 +197,7 @@ def _word(value: object) -> str:
 
 
 def ping(session: Session, given: Given, words: list[str]) -> int:
-    """Whether somebody answers."""
+    """Print the service's answer. Raises Failed without an answer."""
     del given, words
     print(f"Slurmctld(primary) at {session.call('Hello')['node']} is UP")
     return 0

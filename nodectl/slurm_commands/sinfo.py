@@ -1,4 +1,4 @@
-"""sinfo: the machine as one node of one partition."""
+"""sinfo: the machine as a node of a partition."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ FIELDS = (
 
 
 def main(settings: GlobalOptions, words: list[str]) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     given = read_line(words, _TABLE, "[OPTIONS]")
     tell_settings(given, _TABLE)
 

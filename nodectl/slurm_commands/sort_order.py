@@ -1,4 +1,4 @@
-"""Rows in the order of --sort: letters of --format between commas, with - in front the highest first. Pure."""
+"""Rows in the order of --sort: letters of --format between commas, with - in front for highest first. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodectl.slurm_commands.column_format import Field, Row
 def ordered(
     rows: Iterable[dict[str, Any]], order: str, fields: Iterable[Field], places: Mapping[str, Callable[[Any], int]]
 ) -> list[dict[str, Any]]:
-    """Sorted. `places`: letters whose texts do not say what comes first. Raises Failed."""
+    """Return the sorted rows. `places`: sort keys by letter, where the texts do not give the order. Raises Failed."""
     known = {field.letter: field for field in fields if field.letter}
     found = list(rows)
     for word in reversed([word.strip() for word in order.split(",") if word.strip()]):
@@ -24,7 +24,7 @@ def ordered(
 
 
 def _value(field: Field) -> Callable[[Row], tuple[int, float, str]]:
-    """Numbers by their value, before texts."""
+    """Return the sort key of a field: numbers by value, before texts."""
 
     def value(row: Row) -> tuple[int, float, str]:
         text = str(field.text(row))

@@ -1,4 +1,4 @@
-"""sprio: what the priorities of waiting jobs are made of."""
+"""sprio: the factors of waiting jobs' priorities."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NOWHERE = {"B": "ASSOC", "b": "ASSOC", "P": "PARTITION", "p": "PARTITION", "S":
 
 
 def main(settings: GlobalOptions, words: list[str]) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     given = read_line(words, _TABLE, "[OPTIONS]")
     usual = _LONG if "long" in given else _NORMAL if "norm" in given else _USUAL
     layout = by_letters(given.value("format") or usual, _FIELDS)
@@ -64,7 +64,7 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
 
 
 def _weights(weights: Mapping[str, int]) -> dict[str, Any]:
-    """A row that has them for points."""
+    """Return a row with the weights in place of the points."""
     return {"job": 0, "points": {**weights, "nice": "", "direct": 0}, "weights": weights}
 
 

@@ -1,4 +1,4 @@
-"""squeue: the jobs of the queue, and with -s the steps that run, in squeue's columns."""
+"""squeue: the jobs of the queue, or with -s the running steps, in squeue's columns."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _TABLE = (
 
 
 def main(settings: GlobalOptions, words: list[str]) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     given = read_line(_joined(words), _TABLE, "[OPTIONS]")
     tell_settings(given, _TABLE)
     layout = _layout(given)
@@ -84,7 +84,7 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
 
 
 def _joined(words: list[str]) -> list[str]:
-    """-j and -s may have something behind them, or nothing: what begins with a digit is theirs."""
+    """Join -j and -s with the optional argument, which begins with a digit or is `all`."""
     found: list[str] = []
     for word in words:
         if found and found[-1] in ("-j", "--jobs", "-s", "--steps") and (word[:1].isdigit() or word == "all"):
@@ -95,7 +95,7 @@ def _joined(words: list[str]) -> list[str]:
 
 
 def _layout(given: Given) -> Layout:
-    """Its columns; SQUEUE_FORMAT and SQUEUE_FORMAT2 are --format and --Format."""
+    """Return the layout of the columns; SQUEUE_FORMAT and SQUEUE_FORMAT2 replace --format and --Format."""
     fields = step_fields.FIELDS if "steps" in given else FIELDS
     if "Format" in given:
         return by_names(given.value("Format"), fields)
@@ -147,21 +147,21 @@ def _users(given: Given) -> list[str]:
 
 
 def _words(given: Given, name: str, variable: str) -> list[str]:
-    """What an option says, else its variable."""
+    """Return the words of an option, or else of the option's variable."""
     if name in given:
         return given.listed(name)
     return [word for word in os.environ.get(variable, "").split(",") if word]
 
 
 def _has(job: dict[str, Any], users: list[str], states: list[str], names: list[str]) -> bool:
-    """Of a job that has ended."""
+    """Return True if an ended job matches the filters."""
     return (
         job["state"] in states and (not users or str(job["uid"]) in users) and (not names or job.get("name") in names)
     )
 
 
 def _is_meant(job: dict[str, Any], given: Given) -> bool:
-    """What the service does not choose by."""
+    """Return True if the job matches the filters unknown to the service."""
     if "account" in given and str(job.get("account")) not in map(str.lower, given.listed("account")):
         return False
     for option in ("qos", "reservation"):

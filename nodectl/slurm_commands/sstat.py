@@ -1,4 +1,4 @@
-"""sstat: what running steps have used so far, with sacct's fields."""
+"""sstat: the use of running steps so far, with sacct's fields."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TABLE = (
 
 
 def main(settings: GlobalOptions, words: list[str]) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     given = read_line(words, _TABLE, "[OPTIONS] [JOB[.STEP]...]")
     if "helpformat" in given:
         put(sorted(field.name for field in fields.FIELDS.values()))
@@ -70,7 +70,7 @@ def _columns(given: Given) -> list[tuple[Field, int]]:
 
 
 def _running(session: Session, names: str, *, every: bool) -> list[Row]:
-    """The running steps that are meant: of a job its first that is no script, unless `every`."""
+    """Return the requested running steps: of a job the first step except the batch script, or all if `every`."""
     asked = named(names)
     found = ask(session, Asked((), asked))
     rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""Steps as squeue -s and scontrol show step tell them, of the service's records."""
+"""Steps in the words of squeue -s and scontrol show step, made from the service's records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodectl.slurm_commands.time_words import limit, long_limit, moment, short
 
 
 def running(session: Session) -> list[dict[str, Any]]:
-    """The steps that run, of jobs and steps in the order of their numbers."""
+    """Return the running steps, in order of job and step numbers."""
     steps: dict[tuple[int, int], Mapping[str, Any]] = {}
     told, more = 0, True
     while more:
@@ -29,7 +29,7 @@ def running(session: Session) -> list[dict[str, Any]]:
 
 
 def step_row(step: Mapping[str, Any], partition: str) -> dict[str, Any]:
-    """A record with what its fields need beside it."""
+    """Return a step's record with the further values for the fields."""
     return {
         **step,
         "id": step_name(step["job"], step["step"]),
@@ -65,7 +65,7 @@ FIELDS = (
 
 
 def step_facts(step: Row) -> Iterator[list[str]]:
-    """scontrol's lines of Key=Value."""
+    """Yield scontrol's lines of Key=Value."""
     yield [
         f"StepId={step['id']}", f"UserId={step['uid']}", f"StartTime={moment(_start(step), 'Unknown')}",
         f"TimeLimit={long_limit(step.get('time_limit'))}",

@@ -1,4 +1,4 @@
-"""Times as Slurm's commands print them. Pure."""
+"""Times in the notation of Slurm's commands. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _DAY, _HOUR, _MINUTE = 86_400, 3600, 60
 
 
 def short(seconds: float) -> str:
-    """A duration without what is nothing: 0:05, 1:02:03, 2-00:00:00."""
+    """Return a duration without leading zero units: 0:05, 1:02:03, 2-00:00:00."""
     whole = max(0, int(seconds))
     days, rest = divmod(whole, _DAY)
     hours, rest = divmod(rest, _HOUR)
@@ -19,12 +19,12 @@ def short(seconds: float) -> str:
 
 
 def limit(seconds: float | None) -> str:
-    """A time limit."""
+    """Return a time limit."""
     return short(seconds) if seconds else "UNLIMITED"
 
 
 def long_duration(seconds: float) -> str:
-    """As scontrol prints durations: 00:00:05, 1-02:03:04."""
+    """Return a duration in scontrol's form: 00:00:05, 1-02:03:04."""
     whole = max(0, int(seconds))
     days, rest = divmod(whole, _DAY)
     clock = f"{rest // _HOUR:02}:{rest // _MINUTE % 60:02}:{rest % 60:02}"
@@ -32,15 +32,15 @@ def long_duration(seconds: float) -> str:
 
 
 def long_limit(seconds: float | None) -> str:
-    """A time limit as scontrol prints it."""
+    """Return a time limit in scontrol's form."""
     return long_duration(seconds) if seconds else "UNLIMITED"
 
 
 def moment(seconds: float | None, none: str = "N/A") -> str:
-    """A point in time, local."""
+    """Return a point in time, local."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seconds)) if seconds else none
 
 
 def line_of_now(now: float) -> str:
-    """The line above a long table."""
+    """Return the line above a long table."""
     return time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(now))

@@ -1,7 +1,7 @@
 """SPANK for plugins written in Python: the documented names, typed.
 
-A plugin is a file whose module-level functions are its hooks, each `hook(sp, ac, argv) -> int` as in C. It returns 0
-(or None), or any other number for failure; an exception that it lets out counts as failure too.
+A plugin is a file whose module-level functions are its hooks, each `hook(sp, ac, argv) -> int` as in C. A hook returns
+0 (or None), or any other number for failure; an uncaught exception counts as failure too.
 Where C fills in a pointer and returns a spank_err_t, Python returns the value and raises SpankError.
 
     from nodectl.spank import S_TASK_PID, Spank, slurm_info, spank_get_item
@@ -15,8 +15,8 @@ Where C fills in a pointer and returns a spank_err_t, Python returns the value a
         return 0
 
 Runs in each process that calls hooks: the command as its user; the daemon's processes for jobs and for the slurmd
-context, a stepd and its tasks as root or as the user. The folder also holds what reads plugstack.conf, loads plugins
-and calls their hooks; it imports plugin_host and what stands below it.
+context, a stepd and its tasks as root or as the user. The folder also holds the modules that read plugstack.conf, load
+plugins and call their hooks; it imports plugin_host and the packages below it.
 
 Sources: the SPANK manual for names, today's Slurm for numbers, contexts and error codes.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def _known(sp: "Spank | None") -> "Spank":
-    """The handle. Raises SpankError(ESPANK_BAD_ARG) where there is none, as C does for NULL."""
+    """Return the handle. Raises SpankError(ESPANK_BAD_ARG) for None, as C does for NULL."""
     if sp is None:
         raise SpankError(ESPANK_BAD_ARG, "no handle")
     return sp

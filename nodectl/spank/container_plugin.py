@@ -1,7 +1,7 @@
 """Compiled job_container plugins: the document's functions in a shared object, loaded by the host of SPANK plugins.
 
-The forkserver loads them, once; a stepd, its tasks and the processes of container requests, which are forked from it,
-call them. Their functions take and return numbers, so nothing of any release of Slurm is needed.
+The forkserver loads a plugin once; stepds, tasks and the processes of container requests, all forked from the
+forkserver, call its functions. The functions take and return numbers, so they depend on no release of Slurm.
 """
 
 from nodectl.plugin_host.compiled import CompiledPlugin, checked, type_of
@@ -11,7 +11,7 @@ from nodectl.plugin_host.version import differs, read_version
 
 
 def open_container(path: str) -> CompiledPlugin:
-    """Loads the library at `path`; its constructors run, none of its functions. Raises PluginRefused."""
+    """Load the library at `path`; only its constructors run. Raises PluginRefused."""
     checked(path)
     from nodectl.spank import _spank_host  # only where a compiled plugin is configured
 

@@ -1,7 +1,7 @@
-"""The `sp` that every SPANK hook is given: what may be asked and changed here and now.
+"""The handle `sp` of every SPANK hook: the items and actions allowed in the current hook.
 
-One handle per context and process. The stack sets `hook`, `plugin` and `task` around each call, so that validity
-(which item exists in which hook) is decided in one place. Rules and error codes: reference of today's Slurm.
+Each context and process has one handle. The stack sets `hook`, `plugin` and `task` around each call, so one place
+decides which item exists in which hook. Rules and error codes: reference of today's Slurm.
 """
 
 import os
@@ -68,12 +68,12 @@ _context = [spank_h.S_CTX_ERROR]
 
 
 def current_context() -> int:
-    """The context of this process's plugins."""
+    """Return the context of this process's plugins."""
     return _context[0]
 
 
 def forwarding_name(plugin: str, option: str) -> str:
-    """The variable that carries an option: every byte that is no ASCII letter or digit becomes an underscore."""
+    """Return the variable for an option, with an underscore for every byte except ASCII letters and digits."""
     raw = f"{plugin}_{option}".encode("utf-8", "surrogateescape")
     return FORWARDED + "".join(chr(byte) if byte < 128 and chr(byte).isalnum() else "_" for byte in raw)
 
@@ -86,10 +86,10 @@ def _item_name(item: object) -> str:
 
 
 class Spank:
-    """See the module. Plugins use it through the functions of `nodectl.spank`.
+    """The handle `sp` of a SPANK hook, for plugins through the functions of `nodectl.spank`.
 
-    `step` is None where there is no job yet or any more; `job_control` are the variables for prolog and epilog, under
-    the names the plugins gave them.
+    `step` is None before and after the job. `job_control` holds the variables for prolog and epilog, under the names
+    that plugins gave them.
     """
 
     __slots__ = ("context", "hook", "job_control", "plugin", "step", "task", "tasks")
@@ -105,13 +105,13 @@ class Spank:
         _context[0] = context
 
     def job_environment(self) -> dict[str, str]:
-        """The live environment: the task's in its own hooks, the step's elsewhere."""
+        """Return the live environment: the task's in a task's own hooks, else the step's."""
         if self.context != spank_h.S_CTX_REMOTE or self.step is None:
             raise SpankError(spank_h.ESPANK_NOT_REMOTE)
         return self.task.environment if self.task is not None and self.hook in _OWN_HOOKS else self.step.environment
 
     def job_control_environment(self, *, change: bool = False) -> dict[str, str]:
-        """The live job-control environment of the command."""
+        """Return the live job-control environment of the command."""
         if self.context == spank_h.S_CTX_REMOTE:
             raise SpankError(spank_h.ESPANK_NOT_LOCAL)
         if self.context == spank_h.S_CTX_JOB_SCRIPT:
@@ -121,7 +121,7 @@ class Spank:
         return self.job_control
 
     def prepend_argv(self, argc: int, argv: "Sequence[str] | None") -> None:
-        """spank_prepend_task_argv."""
+        """Do the work of spank_prepend_task_argv."""
         if self.context != spank_h.S_CTX_REMOTE:
             raise SpankError(spank_h.ESPANK_NOT_REMOTE, "spank_prepend_task_argv")
         if self.task is None or self.hook not in _OWN_HOOKS:
@@ -132,13 +132,13 @@ class Spank:
         self.task.argv[:0] = words
 
     def register(self, option: "SpankOption | None") -> None:
-        """spank_option_register."""
+        """Do the work of spank_option_register."""
         if self.hook != "slurm_spank_init" or self.plugin is None or option is None:
             raise SpankError(spank_h.ESPANK_BAD_ARG, "spank_option_register")
         self.plugin.offer(option)
 
     def getopt(self, option: "SpankOption | None") -> "str | None":
-        """spank_option_getopt."""
+        """Do the work of spank_option_getopt."""
         if self.hook not in _GETOPT_HOOKS or self.plugin is None:
             raise SpankError(spank_h.ESPANK_NOT_AVAIL, "spank_option_getopt")
         if option is None or not option.name:
@@ -155,7 +155,7 @@ class Spank:
         return given[option.name]
 
     def get_item(self, item: int, argument: "int | None") -> object:
-        """spank_get_item."""
+        """Do the work of spank_get_item."""
         if item in _VERSION_ITEMS:
             return _VERSION_ITEMS[item].format(*spank_h.SLURM_VERSION)
         refusal = self._refusal(item)
@@ -168,7 +168,7 @@ class Spank:
         return self._step_item(self.step, item)
 
     def _refusal(self, item: int) -> int:
-        """The error code for an item that this context has not, 0 for one that it has."""
+        """Return the error code for an item without a value in this context, else 0."""
         if self.context == spank_h.S_CTX_REMOTE:
             return 0 if 0 <= item <= spank_h.S_JOB_ARRAY_TASK_ID else spank_h.ESPANK_BAD_ARG
         if self.context == spank_h.S_CTX_JOB_SCRIPT:
@@ -215,7 +215,7 @@ class Spank:
 
 
 def _renumbered(step: "Step", item: int, argument: int) -> int:
-    """The number in the whole step of a task by its place here, or the other way round. Raises SpankError."""
+    """Return a task's number in the whole step for a local id, or the local id for a number. Raises SpankError."""
     numbers = step.numbers
     if item == spank_h.S_JOB_LOCAL_TO_GLOBAL_ID:
         if 0 <= argument < len(numbers):

@@ -1,7 +1,7 @@
-"""The environment of a job's prologs and epilogs: a fixed list of Slurm's names, and what plugins set for them.
+"""The environment of a job's prologs and epilogs: a fixed list of Slurm's names, and the variables set by plugins.
 
-Pure functions over a Step. These programs run as root, so no variable of the user's is among them: the names are
-ours, or begin with SPANK_. What the user chose (directory, SPANK_*) is a value only.
+Pure functions over a Step. The scripts run as root, so their environment has no variable of the user: the names are
+ours, or begin with SPANK_. The user's choices (directory, SPANK_*) are values only.
 """
 
 import os
@@ -19,7 +19,10 @@ _SIGNAL_BASE = 128
 
 
 def for_job(step: "Step", context: str, record: "Mapping[str, object] | None" = None) -> dict[str, str]:
-    """What hook and script see. `context` is SLURM_SCRIPT_CONTEXT; with the step's `record` also how it ended."""
+    """Return the environment of a job's hook and script. `context` is SLURM_SCRIPT_CONTEXT.
+
+    With the step's `record` the environment also says how the step ended.
+    """
     job, uid, nodes = str(step.job_id), str(step.uid), step.node_name
     variables = {
         **step.job_control,
@@ -52,8 +55,9 @@ def for_job(step: "Step", context: str, record: "Mapping[str, object] | None" = 
 
 
 def options(step: "Step") -> dict[str, str]:
-    """The options that the user gave, for scripts to see, and for spank_option_getopt in a process that called no
-    callback.
+    """Return the user's options as variables, for scripts and for spank_option_getopt.
+
+    spank_option_getopt needs them in a process that called no option callback.
     """
     return {
         f"{_SPANK}{forwarding_name(plugin, name)}": argument[0] if argument else ""
@@ -62,7 +66,7 @@ def options(step: "Step") -> dict[str, str]:
 
 
 def _ending(record: "Mapping[str, object]") -> dict[str, str]:
-    """Wait statuses, and as code:signal."""
+    """Return the job's exit status as wait statuses and as code:signal."""
     status = int(str(record["exit_status"]))
     tasks: list[Mapping[str, object]] = record["tasks"]  # type: ignore[assignment]
     signalled = any(task["status"] is not None and os.WIFSIGNALED(int(str(task["status"]))) for task in tasks)

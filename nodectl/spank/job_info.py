@@ -1,7 +1,7 @@
-"""Jobs of this node, as slurm_load_job tells of them: the members of Slurm's struct job_info by name.
+"""Jobs of this node as returned by slurm_load_job: the members of Slurm's struct job_info by name.
 
-A process knows the job that it works for. Others are looked for among the files of steps, which only root can read;
-a job is what the file of its first step says (docs/decisions/0014). What is not among the members is NULL or 0.
+A process knows its own job. It looks for any other job among the files of steps, which only root can read; the file of
+a job's first step describes the job (docs/decisions/0014). A member that is not listed here is NULL or 0.
 """
 
 import os
@@ -27,7 +27,7 @@ _PARTITION = "local"  # in the command, which is not told of the node's
 
 
 def members(sp: "Spank", job_id: int) -> dict[str, object]:
-    """The job. Raises SpankError(ESLURM_INVALID_JOB_ID) for one that is not here."""
+    """Return the job's members. Raises SpankError(ESLURM_INVALID_JOB_ID) for an unknown job."""
     if sp.step is not None and sp.step.job_id == job_id:
         return of_step(sp.step, over=sp.hook == "slurm_spank_job_epilog")
     for number in (BATCH, EXTERN, 0):
@@ -41,7 +41,7 @@ def members(sp: "Spank", job_id: int) -> dict[str, object]:
 
 
 def of_step(step: Step, *, over: bool = False) -> dict[str, object]:
-    """The job of its first step; before the launch, in the command, of a step without a node."""
+    """Return the members of the step's job; in the command, before the launch, the step has no node yet."""
     begin, cpus_per_task = int(step.submitted or 0), step.cpus_per_task or 1
     cpus = step.cpus or step.ntasks * cpus_per_task
     return {
@@ -94,7 +94,7 @@ def of_step(step: Step, *, over: bool = False) -> dict[str, object]:
 
 
 def _counts(step: Step) -> dict[str, int]:
-    """The devices of the job: how many of each name."""
+    """Return the number of the job's devices by name."""
     names = [device.partition(":")[0] for device in step.devices or ()]
     return {name: names.count(name) for name in sorted(set(names))}
 

@@ -1,6 +1,6 @@
-"""SPANK's job_script context: the process of one slurm_spank_job_prolog or slurm_spank_job_epilog.
+"""SPANK's job_script context: the process of a slurm_spank_job_prolog or slurm_spank_job_epilog.
 
-Executed by the daemon as root, for one job and one moment. Only that hook is called: no init, no option callbacks, no
+The daemon executes the process as root, for one job. The process calls only that hook: no init, no option callbacks, no
 exit. Its environment is the job's prolog environment; items are the job's uid, gid and id.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def call_hooks(arguments: "Mapping[str, object]", reporter: "Reporter") -> str:
-    """Loads the plugins and calls the hook. Returns what failed, "" for nothing.
+    """Load the plugins and call the hook. Return the failure, "" for success.
 
     `arguments`: spec (the step's file), call, plugins (lines of plugstack.conf), timeout (seconds), versions
     (spank_versions), trace (descriptor).
@@ -53,5 +53,5 @@ def call_hooks(arguments: "Mapping[str, object]", reporter: "Reporter") -> str:
 
 
 def log(line: str) -> None:
-    """A plugin's message, into the daemon's log."""
+    """Write a plugin's message into the daemon's log."""
     os.write(2, line.encode("utf-8", "surrogateescape") + b"\n")

@@ -1,6 +1,4 @@
-"""What a node of a user's own leaves out, because it is root's to do. Runs in the daemon and in the
-command.
-"""
+"""The scripts and hooks skipped by a user's own node for lack of root. Runs in the daemon and in the command."""
 
 from nodectl.config import Config
 from nodectl.model.launch_order import SLURMD_HOOKS
@@ -12,7 +10,7 @@ _HOOKS = ("slurm_spank_task_init_privileged", "slurm_spank_job_prolog", "slurm_s
 
 
 def left_out(config: Config) -> list[str]:
-    """The scripts that are configured, and the hooks that a plugin of the stack seems to have."""
+    """Return the configured scripts and the hooks mentioned by plugins of the stack."""
     found = [name for name in _SCRIPTS if getattr(config, name)]
     try:
         stack = plugstack.read(config.plugstack_config, config.plugin_dir).entries

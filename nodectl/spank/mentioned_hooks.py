@@ -1,8 +1,8 @@
-"""Whether a plugin may have a hook, found out without running any of it: the name occurs in its file.
+"""Tells whether a plugin may have a hook, without running the plugin: the hook's name occurs in the file.
 
-The daemon asks at each launch whether a job needs a process of its own for its prolog. The answer is cached by the
-file's stamp; a false yes costs that process, which decides finally. A name that a plugin puts together at run time is
-not found: a hook stands in its file by its name.
+The daemon asks at each launch whether a job needs a separate process for its prolog. The answer is cached by the file's
+stamp. A false yes costs that process, which makes the final decision. A name that a plugin composes at run time is not
+found: a hook stands in its file by its name.
 """
 
 import os
@@ -19,14 +19,14 @@ _LONGEST = 256 << 20
 
 
 class MentionedHooks:
-    """The cache: by path, the names that occur. `changes` counts how often a file was found to be another."""
+    """A cache of the hook names in each file. `changes` counts how often a file was new or had changed."""
 
     def __init__(self) -> None:
         self.changes = 0
         self._known: dict[str, tuple[bytes, frozenset[str]]] = {}
 
     def places(self, stack: Iterable[Entry], calls: Iterable[str]) -> list[int]:
-        """Places in the stack of the plugins that mention one of the functions."""
+        """Return the places in the stack of the plugins with any of the functions."""
         wanted = frozenset(calls)
         return [
             place for place, entry in enumerate(stack) if not entry.missing and not wanted.isdisjoint(self._in(entry))

@@ -1,10 +1,10 @@
-"""SPANK plugins that are compiled: unmodified `.so` files, built against nodectl's slurm/spank.h or Slurm's own.
+"""Compiled SPANK plugins: unmodified `.so` files, built against nodectl's slurm/spank.h or Slurm's.
 
-`open_native` loads the library and checks what it says about itself; the forkserver does it once, before any step, so
-that a stepd pays nothing for it. `init` is called by the stack.
+`open_native` loads the library and checks its symbols; the forkserver does it once, before any step, so a stepd pays
+nothing for it. The stack calls `init`.
 
-A library stays loaded for the life of its process and has one state there, also where two lines of plugstack.conf
-name it, as in Slurm. A process that opens one must have been executed with the host preloaded (`preload.py`).
+A library stays loaded for the life of its process and has one state there, also where two lines of plugstack.conf name
+it, as in Slurm. A process that opens a library must have been executed with the host preloaded (`preload.py`).
 """
 
 from nodectl.kernel import trust
@@ -15,8 +15,9 @@ from nodectl.spank.spank_h import SLURM_VERSION, SpankOption
 
 
 class NativeSource:
-    """A compiled plugin that was loaded and passed every check, and what a stack holds of it: the same for each line
-    that names it. `missing`: functions that it calls and nobody has.
+    """A loaded and checked compiled plugin, shared by all lines of plugstack.conf with the same path.
+
+    `missing`: functions that the plugin calls and no library defines.
     """
 
     __slots__ = ("missing", "name", "path", "plugin", "type", "version")
@@ -31,7 +32,7 @@ class NativeSource:
 
 
 class NativePlugin:
-    """A compiled plugin in a stack; the attributes are those of `PythonPlugin`."""
+    """A compiled plugin in a stack, with the attributes of `PythonPlugin`."""
 
     __slots__ = ("_init_failure_mode", "hooks", "name", "options", "path", "type", "version")
 
@@ -51,15 +52,15 @@ class NativePlugin:
 
     @property
     def init_failure_mode(self) -> int:
-        """As it is now: a plugin may decide in its slurm_spank_init."""
+        """The current failure mode; a plugin may set the mode in slurm_spank_init."""
         return self._init_failure_mode() if self._init_failure_mode is not None else 0
 
 
 def open_native(path: str) -> NativeSource:
-    """Loads the library at `path`; its constructors run, none of its hooks.
+    """Load the library at `path`; the library's constructors run, but no hooks.
 
-    Raises PluginRefused for a file that others than root could change (where the effective user is root), that
-    dlopen(3) refuses, or that Slurm would refuse for what it says about itself.
+    Raises PluginRefused for a file that a user other than root could change (where the effective user is root), that
+    dlopen(3) refuses, or that Slurm would refuse for its symbols.
     """
     try:
         trust.check(path)
@@ -75,8 +76,9 @@ def open_native(path: str) -> NativeSource:
 
 
 def _checked(library: "_spank_host.Library") -> NativeSource:
-    """Slurm's rules, with releases as configured: any type will do, and only the type "spank" forgives another version
-    than ours.
+    """Check the library's symbols by Slurm's rules and the configured releases. Raises PluginRefused.
+
+    Every type is allowed, but only a plugin of the type "spank" may have another version than ours.
     """
     path = library.path
     if library.name is None or library.type is None or library.version is None:

@@ -1,6 +1,6 @@
 """The file of a SPANK plugin: Python to be compiled, or a shared object to be opened.
 
-Every process that loads a stack uses it, and the forkserver, which reads and opens the files for its stepds.
+Used by every process that loads a stack, and by the forkserver, which reads and opens the files for its stepds.
 """
 
 from nodectl.plugin_host.loader import compile_plugin
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def is_native(path: str) -> bool:
-    """True for what is loaded as a shared object: everything that is not called *.py."""
+    """Return True for a shared object: every file without the suffix .py."""
     return not path.endswith(".py")
 
 
 class DeferredSource:
-    """A native plugin that each stepd has to open for itself, since opening it starts threads."""
+    """A native plugin for each stepd to open, because opening the plugin starts threads."""
 
     __slots__ = ("path",)
 
@@ -30,7 +30,7 @@ class DeferredSource:
 
 
 def open_source(path: str) -> "Source | NativeSource":
-    """The plugin's file, compiled or opened. Raises PluginRefused."""
+    """Compile or open the plugin's file. Raises PluginRefused."""
     if not is_native(path):
         return compile_plugin(path)
     from nodectl.spank.native import open_native  # only where a native plugin is stacked

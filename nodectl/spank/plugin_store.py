@@ -1,9 +1,9 @@
-"""The forkserver's store of SPANK plugins: Python ones compiled, native ones opened, so that a stepd finds them ready.
+"""The forkserver's store of SPANK plugins: Python plugins compiled, native plugins opened, ready for each stepd.
 
-Of a Python plugin nothing runs here. Opening a native one runs its constructors, as dlopen(3) does; a child tries
-that first, so that a constructor which crashes, exits or hangs costs the plugin and nothing else. One that leaves a
-thread (the runtime of Go) is opened by each stepd for itself: nothing could be forked from here beside the thread. An
-opened library cannot be exchanged: when its file changes, the process that holds it has to begin anew.
+Nothing of a Python plugin runs here. Opening a native plugin runs its constructors, as dlopen(3) does; a child tries
+this first, so a constructor that crashes, exits or hangs costs the plugin and nothing else. A plugin that leaves a
+thread (the runtime of Go) is opened by each stepd itself: the forkserver could not fork with that thread. An opened
+library cannot be replaced: when its file changes, the process that holds it must restart.
 """
 
 import _signal
@@ -34,8 +34,9 @@ _FINE, _THREADED = "fine", "threads"
 
 
 class PluginStore:
-    """Plugins by path, looked at again when size, times, file, owner or mode have changed; `ready`: see make_ready.
-    `rows`, the stack's lines, are the same object as long as none of them or their files has changed.
+    """Plugins by path, read again when size, times, file, owner or mode of a file change. `ready`: see make_ready.
+
+    `rows`, the stack's lines, stay the same object while no line and no file of a line changes.
     """
 
     __slots__ = ("_known", "_opened", "ready", "rows")
@@ -47,8 +48,9 @@ class PluginStore:
         self._opened: dict[str, bytes] = {}
 
     def refresh(self, paths: "Iterable[str]") -> bool:
-        """Reads what is new or has changed. False: a native plugin that is open has changed, this process must begin
-        anew. What is wrong with a plugin is kept for the stepd to report.
+        """Read the new and changed files. Return False if an open native plugin has changed: this process must restart.
+
+        The store keeps the reason of a refused plugin for the stepd to report.
         """
         for path in paths:
             stamp = _kernel.stamp(path)
@@ -71,7 +73,7 @@ class PluginStore:
         return True
 
     def make_ready(self, rows: "list[list[object]]") -> None:
-        """Puts the stack of these lines, as they travel in a Step, together for the stepds to come: `ready`."""
+        """Prepare the stack of the lines, in the form of a Step's JSON, for the coming stepds, as `ready`."""
         if rows == self.rows:
             return
         entries = [entry_from_list(row) for row in rows]
@@ -90,7 +92,7 @@ class PluginStore:
         return open_native(path)
 
     def __getitem__(self, path: str) -> "Source | NativeSource | DeferredSource":
-        """Raises PluginRefused."""
+        """Return the plugin of this path. Raises PluginRefused."""
         known = self._known.get(path)
         if known is None:
             raise PluginRefused(path, None, "cannot be read: no such file")
@@ -100,9 +102,7 @@ class PluginStore:
 
 
 def _try_in_a_child(path: str) -> str:
-    """Opens the plugin in a process of its own; whether that is all fine, or leaves threads. Raises PluginRefused with
-    what came of it else.
-    """
+    """Open the plugin in a child process. Return whether the plugin is fine or leaves threads. Raises PluginRefused."""
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     pid = os.fork()
     if pid == 0:
@@ -119,10 +119,10 @@ def _try_in_a_child(path: str) -> str:
 
 
 def _supervise(path: str, writer: int) -> "NoReturn":
-    """Between the forkserver and the child that opens the plugin: what a plugin leaves behind falls to this process,
-    which ends it.
+    """Fork a child to open the plugin, and kill all processes left by the plugin.
 
-    Whatever the plugin starts must hold none of the service's descriptors: its lock is one.
+    Runs between the forkserver and that child. The plugin's processes must hold none of the service's descriptors,
+    because the service's lock is one of them.
     """
     word = ""
     try:
@@ -171,7 +171,7 @@ def _open_and_tell(path: str, writer: int) -> "NoReturn":
 
 
 def _end_children() -> bool:
-    """Ends every child, and every orphan of theirs. True when there was one."""
+    """Kill every child and every orphan of a child. Return True if there was any."""
     listing = f"/proc/self/task/{os.getpid()}/children"
     found = False
     while children := pseudo_file.read(listing).split():
@@ -183,7 +183,7 @@ def _end_children() -> bool:
 
 
 def _ends(pid: int, seconds: float) -> bool:
-    """Waits for a child's end, without collecting it. False when it did not come in time, and was brought about."""
+    """Wait for a child's end without collecting the child. Kill a late child and return False."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:

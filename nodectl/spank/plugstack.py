@@ -1,9 +1,8 @@
 """plugstack.conf: which SPANK plugins run, in which order, with which arguments.
 
-A line is `required|optional PLUGIN [ARGUMENT]...` or `include PATTERN`. A `#` anywhere begins a
-comment; words are parted by spaces and tabs; nothing can be quoted. The stack is read anew for each
-step, by the forkserver or the stepd as root and by the client as its user. Only `os` and `stat` are
-imported here until an include has a pattern.
+A line is `required|optional PLUGIN [ARGUMENT]...` or `include PATTERN`. A `#` anywhere begins a comment; spaces and
+tabs separate words; there is no quoting. For each step, the forkserver or the stepd reads the stack as root and the
+client reads it as its user. The module imports only `os` and `stat` until an include has a pattern.
 """
 
 from __future__ import annotations
@@ -31,15 +30,14 @@ _TOO_NEW = (-1,)
 
 
 class PlugstackError(Exception):
-    """The stack cannot be read at all; one line with the file, and the line if there is one."""
+    """An unreadable stack; the text is a line with the file and, if known, the line number."""
 
     def __init__(self, text: str) -> None:
         super().__init__(printable(text))
 
 
 class Plugstack:
-    """The plugins in the order in which each of their hooks is called, and what was wrong with
-    lines.
+    """The plugins in calling order, and the warnings about lines.
 
     `warnings` are lines `file:line: reason`. A plugin that is listed twice is there twice.
     """
@@ -54,17 +52,19 @@ class Plugstack:
         self._seen = seen or {}  # every file and directory that had a say in it
 
     def is_current(self) -> bool:
-        """True when reading it again would find the same: for a process that reads it at each launch."""
+        """Return True if reading the stack again would give the same result.
+
+        For a process that reads it at each launch.
+        """
         return all(stamp[:1] != _TOO_NEW and _stamp(path) == stamp for path, stamp in self._seen.items())
 
 
 def read(path: str, plugin_dirs: Iterable[str]) -> Plugstack:
-    """Read the stack in `path`; a file that is not there is an empty stack.
+    """Read the stack in `path`; a missing file is an empty stack.
 
-    A plugin without a leading `/` is looked for in each of `plugin_dirs` and its folder `spank`,
-    also with `.py` or `.so` behind it if it has no suffix. A line that makes no sense is left out and
-    becomes a warning. Raises `PlugstackError` for a file that is there and cannot be read or (for
-    root) trusted, and for an include that comes back to a file that is being read.
+    A plugin without a leading `/` is searched in each of `plugin_dirs` and its folder `spank`, also with `.py` or `.so`
+    appended if it has no suffix. A malformed line is skipped and becomes a warning. Raises `PlugstackError` for a file
+    that exists and cannot be read or (for root) trusted, and for an include of a file that is being read.
     """
     reader = _Reader(tuple(plugin_dirs))
     reader.file(os.path.join(os.getcwd(), path), "")
@@ -72,12 +72,14 @@ def read(path: str, plugin_dirs: Iterable[str]) -> Plugstack:
 
 
 def find(word: str, plugin_dirs: Iterable[str]) -> str | None:
-    """The file that `word` means as a plugin of a plugstack line; None if there is none."""
+    """Return the file of a plugin's word in plugstack.conf, or None."""
     return _Reader(tuple(plugin_dirs)).plugin(word)
 
 
 def _stamp(path: str) -> Stamp:
-    """What changes when a file, or the names in a directory, change; () for what is not there."""
+    """Return a stamp of a file or a directory, () for a missing path. A change of the file or of the names changes the
+    stamp.
+    """
     try:
         status = os.stat(path)
     except OSError:
@@ -86,7 +88,7 @@ def _stamp(path: str) -> Stamp:
 
 
 class _Reader:
-    """The walk through one file and what it includes."""
+    """The walk through a file and all included files."""
 
     __slots__ = ("dirs", "entries", "files", "now", "open", "seen", "warnings")
 
@@ -100,14 +102,14 @@ class _Reader:
         self.now = time.time_ns()
 
     def see(self, path: str) -> None:
-        """What is about to be looked at: a change of it changes the stack."""
+        """Note a path before reading the path: a change there changes the stack."""
         if path not in self.seen:
             stamp = _stamp(path)
             recent = bool(stamp) and max(stamp[-2:]) > self.now - _TICK
             self.seen[path] = (*_TOO_NEW, *stamp) if recent else stamp
 
     def file(self, path: str, origin: str) -> None:
-        """Read one file; `origin` is the include that named it, empty for the first."""
+        """Read a file; `origin` is the include line with this file, empty for the first file."""
         self.see(path)
         self.see(os.path.dirname(path))
         try:
@@ -136,11 +138,11 @@ class _Reader:
         self.open.pop()
 
     def warn(self, text: str) -> None:
-        """Keep a warning, in a form that every log and terminal takes."""
+        """Store a warning in printable form."""
         self.warnings.append(printable(text))
 
     def line(self, line: str, path: str, origin: str) -> None:
-        """Take one line; only spaces and tabs part words, other white space belongs to them."""
+        """Read a line. Only spaces and tabs separate words; other white space belongs to a word."""
         line = line.partition("#")[0]
         if line.endswith("\r"):
             self.warn(f"{origin}: line ends with a carriage return, which is dropped")
@@ -173,7 +175,7 @@ class _Reader:
             self.entries.append(entry)
 
     def include(self, pattern: str, path: str, origin: str) -> None:
-        """Read every file that matches, relative to the directory of the file that includes."""
+        """Read every matching file, relative to the directory of the including file."""
         directory = os.path.dirname(path)
         if not any(character in pattern for character in _GLOB_CHARACTERS):
             self.file(os.path.join(directory, pattern), origin)
@@ -190,7 +192,7 @@ class _Reader:
             self.file(os.path.join(directory, match), origin)
 
     def plugin(self, word: str) -> str | None:
-        """Absolute path of the plugin's file, None if there is none."""
+        """Return the absolute path of the plugin's file, or None."""
         if word.startswith("/"):
             self.see(word)
             return word if os.path.isfile(word) else None

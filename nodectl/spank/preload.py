@@ -1,7 +1,7 @@
-"""The host of native plugins in LD_PRELOAD: before libc in the order in which plugins' symbols are looked up.
+"""The host of native plugins in LD_PRELOAD, where the loader finds the host's symbols before libc's.
 
-Plugins call functions by names that libc has too (`error`); a host that was loaded later would lose to it.
-ld.so(8) takes blanks and colons in the variable for separators, so below a path with one no native plugin runs.
+Plugins call functions by names that libc has too (`error`); a host loaded later would lose to libc. ld.so(8) takes
+blanks and colons in the variable for separators, so no native plugin runs if the host's path has one.
 """
 
 import os
@@ -17,13 +17,13 @@ VARIABLE = "LD_PRELOAD"
 
 
 def add(environment: "MutableMapping[str, str]") -> None:
-    """Puts the host in front of what is to be preloaded already."""
+    """Put the host in front of the libraries preloaded already."""
     others = environment.get(VARIABLE)
     environment[VARIABLE] = f"{HOST}:{others}" if others else HOST
 
 
 def for_plugins(environment: "Mapping[str, str]", paths: "Iterable[str]") -> "dict[str, str]":
-    """The environment of a process that is executed to load these plugins."""
+    """Return the environment of a process executed to load the plugins."""
     found = dict(environment)
     if any(map(is_native, paths)):
         add(found)
@@ -31,7 +31,7 @@ def for_plugins(environment: "Mapping[str, str]", paths: "Iterable[str]") -> "di
 
 
 def remove() -> None:
-    """In the process that was started with it: what leaves this process does not have it."""
+    """Remove the host from the environment, so that programs started by this process do not load the host."""
     kept = [path for path in os.environ.pop(VARIABLE, "").replace(" ", ":").split(":") if path and path != HOST]
     if kept:
         os.environ[VARIABLE] = ":".join(kept)

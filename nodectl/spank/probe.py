@@ -1,13 +1,12 @@
-"""The probe: it writes down what a process's SPANK plugins do, hook by hook, and can replace the result of a hook by a
-failure.
+"""The probe: records the actions of SPANK plugins, hook by hook, and can replace the result of a hook by a failure.
 
 `nodectl spank try` asks for it by a variable in the environment of the processes that it starts; they start the probe
-before they load any plugin (`probe_variable.start_probe`). It replaces the functions of `nodectl.spank` by ones that
-note each call, so that a process without a probe pays nothing. Compiled plugins call the same functions.
+before they load any plugin (`probe_variable.start_probe`). The probe replaces the functions of `nodectl.spank` by
+functions that note each call, so a process without a probe pays nothing. Compiled plugins call the same functions.
 
 A line of the log is one JSON object, written with one write(2) at the end of the file: {"what": "enter" | "call" |
-"leave", "id": one number for all lines of one hook, "pid", "t": monotonic ns, ...}. An "enter" without its "leave" is
-a hook that did not come back. Runs wherever plugins run; the log is opened before privileges are dropped.
+"leave", "id": one number for all lines of one hook, "pid", "t": monotonic ns, ...}. An "enter" without its "leave" is a
+hook that did not return. Runs wherever plugins run; the log is opened before privileges are dropped.
 """
 
 import os
@@ -35,9 +34,11 @@ _HOST = "nodectl.spank._spank_host"
 
 
 def start(path: str) -> None:
-    """From here on this process and its forks have a probe. `path`: the probe's instructions, a JSON object with
-    "log", the file to append to, "fail", rows [context or -1, hook, value], and maybe "stdout": where what would be
-    lost in a service's processes goes, a file for each, with its pid behind the name. Raises OSError, trust.Untrusted.
+    """Start the probe in this process and in all later forks. Raises OSError, trust.Untrusted.
+
+    `path`: the probe's instructions, a JSON object with "log", the file to append to, "fail", rows [context or -1,
+    hook, value], and perhaps "stdout": the start of the name of a file for each process's standard output, which a
+    service's processes would lose; the pid follows.
     """
     description = lean_json.load_object(trust.read(path, _LARGEST))
     fails = {(int(context), str(hook)): int(value) for context, hook, value in description["fail"]}  # type: ignore[attr-defined]
@@ -51,7 +52,7 @@ def start(path: str) -> None:
 
 
 class Probe:
-    """See the module. `fails`: what to return instead of a hook's own result, by context (-1: any) and hook."""
+    """The probe of a process. `fails`: the results to return instead of a hook's own, by context (-1: any) and hook."""
 
     __slots__ = ("_count", "_fails", "_fd", "_id", "_inside", "_stdout")
 
@@ -64,7 +65,7 @@ class Probe:
         self._stdout: tuple[str, int, int] | None = None  # the name, whose pid, the inode
 
     def take_stdout(self, path: str) -> None:
-        """Gives this process a standard output of its own. Raises OSError."""
+        """Give this process a separate standard output. Raises OSError."""
         pid = os.getpid()
         fd = os.open(f"{path}.{pid}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         os.dup2(fd, 1)
@@ -72,7 +73,7 @@ class Probe:
         self._stdout = path, pid, os.fstat(1).st_ino
 
     def part_from_parent(self) -> None:
-        """In a fork that still has its parent's standard output of ours: one of its own."""
+        """Give a fork a separate standard output in place of the parent's."""
         if self._stdout is None or self._stdout[1] == os.getpid() or written()[:1] != self._stdout[2:]:
             return
         try:
@@ -81,13 +82,13 @@ class Probe:
             pass  # a plugin has given the process another root
 
     def beside(self, caller: "PluginCaller", handle: Spank) -> "ProbingCaller":
-        """A caller that writes down what it calls."""
+        """Return a recording caller."""
         return ProbingCaller(self, caller, handle)
 
     def enter(
         self, hook: str, plugin: str, handle: Spank, task: "int | None", arguments: "Sequence[object]" = ()
     ) -> None:
-        """A hook, an option's callback or the loading of a plugin ("load") begins."""
+        """Record the start of a hook, of an option's callback or of loading a plugin ("load")."""
         self._count += 1
         self._id = f"{os.getpid()}.{self._count}"
         who = _kernel.identity()
@@ -96,16 +97,16 @@ class Probe:
         self._write("enter", lean_json.dumps(head)[1:-1] + "," + who)
 
     def leave(self, outcome: "Outcome", **more: object) -> None:
-        """It has come back."""
+        """Record the return of the hook."""
         self._write("leave", lean_json.dumps({"rc": outcome.rc, "why": outcome.why, **more})[1:-1])
         self._id = ""
 
     def replacement(self, context: int, hook: str) -> "int | None":
-        """What the hook is to return; None for what it does."""
+        """Return the result to use instead of the hook's own result, or None."""
         return self._fails.get((context, hook), self._fails.get((-1, hook)))
 
     def noting(self, name: str, function: "Callable[..., object]") -> "Callable[..., object]":
-        """The function of `nodectl.spank`, which from now on notes what it is called with and what comes of it."""
+        """Return a wrapper of a `nodectl.spank` function; the wrapper records arguments and results."""
 
         def noted(*arguments: object, **named: object) -> object:
             if self._inside:  # one function of the interface calls another
@@ -141,7 +142,7 @@ class Probe:
 
 
 class ProbingCaller:
-    """Calls as the `PluginCaller` that it wraps, and writes down what happens on the way."""
+    """A wrapper of a `PluginCaller`; the wrapper records each call."""
 
     __slots__ = ("_caller", "_handle", "_probe", "_returned")
 
@@ -161,7 +162,7 @@ class ProbingCaller:
         task: "int | None" = None,
         place: int = 0,
     ) -> "Outcome":
-        """See `PluginCaller.call`."""
+        """Call the hook as `PluginCaller.call` does, and record the call."""
         before = environment(self._handle)
         self._probe.part_from_parent()
         family, stdout = children(), written()
@@ -188,7 +189,7 @@ class ProbingCaller:
 
 
 def children() -> set[int]:
-    """The pids of this thread's children; none where a plugin has given the process another root, without a /proc."""
+    """Return the pids of this thread's children; none if a plugin has changed the root to a tree without /proc."""
     try:
         fd = os.open("/proc/thread-self/children", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -200,7 +201,7 @@ def children() -> set[int]:
 
 
 def written() -> "tuple[int, ...]":
-    """The file that standard output is, as its inode, and its length; () where there is none."""
+    """Return the inode and the size of standard output's file; () without standard output."""
     try:
         status = os.fstat(1)
     except OSError:
@@ -209,8 +210,10 @@ def written() -> "tuple[int, ...]":
 
 
 def environment(handle: Spank) -> dict[str, str]:
-    """What a hook may change here: the job's environment in the remote context; elsewhere the process's own, and what
-    prolog and epilog will be given.
+    """Return the environment open to changes by a hook.
+
+    This is the job's environment in the remote context; elsewhere the process's own, and the variables for prolog and
+    epilog.
     """
     if handle.context == spank.S_CTX_REMOTE:
         return dict(handle.job_environment())
@@ -220,7 +223,7 @@ def environment(handle: Spank) -> dict[str, str]:
 
 
 def changes(before: "Mapping[str, str]", after: "Mapping[str, str]") -> dict[str, object]:
-    """What is different of two environments: "added" and "changed" by name with the new value, "removed" names."""
+    """Return the difference of two environments: "added" and "changed" by name with the new value, "removed" names."""
     return {
         "added": {name: _short(value) for name, value in after.items() if name not in before},
         "changed": {name: _short(value) for name, value in after.items() if before.get(name, value) != value},
@@ -229,7 +232,7 @@ def changes(before: "Mapping[str, str]", after: "Mapping[str, str]") -> dict[str
 
 
 def _short(value: object) -> object:
-    """A value as it is logged: numbers as they are, texts not too long, and what stands for anything else."""
+    """Return a value for the log: numbers unchanged, long texts cut, a short name for any other object."""
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, str):

@@ -1,6 +1,6 @@
-"""Whether this process is part of a probe run (`nodectl spank try`), which a variable in its environment says.
+"""Whether this process is part of a probe run (`nodectl spank try`), as a variable in the environment says.
 
-Asked in each process that loads SPANK plugins, before it does. The probe is imported in probe runs only.
+Each process asks before it loads SPANK plugins. Only probe runs import the probe.
 """
 
 import os
@@ -10,7 +10,7 @@ NAME = "_NODECTL_PROBE"
 
 
 def start_probe() -> None:
-    """In a process of a probe run: from now on the probe writes down what plugins do. Elsewhere nothing happens."""
+    """Start the probe in a process of a probe run; do nothing elsewhere."""
     if path := os.environ.get(NAME):
         from nodectl.spank import probe  # only for probe runs
 
@@ -18,5 +18,5 @@ def start_probe() -> None:
 
 
 def environment() -> dict[str, str]:
-    """What a process of a probe run puts into the environment of the next one."""
+    """Return the variables for the environment of a probe run's next process."""
     return {NAME: os.environ[NAME]} if NAME in os.environ else {}

@@ -1,7 +1,7 @@
-"""A SPANK plugin that is a Python file: what it has beyond plugins of other kinds.
+"""A SPANK plugin as a Python file, with options and a failure mode beside a plugin's usual attributes.
 
 The command, each stepd and the daemon's processes for SPANK load it anew, with their own identity; tasks are forked
-with what their stepd has loaded.
+with the plugins of their stepd.
 """
 
 from nodectl.plugin_host.kinds import KINDS
@@ -18,7 +18,7 @@ _MODE = "slurm_spank_init_failure_mode"
 
 
 class PythonPlugin(Plugin):
-    """`options` is the plugin's table `spank_options`."""
+    """A SPANK plugin in Python; `options` is the plugin's table `spank_options`."""
 
     __slots__ = ("options",)
 
@@ -30,7 +30,7 @@ class PythonPlugin(Plugin):
         hooks: "dict[str, types.FunctionType]",
         warnings: "list[PluginRefused]",
     ) -> None:
-        """Raises PluginRefused."""
+        """Check the plugin's options and hooks. Raises PluginRefused."""
         mode = getattr(module, _MODE, 0)
         if type(mode) is not int:
             source.refuse(_MODE, f"{_MODE} is {mode!r}; a number is needed")
@@ -45,13 +45,14 @@ class PythonPlugin(Plugin):
 
     @property
     def init_failure_mode(self) -> int:
-        """What slurm_spank_init is said to have returned when it failed, 0 for what it did return. As it is now: the
-        plugin may decide in that hook.
+        """The result to report for a failed slurm_spank_init, or 0 for the real result.
+
+        Read at the moment of the failure: the plugin may set it in that hook.
         """
         mode = getattr(self.module, _MODE, 0)
         return mode if isinstance(mode, int) else 0
 
 
 def load_python(source: "Source") -> PythonPlugin:
-    """Executes the plugin's body and checks it. Raises PluginRefused."""
+    """Execute the plugin's body and check the plugin. Raises PluginRefused."""
     return load(source, KINDS["spank"], PythonPlugin)

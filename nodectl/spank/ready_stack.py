@@ -1,7 +1,8 @@
-"""A stack of compiled plugins only, made ready in the forkserver for every stepd to come.
+"""A stack of compiled plugins only, prepared in the forkserver for every coming stepd.
 
-What a stepd would do for each plugin of its stack is mostly memory that it touches, and what it touches is copied
-(docs/decisions/0007). So the stack is put together once, and C calls each hook's plugins one after the other.
+Most of a stepd's work for each plugin of its stack is memory that it touches, and touched memory is copied
+(docs/decisions/0007). So the forkserver builds the stack once, and C calls the plugins of each hook one after the
+other.
 """
 
 from nodectl.plugin_host.kinds import KINDS
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CompiledHook:
-    """One hook of a stack: the plugins that have it, in their order. `walk`: see `_spank_host.compiled_hook`."""
+    """A hook of a stack and the plugins with this hook, in order. `walk`: see `_spank_host.compiled_hook`."""
 
     __slots__ = ("members", "walk")
 
@@ -36,12 +37,12 @@ class CompiledHook:
         )
 
     def plugin_name(self, place: int) -> str:
-        """Of the plugin at this place."""
+        """Return the name of the plugin at this place."""
         return self.members[place].plugin.name
 
 
 class ReadyStack:
-    """The plugins of a stack, and each hook that one of them has."""
+    """The plugins of a stack, and all hooks of the plugins."""
 
     __slots__ = ("hooks", "plugins", "with_fini")
 
@@ -53,8 +54,9 @@ class ReadyStack:
 
 
 def ready_stack(entries: "Iterable[Entry]", open_source: "OpenSource") -> ReadyStack | None:
-    """None where loading the stack is more than that: Python to be executed, an init() to be called, something to be
-    said.
+    """Return the ready stack, or None for a stack with more than compiled plugins to load.
+
+    None means: Python to execute, an init() to call, or a message to report.
     """
     plugins = []
     for place, entry in enumerate(entries):

@@ -1,7 +1,8 @@
-"""What a process that the daemon executes for SPANK reports to it: where it is, before each call, and how it ended.
+"""The reports of a SPANK process to the daemon: the position before each call, and the result.
 
-It sends one JSON object a line through a socket, so that the daemon can name plugin and hook of a process that died
-there. For the plugin caller it takes the place of a step's `Progress` (`nodectl/tracing/progress.py`).
+The daemon executes such processes for jobs and for the slurmd context. The process sends one JSON object a line through
+a socket, so that the daemon can name plugin and hook if the process dies there. For the plugin caller it takes the
+place of a step's `Progress` (`nodectl/tracing/progress.py`).
 """
 
 import os
@@ -21,7 +22,10 @@ DEAF = 126  # the exit status of a process whose plugin has closed the socket
 
 
 class Reporter:
-    """`fd` is this process's end of the socket. `stack` knows plugins' names once loaded, `entries` before."""
+    """The sender of the reports. `fd` is this process's end of the socket.
+
+    `stack` knows the names of loaded plugins, `entries` the names before loading.
+    """
 
     __slots__ = ("_fd", "entries", "stack")
 
@@ -31,7 +35,7 @@ class Reporter:
         self.entries: Sequence[Entry] = ()
 
     def enter(self, slot: int, hook: "Hook", plugin: int = 0) -> None:
-        """The plugin at this place of the stack is about to be called."""
+        """Report the call about to be made to the plugin at this place of the stack."""
         del slot  # one process, one place
         name = "" if self.stack is None else self.stack.name(plugin)
         if not name:  # not loaded yet
@@ -39,7 +43,7 @@ class Reporter:
         self._say({"plugin": name, "place": plugin, "call": hook.call})
 
     def ended(self, why: str) -> None:
-        """It came through; `why` is one line that says what failed, "" for nothing."""
+        """Report the end of the work; `why` is the failure on a line, "" for success."""
         self._say({"why": why})
 
     def _say(self, what: "Mapping[str, object]") -> None:
@@ -52,7 +56,7 @@ class Reporter:
             os._exit(DEAF)
 
     def listen(self) -> bytes:
-        """Waits for the daemon's word; b"" when it has gone without one."""
+        """Wait for the daemon's word. Return b"" if the daemon has gone without a word."""
         try:
             return os.read(self._fd, 1)
         except ConnectionError:

@@ -1,8 +1,9 @@
-"""SPANK's slurmd context: one process beside the daemon, for plugins that want to know of its beginning and end.
+"""SPANK's slurmd context: a process beside the daemon, for plugins with hooks for the daemon's start and end.
 
-Executed by the daemon at its start, as root, in a session of its own. Calls each plugin's slurm_spank_init (or, where
-it has none, slurm_spank_slurmd_init), stays, and calls slurm_spank_slurmd_exit when the daemon ends in good order: the
-daemon then sends `SHUTDOWN` through the socket. A socket that ends without it means that the daemon was killed.
+The daemon executes the process at its start, as root, in a session of its own. The process calls each plugin's
+slurm_spank_init (or, for a plugin without it, slurm_spank_slurmd_init), stays, and calls slurm_spank_slurmd_exit when
+the daemon ends in good order: the daemon then sends `SHUTDOWN` through the socket. If the socket ends without it, the
+daemon was killed.
 """
 
 import _signal
@@ -34,7 +35,9 @@ INIT, SLURMD_INIT, EXIT = "slurm_spank_init", "slurm_spank_slurmd_init", "slurm_
 
 
 def main(arguments: "Mapping[str, object]") -> None:
-    """`arguments`: plugins (lines of plugstack.conf), timeout (seconds), versions (spank_versions), steps (directory of
+    """Run the slurmd context.
+
+    `arguments`: plugins (lines of plugstack.conf), timeout (seconds), versions (spank_versions), steps (directory of
     their files).
     """
     preload.remove()
@@ -62,7 +65,7 @@ def main(arguments: "Mapping[str, object]") -> None:
 
 
 def _begin(stack: Stack) -> "Outcome":
-    """init, or slurmd_init of a plugin without init: recordings of Slurm never show both."""
+    """Call init, or slurmd_init of a plugin without init: recordings of Slurm never show both."""
     for stacked in stack.plugins:
         if INIT in stacked.plugin.hooks:
             stacked.plugin.hooks.pop(SLURMD_INIT, None)

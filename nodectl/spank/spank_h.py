@@ -1,7 +1,7 @@
-"""What Slurm's spank.h defines: contexts, items, error codes, the error and the option. Plugins get them from
-`nodectl.spank`.
+"""The definitions of Slurm's spank.h: contexts, items, error codes, the error and the option.
 
-Values only, for every module of this package. Sources: today's Slurm, and its recordings for the words of errors.
+Plugins import them from `nodectl.spank`. Values only, for every module of this package. Sources: today's Slurm, and its
+recordings for the words of errors.
 """
 
 TYPE_CHECKING = False
@@ -55,7 +55,7 @@ SPANK_OPTION_MAXLEN = 75
 
 
 class SpankError(Exception):
-    """A SPANK call failed; `code` is one of ESPANK_*."""
+    """A failed SPANK call; `code` is an ESPANK_* number."""
 
     def __init__(self, code: int, what: str = "") -> None:
         super().__init__(f"{what}: {spank_strerror(code)}" if what else spank_strerror(code))
@@ -65,9 +65,9 @@ class SpankError(Exception):
 class SpankOption:
     """The documents' struct spank_option. `has_arg`: 0 none, 1 required, 2 optional.
 
-    `cb(val, optarg, remote) -> int`: in the command (remote 0), as the user, while it reads its options: anything but
-    0 refuses the command. In the stepd (remote 1), as root, after init: a failure is logged. `optarg` is None where no
-    argument was given, in the stepd "". A plugin's module-level list `spank_options` holds such objects.
+    `cb(val, optarg, remote) -> int`: in the command (remote 0), as the user, while it reads its options: any result but
+    0 refuses the command. In the stepd (remote 1), as root, after init: a failure is logged. Without an argument
+    `optarg` is None, in the stepd "". A plugin's module-level list `spank_options` holds such objects.
     """
 
     __slots__ = ("arginfo", "cb", "has_arg", "name", "usage", "val")

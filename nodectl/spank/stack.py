@@ -1,8 +1,8 @@
-"""A stack of SPANK plugins in one process: loading them, calling a hook through all of them, and what a failure means.
+"""A stack of SPANK plugins in a process: loading plugins, calling a hook in each plugin, handling failures.
 
 The command that a user runs has one stack (local context), each stepd has one (remote), shared by its tasks after the
 fork. Hooks run in file order. The first failure of a required plugin ends the walk; an optional plugin's failure is
-noted in the trace, is one warning for the user, and costs nothing.
+noted in the trace, gives the user one warning, and costs nothing else.
 """
 
 import os
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     from nodectl.spank.ready_stack import ReadyStack
 
     class Caller(Protocol):
-        """What a hook is called through."""
+        """A caller of hooks."""
 
         @property
         def call(self) -> Callable[..., Outcome]:
-            """See `PluginCaller.call`."""
+            """The function to call a hook with; see `PluginCaller.call`."""
 
     class Probe(Protocol):
-        """What a stack tells the probe (`nodectl/spank/probe.py`)."""
+        """The interface of the probe (`nodectl/spank/probe.py`) for a stack."""
 
         def beside(self, caller: PluginCaller, handle: Spank) -> Caller:
-            """A caller that writes down what it calls."""
+            """Return a recording caller."""
 
         def enter(self, hook: str, plugin: str, handle: Spank, task: int | None) -> None:
-            """The loading of a plugin begins."""
+            """Record the start of loading a plugin."""
 
         def leave(self, outcome: Outcome) -> None:
-            """It has come back."""
+            """Record the end of loading."""
 
 
 _CARRIERS = (FORWARDED, f"SPANK_{FORWARDED}")  # how variables begin that carry options
@@ -59,9 +59,7 @@ _MODES = {
 
 
 class Stack:
-    """The plugins of one process and the handle their hooks are given. `only`: the hooks that are called, where not all
-    are.
-    """
+    """The plugins of a process and the handle for the plugins' hooks. `only`: the hooks to call; None for all."""
 
     __slots__ = ("_caller", "_only", "_ready", "handle", "plugins")
 
@@ -77,8 +75,9 @@ class Stack:
     def load(
         self, entries: "Iterable[Entry]", open_source: "OpenSource" = open_source, ready: "ReadyStack | None" = None
     ) -> Outcome:
-        """Loads every entry. A required plugin that cannot be used is the failure returned; an optional one is
-        skipped. `ready`: the same entries, as the forkserver has made them ready.
+        """Load every entry. Return the failure of the first unusable required plugin; skip unusable optional plugins.
+
+        `ready`: the same entries, as the forkserver has made them ready.
         """
         if ready is not None:
             self._ready, self.plugins = ready, ready.plugins
@@ -130,15 +129,13 @@ class Stack:
         return OK
 
     def _open(self, source: DeferredSource) -> "NativePlugin":
-        """Opens what could not be opened before the fork. Raises PluginRefused and Overrun."""
+        """Open a plugin after the fork, where opening before the fork failed. Raises PluginRefused and Overrun."""
         from nodectl.spank.native import open_native  # the forkserver has imported it
 
         return self._caller.within_time(lambda: open_native(source.path)).plugin
 
     def end(self) -> None:
-        """Calls each plugin's fini(), at the end of the process, as nothing is unloaded before. A failure is reported,
-        and costs nothing.
-        """
+        """Call each plugin's fini() at the end of the process; report a failure, which costs nothing else."""
         loaded = self.plugins if self._ready is None else self._ready.with_fini
         for stacked in loaded:
             last = stacked.plugin.hooks.get("fini")
@@ -152,19 +149,19 @@ class Stack:
         self.plugins, self._ready = [], None
 
     def through(self, caller: "PluginCaller") -> None:
-        """After a fork: calls of this process go through its own caller."""
+        """Use this process's own caller after a fork."""
         self._caller = caller
 
     def name(self, place: int) -> str:
-        """Which plugin stands at this place of the stack."""
+        """Return the name of the plugin at this place of the stack."""
         return next((stacked.plugin.name for stacked in self.plugins if stacked.place == place), "")
 
     def requires(self, place: int) -> bool:
-        """True for a required plugin at this place of the stack."""
+        """Return True for a required plugin at this place of the stack."""
         return any(stacked.entry.required for stacked in self.plugins if stacked.place == place)
 
     def has(self, call: str) -> bool:
-        """True when any plugin of the stack defines the hook, and it is called here."""
+        """Return True if any plugin of the stack defines the hook and this process calls the hook."""
         if self._only is not None and call not in self._only:
             return False
         if self._ready is not None:
@@ -172,7 +169,7 @@ class Stack:
         return any(call in stacked.plugin.hooks for stacked in self.plugins)
 
     def call(self, call: str, task: "Task | None" = None, row: "Hook | None" = None) -> Outcome:
-        """Calls the hook in every plugin that has it. The failure of a required plugin is returned, naming plugin and
+        """Call the hook in every plugin with this hook. Return the failure of a required plugin, naming plugin and
         hook.
         """
         if self._only is not None and call not in self._only:
@@ -210,7 +207,7 @@ class Stack:
 
     @staticmethod
     def _ends_walk(stacked: StackedPlugin, row: Hook, outcome: Outcome) -> bool:
-        """What a plugin's failure costs: True where those behind it are not called."""
+        """Handle a plugin's failure. Return True to skip the remaining plugins."""
         mode = stacked.plugin.init_failure_mode if row.call == "slurm_spank_init" else 0
         if mode:
             outcome.rc = mode
@@ -241,10 +238,11 @@ class Stack:
             handle.hook, handle.plugin, handle.task = "", None, None
 
     def process_options(self, given: "Iterable[list[str]]") -> Outcome:
-        """Remote side: hands each option the user gave to its plugin's callback, once. First those that came with the
-        step, as [plugin, option] or [plugin, option, argument], then what the job's environment holds of others; the
-        variables that carry options do not reach the tasks. Unknown options are ignored with a word. The first failure
-        of a required plugin's callback is returned, and no further one is called.
+        """Call the callback of each option given by the user, once, on the remote side.
+
+        The step's options come first, as [plugin, option] or [plugin, option, argument], then further options in the
+        job's environment; the variables that carry options do not reach the tasks. A verbose message names each unknown
+        option, which is ignored. Return the first failure of a required plugin's callback and call no further callback.
         """
         for plugin_name, option_name, *argument in given:
             for stacked, option in self.offered():
@@ -274,8 +272,9 @@ class Stack:
     def process_option(
         self, stacked: StackedPlugin, option: SpankOption, argument: "str | None", *, remote: bool
     ) -> Outcome:
-        """Notes the argument, None without one, and calls the option's callback with it. In the stepd it is "" without
-        one: Slurm's options travel there as variables, which have a value.
+        """Store the argument, None without one, and call the option's callback.
+
+        In the stepd a missing argument is "": Slurm's options travel there as variables, which have a value.
         """
         argument = "" if remote and argument is None else argument
         stacked.given[option.name] = argument
@@ -287,13 +286,13 @@ class Stack:
         return outcome
 
     def offered(self) -> "Iterator[tuple[StackedPlugin, SpankOption]]":
-        """Every option of every plugin, in the order of the stack."""
+        """Yield every option of every plugin, in the order of the stack."""
         for stacked in self.plugins:
             for option in stacked.options.values():
                 yield stacked, option
 
     def given(self) -> list[list[str]]:
-        """The options that were given, as they travel to the step: [plugin, option] or [plugin, option, argument]."""
+        """Return the given options as sent to the step: [plugin, option] or [plugin, option, argument]."""
         found = []
         for stacked, option in self.offered():
             if option.name in stacked.given:
@@ -302,8 +301,10 @@ class Stack:
         return found
 
     def publish(self) -> None:
-        """Local side, before init_post_opt: the options that were given, for commands started from here, in the
-        environment, and for prolog and epilog in the job-control environment.
+        """Put the given options into the environment and the job-control environment, before init_post_opt in the
+        command.
+
+        The environment is for commands started from here, the job-control environment for prolog and epilog.
         """
         for plugin_name, option_name, *argument in self.given():
             name = forwarding_name(plugin_name, option_name)
@@ -312,5 +313,5 @@ class Stack:
 
 
 def local_row(call: str) -> Hook:
-    """A row for a hook in the command's own process, as the user who runs it."""
+    """Return a row for a hook in the command's process, as the command's user."""
     return Hook(call, "spank", "command", "user", "step", 3, "the command fails, exit status 1")

@@ -1,4 +1,4 @@
-"""A SPANK plugin in its place in a stack, and the options that it offers there."""
+"""A SPANK plugin with a place in a stack, and the plugin's options."""
 
 from nodectl import messages
 from nodectl.spank import spank_h
@@ -15,7 +15,7 @@ _HAS_ARG = (0, 1, 2)
 
 
 class StackedPlugin:
-    """A loaded plugin in its place: the plugstack line, the options it offers in their order, the arguments given."""
+    """A loaded plugin with a place in a stack: plugstack line, offered options in order, given arguments."""
 
     __slots__ = ("entry", "given", "options", "place", "plugin")
 
@@ -27,7 +27,7 @@ class StackedPlugin:
         self.given: dict[str, str | None] = {}
 
     def offer(self, option: "SpankOption") -> None:
-        """Takes an option up. Raises SpankError for one that cannot be offered."""
+        """Add an option. Raises SpankError for an invalid option."""
         if not option.name or not option.usage or option.has_arg not in _HAS_ARG:
             raise SpankError(spank_h.ESPANK_BAD_ARG, f"option {option.name!r}")
         if len(option.name) > spank_h.SPANK_OPTION_MAXLEN:
@@ -37,7 +37,7 @@ class StackedPlugin:
         self.options.setdefault(option.name, option)
 
     def offer_table(self) -> None:
-        """Takes up the options of the plugin's table; one that cannot be offered is reported and left out."""
+        """Add the options of the plugin's table; report and skip invalid options."""
         for option in self.plugin.options:
             try:
                 self.offer(option)

@@ -1,14 +1,16 @@
-"""Which releases of Slurm a compiled plugin may have been built for: the key `spank_versions`.
+"""The key `spank_versions`: the releases of Slurm for which a compiled plugin may have been built.
 
-From 22.05 to 26.05 spank.h has the same items, numbers, structures and prototypes. New are spank_prepend_task_argv
-(23.11) and slurm_spank_init_failure_mode (25.05), and we have both.
+From 22.05 to 26.05 spank.h has the same items, numbers, structures and prototypes. spank_prepend_task_argv (23.11) and
+slurm_spank_init_failure_mode (25.05) are new, and nodectl has both.
 """
 
 DEFAULT = "22.05-26.05"
 
 
 def read(text: str) -> "tuple[tuple[int, int], tuple[int, int]]":
-    """The first and the last release of "22.05-26.05"; one alone is both. Raises ValueError, with what is wrong."""
+    """Return the first and the last release of "22.05-26.05"; a single release is both. Raises ValueError with the
+    reason.
+    """
     first, dash, last = text.partition("-")
     releases = _release(first), _release(last if dash else first)
     if releases[0] > releases[1]:
@@ -24,18 +26,18 @@ def _release(word: str) -> "tuple[int, int]":
 
 
 def accept(text: str) -> None:
-    """From now on, in this process and its forks. Raises ValueError."""
+    """Set the accepted releases in this process and all later forks. Raises ValueError."""
     read(text)
     _accepted[0] = text
 
 
 def accepted() -> str:
-    """The configured releases."""
+    """Return the configured releases."""
     return _accepted[0]
 
 
 def is_accepted(version: "tuple[int, ...]") -> bool:
-    """Whether a plugin built for this version is loaded: its bug-fix release does not matter."""
+    """Return True if plugins built for this version are loaded; the bug-fix release does not matter."""
     first, last = read(accepted())
     return first <= version[:2] <= last
 

@@ -1,9 +1,9 @@
-"""What a task or step used, from the files of its cgroup and from those of its processes, and which processes the
-out-of-memory killer took, from the kernel's log. And how long a step takes.
+"""Resource usage of tasks and steps, victims of the out-of-memory killer, and the clock of a step.
 
-The stepd reads them at the end, as root. The files are described in the kernel's cgroup-v2 ("Memory", "PID", "CPU",
-"IO"), psi.rst and proc(5). Figures of a controller that is missing are left out; what a process read, wrote and
-computed the kernel tells without any, also of what it started and waited for.
+The stepd reads usage at the end, as root, from the files of cgroups and processes, and the victims from the kernel's
+log. The files are described in the kernel's cgroup-v2 ("Memory", "PID", "CPU", "IO"), psi.rst and proc(5). Figures of a
+controller that is missing are left out. The kernel counts what a process read, wrote and computed without any
+controller, with the children that the process started and waited for.
 """
 
 import os
@@ -26,8 +26,9 @@ _ANY = frozenset(("memory", "pids", "io"))
 
 
 class StepClock:
-    """The times of a step: at its start the wall clock's (`started`, seconds since the epoch), from there on those of a
-    clock that nobody sets.
+    """The clock of a step, unaffected by changes of the wall clock.
+
+    `started` is the wall clock's time at the start of the step, in seconds since the epoch.
     """
 
     __slots__ = ("_began", "started")
@@ -37,18 +38,20 @@ class StepClock:
         self._began = time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def now(self) -> float:
-        """Seconds since the epoch, as if the wall clock had not been set since the start."""
+        """Return seconds since the epoch, as if the wall clock had not been set since the start."""
         return self.started + time.clock_gettime(time.CLOCK_BOOTTIME) - self._began
 
     def set_forward(self) -> float:
-        """By how many seconds the wall clock was set forward since the start; less than 0 for back."""
+        """Return the seconds by which the wall clock was set forward since the start; less than 0 for back."""
         return time.time() - self.now()
 
 
 class KernelEvents:
-    """What the kernel did to the processes in one cgroup and below it: how many it killed because memory ran out, and
-    how many forks it refused. None where the controller is missing. `controllers`: those that the cgroup has, where
-    that is known: of no other a file is looked for.
+    """The kernel's actions on the processes of a cgroup and of the cgroups below: `oom_kills` and `forks_refused`.
+
+    `oom_kills` counts the processes killed because memory ran out, `forks_refused` the forks that the kernel refused;
+    each is None where the controller is missing. `controllers` are those of the cgroup, if known: only their files are
+    read.
     """
 
     __slots__ = ("controllers", "forks_refused", "oom_kills")
@@ -63,15 +66,17 @@ class KernelEvents:
 
 
 def oom_kills(path: str) -> int | None:
-    """How many processes the kernel has killed in the cgroup of this directory because memory ran out; None where it
-    does not count them. The cgroup may be somebody else's, as everybody may read that.
+    """Return how many processes the kernel killed in this cgroup (a directory) because memory ran out.
+
+    Returns None where the cgroup does not count kills. The cgroup may be another user's: its file is readable by all.
     """
     return _table(_read(f"{path}/memory.events")).get("oom_kill")
 
 
 def memory_limit(path: str) -> int | None:
-    """Bytes: the least that this cgroup, which may be somebody else's, and those above it may have; None for no
-    limit.
+    """Return the memory limit of a cgroup in bytes, None for no limit.
+
+    This is the least limit of the cgroup and of the cgroups above. The cgroup may be another user's.
     """
     found = None
     while path.strip("/"):
@@ -83,14 +88,14 @@ def memory_limit(path: str) -> int | None:
 
 
 def controllers_below(group: "Group | None") -> frozenset[str]:
-    """The controllers of the cgroups in this one."""
+    """Return the controllers enabled for the children of a cgroup."""
     if group is None:
         return frozenset()
     return frozenset(_read(f"{group.full_path}/cgroup.subtree_control").decode().split())
 
 
 class Orphans:
-    """What processes used that outlived their parents in a step, and fell to its stepd."""
+    """The usage of a step's orphans: processes adopted and collected by the stepd after the death of their parents."""
 
     __slots__ = ("_figures",)
 
@@ -98,7 +103,7 @@ class Orphans:
         self._figures: tuple[float, float, int, int, int] | None = None
 
     def add(self, usage: "struct_rusage", transfer: "tuple[int, int]") -> None:
-        """One that has ended: what wait4(2) and `transferred` say of it."""
+        """Add the usage of an ended orphan, as returned by wait4(2) and `transferred`."""
         user, system, peak, read, written = self._figures or (0.0, 0.0, 0, 0, 0)
         self._figures = (
             user + usage.ru_utime,
@@ -109,7 +114,7 @@ class Orphans:
         )
 
     def figures(self) -> "dict[str, object]":
-        """Their part of the step's record, nothing where there were none."""
+        """Return the orphans' part of the step's record, {} without orphans."""
         if self._figures is None:
             return {}
         user, system, peak, read, written = self._figures
@@ -125,8 +130,9 @@ class Orphans:
 
 
 def transferred(pid: int) -> tuple[int, int]:
-    """Bytes that a child has read and written by system calls, with the children that it has waited for. It may have
-    ended, but must not be collected yet.
+    """Return the bytes read and written by a child through system calls, including awaited children.
+
+    The child may have ended, but must not be collected yet.
     """
     found = _read(f"/proc/{pid}/io").split()
     return (int(found[1]), int(found[3])) if found[:3:2] == [b"rchar:", b"wchar:"] else (0, 0)
@@ -135,8 +141,9 @@ def transferred(pid: int) -> tuple[int, int]:
 def figures(
     group: "Group", events: KernelEvents, limits: "Mapping[str, str]", *, with_pressure: bool = True
 ) -> dict[str, object]:
-    """A cgroup's part of the step's record. `limits` are the step's: some figures are only given where there is one.
-    What processes waited for costs the kernel more to tell than all the rest.
+    """Return the part of a cgroup in the step's record. `limits` are the step's.
+
+    Some figures are only given where there is a limit. Reading the pressure costs the kernel more than all the rest.
     """
     found: dict[str, object] = {}
     if events.oom_kills is not None:
@@ -154,7 +161,7 @@ def figures(
 
 
 def _rates(group: "Group", *, limited: bool, has_io: bool) -> dict[str, object]:
-    """Seconds of CPU time, and those in which a limit of it throttled the group; bytes of all disks."""
+    """Return seconds of CPU time and of throttling by a CPU limit, and bytes read and written on all disks."""
     times = _table(_read(f"{group.full_path}/cpu.stat"))
     found: dict[str, object] = {}
     if "user_usec" in times:
@@ -169,7 +176,7 @@ def _rates(group: "Group", *, limited: bool, has_io: bool) -> dict[str, object]:
 
 
 def _pressure(group: "Group") -> dict[str, list[float]]:
-    """For each resource the seconds for which some of the processes, and all of them, waited for it."""
+    """Return for each resource the seconds during which some of the processes, and all processes, waited."""
     found = {}
     for resource in _PRESSURES:
         lines = _read(f"{group.full_path}/{resource}.pressure").splitlines()
@@ -194,8 +201,10 @@ def _number(data: bytes) -> int | None:
 
 
 class Victim:
-    """A process that the kernel killed because memory ran out. `cgroup` is the one it was in; `limit_of` is the cgroup
-    whose limit was reached, "" where it was the machine's memory.
+    """A process killed by the kernel because memory ran out.
+
+    `cgroup` is the cgroup of the process. `limit_of` is the cgroup whose limit was reached, "" for the machine's
+    memory.
     """
 
     __slots__ = ("cgroup", "limit_of", "name", "pid")
@@ -208,7 +217,7 @@ class Victim:
 
 
 def victims(since: float) -> "Iterator[Victim]":
-    """The victims that the kernel's log names since a time of the monotonic clock. The log is rate limited."""
+    """Yield the victims named by the kernel's log since a time of the monotonic clock. The log is rate limited."""
     for line in _log(since):
         one = victim_of(line)
         if one is not None:
@@ -216,7 +225,7 @@ def victims(since: float) -> "Iterator[Victim]":
 
 
 def victim_of(line: str) -> Victim | None:
-    """The victim that a line of the kernel's log names, None for any other line."""
+    """Return the victim named by a line of the kernel's log, None for any unrelated line."""
     cgroup = limit_of = ""
     if line.startswith("oom-kill:"):
         facts, _, rest = line.partition(",task=")

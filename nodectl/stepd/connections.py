@@ -1,8 +1,8 @@
-"""The stepd's connections: pipes to the client that launched the step, sockets to the daemon and to a later daemon.
+"""The stepd's connections: pipes to the launching client, sockets to the daemon and to a later daemon.
 
-All speak the interface org.nodectl.step. The stepd has one thread and never waits for a peer. What cannot be sent at
-once is kept, up to a limit; a peer that does not read is dropped. No descriptor can come over a pipe, and only root can
-reach the step's socket: so nothing that a user made is received or closed here.
+All speak the interface org.nodectl.step. The stepd has one thread and never waits for a peer. Data that cannot be sent
+at once is kept, up to a limit; a peer that does not read is dropped. No descriptor can come over a pipe, and only root
+can reach the step's socket: so the stepd neither receives nor closes here anything made by a user.
 """
 
 import _socket
@@ -22,12 +22,14 @@ MAX_MESSAGE = 65536
 _MAX_BACKLOG = 4 << 20
 _BACKLOG = 16
 _CHUNK = 65536
-_DRAIN_SECONDS = 2.0  # for each of those that read; however slowly, they have no longer
+_DRAIN_SECONDS = 2.0  # for each peer that reads, however slowly
 
 
 class Link:
-    """One connection: `reader` and `writer` are its descriptors, the same one for a socket. `attached`: it gets events.
-    `launcher`: it belongs to the client that launched the step, which ends when that client goes away.
+    """A connection of the step.
+
+    `reader` and `writer` are its descriptors, the same one for a socket. `attached`: the peer gets events. `launcher`:
+    the connection belongs to the client that launched the step; when this client goes away, the step ends.
     """
 
     __slots__ = ("attached", "inbox", "launcher", "out", "peer", "reader", "waits", "writer")
@@ -54,8 +56,9 @@ class Link:
 
 
 class Links:
-    """Every connection of the step. `on_gone` is called when the launching client has left, `on_line` with each
-    line that is sent to the step's user.
+    """All connections of the step.
+
+    `on_gone` is called when the launching client has left, `on_line` with each line that is sent to the step's user.
     """
 
     __slots__ = ("_by_fd", "_listener", "_methods", "_poll", "_service", "on_gone", "on_line")
@@ -63,8 +66,9 @@ class Links:
     def __init__(
         self, fd: int, poll: "select.poll", methods: "Callable[[], Mapping[str, tuple[object, object]]]"
     ) -> None:
-        """`fd`: the step's socket, on which the daemon has listened until the stepd started. `methods` is called at the
-        first call of a method; most steps end before one.
+        """Listen on the step's socket `fd`, on which the daemon listened until the stepd started.
+
+        `methods` is called at the first call of a method; most steps end before one.
         """
         self._by_fd: dict[int, Link] = {}
         self._poll = poll
@@ -78,7 +82,7 @@ class Links:
         poll.register(self._listener.fileno(), select.POLLIN)
 
     def adopt(self, sock: "_socket.socket") -> Link:
-        """Serves the daemon's connection that came with the step."""
+        """Serve the daemon's connection handed over with the step."""
         peer = framing.peer_of(sock)
         fd = sock.detach()
         link = Link(fd, fd, peer)
@@ -86,7 +90,7 @@ class Links:
         return link
 
     def adopt_launcher(self, orders: int, news: int, uid: int, longest: int = MAX_MESSAGE) -> None:
-        """Serves the pipes to the client that launched the step; `longest` is what a message of its may have."""
+        """Serve the pipes to the launching client; `longest` limits a message of the client, in bytes."""
         self._add(Link(orders, news, framing.Peer(0, uid, 0), launcher=True, longest=longest))
 
     def _add(self, link: Link) -> None:
@@ -94,7 +98,7 @@ class Links:
         self._poll.register(link.reader, select.POLLIN)
 
     def handle(self, fd: int, mask: int) -> bool:
-        """Serves what poll(2) reported. False when `fd` belongs to no connection."""
+        """Serve an event of poll(2). Returns False when `fd` belongs to no connection."""
         if fd == self._listener.fileno():
             self._accept()
             return True
@@ -151,7 +155,7 @@ class Links:
             self._send(link, reply)
 
     def broadcast(self, event: "Mapping[str, object]", *, last: bool = False) -> None:
-        """Sends an event to every attached peer; the last one ends their calls."""
+        """Send an event to every attached peer. With `last` the event ends the calls of the peers."""
         reply: dict[str, object] = {"parameters": {"event": event}}
         if not last:
             reply["continues"] = True
@@ -160,23 +164,23 @@ class Links:
                 self._send(link, reply)
 
     def tell_launcher(self, event: "Mapping[str, object]") -> None:
-        """Sends an event to the client that launched the step alone."""
+        """Send an event only to the launching client."""
         for link in set(self._by_fd.values()):
             if link.launcher:
                 self._send(link, {"parameters": {"event": event}, "continues": True})
 
     def tell_daemon(self, event: "Mapping[str, object]") -> None:
-        """Sends an event to the daemon alone, also to the one that has not asked for events."""
+        """Send an event only to the daemon, even if the daemon has not asked for events."""
         for link in set(self._by_fd.values()):
             if not link.launcher:
                 self._send(link, {"parameters": {"event": event}, "continues": True})
 
     def launcher_backlog(self) -> int:
-        """Bytes that this client has not read, and for which its pipe has no room."""
+        """Return the bytes kept for the launching client, for lack of room in the client's pipe."""
         return sum(len(link.out) for link in set(self._by_fd.values()) if link.launcher)
 
     def broadcast_line(self, line: str) -> None:
-        """Sends a line to the step's user."""
+        """Send a line to the step's user."""
         self.on_line(line)
         self.broadcast({"event": "message", "text": line})
 
@@ -220,27 +224,27 @@ class Links:
             self.on_gone()
 
     def attach(self, link: Link) -> None:
-        """From now on this peer gets events, if it is still there."""
+        """Send events to this peer from now on, if the peer is still connected."""
         if self._by_fd.get(link.reader) is link:
             link.attached = True
 
     def has_launcher(self) -> bool:
-        """True while the client that launched the step is connected."""
+        """Return True while the launching client is connected."""
         return any(link.launcher for link in self._by_fd.values())
 
     def descriptors(self) -> list[int]:
-        """Of the step's connections and of the socket on which they are made."""
+        """Return the descriptors of the step's connections and of the listening socket."""
         return [self._listener.fileno(), *self._by_fd]
 
     def close(self) -> None:
-        """Ends all of them, and the socket: the daemon sees that the step is over."""
+        """Close all connections and the listening socket. The daemon sees by this the end of the step."""
         for link in set(self._by_fd.values()):
             link.close()
         self._by_fd.clear()
         self._listener.close()
 
     def drain(self) -> None:
-        """At the end: gives what is still unsent a moment, then gives up."""
+        """Send the unsent rest to each peer, for at most 2 seconds each, at the end of the step."""
         for link in set(self._by_fd.values()):
             poll = select.poll()
             poll.register(link.writer, select.POLLOUT)

@@ -1,8 +1,8 @@
-"""Why a step and its tasks ended: out of memory, out of processes. The step's cgroups know, an exit status does not.
-A step without cgroups may share one with others, whose counter of kills tells when it was read in time.
+"""The reasons why a step and its tasks ended: out of memory, out of processes. An exit status does not show these.
 
-The stepd asks at the end of each task and once more at the end of the step, because the kernel may kill when no task is
-left.
+The step's cgroups know. A step without cgroups may share a cgroup with others, whose counter of kills tells when it was
+read in time. The stepd asks at the end of each task and once more at the end of the step, because the kernel may kill
+when no task is left.
 """
 
 import os
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from nodectl.model.step import Step, Task
 
 _KILL = 9
-_OF_SHELL = 128  # and the signal: how a shell ends whose last program was killed
+_OF_SHELL = 128  # plus the signal: the exit code of a shell whose last program was killed
 _EARLIER = 1.0  # seconds: the log's clock is not quite the monotonic one
-_LONG = 1.0  # seconds; of a step's tasks that were there for less, what they waited for says nothing
+_LONG = 1.0  # seconds; the pressure of tasks that ran for less says nothing
 
 
 class EndReasons:
-    """Those of one step. `reason` says how it ran out of memory, `refused` that the kernel refused it more processes;
-    each is "" until then. `victims` are the processes that the kernel killed, `used` are the step's figures.
+    """The findings about a step's end.
+
+    `reason` says how the step ran out of memory, `refused` that the kernel refused it more processes; each is "" until
+    then. `victims` are the processes that the kernel killed, `used` are the step's figures.
     """
 
     __slots__ = (
@@ -36,15 +38,17 @@ class EndReasons:
     def __init__(
         self, step: "Step", tasks: "Sequence[Task]", group: "Group | None", say: "Callable[[str], None]", around: str
     ) -> None:
-        """`group` is the step's cgroup; without one, `around` is the directory of that which it is in, with others, ""
-        for none. `say` tells the step's user.
+        """Begin with the counters of the step's start.
+
+        `group` is the step's cgroup. Without it, `around` is the directory of the cgroup that the step shares with
+        others, "" for none. `say` sends a text to the step's user.
         """
         self._step = step
         self._tasks = tasks
         self._say = say
         self._user: Group | None = None if group is None else group.child("user")
         self._around = "" if group is not None else around
-        self._killed_around = accounting.oom_kills(self._around) if self._around else None  # before, or ours and told
+        self._killed_around = accounting.oom_kills(self._around) if self._around else None  # old or reported
         self._began = time.monotonic() - _EARLIER
         self._controllers: frozenset[str] | None = None  # of the tasks' cgroups
         self._pids: set[int] = set()  # of victims that the user knows of
@@ -56,7 +60,7 @@ class EndReasons:
         self.used: dict[str, object] = {}
 
     def task_ended(self, task: "Task") -> None:
-        """Finds out whether the kernel killed a process of the task."""
+        """Find out whether the kernel killed a process of the task."""
         if self._user is None:
             self._look_around(task)
             return
@@ -70,7 +74,11 @@ class EndReasons:
             self._out_of_memory(task, events.oom_kills)
 
     def _look_around(self, task: "Task") -> None:
-        """The counter does not say whose process was killed: one that was, and not by us, is taken for it."""
+        """Find out whether the kernel killed a process of a task in a shared cgroup.
+
+        The counter does not say whose process was killed: a process that was killed, and not by us, is assumed to be
+        the victim.
+        """
         if self._killed_around is None or task.killed_by_command or not (_is_killed(task) or _has_lost_a_child(task)):
             return
         if (accounting.oom_kills(self._around) or 0) <= self._killed_around:
@@ -83,7 +91,7 @@ class EndReasons:
         self._tell(f"task {task.number}: killed {who}{where}")
 
     def step_ended(self) -> None:
-        """Reads the figures of the step and of its tasks. Their cgroups must still be there."""
+        """Read the figures of the step and of the tasks. The cgroups must still be there."""
         if self._user is None:
             return
         events = accounting.KernelEvents(self._user)
@@ -105,7 +113,7 @@ class EndReasons:
             task.used = self.used if len(self._tasks) == 1 else self._figures(task)
 
     def _check_tasks_again(self) -> None:
-        """The kernel may have killed what a task left behind, after the task had ended."""
+        """Count processes left behind by a task and killed by the kernel after the task's end."""
         for task in self._tasks:
             count = self._events(self._group(task)).oom_kills or 0
             if count > self._killed.get(task.local_id, 0):
@@ -121,7 +129,7 @@ class EndReasons:
         return accounting.figures(group, self._events(group), self._step.limits, with_pressure=is_long)
 
     def _events(self, group: "Group") -> accounting.KernelEvents:
-        """Of a task's cgroup."""
+        """Return the kernel's events in a task's cgroup."""
         if self._controllers is None:
             self._controllers = accounting.controllers_below(self._user)
         return accounting.KernelEvents(group, self._controllers)
@@ -152,13 +160,16 @@ class EndReasons:
         return one.cgroup.endswith(cgroup) if one.cgroup else one.pid == task.pid
 
     def _search_log(self, task: "Task") -> None:
-        """Without cgroup2's memory controller only the log knows: a limit of v1, or the machine ran out of memory."""
+        """Search the kernel's log for the task, where cgroup2's memory controller is missing.
+
+        Only the log knows then: a limit of v1, or the machine ran out of memory.
+        """
         for one in accounting.victims(self._began):
             if one.pid == task.pid:
                 self.add_victim(task, one.pid, one.name)
 
     def add_victim(self, task: "Task", pid: int, name: str) -> None:
-        """Adds a process of the task that the kernel's log names, and that no counter counts."""
+        """Add a process of the task, named by the kernel's log and counted by no counter."""
         if pid in self._pids:
             return
         self._pids.add(pid)
@@ -167,7 +178,7 @@ class EndReasons:
         self._tell(f"task {task.number}: killed process {pid} ({name})")
 
     def _limit(self, one: accounting.Victim) -> str:
-        """Names the limit, where it is one of the step's or its job's."""
+        """Return words for the limit of the victim, where the limit is the step's or the job's."""
         limit = self._step.limits.get("memory.max")
         if limit is None or not one.limit_of.endswith(
             (f"{self._step.cgroup}/user", os.path.dirname(self._step.cgroup))

@@ -1,4 +1,4 @@
-"""The exit status of a step, as srun's: made of its tasks' ends, in the stepd, when the step is over.
+"""The exit status of a step, as srun's: derived from the tasks' ends, in the stepd, when the step is over.
 
 `nodectl run` exits with it.
 """
@@ -16,7 +16,7 @@ _FAILED = 1
 
 
 def of_tasks(statuses: "list[int]") -> int:
-    """One exit status for all tasks' wait statuses; 0 for none.
+    """Return an exit status for the wait statuses of all tasks; 0 for no tasks.
 
     A signal counts more than any exit code and is 128 + its number; the highest signal counts, or the highest code.
     """
@@ -26,7 +26,7 @@ def of_tasks(statuses: "list[int]") -> int:
 
 
 def of_step(run: "Run") -> int:
-    """The exit status of a step that is over. Settles its state and the reason, too."""
+    """Return the exit status of an ended step, and settle the step's state and reason."""
     ended = [task.status for task in run.tasks if task.status is not None]
     status = of_tasks(ended)
     if run.end_reasons.reason:
@@ -38,7 +38,7 @@ def of_step(run: "Run") -> int:
         if run.state == COMPLETED and run.spoiled:
             run.state, run.reason, status = "FAILED", run.spoiled, _FAILED
     elif run.fatal and run.state == "FAILED":
-        status = _FAILED  # whatever the others' statuses are, which it ended
+        status = _FAILED  # whatever the statuses of the tasks that it ended
     elif run.state == COMPLETED:
         return 0  # an allocation that its client gave back
     elif status == 0 and (run.state == "FAILED" or not ended):

@@ -1,6 +1,6 @@
-"""The stepd, or step runner, from the step that it is given to the record that it leaves.
+"""The stepd, or step runner: from the receipt of a step to the saved record.
 
-The forkserver forks one for each step: root, one thread, its own session; it outlives the daemon. `run_step`
+The forkserver forks one stepd for each step: root, one thread, its own session; it outlives the daemon. `run_step`
 is the launch from top to bottom; the rows are those of `nodectl.model.launch_order.HOOKS`.
 """
 
@@ -56,8 +56,9 @@ def main(
     orders: "Orders | None",
     ahead: "ForkedAhead | None" = None,
 ) -> "NoReturn":
-    """The whole life of a stepd: the order that it was forked for, or `ahead` of, and further `orders`, where it is
-    kept. Never returns.
+    """Run the whole life of a stepd: the first order, and further `orders` where the stepd is kept. Never returns.
+
+    With `ahead`, the stepd was forked ahead of its order.
     """
     status = 1
     order: Order | None = None
@@ -81,9 +82,11 @@ def main(
 
 
 def _end(order: "Order | None", status: int) -> "NoReturn":
-    """The end of the process closes what nobody has taken of a client's streams, and what else a user's processes have
-    sent. No signal ends a close that their maker's file system does not answer. So the process is the user's by then,
-    and all else is closed.
+    """End the process, as the step's user if descriptors of the user's processes are left to close.
+
+    The exit of the process closes the client's streams that no process has received, and whatever else the user's
+    processes have sent. Closing them may hang in a file system of the user's, and no signal ends that. So the process
+    becomes the user first and closes all other descriptors.
     """
     try:
         if order is not None and (left := _left(order)):
@@ -101,7 +104,7 @@ def _left(order: Order) -> "list[int]":
 
 
 def _settle() -> None:
-    """Gets a session of its own, and adopts orphans. Directory, umask and ignored signals are the forkserver's."""
+    """Start a session and adopt orphans. The directory, umask and ignored signals are inherited from the forkserver."""
     os.setsid()
     prctl.set_child_subreaper(1)
 
@@ -114,7 +117,7 @@ def _obey(
     orders: "Orders | None",
     ahead: "ForkedAhead | None" = None,
 ) -> None:
-    """Runs one step, from its order to its end."""
+    """Run a step, from the order to the end of the step."""
     step = order.step
     messages.serves(step.job_id, str(step), step.uid)
     own_keyring()
@@ -133,16 +136,17 @@ def _obey(
     try:
         _serve(run, order.stem, store)
     except Exception as error:
-        run.say(run.unforeseen(error))  # the last words of this process, where it still has somebody to say them to
+        run.say(run.unforeseen(error))  # the last words of this process, for clients still connected
         raise
     if orders is not None:
         orders.step_over(run)
 
 
 def _may_be_spared(spec: str) -> bool:
-    """Whether the stepd is spared when memory runs out: not where the step's file is large, because its user chooses
-    that size; nor where a container's root may not. Until then it is no harder to kill than any process, whatever the
-    service is: so its tasks begin.
+    """Return True if the stepd is to be protected from the out-of-memory killer.
+
+    Not if the step's file is large, because its user chooses that size, nor where a container's root may not. Until
+    then the stepd is as easy to kill as any process, whatever protection the service has, and its tasks begin so, too.
     """
     if not _kernel.capabilities()[0] & rlimits.CAP_SYS_RESOURCE:
         return False
@@ -195,14 +199,14 @@ def _launch(run: Run, reaper: Reaper, store: "PluginStore") -> None:
         run_step(run, reaper, store)
     except StepFailed:
         pass  # reported where it happened
-    except Exception as error:  # whoever waits for the step is told, and `finish` ends what has begun
+    except Exception as error:  # `failed` tells the clients, and `finish` ends all that has begun
         run.failed(run.unforeseen(error))
         if run.gate_writer >= 0 and not run.gate_is_open:
             run.close_gate()
 
 
 def _listen(run: Run, reaper: Reaper) -> None:
-    """From here on what is said goes to the step's user: to clients, for a script into its file."""
+    """From here on send messages to the step's user: to clients, or for a script to the script's file."""
     if run.step.step_id == BATCH:
         run.script = ScriptMessages(run, lambda: reaper.termination.has_begun(run.tasks[0]))
         run.links.on_line = run.script.add
@@ -210,7 +214,7 @@ def _listen(run: Run, reaper: Reaper) -> None:
 
 
 def _redirect_stderr(run: Run, directory: int, stem: str) -> None:
-    """From here on what plugins write to stderr, and to the log, is known to be theirs."""
+    """From here on mark plugins' output, to stderr and to the log, as output of plugins."""
     private = _PRIVATE in stem  # its log is the terminal of the command
     if not private:
         messages.keep(messages.plugin_to_log, run.plugin_being_called)
@@ -223,7 +227,7 @@ def _redirect_stderr(run: Run, directory: int, stem: str) -> None:
 
 
 def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
-    """The launch. Raises StepFailed where a row's failure ends the step; `finish` is called in any case."""
+    """Launch the step. Raises StepFailed where a row's failure ends the step; `finish` is called in any case."""
     step = run.step
     if step.is_first:  # a further step joins what its job has
         run.require(run.node.call(run.caller, "container_p_create", (step.job_id,)))
@@ -255,7 +259,7 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     try:
         for task in run.tasks[
             : 1 if step.step_id == EXTERN else None
-        ]:  # which holds a job with as many as are asked for
+        ]:  # extern holds a job, with as many tasks as are asked for
             run.require(run.spank.call("slurm_spank_task_post_fork", task))
         start_pumps(run)
         reaper.turn(0)
@@ -270,7 +274,10 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
 
 
 def wait_for_streams(run: Run, reaper: Reaper) -> None:
-    """The client has sent its streams before the stepd was forked. Raises StepFailed where they never come."""
+    """Wait for the client's streams. Raises StepFailed if the streams never come.
+
+    The client has sent them before the stepd was forked.
+    """
     if run.fds.client is None:
         return
     while run.state == "RUNNING" and not _streams_are_there(run):
@@ -287,8 +294,9 @@ def _streams_are_there(run: Run) -> bool:
 
 
 def open_gate(run: Run) -> None:
-    """One byte for each task: from here on the user's code runs. When the last task has become its program, nobody has
-    the gate any more (`Reaper`).
+    """Write a byte for each task to the gate: from here on the user's code runs.
+
+    When the last task has become its program, no process holds the gate's reading end any more (`Reaper`).
     """
     started = run.enter("open_gate")
     try:
@@ -304,7 +312,7 @@ def open_gate(run: Run) -> None:
 
 
 def finish(run: Run, reaper: Reaper) -> None:
-    """Row 14: kills what is left of the step, calls the plugins' last hooks, removes the cgroups."""
+    """Do row 14: kill the rest of the step, call the plugins' last hooks, remove the cgroups."""
     step = run.step
     if run.mpi is not None:
         run.mpi.finish()
@@ -339,8 +347,10 @@ def finish(run: Run, reaper: Reaper) -> None:
 
 
 def leave(group: tree.Group, aside: tree.Group) -> None:
-    """Of a step within another manager's job nothing is to be left there, also where the daemon is away: that manager
-    removes its own cgroups when the job is over. So the stepd goes elsewhere, for what is left to be done.
+    """Move the stepd to the cgroup `aside` and remove the step's cgroup, for a step within another manager's job.
+
+    The step must leave nothing there, even while the daemon is away: the manager removes its own cgroups when the job
+    is over. The stepd does the rest of its work in `aside`.
     """
     try:
         aside.make().add(0)
@@ -354,9 +364,10 @@ def leave(group: tree.Group, aside: tree.Group) -> None:
 
 
 def wait_for_pump(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None:
-    """Ends an input pump; waits until an output pump has written everything. It waits as long as the client is there,
-    which may be a pager, but after an early end of the step no longer than kill_wait. A step that is told to end while
-    it waits here, or whose time limit comes, is cancelled.
+    """End an input pump, or wait until an output pump has written everything.
+
+    The stepd waits as long as the client (which may be a pager) is there, but after an early end of the step no longer
+    than kill_wait. If the step is told to end during this wait, or reaches its time limit, the step is cancelled.
     """
     if not awaited:
         run.pumps.end(pid)
@@ -382,8 +393,9 @@ def wait_for_pump(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None:
 
 
 def remove_groups(group: tree.Group, tasks: "list[Task]") -> None:
-    """Removes the user's part of the step's cgroups. The daemon removes the stepd's own when the stepd has ended
-    (daemon/jobs/step_cgroups.py).
+    """Remove the user's part of the step's cgroups.
+
+    The daemon removes the stepd's own cgroup when the stepd has ended (daemon/jobs/step_cgroups.py).
     """
     user = group.child("user")
     for task in tasks:

@@ -1,4 +1,4 @@
-"""The methods of org.nodectl.step: what the step's user and the daemon may ask of a stepd. Runs in the stepd, as root.
+"""The methods of org.nodectl.step, for the step's user and the daemon. Runs in the stepd, as root.
 
 `Confine`, `Limit` and `Victim` are the daemon's alone: other limits of the step, another time limit, and which of its
 processes the kernel killed. So are the state and the reason of `End`; and `Suspend` and `Resume`, because the queue may
@@ -31,7 +31,7 @@ _VICTIM = {"task": integer(0, 1 << 20), "pid": integer(1, 1 << 22), "name": text
 
 
 class Methods:
-    """The table of methods, and what they need of the step."""
+    """The methods of a step, and the parts of the step needed by the methods."""
 
     __slots__ = ("_run", "_termination")
 
@@ -40,7 +40,7 @@ class Methods:
         self._termination = termination
 
     def table(self) -> "Mapping[str, tuple[object, object]]":
-        """Each method with the shape of its parameters."""
+        """Return each method with the shape of the parameters."""
         return {
             f"{STEP}.Attach": ({}, self._attach),
             f"{STEP}.Status": ({}, self._status),
@@ -118,7 +118,7 @@ class Methods:
         return {}
 
     def _ended_by_client(self) -> str:
-        """A client that ends its allocation is done with it."""
+        """Return COMPLETED for an allocation, which the client gives back, CANCELLED for any step else."""
         return COMPLETED if self._run.step.step_id == EXTERN else CANCELLED
 
     def _confine(self, call: "Call") -> "Mapping[str, object]":
@@ -130,7 +130,7 @@ class Methods:
             try:
                 self._run.group.child("user").write(limits)
             except OSError:
-                pass  # not made yet, or gone: the plugin will write them, or nobody needs them
+                pass  # not made yet, or gone: the plugin will write them, or no process needs them
         return {}
 
     def _limit(self, call: "Call") -> "Mapping[str, object]":
@@ -155,7 +155,7 @@ class Methods:
         return self._run.bulk
 
     def _run_commands(self, call: "Call") -> "Mapping[str, object]":
-        """A client that breaks the rules has lost count of its commands: its step ends."""
+        """Add commands to a bulk step. End the step if the client breaks the rules, having lost count."""
         bulk = self._commands(call)
         try:
             bulk.take(call.parameters["commands"])
@@ -174,11 +174,14 @@ class Methods:
 
 
 def _a_list(value: object) -> str:
-    """Commands are looked at where they are taken, once."""
+    """Check only for a list: `bulk.take` checks the commands, once."""
     return "" if isinstance(value, list) else "not a list"
 
 
 def _allow_service(call: "Call") -> None:
-    """It is root, as this process is; the one of a node of a user's own is that user."""
-    if call.peer.uid not in (0, BEGAN_AS):  # not who it is now: a plugin may have changed that
+    """Refuse any peer but the service. Raises Refused.
+
+    The service is root, as this process is; the service of a node of a user's own is that user.
+    """
+    if call.peer.uid not in (0, BEGAN_AS):  # not the current uid: a plugin may have changed that
         raise Refused(f"{STEP}.NotPermitted", "only the service, which is root, says that")

@@ -1,7 +1,8 @@
-"""The server of a step's MPI plugin, as its step runner sees it: a process of the user's, and a few words of it.
+"""The stepd's side of a step's MPI server, a process of the user's. Runs in the stepd, as root.
 
-What tasks send to the server is read by that alone. The stepd, which is root, starts it before the tasks, hands each
-task its socket, believes nothing but the words of `nodectl/model/mpi_server.py`, and ends it with the step.
+Only the server, which serves the step's MPI plugin, reads what tasks send to it. The stepd starts the server before the
+tasks, hands each task its socket, believes nothing but the words of `nodectl/model/mpi_server.py`, and ends the server
+with the step.
 """
 
 import _socket
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _DATA, _CORE = 2, 4  # RLIMIT_*
 _MEMORY = 512 << 20  # bytes of data that a server may have
 _LONGEST_WORD = 8192
-_MOST_WORDS, _WORDS_OF_TASK = 1 << 17, 1 << 12  # bytes that it may say in all, and for each task
+_MOST_WORDS, _WORDS_OF_TASK = 1 << 17, 1 << 12  # bytes of words that a server may send: in all, and for each task
 _BEGIN_SECONDS = 30.0  # that a server may take until tasks can begin
 _END_SECONDS = 5.0
 _SLOW = 0.5
@@ -41,7 +42,7 @@ _PREFIXES = ("PMIX_", "PMI_", "OMPI_", "PRTE_")
 
 
 class Mpi:
-    """One server. `words`: the descriptor that its words are read from, -1 when there are no more."""
+    """The MPI server of a step. `words` is the descriptor for reading the server's words, -1 after the last."""
 
     def __init__(self, run: "Run", server: "MpiServer | None", reaper: "Reaper") -> None:
         self._run = run
@@ -63,7 +64,7 @@ class Mpi:
         self.failed = ""
 
     def start(self) -> None:
-        """Starts it, where there is one. Raises OSError."""
+        """Start the server, if the MPI plugin has a server. Raises OSError."""
         server = self._server
         if server is None:
             return
@@ -88,7 +89,7 @@ class Mpi:
             if self._pid == 0:
                 self._become_server(server, environment, ours, cgroup, become)
         finally:
-            if not self._pid:  # nobody is there who would say or send anything
+            if not self._pid:  # no server was started that would use these
                 ours += self._ends
                 self._ends = []
             if not self._pid and words >= 0:
@@ -102,9 +103,10 @@ class Mpi:
         self._reaper.watch(words)
 
     def _fork(self) -> "tuple[int, str]":
-        """A child in the cgroup that is stopped, limited and emptied with those of the tasks, because the step's user
-        can make it execute anything. Returns its pid, and the path of the cgroup that it still has to enter. Raises
-        OSError.
+        """Fork a child in the cgroup `user/mpi`. Returns the pid, and the cgroup's path if the child must still enter.
+
+        The server's cgroup is stopped, limited and emptied with those of the tasks, because the step's user can make
+        the server execute anything. Raises OSError.
         """
         run = self._run
         if run.group is None:
@@ -123,7 +125,7 @@ class Mpi:
         return run.spawn(), group.full_path
 
     def _sockets(self) -> "list[int]":
-        """Makes a socket for each task. Returns the server's ends."""
+        """Make a socket pair for each task. Returns the server's ends."""
         theirs = []
         try:
             for _ in self._run.tasks:
@@ -176,7 +178,10 @@ class Mpi:
             os._exit(children.NO_PROGRAM)
 
     def introduce(self, child: "Child") -> None:
-        """The task's socket is its own: it closes those of the others first of all. Raises StepFailed."""
+        """Give a task the socket and the variables of the server, and call mpi_p_slurmstepd_task. Raises StepFailed.
+
+        The task closes the sockets of the other tasks first of all.
+        """
         task = child.task
         if self._ends:
             task.mpi_fd = self._ends[task.local_id]
@@ -186,7 +191,10 @@ class Mpi:
         run.require(run.node.call(run.caller, "mpi_p_slurmstepd_task", (run.step, task), task.number))
 
     def tasks_have_begun(self) -> None:
-        """Or never will: only they have their ends now, in which the server may have put anything."""
+        """Close the tasks' sockets in the stepd, once all tasks have started or will not start.
+
+        A child closes them last (`user_helpers.let_go`), because the server may have sent any descriptor over them.
+        """
         ends, self._ends = self._ends, []
         try:
             user_helpers.let_go(self._run, ends)
@@ -194,8 +202,9 @@ class Mpi:
             self._end(f"close the sockets of its MPI server: {error.strerror}")
 
     def read(self) -> None:
-        """Takes words of the server's. Nothing that follows from one of them collects a child, which would read here
-        again.
+        """Read and handle the server's words.
+
+        Nothing that follows from a word collects a child: that would read here again.
         """
         if self.words < 0:
             return
@@ -241,10 +250,13 @@ class Mpi:
         self._left_by = rank
 
     def judge(self) -> None:
-        """Called when no word is being heard and no child collected: what had to wait for that is done."""
+        """End the step if a task has left MPI while the remaining tasks wait.
+
+        Called when no word is being handled and no child collected.
+        """
         rank, self._left_by = self._left_by, -1
         if rank >= 0:
-            self._reaper.collect()  # how it ended says more
+            self._reaper.collect()  # the task's exit status says more
             self._end(f"task {rank} has left MPI and others wait for it")
 
     def _desert(self, node: int, _: str) -> None:
@@ -288,9 +300,9 @@ class Mpi:
             self._task_failed(task)
 
     def task_ended(self, task: "Task") -> None:
-        """The others wait for one that failed within MPI, as long as they are let."""
+        """End the step if the task failed within MPI: the remaining tasks would wait for the failed task."""
         if task.status:
-            self.read()  # what it said before it ended
+            self.read()  # words sent before the task's end
             self._task_failed(task)
 
     def _task_failed(self, task: "Task") -> None:
@@ -308,14 +320,14 @@ class Mpi:
             self._end_as("FAILED", why)
 
     def _end_as(self, state: str, reason: str) -> None:
-        """On its other nodes, too."""
+        """End the step, on all nodes of a step over several nodes."""
         run = self._run
         if run.state == "RUNNING" and run.step.nnodes > 1:
             run.links.tell_launcher({"event": "fatal", "state": state, "reason": reason})
         self._reaper.termination.end(state, reason)
 
     def ended(self, pid: int, status: int) -> None:
-        """Called for each child that has ended and was no task."""
+        """End the step if the server has ended too early. Called for each ended child except tasks."""
         if pid != self._pid:
             return
         self._pid = 0  # a later child may get its number
@@ -324,7 +336,7 @@ class Mpi:
             self._end(f"its MPI server: {self.failed}")
 
     def finish(self) -> None:
-        """The step is over, and with it the server. One that does not end by itself is killed."""
+        """End the server by closing the life pipe. Send SIGKILL if the server still runs after 5 seconds."""
         self.tasks_have_begun()
         self._unneeded = True
         if self._reaper.termination.suspension.suspended:
@@ -339,18 +351,21 @@ class Mpi:
             self._wait(lambda: not self._pid)
 
     def _thaw(self) -> None:
-        """A step has been killed while it was suspended: its server has still to end, and nothing else goes on."""
+        """Kill and resume a step killed while suspended: only the server has still to end, everything else is dead."""
         run = self._run
         run.kill()
         run.log(run.node.call(run.caller, "proctrack_p_signal", (run.step.container_id, signals.CONT)))
 
     def remove_group(self) -> None:
-        """The step's processes have ended."""
+        """Remove the server's cgroup, after the step's processes have ended."""
         if self._run.group is not None:
             self._run.group.child("user").child(tree.MPI).remove()
 
     def _wait(self, is_over: "Callable[[], bool]") -> None:
-        """For its end, or that of its own children as well: they have its words."""
+        """Run the loop until `is_over()` is true, at most 5 seconds.
+
+        The server's own children may hold the pipe of its words, too.
+        """
         limit = time.monotonic() + _END_SECONDS
         while not is_over() and time.monotonic() < limit:
             self._reaper.turn(_SLOW)
@@ -370,11 +385,14 @@ _WORDS: "dict[str, Callable[[Mpi, int, str], None]]" = {
     "within": Mpi._within,
     "without": Mpi._without,
 }
-_OF_NODES = ("apart", "crowded", "deserted")  # others are of tasks here
+_OF_NODES = ("apart", "crowded", "deserted")  # words about nodes; all others are about tasks here
 
 
 def begin(run: "Run", reaper: "Reaper") -> None:
-    """Rows mpi_p_slurmstepd_prefork and mpi_p_slurmstepd_task, and the server between them. Raises StepFailed."""
+    """Call mpi_p_slurmstepd_prefork, start the server and wait until the server is ready. Raises StepFailed.
+
+    `Mpi.introduce` calls mpi_p_slurmstepd_task for each task later.
+    """
     try:
         run.node = run.node.with_mpi(run.step.mpi)
     except PluginRefused as refused:

@@ -1,5 +1,6 @@
-"""The MPI server of a part of a step over several nodes: how it reaches those of the others. Runs in the process that
-becomes the server, as the user: the path is the user's, and what lies there may never answer.
+"""The MPI server of a part of a step over several nodes: the connection to the servers of the remaining nodes.
+
+Runs in the process that becomes the server, as the user: the path is the user's, and what lies there may never answer.
 """
 
 import _socket
@@ -23,7 +24,7 @@ _SECONDS = 5.0
 
 
 def joining(environment: "dict[str, str]", keep: "list[int]") -> "Callable[..., bool]":
-    """`users_process.become` for the server's process, which connects as well, and is told so in its environment."""
+    """Return `users_process.become` for the server's process, extended to connect and to set the environment."""
 
     def join(step: "Step") -> None:
         others = _connect(step)
@@ -43,7 +44,7 @@ def joining(environment: "dict[str, str]", keep: "list[int]") -> "Callable[..., 
 
 
 def _connect(step: "Step") -> int:
-    """A socket to the agent, which has to be the user's. Raises OSError."""
+    """Return a socket to the agent, which has to be the user's. Raises OSError."""
     part = step.part
     if part is None:
         raise ValueError("a step on one node has no other parts")
@@ -61,7 +62,7 @@ def _connect(step: "Step") -> int:
 
 
 def _variables(step: "Step", others: int) -> "dict[str, str]":
-    """What a server is told besides: `nodectl/model/mpi_server.py`."""
+    """Return the further variables of the server's environment: `nodectl/model/mpi_server.py`."""
     return {
         "NODECTL_MPI_SIZE": str(step.total_tasks),
         "NODECTL_MPI_NUMBERS": format_cpulist(step.numbers),

@@ -1,9 +1,10 @@
-"""What a stepd is ordered to run, and how one that has served a step comes by another one.
+"""The orders of a stepd: how the stepd learns which step to run, and how a kept stepd gets another step.
 
-A stepd without plugins in it that could leave anything behind is kept: it serves further steps of its user, and of
-nobody else. It waits outside of all jobs' cgroups, with nothing open but the way to its forkserver, and ends when no
-order comes, when that forkserver has ended, or when it is not sure that a step has left nothing. Which steps may have
-one: `nodectl/daemon/processes/warm_runners.py`. Runs in the forkserver and in the stepd, as root.
+A stepd without plugins that could leave anything behind is kept: it serves further steps of the same user, never of
+another one. It waits outside of all jobs' cgroups, with nothing open but the socket to its forkserver. It ends when no
+order comes, when the forkserver has ended, or when the last step may have left something behind.
+`nodectl/daemon/processes/warm_runners.py` decides which steps may use a kept stepd. Runs in the forkserver and in the
+stepd, as root.
 """
 
 import _signal
@@ -30,20 +31,22 @@ if TYPE_CHECKING:
 
     from nodectl.stepd.run import Run
 
-WAITS = b"waits"  # what a runner tells its forkserver
+WAITS = b"waits"  # a stepd's message to its forkserver
 WAITING = "nodectl-runner"  # the name of a process that waits
-_MOST_STEPS = 1000  # that one serves: whatever a step costs it that nobody knows of is given back
-_OF_ONE_STEP = 1  # the oldest generation that this is in
+_MOST_STEPS = 1000  # that one stepd serves: its end gives back any unknown leak of a step
+_OF_ONE_STEP = 1  # the oldest garbage generation that holds a step's objects
 _INT = 4
 
 
 class Unreadable(Exception):
-    """The file of a step is gone or is none."""
+    """The step's spec file is missing or malformed."""
 
 
 class ForkedAhead:
-    """The way to the forkserver of a stepd that was forked ahead of its order (`nodectl/forkserver/spare.py`). Over it
-    goes that the tasks have begun or, where the forkserver still has to learn them, which pages the stepd has touched.
+    """The socket to the forkserver, in a stepd forked ahead of the order (`nodectl/forkserver/spare.py`).
+
+    The stepd reports over it that its tasks have started, and, until the forkserver knows them, which pages it has
+    touched.
     """
 
     __slots__ = ("_link", "_teaches")
@@ -53,11 +56,11 @@ class ForkedAhead:
         self._teaches = teaches
 
     def fd(self) -> int:
-        """What no task needs."""
+        """Return the socket's descriptor, which no task needs."""
         return self._link.fileno()
 
     def tasks_begin(self) -> None:
-        """From here on the stepd waits for them, and the next spare's fork is in nobody's way."""
+        """Tell the forkserver about the start of the tasks: the fork of the next spare now disturbs nothing."""
         if not self._teaches:
             try:
                 self._link.shutdown(_socket.SHUT_RDWR)
@@ -65,7 +68,7 @@ class ForkedAhead:
                 pass  # the forkserver has ended, or did not wait so long
 
     def step_ends(self) -> None:
-        """Tells what a step's stepd makes its own."""
+        """Tell the forkserver which pages the stepd has touched."""
         if not self._teaches:
             return
         try:
@@ -75,14 +78,16 @@ class ForkedAhead:
 
 
 class Order:
-    """One step for a stepd: `stem` is the path of its files without their suffixes, `runners` the cgroup of stepds that
-    are in no step's.
+    """An order to run a step.
+
+    `stem` is the path of the step's files without their suffixes, `runners` the cgroup of stepds that are in no step's
+    cgroup.
     """
 
     __slots__ = ("fds", "runners", "stem", "step")
 
     def __init__(self, request: "Mapping[str, object]", fds: "list[int]") -> None:
-        """Raises Unreadable."""
+        """Read the step's spec file. Raises Unreadable."""
         spec = str(request["spec"])
         try:
             self.step = Step.from_json(lean_json.load_object(pseudo_file.read(spec)))
@@ -99,18 +104,18 @@ class Order:
 
 
 def receive(channel: "_socket.socket", flags: int = 0) -> tuple[bytes, list[int]]:
-    """One order as it came, with its descriptors; b"" when nobody is left who could send one. Raises OSError."""
+    """Receive an order with the descriptors; b"" when no sender is left. Raises OSError."""
     room, flags = _socket.CMSG_SPACE(16 * _INT), flags | _socket.MSG_CMSG_CLOEXEC
     try:
         data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, flags)
     except ConnectionResetError:
-        # Who sends them ended without reading our last word. This is reported once; earlier orders can still be read.
+        # The sender ended without reading our last word. This is reported once; earlier orders can still be read.
         data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, flags)
     return data, descriptors_in(ancillary)
 
 
 class Orders:
-    """The way on which one runner gets its further orders, each within some seconds of the last one's end."""
+    """The socket over which a kept stepd gets further orders, each within some seconds of the last step's end."""
 
     __slots__ = ("_left", "_link", "_seconds", "_waits")
 
@@ -121,9 +126,11 @@ class Orders:
         self._waits = False
 
     def step_over(self, run: "Run") -> None:
-        """A step's result is saved and told. If it has left nothing the runner may serve another one: then it tells so
-        and lets go of all that was the step's. Else it is to end, in the step's cgroup, as one does that is not kept:
-        what it has open may be long in closing, and who empties the cgroup ends that, too.
+        """Decide whether the stepd waits for another step, after the result of a step is saved and sent.
+
+        If the step has left nothing behind, the stepd tells the forkserver that it waits, and closes everything of the
+        step. Otherwise the stepd is to end in the step's cgroup, like a stepd that is not kept: closing its descriptors
+        may take long, and emptying the cgroup kills this stepd, too.
         """
         self._left -= 1
         self._waits = self._left > 0 and _is_clean(run)
@@ -146,10 +153,10 @@ class Orders:
         prctl.set_name(WAITING)
 
     def next(self) -> Order | None:
-        """Waits for another order. None when there is none: the runner is to end."""
+        """Wait for another order. Returns None when there is none: the stepd is to end."""
         if not self._waits:
             return None
-        gc.collect(_OF_ONE_STEP)  # what the last step was made of; all else is frozen, or stays
+        gc.collect(_OF_ONE_STEP)  # the last step's objects; all others are frozen, or stay
         self._link.settimeout(self._seconds)
         try:
             data, fds = receive(self._link)
@@ -160,7 +167,7 @@ class Orders:
         return Order(lean_json.load_object(data), fds) if data else None
 
     def _last(self) -> tuple[bytes, list[int]]:
-        """What came in the last moment."""
+        """Receive an order sent in the last moment before the refusal of orders."""
         try:
             return receive(self._link)
         except BlockingIOError:
@@ -168,7 +175,7 @@ class Orders:
 
 
 def _is_clean(run: "Run") -> bool:
-    """Whether nothing is left of the step but memory, which is its user's, and descriptors that root has made."""
+    """Return True if nothing is left of the step but memory of the step's user and descriptors made by root."""
     return (
         not run.caller.threaded
         and not run.unkillable
@@ -180,7 +187,8 @@ def _is_clean(run: "Run") -> bool:
 
 
 def _has_another_share() -> bool:
-    """Whether a task has changed what its session gets of the CPUs, which any process of it may: sched(7), autogroups.
+    """Return True if a task has changed the session's share of the CPUs (sched(7), autogroups), as any process may.
+
     The session is this process's, and that of all tasks that it will start.
     """
     try:

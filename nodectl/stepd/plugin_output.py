@@ -1,10 +1,11 @@
-"""What plugins' hooks write to stderr in a stepd, and in a task before it has its own streams. It goes to the user, as
-with Slurm, and with the step's number to the log.
+"""The stderr of plugins' hooks, in a stepd, and in a task before the task has streams.
+
+Lines go to the user, as with Slurm, and with the step's number to the log.
 
 Stderr is a file of the step, J.S.stderr, and no pipe: the process that would read the pipe is often the one that
-writes. The stepd, as root, reads the file between hooks, while tasks and what plugins have begun may append to it: so
-what was read stays, and the file's first eight bytes say how far that is. The daemon logs what a stepd that died has
-not read.
+writes. The stepd, as root, reads the file between hooks, while tasks and processes started by plugins may append to it.
+So the stepd keeps what it has read, and the file's first eight bytes say how far that is. The daemon logs what a dead
+stepd has not read.
 """
 
 import os
@@ -19,12 +20,15 @@ _SUFFIX = ".stderr"
 
 
 class PluginOutput:
-    """The file as this process's stderr. `log` is a descriptor of what stderr was before."""
+    """The file serving as this process's stderr. `log` is a descriptor of the earlier stderr."""
 
     __slots__ = ("_fd", "_taken", "log")
 
     def __init__(self, directory: int, name: str) -> None:
-        """`directory` is a descriptor, `name` is that of the step's files in it. Raises OSError."""
+        """Open the file as stderr. Raises OSError.
+
+        `directory` is a descriptor, `name` is that of the step's files in it.
+        """
         flags = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._fd = os.open(name + _SUFFIX, os.O_RDWR | flags, 0o600, dir_fd=directory)
         os.ftruncate(self._fd, 0)
@@ -35,11 +39,11 @@ class PluginOutput:
         os.close(appending)
 
     def private(self) -> tuple[int, int]:
-        """Descriptors that no task may have."""
+        """Return the descriptors withheld from tasks."""
         return self._fd, self.log
 
     def take(self) -> list[str]:
-        """The lines that were written since the last call."""
+        """Return the lines written since the last call."""
         try:
             size = os.lseek(self._fd, 0, os.SEEK_END)
             if size <= self._taken:
@@ -52,7 +56,7 @@ class PluginOutput:
                 size = _HEAD
             self._takes(size)
         except OSError:
-            return []  # a plugin has closed what it did not open
+            return []  # a plugin has closed a descriptor that it did not open
         return lines
 
     def _takes(self, end: int) -> None:
@@ -61,8 +65,9 @@ class PluginOutput:
 
 
 def log_rest(stem: str) -> None:
-    """In the daemon, for a step whose stepd has died: logs what the stepd has not taken. `stem` is the path of the
-    step's files without their suffixes.
+    """Log the lines not yet taken by a dead stepd. Runs in the daemon.
+
+    `stem` is the path of the step's files without their suffixes.
     """
     try:
         with open(stem + _SUFFIX, "r+b") as file:

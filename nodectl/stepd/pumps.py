@@ -1,5 +1,6 @@
-"""Starts the processes that copy a step's streams, and makes the socket at which others can see these. Runs in the
-stepd, as root; the processes are the user's.
+"""The start of the pumps, which copy a step's streams, and the socket for viewers of the streams.
+
+Runs in the stepd, as root; the pumps run as the user.
 """
 
 import _socket
@@ -15,7 +16,7 @@ _BACKLOG = 16
 
 
 def start_pumps(run: "Run") -> None:
-    """Forks them, where there are streams to copy. Raises StepFailed."""
+    """Fork the pumps, where there are streams to copy. Raises StepFailed."""
     listener = -1
     try:
         if run.streams.outputs or run.streams.terminal >= 0:
@@ -38,8 +39,8 @@ def start_pumps(run: "Run") -> None:
 
 
 def _start_copying(run: "Run", listener: int) -> None:
-    """Forks the process between the terminal of --pty and the client. Raises OSError."""
-    from nodectl.task import terminal  # which is there: it made the terminal
+    """Fork the copier between the terminal of --pty and the client. Raises OSError."""
+    from nodectl.task import terminal  # imported already: it made the terminal
 
     leash, run.pumps.leash = os.pipe2(os.O_CLOEXEC)
     pid = run.spawn()
@@ -51,12 +52,13 @@ def _start_copying(run: "Run", listener: int) -> None:
 
 
 def _listen(run: "Run") -> int:
-    """Root's socket, on which the daemon connects who wants to see the streams. -1 where it cannot be: then nobody
-    does.
+    """Make root's socket, on which the daemon connects viewers of the streams. Returns -1 after a failure.
+
+    Without the socket there are no viewers.
     """
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
     try:
-        os.fchmod(sock.fileno(), 0o600)  # of what bind makes
+        os.fchmod(sock.fileno(), 0o600)  # the mode of the file that bind makes
         sock.bind(run.seen_at)
         sock.listen(_BACKLOG)
     except OSError:
@@ -66,7 +68,7 @@ def _listen(run: "Run") -> int:
 
 
 def forget(run: "Run") -> None:
-    """When they have ended: nobody can attach any more."""
+    """Remove the viewers' socket, when the pumps have ended."""
     try:
         os.unlink(run.seen_at)
     except OSError:

@@ -1,4 +1,4 @@
-"""Waiting for a step: its children's ends, its connections, and what is due in time (`termination.py`).
+"""The event loop of a stepd: ends of children, connections, and deadlines (`termination.py`).
 
 One poll(2) over the connections, the tasks' report pipe and the SIGCHLD pipe. Runs in the stepd, as root, from the
 opened gate to the last task's end.
@@ -35,7 +35,11 @@ _PAUSE = 0.01  # seconds between two events that tell of tasks' ends
 
 
 class Reaper:
-    """The loop. `gone` are the children that have ended and were no tasks; tasks write their reports to `report`."""
+    """The event loop of the stepd.
+
+    `gone` are the pids of children that have ended and were no tasks. Tasks write their reports to the descriptor
+    `report`.
+    """
 
     __slots__ = (
         "_children",
@@ -69,13 +73,16 @@ class Reaper:
         if run.fds.lifeline >= 0:
             poll.register(run.fds.lifeline, select.POLLIN)
         self._children: dict[int, Task] = {}
-        self._ended: list[Task] = []  # of which nobody has been told
+        self._ended: list[Task] = []  # tasks whose end the clients do not know yet
         self._told_at = 0.0
         self._is_blind = False
         self.gone: set[int] = set()  # children that are no tasks and have been collected
 
     def _listen(self) -> None:
-        """For children's ends and for SIGTERM. Called before each sleep: a plugin may have changed all of this."""
+        """Install the handlers of SIGCHLD, SIGPIPE and SIGTERM.
+
+        Called before each sleep: a plugin may have changed all of this.
+        """
         _signal.signal(_signal.SIGCHLD, _wake_up)
         _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)  # a client may close its end
         _signal.signal(_signal.SIGTERM, self.termination.told_to_stop)
@@ -83,11 +90,11 @@ class Reaper:
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGCHLD, _signal.SIGTERM))
 
     def expect(self, task: "Task") -> None:
-        """From now on `wait` waits for this task, too."""
+        """Add a task to the tasks awaited by `wait`."""
         self._children[task.pid] = task
 
     def wait(self) -> None:
-        """Returns when every task has ended and its last row is done."""
+        """Run the loop until every task has ended and the last row of each is done."""
         while self._children or self._epilogs.any():
             self._run.enter("task_epilog" if self._epilogs.any() else "exec")  # the progress shows what it waits for
             self.turn(self.patience())
@@ -101,7 +108,7 @@ class Reaper:
         return min((seconds for seconds in times if seconds is not None), default=None)
 
     def wait_for(self, fd: int) -> None:
-        """One turn, which ends early when something can be read from `fd`."""
+        """Run a turn of the loop, which ends early when `fd` is readable."""
         self._poll.register(fd, select.POLLIN)
         try:
             self.turn(self.patience())
@@ -109,19 +116,19 @@ class Reaper:
             self._poll.unregister(fd)
 
     def watch(self, fd: int) -> None:
-        """From now on turns end when the server of the step's MPI plugin has something to say."""
+        """Watch the pipe of the MPI plugin's server: from now on a turn ends when the pipe is readable."""
         self._poll.register(fd, select.POLLIN)
 
     def unwatch(self, fd: int) -> None:
-        """No more."""
+        """Stop watching the pipe of the MPI plugin's server."""
         self._poll.unregister(fd)
 
     def watch_gate(self) -> None:
-        """The gate is open: when nobody has its other end any more, all tasks have begun."""
-        self._poll.register(self._run.gate_writer, 0)  # errors are told all the same
+        """Watch the open gate: when no task holds the reading end any more, all tasks have begun."""
+        self._poll.register(self._run.gate_writer, 0)  # poll(2) reports errors all the same
 
     def turn(self, patience: float | None) -> None:
-        """One round: sleeps at most `patience` seconds, then serves whatever has happened."""
+        """Run a round of the loop: sleep at most `patience` seconds, then serve all events."""
         self._listen()
         self._run.pass_on_plugin_output()
         if self._run.script is not None:
@@ -130,7 +137,7 @@ class Reaper:
             patience = _PAUSE
         ended = children.next_to_collect()
         if ended or (ended == children.NO_CHILD and (self._children or self._epilogs.any())):
-            patience = 0  # a child ended while nobody listened
+            patience = 0  # a child ended before the handler was installed
         for fd, mask in self._ready(patience):
             if fd == self._wakeup:
                 os.read(self._wakeup, 4096)
@@ -154,8 +161,10 @@ class Reaper:
         self._act_on_epilogs()
 
     def _ready(self, patience: float | None) -> "list[tuple[int, int]]":
-        """What poll(2) reports. Where the kernel refuses it (no memory), a pause takes its place: the ends of tasks and
-        what is due in time are served without it, and no step ends for that.
+        """Return the events of poll(2), or an empty list after a pause where the kernel refuses the call.
+
+        poll(2) may fail for lack of memory. The ends of tasks and what is due in time are served without it, so no step
+        ends for that.
         """
         try:
             return self._poll.poll(None if patience is None else patience * 1000)
@@ -167,8 +176,9 @@ class Reaper:
             return []
 
     def _act_on_epilogs(self) -> None:
-        """What is due of the tasks' epilogs. A step that is told to end while only they run ends as one does whose
-        output is not read.
+        """Act on the deadlines of the tasks' epilogs.
+
+        A step that is told to end while only epilogs run ends like a step whose output is not read.
         """
         if not self._epilogs.any():
             return
@@ -178,7 +188,7 @@ class Reaper:
         self._epilogs.act()
 
     def collect(self) -> None:
-        """Collects every child that has ended: tasks, pumps, and orphans that the stepd has adopted."""
+        """Collect every child that has ended: tasks, pumps, and orphans adopted by the stepd."""
         ended: list[Task] = []
         scripts: list[tuple[int, int]] = []  # epilogs: pid and status
         while pid := children.next_to_collect():
@@ -203,7 +213,7 @@ class Reaper:
             ended += self._lost()
             scripts += self._epilogs.lost(scripts)
         if ended:
-            self._read_reports()  # what they reported before they ended
+            self._read_reports()  # reports sent before the ends
         for task in ended:
             self._end_of(task)
         for pid, status in scripts:
@@ -216,7 +226,7 @@ class Reaper:
         if pid in self._run.step.helpers:
             self.gone.add(pid)
         else:
-            self._run.orphans.add(usage, transfer)  # of which there may be any number
+            self._run.orphans.add(usage, transfer)  # a step may have any number of orphans
         self._run.step.helpers.discard(pid)  # another process may get its pid
         if self._run.mpi is not None:
             self._run.mpi.ended(pid, status)
@@ -225,7 +235,10 @@ class Reaper:
             self.termination.end("FAILED", why)
 
     def _lost(self) -> "list[Task]":
-        """Tasks whose exit status is lost: a plugin has collected it, or has had children's statuses thrown away."""
+        """Return the tasks without a known exit status, marked as failed.
+
+        A plugin has collected the status, or has had the statuses of children thrown away.
+        """
         tasks = list(self._children.values())
         self._children.clear()
         self.gone |= self._run.step.helpers
@@ -236,7 +249,7 @@ class Reaper:
         return tasks
 
     def _end_of(self, task: "Task") -> None:
-        """Row 13 of a launch."""
+        """Do row 13 of a launch up to the start of the task's epilogs."""
         run = self._run
         hook, place = run.progress.place(task.local_id + 1)
         kept_waiting = hook is ROWS["gate"] and task.status == _NOT_LET_IN
@@ -250,7 +263,7 @@ class Reaper:
             self._is_over(task)
 
     def _is_over(self, task: "Task") -> None:
-        """The rest of row 13, when the task's epilogs have ended."""
+        """Do the rest of row 13, when the task's epilogs have ended."""
         run = self._run
         run.step.environment.update(environment.of_rank(task))  # for the step's last hook: the task that ended last
         self._judge(task, run.spank.call("slurm_spank_task_exit", task))
@@ -272,7 +285,7 @@ class Reaper:
             )
 
     def _post_term(self, task: "Task") -> "Outcome":
-        """Task plugins, as the job's owner."""
+        """Call task_p_post_term of the task plugins, as the job's owner."""
         run = self._run
         if not run.node.has("task_p_post_term"):
             return OK
@@ -280,7 +293,7 @@ class Reaper:
             return run.node.call(run.caller, "task_p_post_term", (run.step, task), task.number)
 
     def _judge(self, task: "Task", outcome: "Outcome", code: int = 1) -> None:
-        """A plugin's failure at the end of a task becomes the task's, if the task ended well."""
+        """Report a plugin's failure at the end of a task, and mark a task as failed if the task ended well."""
         if outcome:
             return
         if task.status:
@@ -290,7 +303,7 @@ class Reaper:
             task.status = code << 8
 
     def _explain(self, task: "Task", why: str) -> None:
-        """Tells the user why a task never became its program; that is a failure, whatever its status."""
+        """Tell the user why a task never became the program, and mark the task as failed for any exit status."""
         self._fail(task.number, why)
         if task.status == 0:
             task.status = 1 << 8
@@ -300,12 +313,14 @@ class Reaper:
         self._run.failures.setdefault(number, why)
 
     def _say(self, number: int, why: str) -> None:
-        """The client of a bulk step learns it with the command's end."""
+        """Report a task's error to the user. In a bulk step the client gets the error with the command's end."""
         if self._run.bulk is None:
             self._run.say(f"task {number}: {why}")
 
     def _tell_exits(self) -> None:
-        """Later, where clients were told of others just now, and more are to come: to wake a client for each task takes
+        """Send the ends of tasks to the clients, several in an event.
+
+        The event is delayed if clients got one just now and more tasks are to end: waking a client for each task takes
         a tenth of the task's own time.
         """
         now = time.monotonic()
@@ -332,7 +347,7 @@ class Reaper:
                 self._is_fatal(int(str(report["task"])), str(report["fatal"]))
 
     def _is_fatal(self, number: int, why: str) -> None:
-        """A required plugin has failed in a task: the step ends. A command of a bulk step ends alone."""
+        """End the step, because a required plugin has failed in a task. In a bulk step only the command ends."""
         run = self._run
         if run.bulk is None and not run.fatal:
             run.fatal = f"task {number}: {why}"
@@ -340,7 +355,10 @@ class Reaper:
                 run.end_as("FAILED", run.fatal)  # and it stays closed
 
     def _end_if_fatal(self) -> None:
-        """When each task has become its program, or has ended: until then it is in hooks, which are not interrupted."""
+        """End the step after a fatal failure, once each task has executed the program or has ended.
+
+        Until then a task is in hooks, which are not interrupted.
+        """
         run = self._run
         if not run.fatal or run.state != "RUNNING" or not (run.gate_is_open and run.gate_writer < 0):
             return
@@ -349,7 +367,7 @@ class Reaper:
         self.termination.end("FAILED", run.fatal)
 
     def _give_up(self) -> None:
-        """Stops waiting for processes that SIGKILL does not end: they hang in the kernel."""
+        """Stop waiting for processes not ended by SIGKILL, because of a hang in the kernel."""
         for task in self._children.values():
             self._explain(task, f"process {task.pid} does not die")
         self._children.clear()
@@ -362,4 +380,4 @@ class Reaper:
 
 
 def _wake_up(*_: object) -> None:
-    """SIGCHLD needs a handler, so that Python writes to the wake-up pipe."""
+    """Do nothing. Python writes to the wake-up pipe only if SIGCHLD has a handler."""

@@ -1,4 +1,4 @@
-"""The record of a step that is over: its state, its exit status, the end of each task.
+"""The record of an ended step: state, exit status, and the end of each task.
 
 Pure but for `save`. The exit status is made in `exit_status.py`.
 """
@@ -15,18 +15,19 @@ if TYPE_CHECKING:
     from nodectl.model.step import Step
     from nodectl.stepd.run import Run
 
-# What a record's parts never exceed, as JSON: `room` counts on it.
+# Limits of a record's parts, as JSON: `room` counts on them.
 _MOST_VICTIMS = 32
 _LONGEST_TEXT = 600  # characters of a reason, each up to twelve bytes
-_SMALL = 16 << 10  # bytes of a step: not worth looking for what its record will tell of it
-_SET = 1.0  # seconds: less is what keeps a clock right
+_SMALL = 16 << 10  # bytes of a step's JSON: below, all of it counts as facts
+_SET = 1.0  # seconds: a smaller change only corrects the clock
 _ROOM = 24 << 10  # for all but the facts and the tasks
 _ROOM_OF_TASK = 800  # for its figures
 
 
 def room(step: "Step", size: int) -> int:
-    """How many bytes the step's record may have at most; they are reserved before any of its programs runs. `size` is
-    the step's own as JSON, in which its facts are.
+    """Return the maximal size of the step's record in bytes, which is reserved before any program of the step runs.
+
+    `size` is the step's own as JSON, in which its facts are.
     """
     of_task = _ROOM_OF_TASK + step.allocation.bit_length() // 4
     facts = size if size < _SMALL else len(dumps(step.facts()))
@@ -34,7 +35,7 @@ def room(step: "Step", size: int) -> int:
 
 
 def compose(run: "Run") -> "dict[str, object]":
-    """The record of a step that is over. Times are seconds since the epoch, CPU times seconds, memory KiB."""
+    """Return the record of an ended step. Times are seconds since the epoch, CPU times seconds, memory KiB."""
     status = exit_status.of_step(run)
     return {
         **run.step.facts(),
@@ -70,15 +71,15 @@ def compose(run: "Run") -> "dict[str, object]":
 
 
 def _beginning(text: str) -> str:
-    """A text as far as there is room for it."""
+    """Return the text, cut to the room for a text."""
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
 
 
 def save(directory: int, name: str, record: "dict[str, object]") -> None:
-    """Writes the record where the daemon, this one or the next, will find it: whole or not at all. Raises OSError.
+    """Write the record where this or the next daemon will find the file: whole or not at all. Raises OSError.
 
-    `directory` is a descriptor: a plugin may have given the stepd another root. The room that the daemon reserved is
-    written into, never given back before that: on a full disk nobody would get it again.
+    `directory` is a descriptor: a plugin may have given the stepd another root. The record is written into the room
+    reserved by the daemon, which is not freed before: on a full disk no process would get it again.
     """
     partial = f"{name}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC

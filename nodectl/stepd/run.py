@@ -1,4 +1,4 @@
-"""The step that this stepd runs: the state that the stepd's modules share."""
+"""The state of the running step, shared by the modules of the stepd. Runs in the stepd, as root."""
 
 import _socket
 import os
@@ -40,43 +40,43 @@ if TYPE_CHECKING:
         closed: bool
 
         def take(self, value: Sequence[object]) -> None:
-            """More of them, from the client. Raises ValueError."""
+            """Add commands from the client. Raises ValueError."""
 
         def withdraw(self) -> None:
-            """Those that have not begun will not."""
+            """Drop all commands not yet started."""
 
         def goes_on(self) -> bool:
-            """True while some run, wait or may come."""
+            """Return True while commands run, wait or may still come."""
 
         def task_ended(self, task: Task) -> None:
-            """The process of one has ended."""
+            """Read the cgroup's figures after the process of a command has ended."""
 
         def ended(self, task: Task) -> None:
-            """Its last hook has been called."""
+            """Count a command and empty the slot, after the command's last hook."""
 
         def killed(self) -> None:
-            """Whatever was in the step's cgroups was."""
+            """Replace the slots' cgroups, after SIGKILL to all processes of the step."""
 
         def give_up(self) -> None:
-            """Those that run do not die."""
+            """Stop waiting for running commands: SIGKILL does not end the processes."""
 
         def figures(self) -> dict[str, object]:
-            """How they stand."""
+            """Return the counts of the commands."""
 
         def reason(self) -> str:
-            """Why the step has failed, "" where none did."""
+            """Return the reason why the step has failed, "" if no command has failed."""
 
     class Messages(Protocol):
         """Lines for the file of a batch job's script: `stepd/script_messages.py`."""
 
         def add(self, line: str) -> None:
-            """One line, which is kept."""
+            """Keep a line."""
 
         def write(self) -> None:
-            """What was kept, once the script has begun."""
+            """Write the kept lines, once the script has begun."""
 
         def finish(self, wait: Callable[[int, float], object]) -> None:
-            """The rest, when the step is over."""
+            """Write the remaining lines, when the step is over."""
 
     class Mpi(Protocol):
         """The server of the step's MPI plugin: `stepd/mpi.py`."""
@@ -84,28 +84,28 @@ if TYPE_CHECKING:
         words: int
 
         def introduce(self, child: Child) -> None:
-            """To a task that is to begin. Raises StepFailed."""
+            """Give the server's socket and variables to a task before the start. Raises StepFailed."""
 
         def tasks_have_begun(self) -> None:
-            """Or never will."""
+            """Close the tasks' sockets in the stepd, once all tasks have started or will not start."""
 
         def read(self) -> None:
-            """Takes what it says."""
+            """Read and handle the server's words."""
 
         def judge(self) -> None:
-            """After a collection of children: the step may have to end."""
+            """End the step if a word of the server requires an end. Called after each collection of children."""
 
         def task_ended(self, task: Task) -> None:
-            """The step may have to end."""
+            """End the step if the task failed within MPI."""
 
         def ended(self, pid: int, status: int) -> None:
-            """A child that is no task; it may be the server."""
+            """Handle the end of a child that is no task, perhaps of the server."""
 
         def finish(self) -> None:
-            """The step is over."""
+            """End the server, because the step is over."""
 
         def remove_group(self) -> None:
-            """And its processes have ended."""
+            """Remove the server's cgroup, after the step's processes have ended."""
 
 
 STEPD_SLOT = 0
@@ -114,19 +114,22 @@ _OOM_ADJUSTMENT = b"-999"
 
 
 class StepFailed(Exception):
-    """The step cannot go on; str() says what failed. `stepd.main` catches it, in one place."""
+    """The failure of a step; str() describes the failure. `stepd.main` catches this exception, in a single place."""
 
 
 class Descriptors:
-    """What the daemon handed over with the step; the daemon has made all of it. `client` is the uid of the client that
-    waits for the step, None for none: then `streams`, `orders` and `news` are -1.
+    """The descriptors of a step, all made and handed over by the daemon.
+
+    `client` is the uid of the client that waits for the step. It is None where no client waits: then `streams`,
+    `orders` and `news` are -1.
 
     `streams` is a socket in which the client's standard streams wait, or will wait. Tasks and pumps take copies of them
-    there. The stepd itself neither receives nor closes them: their maker could make that take any time.
+    there. The stepd itself neither receives nor closes the streams: the process that made them could make that take any
+    time.
 
-    `of_user` are other sockets in which something of the user's may lie when the stepd ends.
+    `of_user` are further sockets in which descriptors of the user's may lie when the stepd ends.
 
-    `lifeline` is a pidfd of the process that asked for the step, where the step is not to outlive it; else -1.
+    `lifeline` is a pidfd of the process that asked for the step, where the step must not outlive this process; else -1.
     """
 
     __slots__ = ("client", "lifeline", "link", "listener", "news", "of_user", "orders", "progress", "streams", "trace")
@@ -141,8 +144,9 @@ class Descriptors:
 
 
 class Run(StepContext):
-    """One step being run: what its tasks share, and what the stepd alone needs. State words are Slurm's: RUNNING, then
-    COMPLETED, FAILED, CANCELLED, TIMEOUT, OUT_OF_MEMORY.
+    """A running step: the state shared by the tasks, and the state of the stepd alone.
+
+    State words are Slurm's: RUNNING, then COMPLETED, FAILED, CANCELLED, TIMEOUT, OUT_OF_MEMORY.
     """
 
     __slots__ = (
@@ -202,7 +206,7 @@ class Run(StepContext):
         self.tasks = [Task(place, mask, number) for place, (mask, number) in numbered]
         self.spank.handle.tasks = self.tasks
         self.aside: tree.Group | None = None  # where the stepd is to end, where that is not in the step's cgroup
-        self.children: list[Child] = []  # what its tasks are made of
+        self.children: list[Child] = []  # the tasks' launch data
         self.gate_writer = -1
         self.gate_is_open = False
         self.may_be_spared = False
@@ -216,7 +220,7 @@ class Run(StepContext):
         self.failures: dict[int, str] = {}  # why a task never became its program
         around = cgroup_mount + cgroup_of() if cgroup_mount and self.group is None else ""
         self.end_reasons = EndReasons(step, self.tasks, self.group, self.say, around)
-        # Those that an admin has decided on are uncounted, too: neither for the time limit nor as use.
+        # An admin's suspensions are uncounted, too: neither for the time limit nor as use.
         self.suspended_seconds = self.uncounted_seconds = 0.0
         self.unkillable = ""
         self.clock = accounting.StepClock()
@@ -228,35 +232,39 @@ class Run(StepContext):
         self.spoiled = ""  # why a step has failed although its tasks ended well
 
     def plugin_being_called(self) -> str:
-        """Which SPANK plugin is being called, and for which step; "" for none."""
+        """Return the name of the SPANK plugin being called, with the step's number; "" while no plugin is called."""
         stacked = self.spank.handle.plugin
         return "" if stacked is None else f"plugin {stacked.plugin.name}: step {self.step}"
 
     def call_name(self, hook: "Hook", place: int) -> str:
-        """The call that the progress shows, and the plugin that it belongs to."""
+        """Return the name of the call shown by the progress, with the name of the call's plugin."""
         plugin = self.node.name(hook.kind, place) if hook.kind != "spank" else self.spank.name(place)
         return f"{hook.call} of plugin {plugin}" if plugin else hook.call
 
     def pass_on_plugin_output(self) -> None:
-        """Sends what hooks have written to stderr to the user and to the log."""
+        """Send the lines written to stderr by hooks to the user and to the log."""
         for line in self.plugin_output.take() if self.plugin_output is not None else ():
             self.links.broadcast_line(line)
             messages.to_log(f"nodectl stepd: step {self.step}: {messages.printable(line)}", "plugin-output")
 
     def require(self, outcome: "Outcome") -> None:
-        """Raises StepFailed for a call that failed."""
+        """Raise StepFailed if the call failed."""
         if not outcome:
             raise self.failed(outcome.why)
 
     def failed(self, why: str) -> StepFailed:
-        """The step cannot go on. The user is told at once, before the tasks end that wait at the gate."""
+        """Set the state FAILED, tell the user why, and return the exception to raise.
+
+        The user is told at once, before the tasks end that wait at the gate.
+        """
         self.say(why)
         self.end_as("FAILED", why)
         return StepFailed(why)
 
     def unforeseen(self, error: Exception) -> str:
-        """What the step runner was doing when it met an error that nobody foresaw, and the error with its errno and its
-        object, in one line. Where it was raised goes into the log.
+        """Describe an unforeseen error in a line: the hook being called, the error with errno and object.
+
+        The place where the error was raised goes into the log.
         """
         trail, frames = error.__traceback__, []
         while trail is not None:
@@ -270,48 +278,51 @@ class Run(StepContext):
         return f"{why} ({frames[-1]})" if frames else why
 
     def log(self, outcome: "Outcome") -> None:
-        """For calls whose failure is only logged."""
+        """Log the failure of a call, where a failure has no further effect."""
         if not outcome:
             messages.error(f"step {self.step}: {outcome.why}")
 
     def end_as(self, state: str, reason: str) -> None:
-        """Sets state and reason, once: what comes later follows from the first reason."""
+        """Set state and reason, once: any later reason follows from the first."""
         if self.state == "RUNNING":
             self.state, self.reason = state, reason
 
     def enter(self, call: str) -> int:
-        """The stepd begins a row of the launch order. Returns the time, for `leave`."""
+        """Note in the progress the begin of a row of the launch order. Returns the time, for `leave`."""
         self.progress.enter(STEPD_SLOT, ROWS[call])
         return now()
 
     def leave(self, call: str, started: int, *, task: "int | None" = None, rc: int = 0, note: str = "") -> None:
-        """The row is over: writes it to the trace."""
+        """Write a finished row to the trace."""
         self.recorder.write(ROWS[call], started, task=task, rc=rc, note=note)
 
     def say(self, text: str) -> None:
-        """An error of this step, for its user."""
+        """Report an error of this step to the step's user."""
         messages.error(f"step {self.step}: {text}")
 
     def spoil(self, why: str) -> None:
-        """The step has failed, however well its tasks end."""
+        """Mark the step as failed for this reason, even if all tasks end well."""
         self.say(why)
         self.spoiled = self.spoiled or why
 
     def announce_cancel(self, why: str) -> None:
-        """The line that users of batch systems know; `why` is "DUE TO TIME LIMIT" and the like, or ""."""
+        """Report the cancellation in the line known from batch systems.
+
+        `why` is "DUE TO TIME LIMIT" and the like, or "" for none.
+        """
         at = time.strftime("%Y-%m-%dT%H:%M:%S")
         what = f"JOB {self.step.job_id}" if self.step.step_id == BATCH else f"STEP {self.step}"
         messages.error(f"*** {what} ON {self.step.node_name} CANCELLED AT {at} {why}".rstrip() + " ***")
 
     def kill(self) -> None:
-        """Sends SIGKILL to every process of the step that its tracker finds."""
+        """Send SIGKILL to every process of the step found by the process tracker."""
         if self.step.container_id:
             self.log(self.node.call(self.caller, "proctrack_p_signal", (self.step.container_id, 9)))
         if self.bulk is not None:
             self.bulk.killed()
 
     def enter_container(self) -> bool:
-        """In a new child that is no task: joins the job's container. False where that fails, which is logged."""
+        """Join the job's container, in a new child that is no task. Returns False after a failure, which is logged."""
         plugin, call = self.node.container, "container_p_add_pid"
         function = plugin.hooks.get(call)
         if function is None:
@@ -322,23 +333,26 @@ class Run(StepContext):
         return bool(outcome)
 
     def descriptors(self) -> list[int]:
-        """The stepd's descriptors that no task may keep. With a copy of the gate's writing end in a task, the others
-        would not notice the stepd's death.
+        """Return the stepd's descriptors, none of which a task may keep.
+
+        If a task kept a copy of the gate's writing end, the remaining tasks would not notice the stepd's death.
         """
         fds = [*self.private, *self.caller.descriptors(), *self.links.descriptors(), self.gate_writer]
         return [fd for fd in fds if fd >= 0]
 
     def close_gate(self) -> None:
-        """A task that still waits there reads the end of the pipe and exits 1."""
+        """Close the gate. Each task still waiting there reads the end of the pipe and exits 1."""
         os.close(self.gate_writer)
         self.gate_writer = -1
 
     def all_have_begun(self) -> None:
-        """Every task is its program, or has ended, and has memory of its own: from now on the stepd is spared when
-        memory runs out. Not earlier, because the kernel spares all who share memory alike, and programs inherit that.
+        """Close the gate and protect the stepd from the out-of-memory killer.
+
+        Called when every task runs its program or has ended. Not earlier, because the kernel protects all processes
+        that share memory alike, and programs inherit the protection.
         """
         self.close_gate()
-        self.children.clear()  # nobody reads it any more
+        self.children.clear()  # no longer needed
         if not self.may_be_spared:
             return
         try:
@@ -347,7 +361,7 @@ class Run(StepContext):
             pass  # a plugin has given the stepd another root, without a /proc
 
     def status(self) -> "dict[str, object]":
-        """What a running step shows of itself."""
+        """Return the status of the step, as shown to clients."""
         return {
             "job": self.step.job_id,
             "step": self.step.step_id,
@@ -368,28 +382,30 @@ class Run(StepContext):
         }
 
     def spawn(self) -> int:
-        """fork(2), from one thread only. The child is in the step's cgroup, wherever the stepd is."""
+        """Fork a child in the step's cgroup, wherever the stepd is. The stepd must have a single thread."""
         assert self.caller.one_thread(), "fork with threads"  # noqa: S101  # the caller has checked
         if self.group is None or not (self.kept or self.step.within):
             return os.fork()
         group = self.helpers_group()
         if self.kept:
             return group.fork()
-        pid = os.fork()  # where a plugin has had threads only libc's will do
+        pid = os.fork()  # where a plugin has had threads only libc's fork will do
         if pid == 0:
             _enter_or_end(group)
         return pid
 
     def helpers_group(self) -> tree.Group:
-        """Where a step's stepd is, and what it forks that is no task; made where the stepd is elsewhere, because it
-        serves several steps or stands beside another manager's. Raises OSError.
+        """Return the cgroup of the step's stepd and of children except tasks. Raises OSError.
+
+        The cgroup is made here where the stepd is elsewhere, because the stepd serves several steps or stands beside
+        another manager's cgroups.
         """
-        assert self.group is not None  # noqa: S101  # who has none does not ask
+        assert self.group is not None  # noqa: S101  # callers check for a cgroup first
         return self.group.child("stepd").make()
 
 
 def _enter_or_end(group: tree.Group) -> None:
-    """In a new child."""
+    """Enter the cgroup in a new child; exit the child if this fails."""
     try:
         group.add(0)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""What a stepd says to the user of a batch job, of whom no client waits: lines in the script's file for errors.
+"""Messages of the stepd to the user of a batch job, for which no client waits: lines in the script's stderr file.
 
-A line waits until the script's program has begun: until then the task may still empty the file. Lines go through a
-pipe to a process of the user's, which opens the file. Nothing waits for the file: what the pipe has no room for, and
-what the process cannot write, the log alone has. Runs in the stepd, as root.
+A line waits until the script's program has begun: until then the task may still empty the file. Lines go through a pipe
+to a process of the user's, which opens the file. The stepd never waits for the file: lines that do not fit into the
+pipe, or that the process cannot write, are only in the log. Runs in the stepd, as root.
 """
 
 import os
@@ -24,7 +24,7 @@ _PATIENCE = 10.0  # seconds that the last lines may take, when the step is over
 
 
 class ScriptMessages:
-    """The lines of one step. `has_begun()` says whether its program runs or has run."""
+    """The lines of a step's script. `has_begun()` says whether the script's program runs or has run."""
 
     __slots__ = ("_has_begun", "_lines", "_pid", "_pipe", "_run")
 
@@ -36,18 +36,19 @@ class ScriptMessages:
         self._pid = 0  # of the process that writes
 
     def add(self, line: str) -> None:
-        """Keeps a line for `write`."""
+        """Keep a line for `write`."""
         if len(self._lines) < _MOST_LINES:
             self._lines.append(line)
 
     def write(self) -> None:
-        """Writes what was kept, once the program has begun. Called when nothing is half done: it may fork."""
+        """Write the kept lines, once the program has begun. Called when nothing is half done: this may fork."""
         if self._lines and self._has_begun():
             self._write()
 
     def finish(self, wait: "Callable[[int, float], object]") -> None:
-        """The step is over: writes what was kept, also of a program that never began, and waits for that a while:
-        `wait(pid, seconds)`.
+        """Write the kept lines at the end of the step, also where the program never began. Wait a while for the writer.
+
+        The wait is `wait(pid, seconds)`.
         """
         if self._lines:
             self._write()
@@ -73,7 +74,7 @@ class ScriptMessages:
             pass  # no process, no room, or its user has killed it: the record has the reason of an end
 
     def _begin(self, path: str) -> None:
-        """Starts the process that writes. Raises OSError."""
+        """Start the writing process. Raises OSError."""
         umask = self._run.step.umask
         reader, writer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(writer, False)

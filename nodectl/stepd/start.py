@@ -1,7 +1,7 @@
-"""Starts the tasks of a step, each up to the gate. Runs in the stepd, as root.
+"""The start of a step's tasks, each up to the gate. Runs in the stepd, as root.
 
-A task shares the stepd's memory until its program begins (`nodectl.task.main.launch`), and costs what its system calls
-cost; where something has to be called in it, it is a fork.
+A task shares the stepd's memory until its program begins (`nodectl.task.main.launch`), and costs only its system calls.
+Where code has to be called in the task, the task is a fork.
 """
 
 import os
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 # How an old kernel, or a container's seccomp filter, refuses clone3 with CLONE_INTO_CGROUP.
 NO_CLONE_INTO_CGROUP = (1, 7, 22, 38, 95)  # EPERM, E2BIG, EINVAL, ENOSYS, EOPNOTSUPP
-_NOT_DUMPABLE = b"0\n"  # /proc/sys/fs/suid_dumpable: elsewhere who changes its ids makes memory dumpable for a moment
+_NOT_DUMPABLE = b"0\n"  # /proc/sys/fs/suid_dumpable: else a change of ids makes memory dumpable for a moment
 
 
 def confine_runner(run: "Run") -> None:
-    """Before the first task: where there are several, in this step or in those that the stepd will go on to, it is
-    confined as they are, and they are born so. As root it calls nothing but our own plugins then. One that goes on has
-    to make a keyring for each step.
+    """Confine the stepd before the first of several tasks, so the tasks are born confined.
+
+    Several tasks follow in this step, or in later steps of a kept stepd. Only done where the stepd, as root, calls
+    nothing but our own plugins from then on. A kept stepd still has to make a keyring for each step.
     """
     step = run.step
     several = step.bulk or step.ntasks > 1 or run.kept
@@ -45,9 +46,10 @@ def confine_runner(run: "Run") -> None:
 
 
 def start_tasks(run: "Run", reaper: "Reaper") -> None:
-    """Starts every task in its cgroup, up to the gate. Raises StepFailed.
+    """Start every task in a cgroup of the task, up to the gate. Raises StepFailed.
 
-    What tasks need is made before the first one, and trackers get the tasks after the last one: after each fork every
+    Everything tasks need is made before the first task, and trackers get the tasks after the last one: after each fork
+    every
     page that the stepd writes to is copied once more.
     """
     try:
@@ -98,7 +100,7 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
         group = None if user is None else user.child(f"task_{child.task.local_id}")
         wanted = None if forked else plan(child)
         start(run, child, group, wanted)
-        forked = wanted is None or not run.may_share_memory  # what the first task has to call, all have
+        forked = wanted is None or not run.may_share_memory  # if the first task has to call something, all have to
         reaper.expect(child.task)
     with run.caller:
         for child in run.children:
@@ -109,17 +111,17 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
 
 
 def _programs(step: "Step") -> list[list[str]]:
-    from nodectl.task import programs  # few steps have several
+    from nodectl.task import programs  # few steps have several programs
 
     return programs.argv_of(step.programs, step.total_tasks)
 
 
 def must_fork(step: "Step") -> bool:
-    """True where no task may share the stepd's memory, whatever it does."""
+    """Return True where no task may share the stepd's memory."""
     try:
         return step.always_fork or pseudo_file.read("/proc/sys/fs/suid_dumpable") != _NOT_DUMPABLE
     except OSError:
-        return True  # a plugin has given the stepd another root, without a /proc: nobody knows
+        return True  # a plugin has given the stepd another root, without a /proc: assume the worst
 
 
 def _close_placements(children: "list[Child]") -> None:
@@ -129,8 +131,9 @@ def _close_placements(children: "list[Child]") -> None:
 
 
 def start(run: "Run", child: Child, group: "tree.Group | None", wanted: "list[Operation] | None") -> None:
-    """Starts one task, in this cgroup, which is made. `wanted`: what it does; None: it is a fork, which calls plugins.
-    Raises OSError.
+    """Start a task in this cgroup, which is made. Raises OSError.
+
+    `wanted` are the operations of a task that shares the stepd's memory; None for a fork, which calls plugins.
     """
     task = child.task
     started = run.enter("fork")
@@ -146,7 +149,7 @@ def start(run: "Run", child: Child, group: "tree.Group | None", wanted: "list[Op
     if child.placement is not None:
         child.placement.forked()
     try:
-        if not child.has_terminal:  # which leads a session, and could not if it led a group
+        if not child.has_terminal:  # a terminal's task leads a session, and could not if it led a group
             os.setpgid(task.pid, run.step.process_group or child.context.tasks[0].pid)
     except (PermissionError, ProcessLookupError):
         pass  # it has ended already, or executes its program
@@ -154,15 +157,16 @@ def start(run: "Run", child: Child, group: "tree.Group | None", wanted: "list[Op
 
 
 def _launched(run: "Run", child: Child, wanted: "list[Operation]", fd: int) -> bool:
-    """False where the kernel, or the container that it runs in, does not let a child share memory; no task of the step
-    asks for it again.
+    """Start a task in shared memory. Returns False where the kernel, or the stepd's container, refuses this.
+
+    After a refusal no task of the step asks the kernel again.
     """
     try:
         child.task.pid = launch(child, wanted, fd)
     except OSError as error:
         if error.errno not in NO_CLONE_INTO_CGROUP:
             raise
-        run.may_share_memory = error.__cause__ is not None  # a plugin's words were wrong, and the kernel was not asked
+        run.may_share_memory = error.__cause__ is not None  # a plugin's operations were wrong: the kernel was not asked
         return False
     run.step.forked_into_cgroup = fd >= 0
     return True

@@ -1,6 +1,7 @@
-"""Suspends a step and resumes it: SIGTSTP, so that a program can prepare, some seconds later the freezer. The time in
-which an admin has suspended a step does not count for its time limit. Where its owner has, it counts: a step that
-stands still keeps memory and devices, and owners do not decide how long they keep them.
+"""Suspend and resume: SIGTSTP, so a program can prepare, some seconds later the freezer.
+
+Time suspended by an admin does not count for the step's time limit. Time suspended by the owner counts: a suspended
+step keeps memory and devices, and owners do not decide how long they keep them.
 
 Runs in the stepd, which is not suspended itself and goes on answering. A step that is to end is resumed first, so that
 its tasks get the signal. SIGKILL also ends frozen processes.
@@ -19,7 +20,7 @@ FREEZE, TIME_LIMIT = "freeze", "time limit"
 
 
 class Suspension:
-    """Whether the step is suspended. `deadlines` are those of `Termination`, by name; `FREEZE` is set here."""
+    """The suspension of a step. `deadlines` are the deadlines of `Termination`, by name; this class sets `FREEZE`."""
 
     __slots__ = ("_began", "_deadlines", "_left", "_run", "by_owner", "suspended")
 
@@ -27,11 +28,11 @@ class Suspension:
         self._run = run
         self._deadlines = deadlines
         self._began = 0.0
-        self._left: float | None = None  # of the time limit, where that stands still
+        self._left: float | None = None  # seconds left of the time limit, while it stands still
         self.suspended = self.by_owner = False
 
     def begin(self, *, by_owner: bool = False) -> None:
-        """Raises Refused. The caller sends SIGTSTP; `freeze` is due after suspend_grace_time."""
+        """Begin the suspension. The caller sends SIGTSTP; `freeze` is due after suspend_grace_time. Raises Refused."""
         self._must_run()
         if self.suspended:
             raise Refused(f"{STEP}.WrongState", f"step {self._run.step} is suspended already")
@@ -44,11 +45,11 @@ class Suspension:
         self._deadlines[FREEZE] = now + self._run.step.suspend_grace_time
 
     def freeze(self) -> None:
-        """Stops every process of the step: by the freezer of its cgroup, or by SIGSTOP where it has none."""
+        """Stop every process of the step: by the freezer of the step's cgroup, or by SIGSTOP without a cgroup."""
         self._signal(STOP)
 
     def end(self) -> None:
-        """Everything runs again. SIGCONT comes before the thaw: tasks see it first. Raises Refused."""
+        """Resume the step. SIGCONT comes before the thaw, so tasks see the signal first. Raises Refused."""
         if not self.suspended:
             raise Refused(f"{STEP}.WrongState", f"step {self._run.step} is not suspended")
         self._deadlines.pop(FREEZE, None)
@@ -62,7 +63,7 @@ class Suspension:
             self._deadlines[TIME_LIMIT] = now + self._left
 
     def limit(self, began: float, seconds: int) -> None:
-        """The step, which began then, has another time limit; 0 for none."""
+        """Set the time limit of the step, which began at `began`, to `seconds`; 0 for none."""
         at = began + self._run.uncounted_seconds + seconds
         if self.suspended and not self.by_owner:
             self._left = at - self._began if seconds else None
@@ -72,7 +73,7 @@ class Suspension:
             self._deadlines.pop(TIME_LIMIT, None)
 
     def refuse_if_suspended(self) -> None:
-        """Raises Refused if the step is suspended."""
+        """Raise Refused if the step is suspended."""
         if self.suspended:
             reason = f"step {self._run.step} is suspended; resume it, or end it with KILL"
             raise Refused(f"{STEP}.WrongState", reason)

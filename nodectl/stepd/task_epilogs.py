@@ -2,8 +2,9 @@
 
 Runs in the stepd, as root. Scripts of several tasks run side by side, up to a number; the reaper's loop collects them,
 so that the stepd answers meanwhile. They are in the cgroup `step_S/epilog`. There they have the job's limits and the
-task's device rules, but are not frozen when the step is suspended. Processes that they leave are killed. A step that
-is not to outlive the process that asked for it runs none when that has ended: what it holds is another's by then.
+task's device rules, but are not frozen when the step is suspended. Processes left behind by a script are killed. A step
+that must not outlive the process that asked for it runs no script after the end of this process: the step's resources
+are another's by then.
 """
 
 import os
@@ -29,7 +30,7 @@ _MOST = 32  # scripts at a time; each is a process of the job
 
 
 class _Scripts:
-    """The scripts of one task: those that are left, and the one that runs. Times are of the monotonic clock."""
+    """The scripts of a task: the running script and the remaining scripts. Times are of the monotonic clock."""
 
     __slots__ = ("cgroup", "due", "is_late", "killed", "left", "limit", "path", "pid", "started", "task")
 
@@ -41,12 +42,12 @@ class _Scripts:
         self.path = ""
         self.limit = 0.0  # seconds, 0 for none
         self.started = 0  # for the trace
-        self.due: float | None = None  # when it is killed or, once that was done, no longer waited for
+        self.due: float | None = None  # when to kill it or, after that, to stop waiting for it
         self.killed = self.is_late = False
 
 
 class TaskEpilogs:
-    """The scripts of a step's tasks. `over(task)` is called when those of a task have ended."""
+    """The epilog scripts of a step's tasks. `over(task)` is called after the last script of a task."""
 
     __slots__ = ("_end", "_over", "_run", "_running", "_waiting")
 
@@ -55,14 +56,14 @@ class TaskEpilogs:
         self._over = over
         self._running: dict[int, _Scripts] = {}  # by pid
         self._waiting: list[_Scripts] = []
-        self._end: float | None = None  # of those that begin after the step was killed
+        self._end: float | None = None  # deadline of scripts that begin after the step was killed
 
     def any(self) -> bool:
-        """True while scripts run or wait for their turn."""
+        """Return True while scripts run or wait."""
         return bool(self._running or self._waiting)
 
     def begin(self, task: "Task") -> bool:
-        """Starts the scripts of a task that has ended. False where there are none; then `over` is not called."""
+        """Start the scripts of an ended task. Returns False without scripts; `over` is not called then."""
         if not self._run.step.task_epilogs or _owner_has_ended(self._run):
             return False
         self._waiting.append(_Scripts(task, list(self._run.step.task_epilogs)))
@@ -70,12 +71,12 @@ class TaskEpilogs:
         return True
 
     def patience(self) -> float | None:
-        """The seconds until `act` has something to do; None for never."""
+        """Return the seconds until `act` has something to do; None for never."""
         times = [work.due for work in self._running.values() if work.due is not None]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def act(self) -> None:
-        """Kill scripts whose time is over. Stop waiting for those that SIGKILL does not end."""
+        """Kill scripts past the time limit. Stop waiting for killed scripts not ended by SIGKILL."""
         now = time.monotonic()
         for work in [work for work in self._running.values() if work.due is not None and work.due <= now]:
             if not work.killed:
@@ -88,8 +89,9 @@ class TaskEpilogs:
         self._fill()
 
     def kill(self) -> bool:
-        """The step is killed: so are the scripts that run, and those that wait do not run. The scripts of tasks that
-        have not ended yet have kill_wait seconds from now on. False where none ran or waited.
+        """Kill the running scripts and drop the waiting ones, because the step is killed. Returns False without any.
+
+        The scripts of tasks that have not ended yet have kill_wait seconds from now on.
         """
         was_any = self.any()
         self._end = time.monotonic() + self._run.step.kill_wait
@@ -102,7 +104,7 @@ class TaskEpilogs:
         return was_any
 
     def give_up(self) -> "list[Task]":
-        """Stops waiting for those that SIGKILL does not end. Returns their tasks, for which `over` is not called."""
+        """Stop waiting for scripts not ended by SIGKILL. Returns the tasks of the scripts, without calling `over`."""
         for work in self._running.values():
             self._kill(work)
         tasks = [work.task for work in (*self._running.values(), *self._waiting)]
@@ -111,14 +113,17 @@ class TaskEpilogs:
         return tasks
 
     def ends(self, pid: int) -> bool:
-        """True for a script that has ended. Called before its status is collected: until then its group is its own."""
+        """Kill the process group of an ended script. Returns False if `pid` is no script.
+
+        Called before the status of the script is collected: until then the group's number belongs to the script.
+        """
         if pid not in self._running:
             return False
         signals.send_group_of_child(pid, signals.KILL)
         return True
 
     def ended(self, pid: int, status: int) -> None:
-        """The script's status was collected; the next one begins."""
+        """Report the end of a script, after the collection of the status, and start the next script."""
         work = self._running.pop(pid)
         why = children.said(status) if status else ""
         if work.is_late and why:
@@ -132,8 +137,9 @@ class TaskEpilogs:
         self._fill()
 
     def lost(self, collected: "list[tuple[int, int]]") -> "list[tuple[int, int]]":
-        """The step runner has no child any more. Returns the pids, with a status, of scripts that are not among those
-        `collected` just now: a plugin has taken their statuses.
+        """Return pids, with status 0, of the scripts without a known status: a plugin has taken the statuses.
+
+        Called when the stepd has no child any more. `collected` are the scripts collected just now.
         """
         known = {pid for pid, _ in collected}
         return [(pid, 0) for pid in self._running if pid not in known]
@@ -154,7 +160,7 @@ class TaskEpilogs:
             work.started = self._run.enter("task_epilog")
             try:
                 self._start(work)
-            except OSError as error:  # the job may have all the processes that it may have
+            except OSError as error:  # the job may have reached its limit of processes
                 self._tell(work, str(error.strerror), error.errno or 1)
             else:
                 return
@@ -164,7 +170,7 @@ class TaskEpilogs:
         self._over(work.task)
 
     def _start(self, work: _Scripts) -> None:
-        """Raises OSError."""
+        """Start the next script. Raises OSError."""
         run, step = self._run, self._run.step
         environment = {**work.task.environment, "SLURM_SCRIPT_CONTEXT": "epilog_task"}
         confinement = Confinement(step, environment)
@@ -205,7 +211,7 @@ def _owner_has_ended(run: "Run") -> bool:
 
 
 def _make_cgroup(run: "Run", task: "Task") -> "Group | None":
-    """The cgroup of a task's scripts, None without cgroups. Raises OSError."""
+    """Make and return the cgroup of a task's scripts; None without cgroups. Raises OSError."""
     if run.group is None:
         return None
     cgroup = run.group.child("epilog").make()

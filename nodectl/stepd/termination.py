@@ -1,4 +1,4 @@
-"""Ends a step before its tasks end by themselves: signals, the time limit, and SIGKILL in the end.
+"""The early end of a step: signals, the time limit, and finally SIGKILL.
 
 Runs in the stepd, as root. A signal's handler only notes what is to be done. `act` does it when nothing is half done:
 the reaper's loop calls it.
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 _LOOK_AGAIN = 0.005
 _KILL, _UNKILLABLE = "kill", "unkillable"
-OUTPUT_LIMIT = 300.0  # seconds that output may take to be read when nobody waits for the step
+OUTPUT_LIMIT = 300.0  # seconds for the reading of output when no client waits for the step
 
 
 class Termination:
-    """What is due when. `collect` looks for tasks that have ended, `give_up` stops waiting for those that do not,
-    `kill_epilogs` kills the scripts of tasks that have ended, and returns whether there were any.
+    """The deadlines and pending signals of a step.
+
+    `collect` looks for tasks that have ended. `give_up` stops waiting for tasks that do not end. `kill_epilogs` kills
+    the scripts of tasks that have ended, and returns True if there were any.
     """
 
     __slots__ = (
@@ -43,18 +45,18 @@ class Termination:
         self._give_up = give_up
         self._kill_epilogs = kill_epilogs
         self._pid = os.getpid()
-        self._is_told = False  # the daemon, that the termination has begun
+        self._is_told = False  # whether the daemon knows that the termination has begun
         self._held: list[int] = []  # signals that came before the tasks' programs began
         self._deadlines: dict[str, float] = {}
         # Why the step is to be cut short, and the seconds that its output then has.
         self._stop: tuple[str, float] | None = None
-        self.late: tuple[str, float] | None = None  # why and when output that nobody reads is dropped
+        self.late: tuple[str, float] | None = None  # why and when unread output is dropped
         self.suspension = Suspension(run, self._deadlines)
         self._began = time.monotonic()
         self.suspension.limit(self._began, run.step.time_limit)
 
     def patience(self) -> float | None:
-        """The seconds until something is due; None for never."""
+        """Return the seconds until the next deadline; None for never."""
         if self._held:
             return _LOOK_AGAIN  # nothing announces that a program has begun
         if not self._deadlines:
@@ -62,7 +64,7 @@ class Termination:
         return max(0.0, min(self._deadlines.values()) - time.monotonic())
 
     def act(self) -> None:
-        """Does what is due."""
+        """Act on a request to stop, on passed deadlines and on held signals."""
         if self._stop is not None:
             (reason, patience), self._stop = self._stop, None
             self.cut_short(reason, patience)
@@ -72,18 +74,18 @@ class Termination:
             self.signal(number)
 
     def end(self, state: str, reason: str) -> None:
-        """Ends the step as a batch system does: CONT and TERM now, KILL after kill_wait."""
+        """End a running step as a batch system does: CONT and TERM now, KILL after kill_wait."""
         if self._run.state == "RUNNING":
             self._end_survivors(state, reason)
 
     def _end_survivors(self, state: str, reason: str) -> None:
-        """Likewise where tasks still run, though a signal that they have survived gave the step its state already."""
+        """End the step like `end`, also where a survived signal has already set the step's state."""
         self._run.end_as(state, reason)
         if _KILL not in self._deadlines and _UNKILLABLE not in self._deadlines:
             self.stop()
 
     def stop(self) -> None:
-        """Likewise for a step that has another state already."""
+        """Send CONT and TERM now and KILL after kill_wait, in any state of the step."""
         self._tell_the_daemon()
         if self.suspension.suspended:
             self.suspension.end()
@@ -93,13 +95,16 @@ class Termination:
         self._deadlines[_KILL] = time.monotonic() + self._run.step.kill_wait
 
     def _tell_the_daemon(self) -> None:
-        """Before any process is signalled: the termination begins, of which the select plugin hears."""
+        """Tell the daemon once about the begin of the termination, before any process is signalled.
+
+        The daemon informs the select plugin.
+        """
         if not self._is_told:
             self._is_told = True
             self._run.links.tell_daemon({"event": "ending"})
 
     def limit(self, seconds: int) -> None:
-        """The step has another time limit, 0 for none. What it has run already counts."""
+        """Set another time limit, 0 for none. The time already used counts."""
         if self._run.state == "RUNNING":
             self._run.step.time_limit = seconds
             self.suspension.limit(self._began, seconds)
@@ -124,7 +129,7 @@ class Termination:
                 )
 
     def signal(self, number: int) -> None:
-        """Sends a signal to every task that still runs, and SIGKILL also to everything that tasks have started.
+        """Send a signal to every running task. SIGKILL also goes to everything started by the tasks.
 
         Until a task has become its program it ignores most signals, and before its first row it would lose any, because
         Python drops pending signals after a fork. So signals are held until every task takes them.
@@ -138,7 +143,7 @@ class Termination:
             if task.pid > 0 and task.status is None:
                 task.killed_by_command |= number in (TERM, KILL)
                 if number == KILL and children.dumps_core(task.pid):
-                    continue  # the tracker waits for that
+                    continue  # the tracker waits for the core dump
                 # A command of a bulk step leads a group of its own, and its user's Ctrl-C is meant for all of it.
                 if self._run.bulk is None or not signals.send_group_of_child(task.pid, number):
                     signals.send_child(task.pid, number)
@@ -150,22 +155,22 @@ class Termination:
             self._deadlines.setdefault(_UNKILLABLE, time.monotonic() + self._run.step.unkillable_timeout)
 
     def end_epilogs(self) -> None:
-        """Kills the scripts of tasks that have ended. A step that has nothing else left is cancelled by that."""
+        """Kill the scripts of ended tasks. A step with nothing else left is cancelled by this."""
         if self._kill_epilogs() and self.late is not None:
             self._run.end_as(CANCELLED, self.late[0])
 
     def holds_signals(self) -> bool:
-        """True while signals wait for tasks to begin."""
+        """Return True while signals wait for tasks to begin."""
         return bool(self._held)
 
     def _takes(self, task: "Task", number: int) -> bool:
         if task.pid <= 0 or task.status is not None:
-            return task.pid > 0 or self._run.bulk is not None  # of a bulk step a slot may have none
+            return task.pid > 0 or self._run.bulk is not None  # a slot of a bulk step may have no process
         hook, _ = self._run.progress.place(task.local_id + 1)
         return number == CONT or (number == TERM and hook is not None) or self.has_begun(task)
 
     def has_begun(self, task: "Task") -> bool:
-        """True when the task has become a program: its own, or one that a plugin executed from inside a hook."""
+        """Return True when the task has executed a program: the user's, or a program executed by a plugin in a hook."""
         slot = task.local_id + 1
         if not self._run.progress.is_done(slot):
             hook, _ = self._run.progress.place(slot)
@@ -175,14 +180,17 @@ class Termination:
         return True
 
     def runs(self) -> bool:
-        """True while a task runs or is still to come. Collects tasks that have ended first: no signal reaches them."""
+        """Return True while a task runs or is still to come.
+
+        Collects the tasks that have ended first: no signal reaches them.
+        """
         self._collect()
         if self._run.bulk is not None:
             return self._run.bulk.goes_on()
         return any(task.status is None for task in self._run.tasks)
 
     def cut_short(self, reason: str, patience: float, state: str = CANCELLED) -> None:
-        """Ends the step, if a task still runs. When all have ended, only output that nobody reads can be dropped."""
+        """End the step if a task still runs. Otherwise only drop unread output, after `patience` seconds."""
         if self.runs():
             self._end_survivors(state, reason)
             return
@@ -191,19 +199,19 @@ class Termination:
             self.late = reason, at
 
     def told_to_stop(self, *_: object) -> None:
-        """SIGTERM to the stepd itself, or to a task that has not become its program and still has our handler."""
+        """Handle SIGTERM: the stepd notes a request to stop; a task still using this handler exits with 128 + 15."""
         if os.getpid() != self._pid:
             os._exit(128 + TERM)
         # `act` does it, when nothing is half done.
         self._stop = "the step runner was told to stop", self._run.step.kill_wait
 
     def owner_gone(self) -> None:
-        """The process has ended that the step is not to outlive: nothing of it is waited for, its output neither."""
+        """Cancel the step at once, because the process owning the step has ended. Do not wait for tasks or output."""
         reason = "the agent that asked for it has ended"
         self._run.end_as(CANCELLED, reason)
         self._deadlines[_KILL] = time.monotonic()
         self.late = reason, time.monotonic()
 
     def launcher_gone(self) -> None:
-        """The client that launched the step has gone: nobody waits for it. Tasks that have ended keep their state."""
+        """Request a stop, because the launching client has gone. Tasks already ended keep their state."""
         self._stop = self._stop or ("the client that ran it went away", OUTPUT_LIMIT)

@@ -1,6 +1,8 @@
-"""Processes in which a step's user opens a path, or closes what other processes of the user's have sent, in the place
-of the stepd. Whoever made the file decides how long an open, a write or a close takes, for ever on a file system of the
-user's own: so the stepd does none of it, and waits for such a process only while it serves everything else.
+"""Child processes of the user's, which open paths or close descriptors in the place of the stepd.
+
+The maker of a file decides how long an open, a write or a close takes, for ever on a file system of the user's own. So
+the stepd does none of these, and waits for a child only while it serves everything else. The descriptors to close were
+sent by other processes of the user's.
 
 Forked by the stepd, as root; they enter the job's container and become the user first of all.
 """
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
 
 
 def start(run: "Run", act: "Callable[[], None]", keep: "Iterable[int]" = ()) -> int:
-    """Forks a process that runs `act` as the step's user, where the tasks run, with no descriptors but these. Returns
-    its pid, which the reaper collects. Raises OSError.
+    """Fork a process which runs `act` as the step's user, in the job's container, with only the descriptors `keep`.
+
+    Returns its pid, which the reaper collects. Raises OSError.
     """
     pid = run.spawn()
     if pid == 0:
@@ -41,8 +44,9 @@ def start(run: "Run", act: "Callable[[], None]", keep: "Iterable[int]" = ()) -> 
 
 
 def let_go(run: "Run", fds: "list[int]") -> None:
-    """Closes sockets in which something of the user's may lie, and is not the last to do so: a child is, as the user.
-    Raises OSError where there is no child; they stay open then, until the stepd itself ends as the user.
+    """Close sockets that may hold descriptors of the user's. A child closes them last, as the user.
+
+    Raises OSError where no child can be forked: they stay open then, until the stepd itself ends as the user.
     """
     if not fds:
         return
@@ -62,7 +66,10 @@ def let_go(run: "Run", fds: "list[int]") -> None:
 
 
 def _be_last(run: "Run", reader: int, writer: int) -> "NoReturn":
-    """In the child: waits until the stepd has closed them. Were it the user's before, its user could end it."""
+    """Wait in the child until the stepd has closed the sockets, then become the user and exit.
+
+    A child that became the user earlier could be ended by the user.
+    """
     try:
         _signal.set_wakeup_fd(-1)
         os.close(writer)
@@ -73,11 +80,13 @@ def _be_last(run: "Run", reader: int, writer: int) -> "NoReturn":
 
 
 def act_as_user(run: "Run", reaper: "Reaper", act: "Callable[[], None]") -> None:
-    """Returns when `act` has been run as the step's user; its failure tells nobody. Serves the step meanwhile, and
-    raises StepFailed when that has to end. Raises OSError where no process can be forked.
+    """Run `act` as the step's user and wait for the end, serving the step meanwhile.
+
+    A failure of `act` is not reported. Raises StepFailed when the step has to end, and OSError where no process can be
+    forked.
     """
     pid = start(run, act)
-    reaper.gone.discard(pid)  # of an earlier process with this number
+    reaper.gone.discard(pid)  # left by an earlier process with this pid
     while pid not in reaper.gone and run.state == "RUNNING":
         reaper.turn(reaper.patience())
     if pid not in reaper.gone:
@@ -86,7 +95,7 @@ def act_as_user(run: "Run", reaper: "Reaper", act: "Callable[[], None]") -> None
 
 
 def wait_a_while(reaper: "Reaper", pid: int, seconds: float) -> None:
-    """Waits for a helper, unless the step is killed; then kills it and waits no more."""
+    """Wait for a helper, unless the step is killed; then kill the helper and stop waiting."""
     end = time.monotonic() + seconds
     while pid not in reaper.gone and (now := time.monotonic()) < end:
         late = reaper.termination.late

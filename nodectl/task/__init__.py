@@ -1,17 +1,17 @@
-"""A task, from its birth to its program: streams, environment, scripts, limits.
+"""The life of a task, from birth to program: streams, environment, scripts, limits.
 
-The stepd composes what a task does; the task's own process does it, as root until it becomes the user, and there it
-looks up and imports nothing. It may import what stands below it, and nothing of the stepd.
+The stepd composes the operations of a task; the task's own process carries them out, as root until it becomes the user,
+and looks up and imports nothing there. This package may import the packages below it, and nothing of the stepd.
 
 The way of a task:
-    step_context.py     what all tasks of a step share; the stepd makes it
+    step_context.py     the state shared by all tasks of a step; the stepd makes it
     environment.py, stdio.py, filename.py   decided by the stepd
-    common_words.py     what the programs of all tasks are given, once
-    child.py            what the stages of one task share
+    common_words.py     the words that the programs of all tasks get, stored once
+    child.py            the state shared by the stages of one task
     main.py             `SEQUENCE`: the stages in their order, `execute` is the last
-    placement.py, client_streams.py, rlimits.py   what some stages need
-    reports.py          what a task tells its stepd before its program runs
+    placement.py, client_streams.py, rlimits.py   helpers of some stages
+    reports.py          reports of a task to its stepd before its program runs
     pump.py             the process that copies streams, for -l, -u and a shared stdin
-    terminal.py         likewise the terminal of --pty
-    viewers.py          who sees what these copy
+    terminal.py         the process that copies the terminal of --pty
+    viewers.py          the viewers of the copied streams
 """

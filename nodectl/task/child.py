@@ -1,4 +1,4 @@
-"""What the stages of a task share, and how a stage ends the task.
+"""The state shared by the stages of a task, and the exception by which a stage ends the task.
 
 The stepd makes it before the first fork; the task's own process uses it.
 """
@@ -33,13 +33,14 @@ _PLANS = (
     ("task_p_pre_launch", "task_p_pre_launch_plan"),
 )
 _JOIN, _JOIN_PLAN = "container_p_add_pid", "container_p_add_pid_plan"
-_CALL = (None, OK)  # a plan that says that it has to be called
+_CALL = (None, OK)  # a plan that asks for a call of the plugin
 _LONGEST_REPORT = 3000  # below PIPE_BUF: reports of several tasks never mix
 
 
 class TaskEnds(Exception):
-    """The task ends before its program has begun, with this exit status. str() is the reason, "" for none.
-    `ends_step`: so does its step.
+    """The end of a task before the program has begun, with this exit status.
+
+    str() is the reason, "" for none. With `ends_step` the step ends, too.
     """
 
     def __init__(self, reason: str, status: int = 1, *, ends_step: bool = False) -> None:
@@ -49,7 +50,7 @@ class TaskEnds(Exception):
 
 
 class Child:
-    """One task, as its stages know it."""
+    """A task, as seen by the stages."""
 
     caller: PluginCaller  # in a fork
 
@@ -62,7 +63,7 @@ class Child:
         self, context: "StepContext", task: "Task", gate: int, report: int, stepd_fds: "Sequence[int]",
         hard_limits: "list[Operation]",
     ) -> None:  # fmt: skip
-        """In the stepd, before the first fork: what is made here costs no pages in the tasks."""
+        """Prepare a task in the stepd, before the first fork: objects made here cost no pages in the tasks."""
         self.context = context
         self.step = context.step
         self.task = task
@@ -73,11 +74,11 @@ class Child:
         self.hard_limits = hard_limits
         self.stepd = os.getpid()  # 0 in the job's pid namespace
         self.is_fork = False
-        # Of a fork, what it does: what the stepd has composed of that, and what composes the rest.
+        # The pieces of a fork: those composed by the stepd, and the iterator that composes the rest.
         self.ahead: list[Piece] = []
         self.rest: Iterator[Piece] = iter(())
         self._plans: dict[tuple[str, int], tuple[object, Outcome]] = {}  # by the call and the plugin's place
-        # Of a task that shares the stepd's: kept until it runs its program, or has ended. Before that, of one that has.
+        # Memory of a task that shares the stepd's, kept until the program runs; before the start, an ended task's.
         self.memory: object = None
         self.groups = max(len(self.step.identity.gids), len(os.getgroups()))
         self.as_user = f" (as {context.step.user_name})"
@@ -87,29 +88,32 @@ class Child:
         self.recorder = Recorder(context.trace, "task", cgroup=cgroup, task=task.number)
 
     def make_caller(self) -> PluginCaller:
-        """In a fork: through which it calls plugins. Threads that a hook leaves do no harm: exec ends them."""
+        """Return the caller of plugins, in a fork. Threads left by a hook do no harm: exec ends all threads."""
         progress, limit = self.context.progress, self.step.hook_timeout
         heirs = progress.inheritance(self.slot)
         return PluginCaller(self.recorder, progress, self.slot, limit, single_threaded=False, heirs=heirs)
 
     def for_operations(self) -> "tuple[int, int, int, str, memoryview, int, int]":
-        """Where operations report: see `_kernel.start`."""
+        """Return the places to which operations report: see `_kernel.start`."""
         recorder, progress = self.recorder, self.context.progress.memory
         task = self.task.number
         return self.report, recorder.fd, task, recorder.of_process(), progress, self.slot, self.groups
 
     @property
     def has_terminal(self) -> bool:
-        """True for the task whose streams are the terminal of --pty."""
+        """True for the task with the terminal of --pty as its streams."""
         return self.step.pty[:1] == [self.task.number]
 
     def row(self, call: str) -> "Operation":
-        """A row of the launch order that is nodectl's own begins."""
+        """Return the operation beginning nodectl's own row of the launch order."""
         hook = ROWS[call]
         return operations.row(number_of(hook), 0, self.recorder.facts(hook, ""))
 
     def task_plugins(self, call: str) -> "Iterator[Operation | Callable[[], None]]":
-        """What the task plugins have to do here: as data, where they say so, or to be called."""
+        """Yield the work of the task plugins in this row.
+
+        This is the operations of a plugin's plan, or a function that calls the plugin.
+        """
         hook = ROWS[call]
         for place, plugin in enumerate(self.context.node.stacks["task"]):
             if f"{call}_plan" not in plugin.hooks:
@@ -119,7 +123,10 @@ class Child:
             yield from self._planned(hook, place, plugin)
 
     def container(self) -> "Iterator[Operation | Callable[[], None]]":
-        """How it joins its job's container, if there is one: as data, where the plugin says so, or by a call."""
+        """Yield the work of joining the job's container, nothing without a container.
+
+        This is the operations of the plugin's plan, or a function that calls the plugin.
+        """
         plugin, hook = self.context.node.container, ROWS[_JOIN]
         if self._plans.get((_JOIN, 0), _CALL) != _CALL:
             yield from self._planned(hook, 0, plugin)
@@ -128,7 +135,7 @@ class Child:
 
     @property
     def answers(self) -> object:
-        """What plugins want done in this task, for who compares that with another's."""
+        """The plans returned by plugins for this task, to be compared with another task's."""
         return self._plans
 
     def _planned(self, hook: "Hook", place: int, plugin: "Plugin") -> "Iterator[Operation]":
@@ -142,7 +149,7 @@ class Child:
         yield operations.end_row()
 
     def ask_plugins(self, caller: PluginCaller) -> None:
-        """In the stepd, as root: what they want done in this task, in the place of calls."""
+        """Ask the plugins, in the stepd as root, for plans: operations in this task in the place of calls."""
         with caller:
             for call, its_plan in _PLANS:
                 for place, plugin in enumerate(self.context.node.stacks["task"]):
@@ -159,57 +166,59 @@ class Child:
         return lambda: self.require(call_one(self.caller, hook, place, plugin, (self.step,)))
 
     def _join_container(self) -> None:
-        """In a fork: joins the job's container, once the tracker has the task."""
+        """Join the job's container, in a fork, once the tracker has the task."""
         if self.placement is not None:
             self.placement.wait(self.context.progress, self.slot)
         step = self.step
         self.require(self.context.node.call(self.caller, _JOIN, (step.job_id, os.getpid(), step.uid)))
 
     def spank(self, call: str) -> None:
-        """In a fork: calls the SPANK plugins. The failure of a required one ends the step."""
+        """Call the SPANK plugins, in a fork. The failure of a required plugin ends the step."""
         outcome = self.context.spank.call(call, self.task)
         if not outcome:
             raise TaskEnds(outcome.why, ends_step=True)
 
     def begin_row(self, call: str) -> int:
-        """The task begins a row of the launch order that is nodectl's own. Returns the time, for `end_row`."""
+        """Note the begin of nodectl's own row of the launch order. Returns the time, for `end_row`."""
         self.context.progress.enter(self.slot, ROWS[call])
         return now()
 
     def end_row(self, call: str, started: int, rc: int = 0, note: str = "") -> None:
-        """The row is over: writes it to the trace."""
+        """Write a finished row to the trace."""
         self.recorder.write(ROWS[call], started, rc=rc, note=note)
 
     def require(self, outcome: "Outcome") -> None:
-        """Raises TaskEnds for a call that failed."""
+        """Raise TaskEnds if the call failed."""
         if not outcome:
             raise TaskEnds(outcome.why)
 
     def say(self, line: str) -> None:
-        """A line for the step's user."""
+        """Send a line to the step's user."""
         self.tell("say", line)
 
     def log(self, line: str) -> None:
-        """A line for the log."""
+        """Send a line to the log."""
         self.tell("log", line)
 
     def tell(self, key: str, text: str) -> None:
-        """A report to the stepd: `key` is "say", "log", "failed" or, where the step ends too, "fatal"."""
+        """Send a report to the stepd. `key` is "say", "log", "failed" or, where the step ends too, "fatal"."""
         data = framing.encode({"task": self.task.number, key: text[: _LONGEST_REPORT // 6]})
         try:
             os.write(self.report, data)
         except OSError:
-            pass  # the stepd has died, and nobody else reads the pipe
+            pass  # the stepd has died, and no other process reads the pipe
 
 
 def _kept(wanted: object, outcome: "Outcome") -> "tuple[object, Outcome]":
-    """A plugin may change its own list for the next task."""
+    """Return a plugin's answer with a copy of the list: the plugin may change the list for the next task."""
     return (wanted.copy() if type(wanted) is list else wanted), outcome
 
 
 def children_are_elsewhere() -> bool | None:
-    """In the stepd: whether its children are born in another pid namespace. None where it cannot tell, because a plugin
-    has given it another root; its tasks are forks then, which look for themselves.
+    """Return True if the stepd's children are born in another pid namespace. Called in the stepd.
+
+    None where the stepd cannot tell, because a plugin has given it another root; its tasks are forks then, which look
+    for themselves.
     """
     try:
         born, own = (os.stat(f"/proc/self/ns/{name}").st_ino for name in ("pid_for_children", "pid"))

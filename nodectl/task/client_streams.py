@@ -1,8 +1,9 @@
-"""The client's standard streams: they wait in a socket, from which tasks and pumps take copies.
+"""The client's standard streams, which wait in a socket for tasks and pumps to take copies.
 
 The daemon has made the socket; its other end is in the process that serves the client (`nodectl/reception`). The stepd
-only looks whether the streams have come. Tasks and pumps take the descriptors: a user has made them, so that any use
-may hang, and nobody waits for a task or a pump. When the last of several tasks has its copies nothing stays.
+only looks whether the streams have come. Tasks and pumps take the descriptors: a user has made these, so that any use
+may hang, and nothing waits for a task or a pump. When the last of several tasks has its copies, none stay in the
+socket.
 """
 
 import _socket
@@ -14,18 +15,19 @@ from nodectl.wire import frames, framing
 
 
 def greet(streams: int) -> None:
-    """Tells the client's process that the stepd runs: from now on the step needs no daemon."""
+    """Tell the client's process about the start of the stepd: from now on the step needs no daemon."""
     _kernel.say(streams, frames.BEGUN)
 
 
 def has_come(streams: int) -> bool:
-    """True when the streams have come. Raises OSError where they never will."""
+    """Return True when the streams have come. Raises OSError if the streams will never come."""
     return _kernel.has_come(streams)
 
 
 def are_left(streams: int) -> bool:
-    """Whether they still lie there: to close them may take as long as their maker likes. From now on none can come.
-    Never for a socket that is closed already.
+    """Return True if the streams still lie in the socket, and refuse any further streams.
+
+    Closing them may take as long as their maker likes. False for a socket that is closed already.
     """
     try:
         socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, streams)
@@ -39,15 +41,16 @@ def are_left(streams: int) -> bool:
         try:
             return has_come(streams)
         except ConnectionResetError:
-            continue  # told once, whatever is there
+            continue  # reported once, whatever is there
         except BrokenPipeError:
-            return False  # its end has come instead
+            return False  # the socket's end has come instead
 
 
 def take(streams: int, *, stay: bool = True) -> "tuple[int, int, int]":
-    """Takes copies of the three, in a task or a pump. With `stay` they stay there for others. Raises OSError.
+    """Take copies of the three streams, in a task or a pump. Raises OSError.
 
-    Descriptors that stay are in flight while the step runs; a user may have no more of those than RLIMIT_NOFILE.
+    With `stay` the descriptors stay in the socket for further takers. They are in flight while the step runs; a user
+    may have no more of those than RLIMIT_NOFILE.
     """
     fds = _kernel.take_descriptors(streams, stay)
     if len(fds) != 3:  # the daemon counted them

@@ -1,5 +1,6 @@
-"""What the programs of a step's tasks are given in common, once in the stepd's memory instead of once a task: a user
-may have megabytes of it, and hold hundreds of tasks before their programs.
+"""The words common to the programs of a step's tasks, stored once in the stepd's memory instead of once for each task.
+
+A user may have megabytes of environment, and hold hundreds of tasks before their programs.
 """
 
 from nodectl.kernel import operations
@@ -10,24 +11,24 @@ if TYPE_CHECKING:
 
     from nodectl.kernel.operations import Operation
 
-_MOST = 8  # ways in which tasks of one step differ from what is common
+_MOST = 8  # ways in which tasks of a step may differ from the common words
 
 
 class CommonWords:
-    """`variables` are what `environment.for_tasks` says."""
+    """The operations with common words. `variables` is the result of `environment.for_tasks`."""
 
     __slots__ = ("_argv", "_execution", "_made", "_program", "_variables", "_words")
 
     def __init__(self, variables: "Mapping[str, str]") -> None:
         self._variables = variables
-        self._made: dict[tuple[str, ...], Operation] = {}  # by what is left out
+        self._made: dict[tuple[str, ...], Operation] = {}  # by the common variables left out
         self._argv: list[str] = []
         self._words: Operation | None = None
         self._program: tuple[str | None, ...] = ()
         self._execution: Operation | None = None
 
     def environment(self, wanted: "Mapping[str, str]") -> "list[Operation]":
-        """A task's environment: what is common of it, and its own. Raises ValueError."""
+        """Return the operations for a task's environment, common variables and the task's own. Raises ValueError."""
         common = self._variables
         own = {name: value for name, value in wanted.items() if common.get(name) is not value}
         left_out: tuple[str, ...] = ()
@@ -43,13 +44,13 @@ class CommonWords:
         return [shared, operations.environment(own)]
 
     def argv(self, argv: list[str]) -> "Operation":
-        """The words that its program is called with. Raises ValueError."""
+        """Return the operation for the program's argv. Raises ValueError."""
         if self._words is None or argv != self._argv:
             self._argv, self._words = argv, operations.argv(argv)
         return self._words
 
     def execution(self, name: str, path: "str | None", make: "Callable[[str, str | None], Operation]") -> "Operation":
-        """What executes this program, which is looked for in this PATH. Raises ValueError."""
+        """Return the operation executing this program, searched for in this PATH. Raises ValueError."""
         if self._execution is None or self._program != (name, path):
             self._program, self._execution = (name, path), make(name, path)
         return self._execution

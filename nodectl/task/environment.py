@@ -1,7 +1,7 @@
 """The environment of a step and of each task: Slurm's variables.
 
-Pure functions over a Step. It begins with what the client sent, which has applied --export. The step's variables
-replace those, and the task's replace the step's. Names and formats are Slurm's.
+Pure functions over a Step. The environment begins with the client's, to which --export has been applied. The step's
+variables replace the client's, and the task's replace the step's. Names and formats are Slurm's.
 """
 
 from nodectl.model.step_number import BATCH, environment_number
@@ -17,7 +17,7 @@ LONGEST = 128 * 1024
 _OF_LAUNCHER = {
     "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",  # of the command that started the step
     "SLURM_SRUN_COMM_HOST": "127.0.0.1",
-    "SLURM_SRUN_COMM_PORT": "0",  # it listens on none; a number, as programs read it as one
+    "SLURM_SRUN_COMM_PORT": "0",  # it listens on no port; a number, because programs read one
 }
 _OF_JOB = (
     "SLURM_CLUSTER_NAME", "SLURM_JOB_PARTITION", "SLURM_JOB_CPUS_PER_NODE", "SLURM_JOB_NUM_NODES", "SLURM_NODELIST",
@@ -31,7 +31,7 @@ _SHORT = LONGEST // 4  # characters, of at most four bytes each
 
 
 def announced(step: "Step") -> dict[str, str]:
-    """The variables that Slurm's client sends: there before the first hook, and hooks may change them."""
+    """Return the variables sent by Slurm's client: set before the first hook, and changeable by hooks."""
     variables = {
         **_identity(step),
         "SLURM_CLUSTER_NAME": step.cluster_name,
@@ -60,15 +60,20 @@ def announced(step: "Step") -> dict[str, str]:
 
 
 def of_launchers(environment: "Mapping[str, str]", *, alone: bool) -> dict[str, str]:
-    """What the mpiexec of MPICH and of Open MPI have to be told, who see Slurm's variables and look for its srun: that
-    they start their ranks themselves. `alone`: in the place of one task, they may have its CPUs. What is there stays.
+    """Return the variables for the mpiexec of MPICH and Open MPI, to start the ranks without srun.
+
+    Both see Slurm's variables and look for Slurm's srun. With `alone`, in the place of a single task, they may use its
+    CPUs. Variables already set stay.
     """
     wanted = _LAUNCHERS_ALONE if alone else _LAUNCHERS
     return {name: value for name, value in wanted.items() if name not in environment}
 
 
 def _of_tasks(step: "Step") -> dict[str, str]:
-    """Of the step as one of its job's. A script has none of them: its number of tasks is the job's."""
+    """Return the variables of the step among the job's steps.
+
+    A script has none of these: its number of tasks is the job's.
+    """
     ntasks, per_node = str(step.total_tasks), step.tasks_per_node
     return {
         "SLURM_NTASKS": ntasks,
@@ -82,8 +87,9 @@ def _of_tasks(step: "Step") -> dict[str, str]:
 
 
 def _identity(step: "Step") -> dict[str, str]:
-    """Variables that name the step and its user. A script has no step's number: programs that find one take
-    themselves for tasks of srun's, and Open MPI then aborts.
+    """Return the variables naming the step and the user.
+
+    A script has no step's number: programs that find one take themselves for tasks of srun's, and Open MPI then aborts.
     """
     number = {} if step.step_id == BATCH else dict.fromkeys(_STEP, environment_number(step.step_id))
     return {
@@ -98,7 +104,7 @@ def _identity(step: "Step") -> dict[str, str]:
 
 
 def for_step(step: "Step") -> dict[str, str]:
-    """The variables that Slurm's stepd sets for every task, whatever hooks have set."""
+    """Return the variables set by Slurm's stepd for every task, overriding hooks."""
     variables = {
         **_identity(step),
         "SLURM_JOB_START_TIME": str(int(step.job_began or step.submitted)),
@@ -117,19 +123,19 @@ def for_step(step: "Step") -> dict[str, str]:
 
 
 def of_rank(task: "Task") -> dict[str, str]:
-    """Variables that name the task; the step has them, too, in the hooks at the task's end."""
+    """Return the variables naming the task; in the hooks at the task's end the step has these, too."""
     return {"SLURM_PROCID": str(task.global_id), "SLURM_LOCALID": str(task.local_id)}
 
 
 def for_tasks(step: "Step") -> dict[str, str]:
-    """The environment of all tasks: what of the step's can be passed to a program."""
+    """Return the environment of all tasks: the step's variables, without any too long for a program."""
     return {
         name: value for name, value in step.environment.items() if len(name) + len(value) < _SHORT or _fits(name, value)
     }
 
 
 def for_task(step: "Step", task: "Task", common: "Mapping[str, str]") -> dict[str, str]:
-    """The environment of one task: that of all tasks, and its own variables. The task itself adds SLURM_TASK_PID."""
+    """Return the environment of a task, from the common variables. The task itself adds SLURM_TASK_PID."""
     environment = {**common, **of_rank(task)}
     if step.task_variables:
         environment.update(step.task_variables[task.local_id])

@@ -1,4 +1,4 @@
-"""File name patterns of -i, -o and -e: `%t`, `%j` and the rest, expanded for one task.
+"""The file name patterns of -i, -o and -e: `%t`, `%j` and the rest, expanded for a task.
 
 Pure. The rules are srun's: a backslash anywhere switches expansion off and is removed; a number between % and the
 letter pads numeric fields with zeros, up to ten digits; a letter without a meaning stays, as %a does of a job that is
@@ -16,23 +16,23 @@ _ARRAY = 10  # %b is the task's number in an array modulo this
 
 
 def expand(pattern: str, step: "Step", rank: int) -> str:
-    """The absolute path of `pattern` for the task of this number; relative names are below the step's directory."""
+    """Return the absolute path of `pattern` for this task. Relative names begin at the step's directory."""
     name = pattern.replace("\\", "") if "\\" in pattern else _expand(pattern, step, rank)
     return name if name.startswith("/") else f"{step.cwd}/{name}"
 
 
 def per_task(pattern: str) -> bool:
-    """True when different tasks get different files."""
+    """Return True when different tasks get different files."""
     return "\\" not in pattern and any(letter == "t" for _, letter, _ in _fields(pattern))
 
 
 def per_node(pattern: str) -> bool:
-    """True when tasks of different nodes get different files."""
+    """Return True when tasks of different nodes get different files."""
     return "\\" not in pattern and any(letter and letter in "tNn" for _, letter, _ in _fields(pattern))
 
 
 def _fields(pattern: str) -> list[tuple[str, str, str]]:
-    """(text before, letter or "", digits between % and letter), in order."""
+    """Return (text before, letter or "", digits between % and letter), in order."""
     found: list[tuple[str, str, str]] = []
     text, at = "", 0
     while at < len(pattern):

@@ -1,6 +1,4 @@
-"""The configuration's keys about the life of a step: how its tasks are ended and suspended, which scripts run around
-them, and what their hard limits are written as.
-"""
+"""The configuration's keys about the life of a step: end and suspension of tasks, scripts, and hard limits."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ def _hard_limits(value: object) -> tuple[str, ...]:
 
 
 def hard_limit(word: str) -> tuple[str, int]:
-    """The name and the number of one, -1 for infinity. Raises ValueError."""
+    """Return the name and the number of a hard limit, -1 for infinity. Raises ValueError."""
     name, _, number = word.partition("=")
     if name not in RLIMITS:
         raise ValueError(f"has {word!r}")

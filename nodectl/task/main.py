@@ -1,14 +1,15 @@
-"""A task, from its birth to its program: the stages of SEQUENCE (`stages.py`), one after the other.
+"""The life of a task, from birth to program: the stages of SEQUENCE (`stages.py`), in order.
 
-A stage is data: the operations that it takes (`nodectl/kernel/operations.py`), composed by the stepd, which C carries
-out in the task's own process; root until `drop_privileges`, the user from there on. Nothing is looked up or imported
-there: the step's user, environment, masks and streams were decided before. What fails ends the task: the reason goes
-to the stepd through the report pipe, and the operation chooses the exit status.
+A stage is data: operations (`nodectl/kernel/operations.py`), composed by the stepd, which C carries out in the task's
+own process; root until `drop_privileges`, the user from there on. Nothing is looked up or imported there: the step's
+user, environment, masks and streams were decided before. A failure ends the task: the reason goes to the stepd through
+the report pipe, and the operation chooses the exit status.
 
-Where something has to be called in the task, a stage has an escape, a function, in the place of operations. Without
-one the task is a child that shares the stepd's memory until its program begins (`launch`), and costs what its system
-calls cost. With one it is a fork of the stepd (`run_task`), which calls it and has the same C carry out what is between
-two of them. What comes before the first call of a plugin is composed before the fork, too (`prepare`).
+Where something has to be called in the task, a stage has an escape, a function, in the place of operations. Without an
+escape the task is a child that shares the stepd's memory until its program begins (`launch`), and costs only its system
+calls. With an escape it is a fork of the stepd (`run_task`), which calls the function and has the same C carry out the
+operations between two of them. The operations before the first call of a plugin are composed before the fork, too
+(`prepare`).
 """
 
 import _signal
@@ -31,8 +32,9 @@ _OURS = (identity.enter, pseudo_file.let_go)  # escapes that change nothing that
 
 
 def plan(child: Child) -> "list[Operation] | None":
-    """In the stepd: all that a task does, None where something has to be called in it. What it does like the task
-    before it was composed for that one.
+    """Return all operations of a task, in the stepd; None where something has to be called in the task.
+
+    The operations of stages equal to those of the task before are reused.
     """
     if child.context.spank.has(LAST_HOOK):
         return None  # `task_init` would say so when nearly all is composed
@@ -58,10 +60,10 @@ def plan(child: Child) -> "list[Operation] | None":
 
 
 def launch(child: Child, wanted: "list[Operation]", cgroup_fd: int) -> int:
-    """In the stepd: starts a task that does this, born in this cgroup (-1: in the stepd's), in the memory of one that
-    has ended, where the child has that. Returns its pid.
+    """Start a task, in the stepd, with the operations `wanted`. Returns the task's pid.
 
-    Raises OSError where the kernel cannot; the task may be forked then.
+    The task is born in this cgroup (-1: the stepd's), in the memory of an ended task, if the child has one. Raises
+    OSError where the kernel cannot; the task may be forked then.
     """
     try:
         pid, child.memory = _kernel.start(wanted, child.for_operations(), cgroup_fd, child.memory)
@@ -71,15 +73,16 @@ def launch(child: Child, wanted: "list[Operation]", cgroup_fd: int) -> int:
 
 
 def prepare(child: Child) -> None:
-    """In the stepd, before the fork: composes what the task does up to the first call that may change what comes behind
-    it: a plugin's, or the one that writes the task's own number into its environment. What Python does in the fork
-    costs a copy of every page that it counts references in.
+    """Compose the task's operations in the stepd before the fork, up to the first call that may change later ones.
+
+    This is the first call of a plugin, or the call that writes the task's own number into its environment. Python in
+    the fork costs a copy of every page that it counts references in.
     """
     child.is_fork = True
     child.rest = pieces(child)
     elsewhere = children_are_elsewhere()
     if elsewhere is None:
-        return  # the task will see
+        return  # the task will look itself
     child.stepd = 0 if elsewhere else os.getpid()
     for piece in child.rest:
         child.ahead.append(piece)
@@ -88,8 +91,9 @@ def prepare(child: Child) -> None:
 
 
 def run_task(child: Child, cgroup: "str | None") -> "NoReturn":
-    """In a fork of the stepd, which has prepared it: everything a task does; `cgroup` is the one to enter, None where
-    it was born in it.
+    """Run the whole task in a fork of the stepd. Never returns.
+
+    `cgroup` is the cgroup to enter, None for a task born in it.
     """
     status = 1
     child.stepd = os.getppid()
@@ -120,7 +124,7 @@ def run_task(child: Child, cgroup: "str | None") -> "NoReturn":
 
 
 def _carry_out(child: Child) -> None:
-    """Operations in stretches, as long as the escapes let them be."""
+    """Carry out the operations between two escapes together, and call the escapes."""
     stretch: list[Operation] = []
     for found in (child.ahead, child.rest):
         for piece in found:
@@ -133,7 +137,7 @@ def _carry_out(child: Child) -> None:
 
 
 def pieces(child: Child) -> "Iterator[Piece]":
-    """The stages one after the other. What comes behind an escape is composed when that has been called."""
+    """Yield the pieces of all stages in order. Pieces behind an escape are composed after the escape's call."""
     try:
         for stage in SEQUENCE:
             yield from stage(child)
@@ -142,11 +146,11 @@ def pieces(child: Child) -> "Iterator[Piece]":
 
 
 def _impossible(child: Child, error: ValueError) -> "Operation":
-    """In the place of a stage: a path that the kernel could not be given."""
+    """Return a failing operation, in the place of a stage with an impossible path."""
     return operations.fail(f"{error}{child.as_user}", 1)
 
 
 def _perform(child: Child, stretch: "list[Operation]") -> None:
     if stretch and _kernel.perform(stretch, child.for_operations()):
-        child.task.environment["TMPDIR"] = USUAL_TMPDIR  # what it was could not be made
+        child.task.environment["TMPDIR"] = USUAL_TMPDIR  # the directory could not be made
     stretch.clear()

@@ -1,7 +1,7 @@
-"""A task joins its job's container only when its tracker has the task: job_container plugins may rely on that.
+"""The wait of a task for the tracker, before the task joins the job's container.
 
-The built-in trackers have a task from its fork on. With a site's own tracker the task waits until its stepd has called
-proctrack_p_add.
+job_container plugins may rely on this order. The built-in trackers have a task from its fork on. With a site's own
+tracker the task waits until its stepd has called proctrack_p_add.
 """
 
 import os
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def must_wait(node: "NodePlugins") -> bool:
-    """True where tasks have to wait for their tracker."""
+    """Return True if tasks have to wait for the tracker."""
     return "container_p_add_pid" in node.container.hooks and not node.proctrack.path.startswith(BUILTIN_DIR)
 
 
 class Placement:
-    """The pipe on which one task waits."""
+    """The pipe on which a task waits."""
 
     __slots__ = ("_reader", "_writer")
 
@@ -29,7 +29,7 @@ class Placement:
         self._reader = self._writer = -1
 
     def prepare(self) -> None:
-        """In the stepd, right before the fork. Raises OSError.
+        """Make the pipe in the stepd, right before the fork. Raises OSError.
 
         Not earlier: a task that had the writing end of a later task's pipe would keep that task waiting when the stepd
         dies.
@@ -37,12 +37,12 @@ class Placement:
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC)
 
     def forked(self) -> None:
-        """In the stepd: closes the reading end, which only the task needs."""
+        """Close the reading end in the stepd, which only the task needs."""
         os.close(self._reader)
         self._reader = -1
 
     def wait(self, progress: "Progress", slot: int) -> None:
-        """In the task. Where the tracker does not take it, the task ends as at the gate."""
+        """Wait in the task. If the tracker does not take the task, the task ends as at the gate."""
         progress.enter(slot, ROWS["gate"])
         os.close(self._writer)
         if not os.read(self._reader, 1):
@@ -50,14 +50,14 @@ class Placement:
         os.close(self._reader)
 
     def done(self) -> None:
-        """In the stepd: the tracker has the task, which may have ended already."""
+        """Let the task go on, from the stepd: the tracker has the task, which may have ended already."""
         try:
             os.write(self._writer, b"1")
         except BrokenPipeError:
             pass
 
     def close(self) -> None:
-        """In the stepd: closes what is still open."""
+        """Close the open ends, in the stepd."""
         for fd in (self._reader, self._writer):
             if fd >= 0:
                 os.close(fd)

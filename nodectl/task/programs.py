@@ -1,7 +1,7 @@
-"""Several programs in one step: which of its tasks runs which, with %t and %o in its arguments.
+"""Several programs in a step: the program of each task, with %t and %o in the arguments.
 
-Pure. A row is a list of tasks, as "0-3,7" or "*" for all that no row before it names, and an argv, in which %t is the
-task's number, and %o its place among those of the row; with True behind it the argv is as it stands.
+Pure. A row is a list of tasks, as "0-3,7" or "*" for all tasks not named by an earlier row, and an argv, in which %t is
+the task's number, and %o its place among those of the row; with True behind it the argv is as it stands.
 """
 
 from nodectl.model.number import whole
@@ -17,7 +17,7 @@ _MOST_WRITTEN = 16 << 20  # characters of words that differ from task to task
 
 
 def tasks_of(text: str, ntasks: int) -> "list[int] | None":
-    """The tasks that a list names, in its order; None where it is no list, or names one that there is not."""
+    """Return the tasks named by a list, in the list's order; None for no list, or for a task number out of range."""
     found: list[int] = []
     for word in text.split(","):
         first, dash, last = word.partition("-")
@@ -31,7 +31,7 @@ def tasks_of(text: str, ntasks: int) -> "list[int] | None":
 
 
 def wrong_with(programs: "Sequence[Any]", ntasks: int) -> str:
-    """What is wrong with rows that have the shape of rows; "" where each task has a program."""
+    """Return the error in the rows, "" where each task has a program. The rows must have the shape of rows."""
     left = set(range(ntasks))
     named_in_all = written = 0
     for tasks, argv, *plain in programs:
@@ -49,7 +49,7 @@ def wrong_with(programs: "Sequence[Any]", ntasks: int) -> str:
 
 
 def argv_of(programs: "Sequence[Any]", ntasks: int) -> list[list[str]]:
-    """What each task executes: the first row that names it says so."""
+    """Return the argv of each task, from the first row naming the task."""
     found: dict[int, list[str]] = {}
     left = dict.fromkeys(range(ntasks))
     for tasks, argv, *plain in programs:

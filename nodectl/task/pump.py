@@ -1,9 +1,9 @@
-"""A pump: a process of the step that copies streams where copying cannot be avoided, as the user, never as root.
+"""A pump: a process of the step copying streams where this cannot be avoided, as the user, never as root.
 
-The output pump labels lines (-l), reads the ptys of -u, and shows what it reads to those who attach. It is in the
-stepd's cgroup, so that a kill of the step's processes does not cut off what they have written, and it ends when every
-stream that it reads has ended. The input pump copies one stdin to several tasks. It is killed with the step, because a
-terminal's input has no end.
+The output pump labels lines (-l), reads the ptys of -u, and shows the output to attached viewers. It is in the stepd's
+cgroup, so that a kill of the step's processes does not cut off their output, and it ends when every stream that it
+reads has ended. The input pump copies one stdin to several tasks. It is killed with the step, because a terminal's
+input has no end.
 """
 
 import errno
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
 
 _CHUNK = 65536
 _LONGEST_LINE = 1 << 20
-_GONE = (errno.EPIPE, errno.ECONNRESET)  # nobody reads: that is the reader's to know
+_GONE = (errno.EPIPE, errno.ECONNRESET)  # the reader has gone: no error of the pump
 _LARGEST_ERROR = 0x7F
-_OF_ERR = 0x80  # in the status of a pump: it was standard error that it could not write
+_OF_ERR = 0x80  # in the status of a pump: standard error could not be written
 _OLD_KERNEL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # where pipes have no RWF_NOWAIT
 
 
 class Pumps:
-    """The pumps of a step, in the stepd: their pids, and whether the stepd waits for each. `leash`: while it is open,
-    the step's terminal may have more to say.
+    """The pumps of a step, in the stepd: the pids, and whether the stepd waits for each pump.
+
+    While `leash` is open, the step's terminal may have more output.
     """
 
     __slots__ = ("_awaited", "_unneeded", "leash")
@@ -47,31 +48,29 @@ class Pumps:
         self.leash = -1
 
     def let_go(self) -> None:
-        """All processes of the step have ended."""
+        """Close the leash, when all processes of the step have ended."""
         if self.leash >= 0:
             os.close(self.leash)
         self.leash = -1
 
     def any(self) -> bool:
-        """True where some were started."""
+        """Return True if pumps were started."""
         return bool(self._awaited)
 
     def add(self, pid: int, *, awaited: bool) -> None:
-        """Adds one that has been forked."""
+        """Add a forked pump."""
         self._awaited[pid] = awaited
 
     def __iter__(self) -> "Iterator[tuple[int, bool]]":
         return iter(self._awaited.items())
 
     def end(self, pid: int) -> None:
-        """Kills a pump that nobody needs any more."""
+        """Kill a pump no longer needed."""
         self._unneeded.add(pid)
         signals.send_child(pid, signals.KILL)
 
     def ended(self, pid: int, status: int) -> str:
-        """Called for each child that has ended. Returns what is wrong: a pump has failed that was needed. "" where
-        nothing is.
-        """
+        """Return an error if a needed pump has failed, else "". Called for each ended child."""
         if pid not in self._awaited or pid in self._unneeded:
             return ""
         self._unneeded.add(pid)  # a later child may get its pid
@@ -82,9 +81,7 @@ class Pumps:
 
 
 class _Channel:
-    """One Copy at work; `rest` is the beginning of a line that is not complete yet. Writing to `_pipes` does
-    not wait.
-    """
+    """A Copy at work. `rest` is the beginning of an incomplete line. Writing to `_pipes` does not wait."""
 
     __slots__ = ("_pipes", "_viewers", "copy", "kind", "label", "lost", "rest")
 
@@ -98,7 +95,7 @@ class _Channel:
         self.lost = 0  # the status of a pump that could not write to a sink
 
     def feed(self, data: bytes) -> None:
-        """Writes data on; with a label, whole lines only. At the end (b"") a partial line gets its newline."""
+        """Write data to the sinks; with a label, whole lines only. At the end (b"") a partial line gets a newline."""
         if self.label is None:
             self._show(data)
             self.write(data)
@@ -118,8 +115,9 @@ class _Channel:
             self._viewers.show(self.kind, data, self.copy.task)
 
     def write(self, data: bytes) -> None:
-        """Writes to every sink and waits: a slow reader slows the tasks down, as it would without a pump. A sink that
-        fails is dropped, and told of at the end unless its reader has gone.
+        """Write to every sink and wait: a slow reader slows the tasks down, as without a pump.
+
+        A sink that fails is dropped, and reported at the end unless its reader has gone.
         """
         for sink in list(self.copy.sinks):
             view = memoryview(data)
@@ -141,18 +139,21 @@ class _Channel:
         return told | (_OF_ERR if self.kind == packets.ERR else 0)
 
     def _write_some(self, sink: int, data: memoryview) -> int:
-        """A pipe is the client's, and others have it open: so it is not set to O_NONBLOCK. Raises OSError."""
+        """Write some data to a sink. Raises OSError.
+
+        A pipe is the client's, and other processes have it open: so it is not set to O_NONBLOCK.
+        """
         if sink in self._pipes:
             try:
                 return os.pwritev(sink, (data,), -1, os.RWF_NOWAIT)
             except OSError as error:
                 if error.errno not in _OLD_KERNEL:
                     raise
-                self._pipes.clear()  # those who attach wait while a write waits
+                self._pipes.clear()  # viewers wait while a write waits
         return os.write(sink, data)
 
     def _wait_until_writable(self, sink: int) -> None:
-        """Those who attach are served meanwhile."""
+        """Wait for room in a sink, serving attached viewers meanwhile."""
         poll = select.poll()
         poll.register(sink, select.POLLOUT)
         if self._viewers is not None:
@@ -163,7 +164,7 @@ class _Channel:
             _serve(self._viewers)
 
     def finish(self) -> None:
-        """The source has ended: closes the pipes that it fed, unless other channels write to them, too."""
+        """End the channel after the end of the source: close the fed pipes, unless further channels write there."""
         self.feed(b"")
         if self.copy.ends_sinks:
             for sink in self.copy.sinks:
@@ -172,14 +173,14 @@ class _Channel:
 
 def _serve(viewers: "Viewers | None") -> None:
     for _ in viewers.serve() if viewers is not None else ():
-        pass  # what they type has no reader here
+        pass  # input of viewers has no reader here
 
 
 def main(copies: "list[Copy]", streams: int, step: "Step", enter: "Callable[[], bool]", listener: int) -> "NoReturn":
-    """The whole life of a pump. The stepd forks it when all tasks are forked and before the gate opens. The client's
-    streams are in `streams`; on `listener` there are those who attach, -1 for none.
+    """Run the whole life of a pump. The stepd forks the pump when all tasks are forked and before the gate opens.
 
-    Where it opens a file it joins the job's container first, as the tasks do.
+    `streams` holds the client's streams; viewers attach at `listener`, -1 for none. A pump that opens a file joins the
+    job's container first, as the tasks do.
     """
     status = 1
     try:
@@ -217,7 +218,7 @@ def _open_files(copies: "list[Copy]") -> None:
 
 
 def _run(channels: "dict[int, _Channel]", viewers: "Viewers | None") -> int:
-    """Until every source has ended. Returns what the stepd is told by the pump's status: what was not written."""
+    """Copy until every source has ended. Returns the pump's exit status, which tells the stepd about lost output."""
     lost = 0
     poll = select.poll()
     for source in channels:
@@ -234,7 +235,7 @@ def _run(channels: "dict[int, _Channel]", viewers: "Viewers | None") -> int:
             except BlockingIOError:
                 continue
             except OSError:
-                data = b""  # EIO: nobody has the pty's other end any more
+                data = b""  # EIO: no process has the pty's other end any more
             channel = channels[source]
             if data:
                 channel.feed(data)

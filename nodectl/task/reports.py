@@ -1,4 +1,4 @@
-"""What tasks report before their programs run: JSON objects in one pipe, a NUL after each."""
+"""The reports of tasks before their programs run: JSON objects in a pipe, a NUL after each."""
 
 import os
 
@@ -21,7 +21,7 @@ class Reports:
         self._data = b""
 
     def read(self) -> "list[Mapping[str, object]]":
-        """The complete reports that have come."""
+        """Return the complete reports received since the last call."""
         while True:
             try:
                 data = os.read(self.fd, 65536)

@@ -1,4 +1,4 @@
-"""Resource limits of a step's processes, setrlimit(2): the node sets the hard limits, the client the soft ones.
+"""Resource limits of a step's processes, setrlimit(2): the node sets the hard limits, the client the soft limits.
 
 Numbers by names without RLIMIT_, -1 for infinity. Used by tasks, epilogs and processes that enter a container.
 """
@@ -19,12 +19,12 @@ _NONE = resource.RLIM_INFINITY
 
 
 def set_hard(hard: "Mapping[str, int]") -> None:
-    """Sets the hard limits, as root. One that root may not raise, as in a container, stays."""
+    """Set the hard limits, as root. A limit not to be raised by root, as in a container, stays."""
     _kernel.perform(hard_limits(hard), None)
 
 
 def hard_limits(hard: "Mapping[str, int]") -> "list[Operation]":
-    """What changes the hard limits of this process, or of those that it forks now, into these."""
+    """Return the operations changing the hard limits of this process, or of forks made now, to `hard`."""
     found = []
     for name, most in hard.items():
         number = getattr(resource, f"RLIMIT_{name}")
@@ -40,12 +40,12 @@ def hard_limits(hard: "Mapping[str, int]") -> "list[Operation]":
 
 
 def set_soft(soft: "Mapping[str, int]") -> None:
-    """Sets the user's soft limits, as far as the hard ones allow."""
+    """Set the user's soft limits, as far as the hard limits allow."""
     _kernel.perform(soft_limits(soft), None)
 
 
 def soft_limits(soft: "Mapping[str, int]") -> "list[Operation]":
-    """What sets the user's soft limits."""
+    """Return the operations setting the user's soft limits."""
     return [
         operations.soft_limit(getattr(resource, f"RLIMIT_{name}"), wanted, _failure("soft", name, wanted))
         for name, wanted in soft.items()
@@ -53,7 +53,7 @@ def soft_limits(soft: "Mapping[str, int]") -> "list[Operation]":
 
 
 def _failure(kind: str, name: str, wanted: int) -> str:
-    """What is told of a limit that cannot be set, to who asked."""
+    """Return the message for a failure to set a limit; "" unless verbose messages are heard."""
     if not messages.hears(messages.VERBOSE):
         return ""
     return f"nodectl: {kind} limit of {name} to {'infinity' if wanted < 0 else wanted}: "

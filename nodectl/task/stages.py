@@ -1,4 +1,4 @@
-"""The stages of a task, in the order of SEQUENCE: what each takes, as operations, and what has to be called.
+"""The stages of a task, in the order of SEQUENCE. Each yields operations, and functions to be called.
 
 Root until `drop_privileges`, the user from there on. A stage is composed by the stepd, or by its fork where something
 has to be called in the task (`main.py`). Raises ValueError for a path that the kernel could not be given.
@@ -36,7 +36,7 @@ USUAL_TMPDIR = "/tmp"  # as with Slurm
 
 
 def join_process_group(child: Child) -> "Iterator[Piece]":
-    """From here on signals to its process group do not reach the stepd."""
+    """Join the step's process group: from here on signals to the group do not reach the stepd."""
     if child.has_terminal:
         yield operations.new_session()
     elif child.stepd != 0:  # else in the job's pid namespace: only the stepd, outside, knows the leader's pid
@@ -45,33 +45,33 @@ def join_process_group(child: Child) -> "Iterator[Piece]":
 
 
 def leave_stepd(child: Child) -> "Iterator[Piece]":
-    """Closes the stepd's own descriptors."""
+    """Close the stepd's own descriptors."""
     yield operations.close(child.stepd_fds)
 
 
 def set_hard_limits(child: Child) -> "Iterator[Piece]":
-    """The node's hard limits. After this only plugins that run as root may change them."""
+    """Set the node's hard limits. After this only plugins running as root may change them."""
     yield from child.hard_limits
 
 
 def pre_launch_priv(child: Child) -> "Iterator[Piece]":
-    """Calls the task plugins, as root: binding."""
+    """Call the task plugins, as root: binding."""
     yield from child.task_plugins("task_p_pre_launch_priv")
 
 
 def join_container(child: Child) -> "Iterator[Piece]":
-    """Joins the job's container: paths lead into it from here on."""
+    """Join the job's container: paths lead into the container from here on."""
     yield from child.container()
 
 
 def task_init_privileged(child: Child) -> "Iterator[Piece]":
-    """Calls the SPANK plugins, as root; not in a node of a user's own."""
+    """Call the SPANK plugins, as root; not in a node of a user's own."""
     if child.context.spank.has("slurm_spank_task_init_privileged") and identity.BEGAN_AS == 0:
         yield lambda: child.spank("slurm_spank_task_init_privileged")
 
 
 def drop_privileges(child: Child) -> "Iterator[Piece]":
-    """Becomes the job's user, for good."""
+    """Become the job's user, for good."""
     who = child.step.identity
     if child.is_fork:
         yield identity.enter  # the job's user namespace: root there is not root here, and root's hooks are over
@@ -86,16 +86,17 @@ def drop_privileges(child: Child) -> "Iterator[Piece]":
 
 
 def die_with_stepd(child: Child) -> "Iterator[Piece]":
-    """Without a cgroup nothing else shows which processes are the step's: so a task must not outlive its stepd.
+    """Have the task die with the stepd, where the step has no cgroup.
 
-    Not earlier: a change of the user ID clears PR_SET_PDEATHSIG.
+    Nothing else shows then which processes are the step's. Not earlier: a change of the user ID clears
+    PR_SET_PDEATHSIG.
     """
     if child.context.group is None:
         yield operations.die_with(child.stepd)
 
 
 def connect_streams(child: Child) -> "Iterator[Piece]":
-    """Opens descriptors 0, 1 and 2, files as the user."""
+    """Open descriptors 0, 1 and 2, files as the user."""
     streams, socket = child.context.streams, child.context.client_streams
     own = streams.tasks[child.task.local_id]
     yield operations.umask(child.step.umask)
@@ -110,15 +111,16 @@ def connect_streams(child: Child) -> "Iterator[Piece]":
 
 
 def enter_directory(child: Child) -> "Iterator[Piece]":
-    """Enters the step's directory; where the user cannot, /tmp, with a message, as with Slurm."""
+    """Enter the step's directory; if the user cannot, /tmp, with a message, as with Slurm."""
     step = child.step
     what = f"nodectl: error: step {step} task {child.task.number}: enter working directory {step.cwd!r}: "
     yield operations.enter_directory(step.cwd, what, f"{child.as_user}: going to {USUAL_TMPDIR} instead")
 
 
 def wait_at_gate(child: Child) -> "Iterator[Piece]":
-    """Waits until all tasks of the step are there and tracked. The end of the pipe means that there is no launch. The
-    exec closes it: so the stepd sees that the last task has become a program.
+    """Wait until all tasks of the step exist and are tracked. The end of the pipe means no launch.
+
+    The exec closes the pipe: so the stepd sees that the last task has become a program.
     """
     yield child.row("gate")
     yield operations.wait(child.gate)
@@ -126,7 +128,7 @@ def wait_at_gate(child: Child) -> "Iterator[Piece]":
 
 
 def default_signals(_: Child) -> "Iterator[Piece]":
-    """Ignores and blocks no signal: a program starts as from a login shell.
+    """Ignore and block no signal: a program starts as from a login shell.
 
     Before the user's hooks, because a plugin may execute a program in one.
     """
@@ -134,7 +136,7 @@ def default_signals(_: Child) -> "Iterator[Piece]":
 
 
 def make_tmpdir(child: Child) -> "Iterator[Piece]":
-    """Makes TMPDIR, before files are locked. It is /tmp where it is not set or cannot be made, with a warning."""
+    """Make TMPDIR, before files are locked. If TMPDIR is unset or cannot be made, use /tmp, with a warning."""
     path = child.task.environment.setdefault("TMPDIR", USUAL_TMPDIR)
     if path != USUAL_TMPDIR:  # which exists everywhere
         what = f"{messages.WARNING}make TMPDIR {path!r}: "
@@ -142,8 +144,9 @@ def make_tmpdir(child: Child) -> "Iterator[Piece]":
 
 
 def confine(child: Child) -> "Iterator[Piece]":
-    """Denies what the step's level denies. Before the user's hooks, each of which may execute a program: whatever the
-    task becomes, it is confined.
+    """Deny the calls and files of the step's level.
+
+    This comes before the user's hooks, each of which may execute a program: whatever the task becomes, it is confined.
     """
     denials = child.confinement.denials()
     if not denials:
@@ -159,7 +162,7 @@ def confine(child: Child) -> "Iterator[Piece]":
 
 
 def pre_launch(child: Child) -> "Iterator[Piece]":
-    """Calls the task plugins, as the user."""
+    """Call the task plugins, as the user."""
     if child.is_fork:
         yield lambda: child.task.environment.update(SLURM_TASK_PID=str(os.getpid()))
     else:
@@ -168,7 +171,7 @@ def pre_launch(child: Child) -> "Iterator[Piece]":
 
 
 def task_init(child: Child) -> "Iterator[Piece]":
-    """Calls the SPANK plugins, as the user."""
+    """Call the SPANK plugins, as the user."""
     if child.context.spank.has(LAST_HOOK):
         yield lambda: _task_init(child)
 
@@ -181,7 +184,7 @@ def _task_init(child: Child) -> None:
 
 
 def task_prologs(child: Child) -> "Iterator[Piece]":
-    """Runs the site's script, then the user's. Both may change the task's environment."""
+    """Run the site's script, then the user's. Both may change the task's environment."""
     for path in child.step.task_prologs:
         yield lambda path=path: _task_prolog(child, path)  # type: ignore[misc]  # mypy knows no default of a lambda
 
@@ -197,18 +200,18 @@ def _task_prolog(child: Child, path: str) -> None:
 
 
 def lock_files(child: Child) -> "Iterator[Piece]":
-    """The rest of `confine`, if it is still to be done: not earlier, because a prolog may set TMPDIR."""
+    """Do the rest of `confine`, if still to be done: not earlier, because a prolog may set TMPDIR."""
     if not child.context.spank.has(LAST_HOOK):
         yield from child.confinement.locks()
 
 
 def set_soft_limits(child: Child) -> "Iterator[Piece]":
-    """The user's soft limits, late, so that nothing of nodectl runs under them."""
+    """Set the user's soft limits, late, so nothing of nodectl runs under them."""
     yield from rlimits.soft_limits(child.step.rlimits)
 
 
 def execute(child: Child) -> "Iterator[Piece]":
-    """Executes the program. Only the descriptors that report a failure are still open, and the gate."""
+    """Execute the program. Only the gate and the descriptors for reporting a failure are still open."""
     argv, environment = child.task.argv, child.task.environment
     words = child.context.common_words
     if not argv:
@@ -230,14 +233,16 @@ def execute(child: Child) -> "Iterator[Piece]":
 
 
 def program(argv: list[str], environment: dict[str, str]) -> "list[Operation]":
-    """Executes as execvpe(3). Raises ValueError."""
+    """Return the operations for executing a program like execvpe(3). Raises ValueError."""
     execution = _execution(argv[0], environment.get("PATH"), "", "")
     return [operations.environment(environment), operations.argv(argv), execution]
 
 
 def _execution(name: str, path: "str | None", own: str, behind: str) -> "Operation":
-    """A name with a slash is a path. A name that is in no directory of PATH is looked for in `own`: as srun, at last in
-    the working directory that was asked for, even if it could not be entered. Raises ValueError.
+    """Return the operation for executing `name`. Raises ValueError.
+
+    A name with a slash is a path. A name that is in no directory of PATH is looked for in `own`: as srun, at last in
+    the working directory that was asked for, even if it could not be entered.
     """
     if "/" in name:
         candidates = [name]
@@ -269,7 +274,7 @@ SEQUENCE = (
     set_soft_limits,
     execute,
 )
-# What of a task a stage looks at: where that is the same it gives the same for two tasks of a step, because all else is
+# The values of a task that a stage looks at: where they are equal it yields the same for two tasks, because all else is
 # the step's, and the same to its end. Stages that are not here change something themselves, or look at too much.
 LOOKS_AT: "Mapping[Callable[[Child], Iterator[Piece]], Callable[[Child], object]]" = {
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Where each task's three streams lead: decided before the fork, connected by the task itself, as the user.
+"""The destinations of each task's three streams: decided before the fork, connected by the task itself, as the user.
 
 A stream leads straight into the client's descriptor, into a file that the task opens as the user, to /dev/null, or
 into a pipe (a pty with -u) whose other end is the pump's. Only labels, -u and a stdin shared by several tasks need
@@ -27,9 +27,10 @@ NAMES = ("stdin", "stdout", "stderr")
 
 
 class Stream:
-    """One stream of a task, or of several that have the same: an open descriptor, one of CLIENT, or a path that a task
-    opens. With both, a pump writes the file, and the task only checks that it may open it. A `shared` file was emptied
-    before the fork, because a late task would remove what others have written; or it keeps what it had, as the user
+    """A stream of a task, or shared by several tasks: an open descriptor, a number of CLIENT, or a path to open.
+
+    With both, a pump writes the file, and the task only checks that it may open it. A `shared` file was emptied before
+    the fork, because a late task would remove what other tasks have written; or it keeps its content, as the user
     wants.
     """
 
@@ -43,8 +44,10 @@ class Stream:
         self._connection: Operation | None = None
 
     def connection(self, behind: str, *, of_script: bool) -> "Operation":
-        """What makes this descriptor 0, 1 or 2 of a task, as the user; `behind`, the same for all tasks that have this
-        stream, is told behind a failure. `of_script`: the task is a batch script.
+        """Return the operation making this stream descriptor 0, 1 or 2 of a task, as the user.
+
+        `behind`, the same for all tasks that have this stream, follows the message of a failure. `of_script`: the task
+        is a batch script.
         """
         if self._connection is None:
             name = ("input", "output", "error")[self.number]
@@ -62,13 +65,14 @@ class Stream:
 
 
 def of_client(fd: int, clients: "Sequence[int]") -> int:
-    """The descriptor itself, or the client's that it stands for."""
+    """Return the descriptor itself, or the client's descriptor behind a number of CLIENT."""
     return clients[CLIENT.index(fd)] if fd in CLIENT else fd
 
 
 class Copy:
-    """Work for a pump: what it reads from `source` it writes to `sinks`, labelled line by line where `label` is not
-    None. `task`, `number`: whose stream it is, and which. `keeps`: a file that it opens keeps what it had.
+    """A pump's work: copy from `source` to `sinks`, labelled line by line where `label` is not None.
+
+    `task`, `number`: the stream's task and number. `keeps`: a file that the pump opens keeps its content.
     """
 
     __slots__ = ("ends_sinks", "keeps", "label", "number", "path", "sinks", "source", "task")
@@ -95,20 +99,24 @@ class Copy:
         self.keeps = keeps
 
     def of_client(self) -> bool:
-        """True when it needs a descriptor of the client's."""
+        """Return True if the copy needs a descriptor of the client's."""
         return any(fd in CLIENT for fd in (self.source, *self.sinks))
 
 
 class Streams:
-    """The streams of all tasks, and the pumps' work: `inputs` end with the step, `outputs` are waited for. `takers`:
-    how many tasks need the client's descriptors; `taking`: how each of these takes them, see `operations.take_streams`.
+    """The streams of all tasks, and the pumps' work: `inputs` end with the step, `outputs` are waited for.
+
+    `takers` is the number of tasks that need the client's descriptors; `taking` is how each of these takes them, see
+    `operations.take_streams`.
     """
 
     __slots__ = ("_as_user", "_client", "_step", "inputs", "outputs", "takers", "taking", "tasks", "terminal")
 
     def __init__(self, step: "Step", as_user: "Callable[[Callable[[], None]], None]", *, has_client: bool) -> None:
-        """`as_user(act)` runs `act` where the tasks will open their files, in a process of the user that they will be.
-        `has_client`: a client waits for the step, and its streams come.
+        """Choose the streams of the step's tasks.
+
+        `as_user(act)` runs `act` where the tasks will open their files, in a process of the tasks' user. `has_client`:
+        a client waits for the step, and its streams come.
         """
         self._step = step
         self._as_user = as_user
@@ -150,10 +158,10 @@ class Streams:
             self.inputs.append(Copy(stdin, sinks, ends_sinks=True))
 
     def _give_terminal(self, chosen: int) -> None:
-        """With --pty one task has a terminal, the others nothing; it may be on another node."""
+        """Give the terminal of --pty to a single task, perhaps of another node, and /dev/null to the rest."""
         theirs = NONE
         if chosen in self._step.numbers:
-            from nodectl.task import terminal  # paid where it is asked for
+            from nodectl.task import terminal  # imported only where needed
 
             self.terminal, theirs = terminal.make(self._step)
         for rank, streams in zip(self._step.numbers, self.tasks, strict=True):
@@ -173,7 +181,7 @@ class Streams:
         chosen = _one_task(pattern, step.total_tasks)
         to_client = pattern in ("", "all", "-") or chosen is not None
         shared = not to_client and pattern != "none" and step.total_tasks > 1 and not filename.per_task(pattern)
-        # One that tasks of other nodes have too was emptied before: nobody here knows what they have written.
+        # A file shared with other nodes was emptied before: this node does not know what their tasks have written.
         keeps = step.open_append or not (step.nnodes == 1 or filename.per_node(pattern))
         if shared and not step.label and not keeps:
             path = filename.expand(pattern, step, 0)
@@ -209,7 +217,7 @@ class Streams:
         return operations.TAKES_ALL if self.takers == 1 else operations.LAST_TAKES_ALL
 
     def close(self) -> None:
-        """In the stepd, when every task and pump is forked: drops pipes and ptys."""
+        """Close pipes and ptys in the stepd, when every task and pump is forked."""
         for fd in self._private():
             os.close(fd)
         self.inputs = []
@@ -218,7 +226,7 @@ class Streams:
         self.terminal = NONE
 
     def _private(self) -> set[int]:
-        """The descriptors that were made here."""
+        """Return the descriptors made here."""
         given = {*CLIENT, OUT, NONE}
         made = {self.terminal, *(stream.fd for streams in self.tasks for stream in streams)}
         for copy in (*self.inputs, *self.outputs):
@@ -227,12 +235,12 @@ class Streams:
 
 
 def _one_task(pattern: str, ntasks: int) -> "int | None":
-    """The task that a number stands for; a number that is no task is a file name."""
+    """Return the task named by a number; None if the pattern is a file name, as is a number without a task."""
     return int(pattern) if pattern.isdecimal() and int(pattern) < ntasks else None
 
 
 def _empty(path: str) -> None:
-    """Truncates a file of several tasks. Each task reports what is wrong with it when it opens it."""
+    """Truncate a file of several tasks. Each task reports an error with the file when the task opens the file."""
     try:
         user_path.empty_file(path)
     except OSError:
@@ -240,7 +248,7 @@ def _empty(path: str) -> None:
 
 
 def _raw_pty(uid: int) -> tuple[int, int]:
-    """A pty that changes no byte. For a program it is a terminal, so that stdio flushes each line."""
+    """Make a pty without any change of bytes. A program sees a terminal, so stdio flushes each line."""
     ours, theirs = os.openpty()
     settings = termios.tcgetattr(theirs)
     settings[1] &= ~termios.OPOST

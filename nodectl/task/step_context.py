@@ -1,7 +1,7 @@
-"""What the tasks of a step share: the step, its plugins and its streams.
+"""The state shared by the tasks of a step: the step, its plugins and its streams.
 
-The stepd makes it once, before the first fork, and adds to it what only the stepd needs (`stepd.run.Run`). A task reads
-its own copy, which the fork has made.
+The stepd makes it once, before the first fork, and adds the state that only the stepd needs (`stepd.run.Run`). A task
+reads its own copy, which the fork has made.
 """
 
 TYPE_CHECKING = False
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 
 class StepContext:
-    """`group` is the step's cgroup, None where the tracker makes none. Two descriptors: `trace` of the file that takes
-    the trace, `client_streams` of the socket in which the client's streams wait (`task.client_streams`); -1 for none.
-    `common_stages`: by the stage of `task.main` that gave it, what the last task does, and what the stage looked at.
+    """The state shared by the tasks of a step.
+
+    `group` is the step's cgroup, None where the tracker makes none. Two descriptors: `trace` of the file that takes the
+    trace, `client_streams` of the socket in which the client's streams wait (`task.client_streams`); -1 for none.
+    `common_stages` holds for each stage of `task.main` the last task's operations, and the values that the stage looked
+    at.
     """
 
     __slots__ = (

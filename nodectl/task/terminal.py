@@ -1,9 +1,8 @@
-"""The terminal of a step with --pty: a pseudo-terminal that the stepd makes (`make`), and the process that copies
-between it and the step's client (`main`), as the step's user.
+"""The terminal of a step with --pty: the stepd makes it (`make`), and a process copies to and from the client (`main`).
 
-The client has a socket in the place of its streams, and puts its own terminal into raw mode: nobody here touches that
-one. What it has not read is kept as long as it likes, with the program waiting as it would at a pipe that nobody reads.
-When the client has gone, the terminal hangs up.
+The process runs as the step's user. The client has a socket in the place of its streams, and puts its own terminal into
+raw mode: nodectl's processes never touch that terminal. Output that the client has not read is kept without a time
+limit, with the program waiting as it would at a pipe without a reader. When the client has gone, the terminal hangs up.
 """
 
 import fcntl
@@ -38,8 +37,9 @@ _CC = 6  # of what tcgetattr returns
 
 
 def make(step: "Step") -> tuple[int, int]:
-    """In the stepd: the two ends of a new terminal. The program's belongs to the step's user, as a login's does, and
-    has the size of the client's. Raises OSError.
+    """Make a terminal, in the stepd. Returns both ends. Raises OSError.
+
+    The program's end belongs to the step's user, as a login's does, and has the size of the client's terminal.
     """
     ours, theirs = os.openpty()
     settings = termios.tcgetattr(theirs)
@@ -55,9 +55,10 @@ def make(step: "Step") -> tuple[int, int]:
 
 
 def main(step: "Step", ours: int, streams: int, leash: int, listener: int) -> "NoReturn":
-    """The whole life of the process, forked like a pump (`pump.main`). It ends when the stepd has closed `leash`,
-    since nothing of the step runs any more, and the client has read everything. On `listener` there are
-    those who attach; -1 for none.
+    """Run the whole life of the copying process, forked like a pump (`pump.main`).
+
+    It ends when the stepd has closed `leash`, since nothing of the step runs any more, and the client has read
+    everything. Viewers attach at `listener`; -1 for none.
     """
     status = 1
     try:
@@ -71,7 +72,7 @@ def main(step: "Step", ours: int, streams: int, leash: int, listener: int) -> "N
 
 
 class _Copier:
-    """The loop. `ours` is -1 when the terminal has given all."""
+    """The copying loop. `ours` is -1 after the end of the terminal's output."""
 
     def __init__(self, ours: int, viewers: Viewers, leash: int) -> None:
         self._ours = ours
@@ -79,11 +80,11 @@ class _Copier:
         self._leash = leash
         self._window = viewers.window()
         self._input = bytearray()
-        self._end_again = 0.0  # when who reads the input is told again that it has ended
-        self._look_again = 0.0  # when somebody may have opened the program's end, which nobody has
+        self._end_again = 0.0  # when to press the end-of-file key again
+        self._look_again = 0.0  # when to look whether a process has opened the program's end
 
     def run(self) -> None:
-        """Until all is done. The terminal hangs up by the end of the process, or when its client has gone."""
+        """Copy until all is done. The terminal hangs up with the end of the process, or when the client has gone."""
         while self._viewers.client_is_there and (self._ours >= 0 or self._viewers.unread):
             for fd, mask in self._wait():
                 if fd == self._ours:
@@ -110,7 +111,7 @@ class _Copier:
         if self._ours >= 0 and now >= self._look_again:
             self._look_again = 0.0
             wanted = (select.POLLOUT if self._input else 0) | (select.POLLIN if self._viewers.have_room() else 0)
-            if wanted:  # else one whose other end nobody has would wake us all the time
+            if wanted:  # else a terminal without a process at the other end would wake us all the time
                 poll.register(self._ours, wanted)
         return poll.poll(max(0.0, min(waits)) * 1000 + 1 if waits else None)
 
@@ -121,21 +122,21 @@ class _Copier:
             self._read()
 
     def _read(self) -> bool:
-        """Passes on what there is, in pieces of some size. False where there is no more."""
+        """Pass on the available output, in pieces of limited size. Returns False where there is no more."""
         found = []
         try:
             for _ in range(_MOST_AT_ONCE):
                 found.append(os.read(self._ours, _CHUNK))
         except BlockingIOError:
             pass
-        except OSError:  # EIO: nobody has the other end. Hung up now, a program that is about to end would be killed
+        except OSError:  # EIO: the other end is closed. A hang-up now would kill a program that is about to end
             self._look_again = time.monotonic() + _LOOK_AGAIN
         if found:
             self._viewers.show(packets.OUT, b"".join(found))
         return len(found) == _MOST_AT_ONCE
 
     def _drain(self) -> None:
-        """The step is over: there is no more than what there is."""
+        """Pass on the rest of the output at the end of the step, and close the terminal."""
         while self._ours >= 0 and self._read():
             pass
         self._close()
@@ -148,7 +149,7 @@ class _Copier:
         self._input.clear()
 
     def _obey(self, viewer: "Viewer", kind: bytes, data: bytes) -> None:
-        """What a viewer has sent. Its size the viewers know."""
+        """Handle a packet from a viewer. `Viewers` handles window sizes itself."""
         if self._ours < 0 or kind != packets.INPUT:
             return
         if data:
@@ -166,15 +167,17 @@ class _Copier:
             self._input.clear()
 
     def _resize(self) -> None:
-        """The kernel tells the program's foreground (SIGWINCH)."""
+        """Set the window size. The kernel sends SIGWINCH to the program's foreground."""
         size = self._viewers.window()
         if size != self._window and size and self._ours >= 0:
             fcntl.ioctl(self._ours, termios.TIOCSWINSZ, size)
             self._window = size
 
     def _tell_end(self) -> None:
-        """The client has no more input: the terminal's end-of-file key, and again as long as somebody may read, since
-        each end is only one reader's, and who switches modes loses it.
+        """Press the end-of-file key when the client's input has ended, and again while a process may read.
+
+        Each key press ends only one read, and a reader that switches modes loses it. No press while other viewers may
+        type.
         """
         if self._ours < 0:
             return

@@ -1,7 +1,7 @@
-"""How a process of root's that is no task becomes one of a step's user: visitors, processes that copy streams or open
-files, MPI servers, epilogs. All of them have what a task has, and nothing of the service's.
+"""Turns a process of root's into a process of the step's user: visitors, pumps, file openers, MPI servers, epilogs.
 
-A task does the same in its stages (`stages.py`).
+These processes are no tasks. Each gets what a task has, and nothing of the service's. A task does the same in its
+stages (`stages.py`).
 """
 
 import os
@@ -23,9 +23,10 @@ def become(
     step: "Step", confinement: Confinement | None = None, *, group: "Group | None" = None,
     enter: "Callable[[], bool] | None" = None, signs_in: bool = False,
 ) -> bool:  # fmt: skip
-    """Becomes the step's user for good, in this cgroup. `enter` joins the job's container; where that fails, False is
-    returned, and the caller has to end. `signs_in`: the process is no child of the step's runner, which has a place in
-    the audit and a keyring already. Raises OSError, CannotConfine.
+    """Become the step's user for good, in this cgroup. Raises OSError, CannotConfine.
+
+    `enter` joins the job's container; if that fails, False is returned, and the caller has to end. `signs_in`: the
+    process is no child of the step's stepd, which has a place in the audit and a keyring already.
     """
     if signs_in:
         sign_in(step.uid)

@@ -1,10 +1,10 @@
-"""Who sees a step's streams in the process that copies them, as the step's user: the client that launched a step with a
-terminal, and those who attached later.
+"""The viewers of a step's streams: the launching client of a step with a terminal, and clients attached later.
 
-Viewers are sockets, and none is waited for. What the client has not read is kept, and the program waits, unless others
-would have to wait with it. Others miss the oldest of what they do not read in time, and are told how much. Who attaches
-is shown the last of what was shown before. The daemon has asked the kernel who they are, and root alone reaches
-`listener`.
+Runs in the process that copies the streams, as the step's user. Viewers are sockets, and the process waits for none.
+Output that the launching client has not read is kept, and the program waits, unless other viewers would have to wait
+with it. Other viewers miss the oldest output that they do not read in time, and are told how much. A newly attached
+viewer is shown the last of the earlier output. The daemon has asked the kernel who the viewers are, and root alone
+reaches `listener`.
 """
 
 import _socket
@@ -19,18 +19,21 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Iterator
 else:
-    from _collections import deque  # the half in C: the other one would be in each forkserver's memory
+    from _collections import deque  # the half in C: the Python half would be in each forkserver's memory
 
 _ROOM = packets.HEAD + packets.LONGEST
-_MOST = 16  # who attach
+_MOST = 16  # attached viewers
 _REMEMBERED = 65536  # bytes
 _MOST_UNREAD = 1 << 18  # bytes
-_PATIENCE = 2.0  # seconds that others wait with a client that reads nothing, and that all have at the end
+_PATIENCE = 2.0  # seconds that viewers wait for a client that does not read, and that all have at the end
 
 
 class Viewer:
-    """One of them. `unread` are packets for which its socket has no room, of `size` bytes. Who `skips` loses the oldest
-    where they are too many: `missed` bytes. `window` is the struct winsize of who types, b"" for none.
+    """A viewer of the streams.
+
+    `unread` are packets for which its socket has no room, of `size` bytes. A viewer that `skips` loses the oldest
+    packets where they are too many: `missed` bytes. `window` is the struct winsize of a viewer that types, b"" for
+    none.
     """
 
     __slots__ = ("is_client", "missed", "size", "skips", "sock", "stuck", "unread", "waited_for", "window")
@@ -47,7 +50,7 @@ class Viewer:
         self.waited_for = select.EPOLLIN
 
     def add(self, packet: bytes) -> None:
-        """For it to read. Raises OSError."""
+        """Add a packet for the viewer, and send as much as there is room for. Raises OSError."""
         self.unread.append(packet)
         self.size += len(packet)
         while self.skips and self.size > _MOST_UNREAD:
@@ -57,7 +60,7 @@ class Viewer:
         self.flush()
 
     def flush(self) -> None:
-        """Sends what there is room for. Raises OSError."""
+        """Send unread packets as far as the socket has room. Raises OSError."""
         try:
             while self.unread:
                 if self.missed:
@@ -76,7 +79,7 @@ class Viewer:
 
 
 class Viewers:
-    """All of them, by their sockets. `client`, `listener`: descriptors, -1 for none."""
+    """All viewers, by socket. `client` and `listener` are descriptors, -1 for none."""
 
     def __init__(self, client: int, listener: int, window: bytes = b"") -> None:
         self._events = select.epoll()
@@ -97,21 +100,21 @@ class Viewers:
 
     @property
     def fd(self) -> int:
-        """For poll(2): when it can be read, `serve` has something to do."""
+        """The descriptor for poll(2): when readable, `serve` has something to do."""
         return self._events.fileno()
 
     @property
     def client_is_there(self) -> bool:
-        """False when the client that launched the step has gone."""
+        """False when the launching client has gone."""
         return self._client is not None and self._client.sock.fileno() in self._by_fd
 
     @property
     def unread(self) -> bool:
-        """True while the client has not read everything."""
+        """True while the launching client has not read everything."""
         return self._client is not None and bool(self._client.unread)
 
     def have_room(self) -> bool:
-        """True where more may be shown: the client has read all, or others have waited long enough for it."""
+        """Return True if more may be shown: the client has read all, or further viewers have waited long enough."""
         client = self._client
         if client is None or not client.unread or client.skips:
             return True
@@ -120,18 +123,18 @@ class Viewers:
 
     @property
     def patience(self) -> float | None:
-        """The seconds until there is room by that; None for never."""
+        """The seconds until the remaining viewers have waited long enough for the client; None for never."""
         client = self._client
         if client is None or not client.unread or client.skips or len(self._by_fd) < 2:
             return None
         return max(0.0, client.stuck + _PATIENCE - time.monotonic())
 
     def others_type(self) -> bool:
-        """True where somebody but the client may type."""
+        """Return True if a viewer except the launching client may type."""
         return any(viewer.window for viewer in self._by_fd.values() if not viewer.is_client)
 
     def window(self) -> bytes:
-        """The largest struct winsize that fits into those of all who type; b"" where nobody has one."""
+        """Return the largest struct winsize fitting into the windows of all typing viewers; b"" without a window."""
         sizes = [memoryview(viewer.window).cast("H").tolist() for viewer in self._by_fd.values() if viewer.window]
         known = [size for size in sizes if size[0] and size[1]]
         if not known:
@@ -141,7 +144,7 @@ class Viewers:
         return packets.winsize((rows, columns, x, y))
 
     def hear(self, *, on: bool) -> None:
-        """Whether what they send can be taken."""
+        """Start or stop receiving from the viewers."""
         if on != self._hears:
             self._hears = on
             for viewer in self._by_fd.values():
@@ -158,7 +161,7 @@ class Viewers:
             self._events.modify(viewer.sock.fileno(), wanted)
 
     def show(self, kind: bytes, data: bytes, task: int = 0) -> None:
-        """Shows these bytes of a task's stream to all, and remembers the last."""
+        """Show bytes of a task's stream to all viewers, and remember the last bytes."""
         for start in range(0, len(data), packets.LONGEST):
             packet = packets.packet(kind, data[start : start + packets.LONGEST], task)
             if self._listener is not None:
@@ -180,7 +183,7 @@ class Viewers:
             self._drop(viewer)
 
     def serve(self) -> "Iterator[tuple[Viewer, bytes, bytes]]":
-        """Serves them; yields what they have sent: who, kind and data."""
+        """Serve the viewers. Yields the viewer, kind and data of each received packet."""
         for fd, mask in self._events.poll(0):
             viewer = self._by_fd.get(fd)
             if viewer is not None:
@@ -207,7 +210,7 @@ class Viewers:
             yield viewer, kind, data
 
     def _welcome(self, listener: "_socket.socket") -> None:
-        """Takes one who attaches, and shows what was shown last."""
+        """Accept a new viewer, and show the last of the earlier output."""
         try:
             fd, _ = listener._accept()  # type: ignore[attr-defined]  # what socket.accept calls, without importing socket
         except OSError:
@@ -223,7 +226,7 @@ class Viewers:
             self._give(viewer, packet)
 
     def farewell(self) -> None:
-        """There is nothing more: gives those who attached a moment to read what they were shown."""
+        """Give the attached viewers a moment to read the rest, at the end of the output."""
         end = time.monotonic() + _PATIENCE
         while any(viewer.unread for viewer in self._by_fd.values()) and (left := end - time.monotonic()) > 0:
             poll = select.poll()

@@ -1,3 +1,4 @@
-"""`nodectl top`: the machine, its steps and jobs, live in a terminal. It is the command's own process, as its user;
-Textual, an extra of ours, draws it.
+"""`nodectl top`: the machine, the steps and jobs, live in a terminal.
+
+It is the command's own process, as its user; Textual, an extra of ours, draws it.
 """

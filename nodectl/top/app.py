@@ -1,4 +1,4 @@
-"""The application: the machine on top, the table below it, keys at the bottom."""
+"""The application: the machine on top, the table below, keys at the bottom."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nodectl.top import columns, picture, service
 from nodectl.top.dialogs import Choice, Output, Reading
 
 THEMES = {"terminal": "ansi-dark", "dark": "textual-dark", "light": "textual-light"}
-_SLOW = 3.0  # seconds after which the user is told that the service is
+_SLOW = 3.0  # seconds after which the user is told that the service is slow
 _SORTED = ("STEP", "USER", "NAME", "STATE", "TIME", "CPUS", "CPU%", "MEM", "STALL%", "I/O/s")
 _SIGNALS = {
     "TERM": "please end", "INT": "as Ctrl-C", "HUP": "the terminal has gone", "USR1": "", "USR2": "",
@@ -60,7 +60,10 @@ _HELP = (
 
 
 class Top(App[None]):
-    """Looks again every `interval` seconds, in a thread of Textual's: a service that hangs does not stop the keys."""
+    """The application.
+
+    Asks the service every `interval` seconds in a thread, so that a hanging service does not stop keys.
+    """
 
     CSS_PATH = None
     CSS = """
@@ -93,7 +96,7 @@ class Top(App[None]):
     ]
 
     class Seen(Message):
-        """A look has ended."""
+        """A message about a finished look at the service."""
 
         def __init__(self, view: View, now: str) -> None:
             super().__init__()
@@ -101,7 +104,7 @@ class Top(App[None]):
             self.now = now
 
     class Done(Message):
-        """What was asked for has been done, or not."""
+        """A message about the result of a user's request."""
 
         def __init__(self, words: str, *, failed: bool = False) -> None:
             super().__init__()
@@ -109,7 +112,7 @@ class Top(App[None]):
             self.failed = failed
 
     class Explained(Message):
-        """A text about a row."""
+        """A message with a text about a row."""
 
         def __init__(self, title: str, lines: list[str]) -> None:
             super().__init__()
@@ -123,7 +126,7 @@ class Top(App[None]):
         super().__init__()
         self.theme = THEMES[theme]
         self._eight = theme == "terminal"
-        self.seen = 0  # looks that were shown
+        self.seen = 0  # the number of looks shown
         self._watcher = watcher
         self._gpus = GpuReader()
         self._connections = connections
@@ -141,7 +144,7 @@ class Top(App[None]):
         self._head = ""
 
     def compose(self) -> ComposeResult:
-        """Head, machine, table, words to look for, keys."""
+        """Yield the widgets: head, machine, table, filter, keys."""
         yield Static(id="head")
         with VerticalScroll(id="machine-frame"):
             yield Static(id="machine")
@@ -150,17 +153,20 @@ class Top(App[None]):
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
-        """The first look, and the clock for others."""
+        """Take the first look, and start the timer for further looks."""
         self.query_one(DataTable).focus()
         self.action_again()
         self.set_interval(self._interval, self._look_again)
 
     def on_resize(self, _event: Resize) -> None:
-        """What fits is another."""
+        """Draw again for the new size."""
         self.call_after_refresh(self._draw)
 
     async def action_quit(self) -> None:
-        """At once, whatever the service does: Textual waits for its threads, which may wait for an answer."""
+        """Quit at once.
+
+        Leaves the connections first, because Textual waits for threads which may wait for an answer.
+        """
         self._connections.leave()
         self.exit()
 
@@ -173,7 +179,7 @@ class Top(App[None]):
             self.query_one("#head", Static).update(Text("the service does not answer; waiting", style="bold red"))
 
     def action_again(self) -> None:
-        """Now."""
+        """Look at once."""
         if not self._looking:
             self._look(at_once=True)
 
@@ -192,7 +198,7 @@ class Top(App[None]):
         self.post_message(self.Seen(view, f"load {now.load[0]:.2f}{gpus}  {memory}"))
 
     def on_top_seen(self, seen: Seen) -> None:
-        """Shows what there is."""
+        """Show the view of the finished look."""
         self._looking = False
         self._view = seen.view
         clock = time.strftime("%H:%M:%S", time.localtime(seen.view.at))
@@ -219,7 +225,7 @@ class Top(App[None]):
         self._fill(self.query_one(DataTable), view)
 
     def _fill(self, table: DataTable[Text], view: View) -> None:
-        """Only what has changed is written, and the cursor stays on its row."""
+        """Write only the changed cells, and keep the cursor on the same row."""
         shown = columns.fitting(self._rows, self.size.width - 1, self._sorted)
         keys = [row.name for row in self._rows]
         if shown != self._shown or [str(key.value) for key in table.rows] != keys or not table.columns:
@@ -268,14 +274,14 @@ class Top(App[None]):
     # Keys.
 
     def action_sort(self, way: int) -> None:
-        """By another column."""
+        """Sort by the next column, or the column before."""
         at = _SORTED.index(self._sorted)
         self._sorted = _SORTED[(at + way) % len(_SORTED)]
         self._turned = False
         self._redraw()
 
     def action_turn(self) -> None:
-        """The other way round."""
+        """Reverse the order."""
         self._turned = not self._turned
         self._redraw()
 
@@ -284,43 +290,43 @@ class Top(App[None]):
         self._draw()
 
     def action_filter(self) -> None:
-        """Words are typed."""
+        """Show the filter field and put the cursor there."""
         field = self.query_one("#filter", Input)
         field.display = True
         field.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Lines that have them."""
+        """Show only lines with the typed words."""
         self._words = event.value
         self._redraw()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """They stay; the keys are the table's again."""
+        """Keep the filter, and return the keys to the table."""
         event.input.display = bool(self._words)
         self.query_one(DataTable).focus()
 
     def action_unfilter(self) -> None:
-        """All lines."""
+        """Show all lines."""
         field = self.query_one("#filter", Input)
         field.value = ""
         field.display = False
         self.query_one(DataTable).focus()
 
     def action_machine(self) -> None:
-        """Away with it, or back."""
+        """Hide or show the machine."""
         frame = self.query_one("#machine-frame")
         frame.display = not frame.display
 
     def action_help(self) -> None:
-        """What the keys do."""
+        """Show the meaning of the keys."""
         self.push_screen(Reading("keys", _HELP))
 
     def on_data_table_row_selected(self, _event: DataTable.RowSelected) -> None:
-        """Enter."""
+        """Show the output on Enter."""
         self.action_output()
 
     def action_output(self) -> None:
-        """What the step writes; of a job that waits, why."""
+        """Show the output of the selected step, or why the selected job waits."""
         row = self._selected()
         if row is not None and row.is_step:
             self.push_screen(Output(self._connect, row))
@@ -328,7 +334,7 @@ class Top(App[None]):
             self.action_explain()
 
     def action_explain(self) -> None:
-        """Why it waits, or how it was laid out."""
+        """Show why the selected job waits, or the layout of the selected step."""
         row = self._selected()
         if row is not None:
             self._explain(row, self.size.width - 12)
@@ -341,11 +347,11 @@ class Top(App[None]):
             self.post_message(self.Done(str(failed), failed=True))
 
     def on_top_explained(self, explained: Explained) -> None:
-        """In a dialog."""
+        """Show the explanation in a dialog."""
         self.push_screen(Reading(f"explain {explained.title}", explained.lines))
 
     def action_signal(self) -> None:
-        """Which one is asked first; what waits can be cancelled only."""
+        """Ask for a signal and send the signal to the selected step; for a waiting job, offer to cancel."""
         row = self._selected()
         if row is None:
             return
@@ -365,7 +371,7 @@ class Top(App[None]):
         self.push_screen(Choice(title, choices), act)
 
     def action_suspend(self) -> None:
-        """Or resume."""
+        """Suspend or resume the selected step."""
         row = self._selected()
         if row is not None:
             self._ask(lambda: service.suspend_or_resume(self._connect, row))
@@ -378,6 +384,6 @@ class Top(App[None]):
             self.post_message(self.Done(str(failed), failed=True))
 
     def on_top_done(self, done: Done) -> None:
-        """Tells it, and looks again."""
+        """Show the result, and look again."""
         self.notify(printable(done.words), severity="error" if done.failed else "information", markup=False)
         self.action_again()

@@ -1,4 +1,4 @@
-"""The columns of the table: what they show, by what they sort, which fit. Pure."""
+"""The columns of the table: contents, sort order, choice by width. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ _SHORT = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`most` characters, of which a `narrow` terminal leaves fewer; 0 takes what is left. `worth` orders which are left
-    out where they do not fit: the least first.
+    """A column of the table.
+
+    It has `most` characters, fewer (`narrow`) on a narrow terminal; 0 takes the rest of the line. Where columns do not
+    fit, the column of the least `worth` is left out first.
     """
 
     title: str
@@ -32,7 +34,7 @@ class Column:
 
 
 def amount(count: float | None) -> str:
-    """Bytes in at most five characters: 950K, 1.5G; "-" for what is not known."""
+    """Return bytes in at most five characters: 950K, 1.5G; "-" for unknown."""
     if count is None:
         return "-"
     for unit in _UNITS:
@@ -43,12 +45,12 @@ def amount(count: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A number of CPUs in percent of one."""
+    """Return a number of CPUs in percent of a CPU."""
     return "-" if share is None else f"{100 * share:.0f}"
 
 
 def pressure(row: Row) -> str:
-    """The resource that it waits for the most, and for how much of the time: cpu 12."""
+    """Return the resource with the longest waits, and the share of time: cpu 12."""
     if not row.pressure:
         return "-"
     name = max(row.pressure, key=lambda name: row.pressure[name])
@@ -57,7 +59,7 @@ def pressure(row: Row) -> str:
 
 
 def transferred(row: Row) -> float | None:
-    """Bytes read and written a second."""
+    """Return bytes read and written a second."""
     return None if row.read is None or row.written is None else row.read + row.written
 
 
@@ -66,7 +68,7 @@ def _number(value: float | None) -> float:
 
 
 def state(row: Row) -> str:
-    """The state in one word."""
+    """Return the state in a word."""
     return _SHORT.get(row.state, row.state.lower())
 
 
@@ -89,15 +91,18 @@ COLUMNS = (
     Column("COMMAND OR REASON", 0, 5, lambda row: row.reason if row.waits else row.command, lambda row: row.command),
 )
 TITLES = tuple(column.title for column in COLUMNS)
-# Columns of which the greatest is looked for, not the first.
+# Columns sorted with the greatest value first.
 DESCENDING = {"TIME", "TASKS", "CPUS", "CPU%", "MEM", "LIMIT", "STALL%", "I/O/s"}
-_IF_ANY = ("DEVICES", "LIMIT", "I/O/s")  # shown where some row has something to say there
+_IF_ANY = ("DEVICES", "LIMIT", "I/O/s")  # shown only if some row has a value
 _LEAST_LAST = 12
 _NARROW = 100
 
 
 def fitting(rows: Iterable[Row], width: int, by: str) -> list[tuple[Column, int]]:
-    """The columns that fit, with their widths; that `by` which rows are sorted has room for a mark in its title."""
+    """Return the fitting columns, with widths.
+
+    The column `by`, by which rows are sorted, has room for a mark in the title.
+    """
     rows = list(rows)
     wide: dict[Column, int] = {}
     for column in COLUMNS:
@@ -114,13 +119,13 @@ def fitting(rows: Iterable[Row], width: int, by: str) -> list[tuple[Column, int]
             if last:
                 wide[last] = left
             break
-        # Of equal worth the later one goes.
+        # Of equal worth, the later column is left out.
         del wide[min(reversed(wide), key=lambda column: column.worth)]
     return list(wide.items())
 
 
 def arranged(rows: Sequence[Row], title: str, words: str, *, turned: bool = False) -> list[Row]:
-    """Those that have the words somewhere, in the order of the column; what waits stands behind what runs."""
+    """Return the rows with the words, in the order of the column; waiting rows come after running rows."""
     column = COLUMNS[TITLES.index(title)]
     found = [row for row in rows if matches(row, words)]
     found.sort(key=COLUMNS[1].order)
@@ -129,6 +134,6 @@ def arranged(rows: Sequence[Row], title: str, words: str, *, turned: bool = Fals
 
 
 def matches(row: Row, words: str) -> bool:
-    """Whether each word is found in what the row says: a user, a name, a state, a job."""
+    """Return True if each word occurs in the row: in user, name, state or job."""
     said = " ".join((row.name, row.user, row.title, state(row), row.state, row.command)).lower()
     return all(word in said for word in words.lower().split())

@@ -1,4 +1,4 @@
-"""What opens above the table: a text, a choice, the output of a step."""
+"""The dialogs above the table: a text, a choice, the output of a step."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from nodectl.top.stream import Stream
 
 _CLOSE: list[BindingType] = [("escape,q", "dismiss", "Close")]
 _KEPT = 5000  # lines of a step's output
-_PAUSE = 0.1  # seconds between two pieces: who writes faster than anybody reads is held up, not this command
-_WAIT = 200  # milliseconds, until it is looked whether the dialog is still open
+_PAUSE = 0.1  # seconds between two pieces: too fast a writer is held up, not this command
+_WAIT = 200  # milliseconds between checks whether the dialog is still open
 
 
 class Reading(ModalScreen[None]):
-    """Lines to read, and to scroll."""
+    """A dialog with lines to read and to scroll."""
 
     BINDINGS: ClassVar[list[BindingType]] = _CLOSE
 
@@ -41,7 +41,7 @@ class Reading(ModalScreen[None]):
         self._lines = list(lines)
 
     def compose(self) -> ComposeResult:
-        """A frame with the text in it."""
+        """Yield a frame with the text inside."""
         with VerticalScroll(classes="dialog") as frame:
             frame.border_title = Text(self._title)  # [0-4] is no markup
             frame.border_subtitle = "Esc closes"
@@ -49,7 +49,7 @@ class Reading(ModalScreen[None]):
 
 
 class Choice(ModalScreen[str]):
-    """One of several; Esc is none."""
+    """A dialog to choose from a list; Esc chooses nothing."""
 
     BINDINGS: ClassVar[list[BindingType]] = _CLOSE
 
@@ -59,24 +59,24 @@ class Choice(ModalScreen[str]):
         self._choices = choices
 
     def compose(self) -> ComposeResult:
-        """A list."""
+        """Yield the list."""
         with Vertical(classes="dialog small") as frame:
             frame.border_title = Text(self._title)  # [0-4] is no markup
             frame.border_subtitle = "Enter chooses, Esc closes"
             yield OptionList(*(Option(Text(words), id=name) for name, words in self._choices))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """That one."""
+        """Close the dialog with the chosen option."""
         self.dismiss(event.option_id)
 
 
 class Output(ModalScreen[None]):
-    """What a step's tasks write, as `nodectl attach` has it; nothing is typed there."""
+    """A dialog with the output of a step's tasks, as in `nodectl attach`, without input."""
 
     BINDINGS: ClassVar[list[BindingType]] = _CLOSE
 
     class Piece(Message):
-        """Lines that were written, or about what can be seen."""
+        """A message with lines of output, or a note about the output."""
 
         def __init__(self, lines: list[str]) -> None:
             super().__init__()
@@ -88,19 +88,19 @@ class Output(ModalScreen[None]):
         self._row = row
 
     def compose(self) -> ComposeResult:
-        """A log."""
+        """Yield the log."""
         log = RichLog(max_lines=_KEPT, wrap=True, classes="dialog")
         log.border_title = Text(f"output of step {self._row.name}")
         log.border_subtitle = "Esc closes"
         yield log
 
     def on_mount(self) -> None:
-        """Begins to read."""
+        """Begin to read."""
         self.query_one(RichLog).focus()
         self._read()
 
     def on_output_piece(self, piece: Piece) -> None:
-        """Shows it."""
+        """Show the lines."""
         for log in self.query(RichLog):  # none where the dialog has just been closed
             for line in piece.lines:
                 log.write(Text(line))

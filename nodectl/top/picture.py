@@ -1,4 +1,4 @@
-"""The machine in colours: who is on which core, drawn as `nodectl topo` draws it."""
+"""The machine in colours with the jobs on the cores, drawn as by `nodectl topo`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAP = re.compile(r"(?<=\[)[A-Za-z#.x]+(?=\])")
 
 
 def style_of(key: str, occupation: Occupation, *, eight: bool) -> str:
-    """The colours in which a job's letter stands: of the terminal's own `eight`, or those of the picture in SVG."""
+    """Return the colours of a job's letter: from the terminal's own `eight`, or from the picture in SVG."""
     keys = [job.key for job in occupation.jobs]
     if key == MANY or key not in keys:
         return "reverse"
@@ -30,7 +30,7 @@ def style_of(key: str, occupation: Occupation, *, eight: bool) -> str:
 
 
 def draw(topology: Topology, occupation: Occupation, width: int, *, eight: bool) -> Text:
-    """The picture; no line is wrapped."""
+    """Return the picture; no line is wrapped."""
     lines = machine_text.draw_cores(topology, occupation, width=width)
     text = Text("\n".join(lines), no_wrap=True)
     at = 0

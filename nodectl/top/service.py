@@ -1,4 +1,4 @@
-"""What a user has done about a row: asked of the service, one connection for each, answered in a line or a text."""
+"""The user's actions on a row: calls to the service, a connection for each, answered in a line or a text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Connect = Callable[[], Session]
 
 
 def explain(connect: Connect, row: Row, width: int) -> list[str]:
-    """Why a job waits, or how a step was laid out. Raises Failed."""
+    """Return why a job waits, or the layout of a step. Raises Failed."""
     session = connect()
     try:
         answer: Any
@@ -31,18 +31,18 @@ def explain(connect: Connect, row: Row, width: int) -> list[str]:
 
 
 def send(connect: Connect, row: Row, name: str) -> str:
-    """A signal to a step's tasks. Raises Failed."""
+    """Send a signal to a step's tasks. Return the words for the user. Raises Failed."""
     number = int(signal.Signals[f"SIG{name}"])
     return _called(connect, f"step {row.name}: sent {name}", "Signal", job=row.job, step=row.step, signal=number)
 
 
 def cancel(connect: Connect, row: Row) -> str:
-    """The end of a job. Raises Failed."""
+    """Cancel a job. Return the words for the user. Raises Failed."""
     return _called(connect, f"job {row.name} is cancelled", "Cancel", jobs=[row.name])
 
 
 def suspend_or_resume(connect: Connect, row: Row) -> str:
-    """A step that runs is stopped, one that is stopped goes on. Raises Failed."""
+    """Suspend a running step, or resume a suspended step. Return the words for the user. Raises Failed."""
     if not row.is_step:
         raise Failed(f"job {row.name} has no step that could be suspended")
     method, done = ("Resume", "goes on") if row.state == "SUSPENDED" else ("Suspend", "is suspended")

@@ -1,4 +1,4 @@
-"""The lines that a step's tasks write, from the connection that View gives."""
+"""The lines of output of a step's tasks, read from the connection given by View."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PIECE = 16384  # bytes that are taken at a time
 
 
 class Stream:
-    """What is written without an end of line is a line of its own when nothing follows."""
+    """A reader of output lines. Text without a line end becomes a line if no more output follows."""
 
     def __init__(self, sock: _socket.socket) -> None:
         self._sock = sock
@@ -23,12 +23,12 @@ class Stream:
         self.is_open = True
 
     def close(self) -> None:
-        """No more is read."""
+        """Stop reading."""
         self.is_open = False
         self._sock.close()
 
     def read(self, milliseconds: int) -> list[str]:
-        """The lines of what comes, after so long at the latest."""
+        """Return the next lines, after `milliseconds` at the latest."""
         if not self._poll.poll(milliseconds):
             return self._unfinished()
         lines: list[str] = []
@@ -64,5 +64,5 @@ class Stream:
 
 
 def _words(line: bytes) -> str:
-    """Without what would move the reader's cursor."""
+    """Return the text of a line without characters able to move the reader's cursor."""
     return printable(line.decode("utf-8", "surrogateescape").rstrip("\r").expandtabs())

@@ -1,8 +1,8 @@
-"""Answering Varlink calls: find the method, check its parameters, refuse in the protocol's own words.
+"""Answers Varlink calls: finds the method, checks the parameters, refuses with the protocol's errors.
 
 A Service is a table of methods under interface names, with `org.varlink.service` built in; the daemon and each stepd
-have one. A method gets the call and returns its reply's parameters; what it raises as Refused becomes a Varlink
-error. The interface descriptions are the files `*.varlink` beside this module.
+have one. A method gets the call and returns its reply's parameters; a Refused that it raises becomes a Varlink error.
+The interface descriptions are the files `*.varlink` beside this module.
 """
 
 import os
@@ -27,7 +27,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Refused(Exception):
-    """A call that is not carried out: a Varlink error name and its parameters. str() is the reason, one line."""
+    """A refused call: a Varlink error name and parameters. str() is the reason in a line."""
 
     def __init__(self, error: str, reason: str, **more: object) -> None:
         super().__init__(reason)
@@ -36,23 +36,25 @@ class Refused(Exception):
 
 
 def invalid(parameter: str, reason: str) -> Refused:
-    """The refusal of one parameter."""
+    """Return the refusal of a parameter."""
     return Refused("InvalidRequest", f"{parameter}: {reason}", parameter=parameter)
 
 
 def subject(word: str) -> "Mapping[str, str]":
-    """What a refusal is about, by which clients choose their advice (`nodectl/client/advice.py`)."""
+    """Return the subject of a refusal, by which clients choose advice (`nodectl/client/advice.py`)."""
     return {"subject": word} if word else {}
 
 
 def withdrawn() -> Refused:
-    """The answer to a launch that its client has taken back in time."""
+    """Return the answer to a launch which the client withdrew in time."""
     return Refused("Withdrawn", "the launch was withdrawn before its step began")
 
 
 class Call:
-    """One call: `more` asks for a stream of replies, `oneway` for none. `fds` descriptors came with it; they are not
-    here, and `hand_over(answer, ours)` has them put into the first of `ours` (wire/frames.py).
+    """A call. `more` asks for a stream of replies, `oneway` for none.
+
+    `fds` is the number of descriptors that came with the call. They are not in this process; `hand_over(answer, ours)`
+    has them put into the first of `ours` (wire/frames.py).
     """
 
     __slots__ = (
@@ -83,22 +85,22 @@ class Call:
         self.peer = peer
         self.fds = fds
         self.hand_over: HandOver = hand_over or _keep
-        self.withdrawn = False  # whoever made it wants it no more, and has been told that it has not begun
+        self.withdrawn = False  # the client has withdrawn the call, and was told that nothing has begun
         self._is_held = False
         self._reply: Callable[[], None] | None = None
 
     def hold_reply(self) -> None:
-        """From now on the reply waits for `release_reply`."""
+        """Hold the reply back until `release_reply`."""
         self._is_held = True
 
     def release_reply(self) -> None:
-        """The reply may go out, or goes out now."""
+        """Send a reply held back, or let a later reply go out at once."""
         self._is_held = False
         if self._reply is not None:
             self._reply()
 
     def reply_with(self, send: "Callable[[], None]") -> None:
-        """Calls `send`, which sends the reply, when that may go out."""
+        """Send the reply by calling `send`: now, or at `release_reply` if the reply is held."""
         if self._is_held:
             self._reply = send
         else:
@@ -106,11 +108,11 @@ class Call:
 
 
 def _keep(answer: "Reply", ours: "Sequence[int]") -> None:
-    """Of a call that came without descriptors."""
+    """Do nothing: a call without descriptors has nothing to hand over."""
 
 
 class Service:
-    """The methods of one socket. `methods`: full name to (shape of the parameters, function)."""
+    """The methods of a socket. `methods` maps a full name to (shape of the parameters, function)."""
 
     __slots__ = ("_interfaces", "_methods", "_version")
 
@@ -126,7 +128,7 @@ class Service:
         }
 
     def find(self, call: Call) -> "Callable[..., object]":
-        """The function to call with (call, parameters); `call.parameters` are checked. Raises Refused."""
+        """Check `call.parameters` and return the function, to be called with the call. Raises Refused."""
         interface, _, name = call.method.rpartition(".")
         if interface not in self._interfaces:
             raise Refused(f"{STANDARD}.InterfaceNotFound", f"no interface {interface[:128]}", interface=interface[:128])
@@ -158,7 +160,7 @@ class Service:
 
 
 def error_reply(refused: Refused) -> "Reply":
-    """The message that tells a caller why."""
+    """Return the error message for a refused call."""
     return {"error": refused.error, "parameters": refused.parameters}
 
 

@@ -1,7 +1,8 @@
-"""Varlink framing over a local stream socket: JSON objects ended by a NUL byte, descriptors beside them.
+"""Varlink framing over a local stream socket: JSON objects ended by a NUL byte, with file descriptors attached.
 
-Used by every process. Knows bytes, lengths and descriptors; nothing of methods (`dispatch.py`) or shapes (`shape.py`).
-The length limit is checked before anything is decoded. Identity is what the kernel says of the peer, never a field.
+Used by every process. The module knows bytes, lengths and descriptors, not methods (`dispatch.py`) or shapes
+(`shape.py`). It checks the length limit before it decodes anything. The peer's identity comes from the kernel, never
+from a field of the message.
 """
 
 import _socket
@@ -23,14 +24,19 @@ _INT = 4
 
 
 class BrokenWire(Exception):
-    """The peer sent what is no Varlink message, or too much of it; str() is one line. The connection is over."""
+    """Raised when the peer sent no Varlink message or too much of a message; ends the connection.
+
+    str() is one line.
+    """
 
 
 class Peer:
-    """Who is at the other end of a connection, as the kernel recorded it when the connection was made: unix(7),
-    SO_PEERCRED, SO_PEERGROUPS. `pidfd` and `place`, its cgroup, are what was found out when the connection was accepted
-    (wire/peer_process.py): -1 and "" where the process had ended by then. Where `inode`, of our end of the connection,
-    is not -1, they may be another process's that has the number of the one that connected.
+    """The process at the far end of a connection, as recorded by the kernel when the connection was made.
+
+    See unix(7), SO_PEERCRED, SO_PEERGROUPS. `pidfd` and `place`, the process's cgroup, were looked up when the
+    connection was accepted (wire/peer_process.py); they are -1 and "" if the process had ended by then. `inode` is the
+    inode of our end of the connection. Where it is not -1, `pidfd` and `place` may belong to another process that got
+    the pid of the one that connected.
     """
 
     __slots__ = ("gid", "groups", "inode", "pid", "pidfd", "place", "uid")
@@ -48,42 +54,45 @@ class Peer:
         self.place = place
 
     def lives(self) -> bool:
-        """True while the process of `pidfd` runs."""
+        """Return True while the process of `pidfd` runs."""
         return self.pidfd >= 0 and runs(self.pidfd)
 
     def let_go(self) -> None:
-        """Closes `pidfd`."""
+        """Close `pidfd`."""
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
 
 
 def peer_of(sock: "_socket.socket") -> Peer:
-    """The peer of a connected local socket, without its groups and without a pidfd."""
+    """Return the peer of a connected local socket, without groups and without a pidfd."""
     raw = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 3 * _INT)
     pid, uid, gid = memoryview(raw).cast("i").tolist()
     return Peer(pid, uid & 0xFFFFFFFF, gid & 0xFFFFFFFF)
 
 
 def runs(pidfd: int) -> bool:
-    """True while the process has not ended, waited for or not. poll(2), because descriptors may be many."""
+    """Return True until the process of `pidfd` has ended, even if no parent has waited for the process.
+
+    Uses poll(2), because descriptors may be many.
+    """
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return not poll.poll(0)
 
 
 def encode(message: "Mapping[str, object]") -> bytes:
-    """The bytes of one message, NUL and all."""
+    """Return the bytes of a message, with the final NUL."""
     return lean_json.dumps(message).encode("ascii") + b"\0"
 
 
 def decode(text: bytes) -> "Mapping[str, object]":
-    """The message of these bytes, without its NUL. Raises BrokenWire."""
+    """Return the message in `text`, which has no final NUL. Raises BrokenWire."""
     return _decoded(text, lean_json.load_object)
 
 
 def decode_call(text: bytes) -> "Mapping[str, object]":
-    """Likewise of a user's call, which others wait for. Raises BrokenWire."""
+    """Return the call in `text`, sent by a user, in bounded time, because further users wait. Raises BrokenWire."""
     return _decoded(text, lean_json.load_call)
 
 
@@ -95,7 +104,7 @@ def _decoded(text: bytes, load: "Callable[[bytes], Mapping[str, object]]") -> "M
 
 
 def descriptors_in(ancillary: "Sequence[tuple[int, int, bytes]]") -> list[int]:
-    """The descriptors that came with a message, from recvmsg(2); the caller closes them."""
+    """Return the descriptors in the ancillary data of recvmsg(2). The caller closes the descriptors."""
     found: list[int] = []
     for level, kind, raw in ancillary:
         if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
@@ -105,8 +114,9 @@ def descriptors_in(ancillary: "Sequence[tuple[int, int, bytes]]") -> list[int]:
 
 
 def exactly(count: int, fds: "Sequence[int]") -> "Sequence[int]":
-    """The descriptors of a message that comes with so many. Raises OSError: the kernel drops those for which this
-    process has no room.
+    """Return `fds` if the number of descriptors is `count`.
+
+    Raises OSError otherwise: the kernel drops descriptors for which this process has no room.
     """
     if len(fds) != count:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -114,21 +124,23 @@ def exactly(count: int, fds: "Sequence[int]") -> "Sequence[int]":
 
 
 def hand_over(sock: "_socket.socket", fds: "Sequence[int]") -> None:
-    """Puts descriptors, or none, into a new connection, for whoever gets its other end: before all else a single byte.
+    """Send `fds`, which may be empty, with a single byte into a new connection, before any data.
+
     Raises OSError.
     """
     sock.sendmsg([b"\0"], _rights(fds), _socket.MSG_NOSIGNAL)
 
 
 def take_over(sock: "_socket.socket") -> list[int]:
-    """What was handed over, closed at an exec; the caller closes it. Raises OSError."""
+    """Receive the descriptors sent by `hand_over`, close-on-exec. The caller closes the descriptors. Raises OSError."""
     _, ancillary, _, _ = sock.recvmsg(1, _socket.CMSG_SPACE(_MOST_IN_KERNEL * _INT), _socket.MSG_CMSG_CLOEXEC)
     return descriptors_in(ancillary)
 
 
 def close(fds: "Iterable[int]") -> None:
-    """Closes each, however long that takes: closing a descriptor that a user has sent may never end. An error of
-    close(2) is the file's, perhaps of a user's own file system; the descriptor is free all the same.
+    """Close each descriptor, even if the close takes for ever, as a descriptor sent by a user may.
+
+    An error of close(2) comes from the file, perhaps on a user's own file system. The descriptor is free all the same.
     """
     for fd in fds:
         try:
@@ -147,10 +159,11 @@ def _rights(fds: "Sequence[int]") -> list[tuple[int, int, bytes]]:
 
 
 class Inbox:
-    """What has arrived on one connection and is not yet taken: bytes, and the descriptors that came with them.
+    """The received and not yet taken part of a connection's stream: bytes, and the descriptors received with the bytes.
 
-    Descriptors belong to whoever takes them with `take_descriptors`; `close` ends those nobody took. A read ends within
-    the message that brought descriptors, or with it; what of it comes later may come with other messages.
+    The caller of `take_descriptors` owns the descriptors; `close` closes those not taken. A read that brings
+    descriptors ends within their message or at its end. The rest of that message may arrive together with later
+    messages.
     """
 
     __slots__ = ("_brought", "_data", "_limit", "_searched", "descriptors")
@@ -159,12 +172,12 @@ class Inbox:
         self._data = bytearray()
         self._limit = limit
         self._searched = 0
-        self._brought: list[tuple[int, list[int]]] = []  # and where in the data the read ended that brought them
+        self._brought: list[tuple[int, list[int]]] = []  # offsets of the ends of reads, with their fds
         self.descriptors: list[int] = []  # of messages that have been taken
 
     def receive(self, sock: "_socket.socket") -> bool:
-        """Reads once. False at the end of the stream. Raises BrokenWire, BlockingIOError, ConnectionError."""
-        room = _socket.CMSG_SPACE(_MOST_IN_KERNEL * _INT)  # what has none the kernel would close here and now
+        """Read once. Return False at the end of the stream. Raises BrokenWire, BlockingIOError, ConnectionError."""
+        room = _socket.CMSG_SPACE(_MOST_IN_KERNEL * _INT)  # the kernel closes descriptors without room
         data, ancillary, flags, _ = sock.recvmsg(_CHUNK, room, _socket.MSG_CMSG_CLOEXEC)
         if fds := descriptors_in(ancillary):
             self._brought.append((len(self._data) + len(data) - 1, fds))
@@ -176,21 +189,24 @@ class Inbox:
         return bool(data)
 
     def feed(self, data: bytes) -> None:
-        """What was read elsewhere, from a pipe."""
+        """Append data read elsewhere, from a pipe."""
         self._data += data
 
     @property
     def size(self) -> int:
-        """Bytes that nobody has taken."""
+        """The number of bytes not yet taken."""
         return len(self._data)
 
     def next(self) -> "Mapping[str, object] | None":
-        """The next whole message, or None until more bytes have come. Raises BrokenWire."""
+        """Return the next whole message, or None until more bytes have come. Raises BrokenWire."""
         text = self.take()
         return None if text is None else decode(text)
 
     def take(self) -> bytes | None:
-        """Likewise its bytes, as for `decode`: many times smaller than what they can mean."""
+        """Return the bytes of the next whole message for `decode`, or None until more bytes have come.
+
+        The bytes are many times smaller than the values they decode to. Raises BrokenWire.
+        """
         end = self._data.find(0, self._searched)
         if end < 0:
             self._searched = len(self._data)
@@ -209,16 +225,16 @@ class Inbox:
 
     @property
     def partial(self) -> bool:
-        """True when the stream stopped inside a message."""
+        """Whether the stream stopped inside a message."""
         return bool(self._data)
 
     def take_descriptors(self) -> list[int]:
-        """Hands over the descriptors of what has been taken; the caller closes them."""
+        """Return the descriptors of the messages taken so far. The caller closes the descriptors."""
         taken, self.descriptors = self.descriptors, []
         return taken
 
     def close(self) -> None:
-        """Closes the descriptors that nobody took."""
+        """Close the descriptors not taken."""
         close(self.take_descriptors())
         for _, fds in self._brought:
             close(fds)
@@ -226,7 +242,7 @@ class Inbox:
 
 
 def send(sock: "_socket.socket", message: "Mapping[str, object]", fds: "Sequence[int]" = ()) -> None:
-    """Sends one whole message on a blocking socket, `fds` with its first byte. Raises ConnectionError, OSError."""
+    """Send a whole message on a blocking socket, `fds` with the first byte. Raises ConnectionError, OSError."""
     data = encode(message)
     sent = send_some(sock, data, fds) if fds else 0
     if sent < len(data):
@@ -234,15 +250,16 @@ def send(sock: "_socket.socket", message: "Mapping[str, object]", fds: "Sequence
 
 
 def send_some(sock: "_socket.socket", data: "bytes | bytearray", fds: "Sequence[int]" = ()) -> int:
-    """Sends what there is room for, `fds` with the first byte; how many bytes that was. Raises OSError."""
+    """Send as many bytes as fit, `fds` with the first byte. Return the number of bytes sent. Raises OSError."""
     return sock.sendmsg([data], _rights(fds), _socket.MSG_NOSIGNAL)
 
 
 def receive(
     sock: "_socket.socket", inbox: Inbox, before_read: "Callable[[], None] | None" = None
 ) -> "Mapping[str, object] | None":
-    """The next message from a blocking socket; None at a clean end of the stream. `before_read` may wait until there is
-    something to read. Raises BrokenWire, OSError.
+    """Return the next message from a blocking socket, or None at a clean end of the stream.
+
+    `before_read` may wait until the socket is readable. Raises BrokenWire, OSError.
     """
     while (message := inbox.next()) is None:
         if before_read is not None:
@@ -255,7 +272,7 @@ def receive(
 
 
 def connect(path: str) -> "_socket.socket":
-    """A blocking connection to the socket at `path`. Raises OSError naming the path."""
+    """Connect a blocking socket to `path`. Raises OSError naming the path."""
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC, 0)
     try:
         sock.connect(path)

@@ -1,8 +1,8 @@
-"""JSON with the interpreter's own C scanner and encoder, without the `json` package around them.
+"""JSON by the interpreter's own C scanner and encoder, without the `json` package around both.
 
-`import json` brings `re` and `enum` along: 8 ms, more than a bare interpreter's whole start, paid by every
-`nodectl run`. The C parts underneath are the same. Text is ASCII on the wire: bytes that are not UTF-8 (file names,
-environment values) travel as lone surrogates, as `os.fsdecode` makes them, and arrive unchanged.
+`import json` brings `re` and `enum` along: 8 ms, more than a bare interpreter's whole start, paid by every `nodectl
+run`. The C parts underneath are the same. Text is ASCII on the wire: bytes that are not UTF-8 (file names, environment
+values) travel as lone surrogates, as `os.fsdecode` makes them, and arrive unchanged.
 
 Used by every process; no state.
 """
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class BadJson(ValueError):
-    """The text is no JSON value; str() says what is wrong with it, in one line."""
+    """Raised for text which is no JSON value; str() is the fault in a line."""
 
 
 class _Settings:
-    """What `json.JSONDecoder` hands to the C scanner."""
+    """The settings of the C scanner, normally a `json.JSONDecoder`."""
 
     strict = True
     object_hook = None
@@ -36,8 +36,18 @@ class _Settings:
 _MOST_DIGITS = 40
 
 
-def _no_fraction(text: str) -> object:
-    raise BadJson(f"{text[:_MOST_DIGITS]} is not a whole number")
+class Fraction:
+    """A number with a fraction or an exponent in a call. No parameter takes one, so that the check of its type refuses
+    the call, with the parameter's name.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text[:_MOST_DIGITS]
 
 
 def _whole(text: str) -> int:
@@ -48,10 +58,10 @@ def _whole(text: str) -> int:
 
 class _SettingsOfCalls(_Settings):
     """Of what a user sends. Numbers are read in a time that grows with the square of their digits, and fractions may
-    take a hundred times as long as others. No call has such numbers.
+    take a hundred times as long as others. No call has such numbers, so that fractions are not read at all.
     """
 
-    parse_float = staticmethod(_no_fraction)
+    parse_float = Fraction
     parse_int = staticmethod(_whole)
 
 
@@ -71,12 +81,12 @@ quoted = encode_basestring_ascii  # a str as JSON
 
 
 def dumps(value: object) -> str:
-    """One line of ASCII. Raises TypeError for what JSON cannot hold, ValueError for NaN."""
+    """Return `value` as a line of ASCII. Raises TypeError for an unsupported type, ValueError for NaN."""
     return "".join(_encode(value, 0))
 
 
 def loads(text: str, scan: "Callable[[str, int], tuple[object, int]]" = _scan) -> object:
-    """The value that `text` holds. Raises BadJson, also for values nested too deeply."""
+    """Return the value in `text`. Raises BadJson, also for values nested too deeply."""
     stripped = text.strip(_BLANK)
     try:
         value, end = scan(stripped, 0)
@@ -87,7 +97,7 @@ def loads(text: str, scan: "Callable[[str, int], tuple[object, int]]" = _scan) -
     except BadJson:
         raise
     except (SystemError, ValueError):
-        # The scanner builds its message with json.decoder, and fails with SystemError where that was never imported.
+        # The scanner builds its message with json.decoder, and fails with SystemError if that is not imported.
         raise BadJson("malformed JSON") from None
     if end != len(stripped):
         raise BadJson(f"something follows the JSON value at character {end}")
@@ -95,12 +105,12 @@ def loads(text: str, scan: "Callable[[str, int], tuple[object, int]]" = _scan) -
 
 
 def load_call(data: bytes) -> "Mapping[str, object]":
-    """As `load_object`, of what a user has sent: in a time that grows with its length. Raises BadJson."""
+    """Return the JSON object in a user's `data`, in time proportional to the length. Raises BadJson."""
     return load_object(data, _scan_call)
 
 
 def load_object(data: bytes, scan: "Callable[[str, int], tuple[object, int]]" = _scan) -> "Mapping[str, object]":
-    """The JSON object in `data`, which must be UTF-8. Raises BadJson."""
+    """Return the JSON object in `data`, which must be UTF-8. Raises BadJson."""
     try:
         value = loads(data.decode("utf-8"), scan)
     except UnicodeDecodeError as error:

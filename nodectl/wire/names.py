@@ -1,4 +1,4 @@
-"""The names of nodectl's Varlink interfaces, apart from the code that answers them: the client needs only these."""
+"""The names of nodectl's Varlink interfaces, apart from the code of the methods: the client needs only the names."""
 
 NODE = "org.nodectl"
 STEP = "org.nodectl.step"

@@ -1,4 +1,4 @@
-"""Strict decoding of what comes over a socket: first the shape, then the meaning.
+"""Strict decoding of socket messages: checks the shape before any meaning.
 
 A shape is a mapping from parameter name to a check; an unknown parameter, a missing one and a wrong type are each an
 error with the parameter's name. Optional parameters are wrapped in `Optional`. Used by the daemon and the stepd; pure.
@@ -8,12 +8,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    Check = Callable[[object], str]  # "" when the value is of the shape, else what is wrong with it
+    Check = Callable[[object], str]  # "" for a value of the shape, else the fault
     Shape = Mapping[str, "Check | Optional"]
 
 
 class BadShape(ValueError):
-    """`parameter` is not what the method takes; str() is one line."""
+    """Raised when a method does not accept `parameter`; str() is a line."""
 
     def __init__(self, parameter: str, reason: str) -> None:
         super().__init__(f"{parameter}: {reason}")
@@ -21,7 +21,7 @@ class BadShape(ValueError):
 
 
 class Optional:
-    """A parameter that may be absent (or null)."""
+    """A parameter which may be absent (or null)."""
 
     __slots__ = ("check",)
 
@@ -30,7 +30,7 @@ class Optional:
 
 
 def check(parameters: object, shape: "Mapping[str, Check | Optional]") -> "Mapping[str, object]":
-    """`parameters` if they are of the shape, nulls left out. Raises BadShape."""
+    """Return `parameters` without nulls if the shape fits. Raises BadShape."""
     if not isinstance(parameters, dict):
         raise BadShape("parameters", "not an object")
     for name in parameters:
@@ -51,7 +51,7 @@ def check(parameters: object, shape: "Mapping[str, Check | Optional]") -> "Mappi
 
 
 def integer(low: int, high: int) -> "Check":
-    """A whole number from `low` to `high`."""
+    """Return a check for a whole number from `low` to `high`."""
 
     def verify(value: object) -> str:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -66,12 +66,12 @@ def _shown(number: int) -> str:
 
 
 def boolean(value: object) -> str:
-    """true or false."""
+    """Check for true or false."""
     return "" if isinstance(value, bool) else "not true or false"
 
 
 def text(limit: int) -> "Check":
-    """A string of at most `limit` characters without NUL."""
+    """Return a check for a string of at most `limit` characters without NUL."""
 
     def verify(value: object) -> str:
         if not isinstance(value, str):
@@ -86,7 +86,7 @@ def text(limit: int) -> "Check":
 
 
 def _is_bytes(value: str) -> bool:
-    """False for surrogates other than those that stand for odd bytes: no file name and no environment can hold them."""
+    """Return False for surrogates which stand for no byte, and so fit in no file name and no environment."""
     try:
         value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -95,7 +95,7 @@ def _is_bytes(value: str) -> bool:
 
 
 def array(element: "Check", *, most: int) -> "Check":
-    """A list of at most `most` such elements."""
+    """Return a check for a list of at most `most` elements, each checked by `element`."""
 
     def verify(value: object) -> str:
         if not isinstance(value, list):
@@ -112,7 +112,10 @@ def array(element: "Check", *, most: int) -> "Check":
 
 
 def mapping(element: "Check", *, most: int) -> "Check":
-    """An object with at most `most` such values; names are non-empty and hold neither NUL nor '='."""
+    """Return a check for an object of at most `most` values, each checked by `element`.
+
+    Names are non-empty and hold neither NUL nor '='.
+    """
 
     def verify(value: object) -> str:
         if not isinstance(value, dict):

@@ -1,8 +1,9 @@
-"""What passes between a viewer of a step's streams and the process of the step that copies them: packets of a
-SOCK_SEQPACKET socket. A packet is a kind, the number of a task in four bytes, and data.
+"""The packets between a viewer of a step's streams and the step's process which copies the streams.
 
-    to the step       INPUT bytes that were typed, none at the end; WINDOW the viewer's struct winsize
-    to the viewer     OUT, ERR bytes of a task's stream; NOTE a line about what it sees
+They are packets of a SOCK_SEQPACKET socket. A packet is a kind, the number of a task in four bytes, and data.
+
+    to the step       INPUT typed bytes, none at the end; WINDOW the viewer's struct winsize
+    to the viewer     OUT, ERR bytes of a task's stream; NOTE a line about the stream
 """
 
 import sys
@@ -18,17 +19,17 @@ HEAD = 5
 
 
 def packet(kind: bytes, data: bytes, task: int = 0) -> bytes:
-    """The bytes of a packet."""
+    """Return the bytes of a packet."""
     return kind + task.to_bytes(4, "big") + data
 
 
 def winsize(figures: "Iterable[int]") -> bytes:
-    """A struct winsize: rows, columns, and both in pixels."""
+    """Return a struct winsize of rows, columns, and both in pixels."""
     return b"".join([number.to_bytes(2, sys.byteorder) for number in figures])
 
 
 def split(raw: bytes) -> tuple[bytes, int, bytes]:
-    """A packet's kind, task and data; the kind is empty where it is none."""
+    """Return a packet's kind, task and data; the kind is empty for a malformed packet."""
     if len(raw) < HEAD:
         return b"", 0, b""
     return raw[:1], int.from_bytes(raw[1:HEAD], "big"), raw[HEAD:]

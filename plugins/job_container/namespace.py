@@ -43,14 +43,14 @@ class _State:
 
 
 def init() -> int:
-    """Refuses a kernel that lacks what this plugin stands on."""
+    """Refuse a kernel without the features of namespaces and mounts used by this plugin."""
     namespaces.require_kernel()
     _State.cgroups = tree.find_mount()
     return 0
 
 
 def container_p_create(job_id: int) -> int:
-    """Makes the job's directory and namespaces; undoes what it did where one of them fails."""
+    """Make the job's directory and namespaces; undo everything after a failure."""
     job = container.job(job_id)
     wanted = job.step.container
     job_dir = _job_dir(job_id)
@@ -77,7 +77,7 @@ def container_p_create(job_id: int) -> int:
 
 
 def container_p_add_cont(job_id: int, cont_id: int) -> int:
-    """The step's processes, which the caller forks from now on, are in the job's pid namespace."""
+    """Put all future children of the caller into the job's pid namespace."""
     del cont_id
     fds = _State.fds.get(job_id) or _find(job_id)
     _State.fds[job_id] = fds
@@ -89,7 +89,10 @@ def container_p_add_cont(job_id: int, cont_id: int) -> int:
 
 
 def container_p_add_pid_plan(step: "Step", task: "Task") -> "list[Operation] | None":
-    """Stepd, root: `container_p_add_pid` as data for a task. None: it has to be called, in a fork."""
+    """Return the operations by which a task joins the container, or None if a fork must call container_p_add_pid.
+
+    Runs in the stepd, as root.
+    """
     del task
     fds = _State.fds.get(step.job_id) or _find(step.job_id)
     _State.fds[step.job_id] = fds
@@ -97,7 +100,7 @@ def container_p_add_pid_plan(step: "Step", task: "Task") -> "list[Operation] | N
 
 
 def container_p_add_pid(job_id: int, pid: int, uid: int) -> int:
-    """The caller, which must be the process `pid`, enters the container and keeps no descriptor of it."""
+    """Move the caller, which must be the process `pid`, into the container and close the container's descriptors."""
     del uid
     if pid != os.getpid():
         raise PluginError(errno.EINVAL, f"process {pid} must join by itself")
@@ -114,8 +117,9 @@ def container_p_add_pid(job_id: int, pid: int, uid: int) -> int:
 
 
 def container_p_delete(job_id: int) -> int:
-    """Runs the epilog where there is a container, and removes it. Without one, or with another node's, it succeeds:
-    then container_p_create was refused.
+    """Run the epilog script if there is a container, and remove the container.
+
+    Succeed if there is no container or if the container belongs to another node: container_p_create was refused then.
     """
     job = container.job(job_id)
     job_dir = _job_dir(job_id)
@@ -133,7 +137,7 @@ def container_p_delete(job_id: int) -> int:
 
 
 def container_p_restore() -> int:
-    """After the start of a daemon: removes the containers that belong to no job any more."""
+    """Remove the containers of ended jobs. Called after the daemon's start."""
     left = [line for base in container.bases() for line in sweep(base, _release)]
     if left:
         raise PluginError(errno.EBUSY, "; ".join(left))
@@ -141,7 +145,7 @@ def container_p_restore() -> int:
 
 
 def _release(job_dirs: list[JobDir]) -> str:
-    """Removes what dead containers have elsewhere: pid 1 of a pid namespace, a link."""
+    """Stop pid 1 and remove the network link of each dead container."""
     for job_dir in job_dirs:
         _stop_pid1(job_dir)
     return network_link.disconnect(job_dirs)
@@ -193,7 +197,10 @@ def _fill(job: container.Job, job_dir: JobDir) -> None:
 
 
 def _prepare(job: container.Job, job_dir: JobDir, kinds: list[str], made: list[tuple[str, int]], user: int) -> None:
-    """Inside the new namespaces; `user` is a descriptor of the user namespace, -1 for none; the caller is not in it."""
+    """Set up the new namespaces from inside; `user` is a descriptor of the user namespace, -1 for none.
+
+    The caller is not in the user namespace.
+    """
     private_dirs.mount(made, shared=bool(job.step.container["shared"]))
     if "net" in kinds:
         _namespace.raise_loopback()
@@ -204,13 +211,13 @@ def _prepare(job: container.Job, job_dir: JobDir, kinds: list[str], made: list[t
 
 
 def _group(job: container.Job) -> str:
-    """The cgroup of the job's own processes, beside its steps'; "" without cgroups."""
+    """Return the cgroup of the job's own processes, beside the steps' cgroups; "" without cgroups."""
     step = job.step
     return f"{_State.cgroups}{os.path.dirname(step.cgroup)}/{container.GROUP}" if step.cgroup else ""
 
 
 def _empty(job: container.Job, job_dir: JobDir) -> str:
-    """Ends the pid namespace with all its processes and removes its cgroup. Returns what is wrong, "" for nothing."""
+    """Kill all processes of the pid namespace and remove the job's cgroup. Return the failure, "" for success."""
     if namespaces.PID not in job.step.container["namespaces"]:  # type: ignore[operator]
         return ""
     _stop_pid1(job_dir)
@@ -228,7 +235,7 @@ def _empty(job: container.Job, job_dir: JobDir) -> str:
 
 
 def _find(job_id: int) -> dict[str, int]:
-    """Opens the namespaces of a container that another process has made."""
+    """Open the namespaces of a container made by another process."""
     job_dir = _job_dir(job_id)
     try:
         job_dir.open()
@@ -250,7 +257,7 @@ def _require(why: str) -> None:
 
 
 def _run(job: container.Job, job_dir: JobDir, name: str) -> str:
-    """One of the site's scripts. Returns what failed, "" for nothing."""
+    """Run a script of the site. Return the failure, "" for success."""
     path = str(job.step.container[name])
     if not path:
         return ""

@@ -34,7 +34,7 @@ _fds: dict[int, dict[str, int]] = {}  # of the step that this process runs, or b
 
 
 def init() -> int:
-    """Refuses root, which has a better one, and a kernel that lacks what this plugin stands on."""
+    """Refuse root (for which job_container/namespace is made) and a kernel without the necessary features."""
     if os.geteuid() == 0:
         raise PluginError(errno.EINVAL, f'is for nodes without root; root has "{container.NAMESPACE}"')
     namespaces.require_kernel()
@@ -42,13 +42,13 @@ def init() -> int:
 
 
 def container_p_create(job_id: int) -> int:
-    """Makes the job's storage."""
+    """Make the job's storage."""
     _make_storage(job_id, container.job(job_id).spec, may_exist=False)
     return 0
 
 
 def container_p_add_cont(job_id: int, cont_id: int) -> int:
-    """Makes the namespaces of a step, or of who visits one."""
+    """Make the namespaces of a step or of a visitor to the job."""
     del cont_id
     job = container.job(job_id)
     if job.step.part is not None:  # its job has no first step here, and its storage ends with this node
@@ -62,7 +62,7 @@ def container_p_add_cont(job_id: int, cont_id: int) -> int:
 
 
 def container_p_add_pid(job_id: int, pid: int, uid: int) -> int:
-    """The caller, which must be the process `pid`, enters them for good."""
+    """Move the caller, which must be the process `pid`, into the namespaces for good."""
     del uid
     if pid != os.getpid():
         raise PluginError(errno.EINVAL, f"process {pid} must join by itself")
@@ -76,7 +76,10 @@ def container_p_add_pid(job_id: int, pid: int, uid: int) -> int:
 
 
 def container_p_delete(job_id: int) -> int:
-    """Removes the storage. Where there is none, or another node's, it succeeds: container_p_create was refused."""
+    """Remove the job's storage.
+
+    Succeed if there is no storage or if it belongs to another node: container_p_create was refused then.
+    """
     job = container.job(job_id)
     job_dir = _job_dir(job.step)
     if job_dir.belongs_to(job.spec) and (left := job_dir.remove(job.spec)):
@@ -85,7 +88,7 @@ def container_p_delete(job_id: int) -> int:
 
 
 def container_p_restore() -> int:
-    """After the start of a daemon: removes the storage of jobs that are over."""
+    """Remove the storage of ended jobs. Called after the daemon's start."""
     if left := [line for base in container.bases() for line in sweep(base, _nothing_else)]:
         raise PluginError(errno.EBUSY, "; ".join(left))
     return 0
@@ -113,12 +116,12 @@ def _job_dir(step: "Step") -> JobDir:
 
 
 def _nothing_else(_: list[JobDir]) -> str:
-    """What a container has beside its directory."""
+    """Return "": a container has nothing beside the job's directory."""
     return ""
 
 
 def _mount(step: "Step") -> None:
-    """In the new namespaces: what the step is to see. Raises OSError."""
+    """Mount the step's private directories in the new namespaces. Raises OSError."""
     job_dir = _job_dir(step)
     job_dir.open()  # in this mount namespace: nothing of another one can be mounted here
     private = settings.read_dirs(step.container["dirs"])  # type: ignore[arg-type]  # settings.of_job made it
@@ -135,8 +138,10 @@ def _mount(step: "Step") -> None:
 
 
 def _door(step: "Step", hidden: list[str]) -> tuple[str, int]:
-    """The directory of the node's socket, and a mount of it, where a private directory would hide it from commands
-    within the job; else "".
+    """Return the directory and a mount of the node's socket if a private directory would hide the socket, else ("",
+    -1).
+
+    Commands within the job need the socket.
     """
     path = os.path.dirname(step.environment.get("NODECTL_SOCKET", ""))
     if not any(settings.lies_in(path, one) for one in hidden):

@@ -15,12 +15,12 @@ plugin_version = (22, 5, 8)
 
 
 def mpi_p_slurmstepd_prefork(step: "Step") -> None:
-    """Each task gets a socket to the server."""
+    """Start PMI's server for the step, with a socket for each task."""
     step.mpi_server = own_server("pmi_server", connected=True)
 
 
 def mpi_p_slurmstepd_task(step: "Step", task: "Task") -> None:
-    """What its program finds the server by."""
+    """Set the variables by which the task's program finds the server."""
     task.environment.update(
         PMI_FD=str(task.mpi_fd),
         PMI_RANK=str(task.global_id),

@@ -22,12 +22,12 @@ _NO = ("", "0", "false", "no", "disabled")
 
 
 def mpi_p_slurmstepd_prefork(step: "Step") -> None:
-    """Tasks begin when the server has said what their environment has."""
+    """Start PMIx's server for the step; the tasks start when the server has sent their variables."""
     step.mpi_server = own_server("pmix_server", announces=True)
 
 
 def mpi_p_slurmstepd_task(step: "Step", task: "Task") -> None:
-    """All but this is the same for all of them."""
+    """Set the task's rank; the server sets the variables common to all tasks."""
     task.environment["PMIX_RANK"] = str(task.global_id)
     if task.environment.get(_ASYNCHRONOUS, "").lower() not in _NO:
         task.environment.setdefault(_STORE, "hash")

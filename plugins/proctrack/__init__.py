@@ -1,4 +1,4 @@
-"""Process tracking plugins: which processes belong to a step, and how signals reach all of them.
+"""Process tracking plugins: the processes of a step, and how signals reach all of them.
 
 Run as root in a stepd.
 """

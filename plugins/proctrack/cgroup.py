@@ -26,7 +26,7 @@ _LONGEST_DUMP = 30.0
 
 
 class _State:
-    """What this process knows: the mount, and the cgroups of the containers it made."""
+    """The cgroup2 mount and the containers made by this process."""
 
     mount = ""
     groups: dict[int, tree.Group] = {}  # noqa: RUF012  # one per process, by design
@@ -35,7 +35,7 @@ class _State:
 
 
 def init() -> int:
-    """Finds the cgroup2 mount; without one the plugin is refused."""
+    """Find the cgroup2 mount; refuse the plugin if there is none."""
     _State.mount = tree.find_mount()
     if not _State.mount:
         raise PluginError(
@@ -45,7 +45,7 @@ def init() -> int:
 
 
 def proctrack_p_create(step: Step) -> int:
-    """Makes the step's `user` cgroup; its inode number is the container id."""
+    """Make the step's `user` cgroup; the cgroup's inode number is the container id."""
     group = tree.Group(f"{_State.mount}{step.cgroup}/user").make()
     step.container_id = group.number()
     _State.groups[step.container_id] = group
@@ -56,7 +56,7 @@ def proctrack_p_create(step: Step) -> int:
 
 
 def proctrack_p_add(step: Step, pid: int) -> int:
-    """Tasks are born in the step's cgroup; one that was not is moved."""
+    """Move a task into the step's cgroup unless the kernel forked the task there."""
     if not step.forked_into_cgroup and proctrack_p_find(pid) != step.container_id:
         try:
             _group(step.container_id).add(pid)
@@ -66,9 +66,11 @@ def proctrack_p_add(step: Step, pid: int) -> int:
 
 
 def proctrack_p_signal(cont_id: int, signal: int) -> int:
-    """SIGKILL by cgroup.kill, when no core is being written; SIGSTOP by the freezer; others process by process, and
-    after SIGCONT the thaw. A server of the tasks gets no SIGKILL here: it has to tidy up, and is killed by
-    `proctrack_p_wait` if it has not ended by then.
+    """Send a signal to every process of the container.
+
+    SIGKILL uses cgroup.kill, after running core dumps have ended; SIGSTOP uses the freezer. Other signals go to each
+    process, and SIGCONT then thaws the cgroup. The tasks' MPI server gets no SIGKILL here, because it has to clean up;
+    `proctrack_p_wait` kills it if it has not ended by then.
     """
     group = _group(cont_id)
     if signal == _STOP:
@@ -91,7 +93,7 @@ def proctrack_p_signal(cont_id: int, signal: int) -> int:
 
 
 def proctrack_p_wait(cont_id: int) -> int:
-    """Until the container is empty; a process that cannot die (it hangs in the kernel) is given up with ETIMEDOUT."""
+    """Kill and wait until the container is empty; raise ETIMEDOUT for a process hanging in the kernel."""
     group = _group(cont_id)
     deadline = time.monotonic() + _State.patience.get(cont_id, 60)
     pause = _FIRST_PAUSE
@@ -105,7 +107,7 @@ def proctrack_p_wait(cont_id: int) -> int:
 
 
 def proctrack_p_destroy(cont_id: int) -> int:
-    """Forgets the container; its directories are removed by the stepd and the daemon."""
+    """Forget the container; the stepd and the daemon remove the directories."""
     _State.groups.pop(cont_id, None)
     _State.patience.pop(cont_id, None)
     _State.dumps.pop(cont_id, None)
@@ -113,7 +115,7 @@ def proctrack_p_destroy(cont_id: int) -> int:
 
 
 def proctrack_p_find(pid: int) -> int:
-    """The container a process is in, 0 for none of ours."""
+    """Return the id of the process's container, 0 for a process outside of this stepd's containers."""
     place = cgroup_of(pid)
     for cont_id, group in _State.groups.items():
         inside = group.full_path.removeprefix(_State.mount)
@@ -123,17 +125,17 @@ def proctrack_p_find(pid: int) -> int:
 
 
 def proctrack_p_has_pid(cont_id: int, pid: int) -> int:
-    """1 when the process is in the container."""
+    """Return 1 if the process is in the container, else 0."""
     return int(proctrack_p_find(pid) == cont_id)
 
 
 def proctrack_p_get_pids(cont_id: int) -> list[int]:
-    """Every process of the container."""
+    """Return the pids of all processes of the container."""
     return _group(cont_id).pids()
 
 
 def _kill_tasks(group: tree.Group) -> None:
-    """Kills everything but what is in the cgroup of the MPI plugin's server."""
+    """Kill all processes except the MPI plugin's server (in a separate cgroup)."""
     if not group.child(tree.MPI).exists():
         group.kill_all()
         return
@@ -150,7 +152,7 @@ def _kill_tasks(group: tree.Group) -> None:
 
 
 def _let_dump(group: tree.Group, patience: float) -> None:
-    """Waits while a process writes its core, which would be cut off."""
+    """Wait while a process writes a core file, because SIGKILL would cut the file off."""
     deadline = time.monotonic() + patience
     while any(map(dumps_core, group.pids())) and time.monotonic() < deadline:
         time.sleep(_LONGEST_PAUSE)

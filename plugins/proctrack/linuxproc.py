@@ -24,26 +24,26 @@ class _State:
 
 
 def proctrack_p_create(step: Step) -> int:
-    """The stepd's pid is the container id."""
+    """Set the stepd's pid as the container id."""
     step.container_id = os.getpid()
     _State.helpers = step.helpers
     return 0
 
 
 def proctrack_p_add(step: Step, pid: int) -> int:
-    """Nothing to do: a task is the stepd's child."""
+    """Do nothing: a task is a child of the stepd."""
     del step, pid
     return 0
 
 
 def proctrack_p_signal(cont_id: int, signal: int) -> int:
-    """Signals every descendant, and with SIGKILL those that appear meanwhile."""
+    """Signal every descendant; with SIGKILL also each new descendant."""
     signals.send_each(lambda: proctrack_p_get_pids(cont_id), signal, lambda pid: _descends(pid, cont_id))
     return 0
 
 
 def proctrack_p_wait(cont_id: int) -> int:
-    """Until no descendant lives."""
+    """Kill and wait until no descendant lives."""
     left = signals.kill_each(lambda: proctrack_p_get_pids(cont_id), lambda pid: _descends(pid, cont_id), rounds=_ROUNDS)
     if left:
         raise PluginError(errno.ETIMEDOUT, f"processes {left} do not die")
@@ -51,24 +51,24 @@ def proctrack_p_wait(cont_id: int) -> int:
 
 
 def proctrack_p_destroy(cont_id: int) -> int:
-    """Nothing to undo."""
+    """Do nothing: there is nothing to undo."""
     del cont_id
     return 0
 
 
 def proctrack_p_find(pid: int) -> int:
-    """The stepd above a process: known only to that stepd."""
+    """Return this stepd's pid for a descendant, else 0."""
     own = os.getpid()
     return own if pid in proctrack_p_get_pids(own) else 0
 
 
 def proctrack_p_has_pid(cont_id: int, pid: int) -> int:
-    """1 when the process descends from the stepd."""
+    """Return 1 if the process descends from the stepd, else 0."""
     return int(pid in proctrack_p_get_pids(cont_id))
 
 
 def proctrack_p_get_pids(cont_id: int) -> list[int]:
-    """Every living descendant of the stepd but its own helpers: zombies do not count."""
+    """Return the pids of all living descendants of the stepd, without helpers and zombies."""
     if cont_id == os.getpid() and next_to_collect() == NO_CHILD:
         return []  # orphans are a subreaper's children: without a child it has no descendant, whatever /proc lists
     children: dict[int, list[int]] = {}

@@ -28,7 +28,7 @@ class _State:
 
 
 def proctrack_p_create(step: Step) -> int:
-    """Makes the group, which the step's tasks then join."""
+    """Fork the leader of a new process group, which the step's tasks then join."""
     stepd = os.pidfd_open(os.getpid())
     ready, told = os.pipe2(os.O_CLOEXEC)
     try:
@@ -49,7 +49,7 @@ def proctrack_p_create(step: Step) -> int:
 
 
 def _lead(stepd: int, told: int) -> None:
-    """The leader's whole life: as long as the stepd's, or until it is killed. It keeps nothing open of the stepd's."""
+    """Lead the process group until the stepd ends or the leader is killed; close all descriptors except the stepd."""
     try:
         os.setpgid(0, 0)
         _signal.pthread_sigmask(_signal.SIG_BLOCK, range(1, _signal.NSIG))
@@ -63,19 +63,19 @@ def _lead(stepd: int, told: int) -> None:
 
 
 def proctrack_p_add(step: Step, pid: int) -> int:
-    """Nothing to do: the step's tasks join its process group."""
+    """Do nothing: the step's tasks join the process group themselves."""
     del step, pid
     return 0
 
 
 def proctrack_p_signal(cont_id: int, signal: int) -> int:
-    """Signals every member of the group, and with SIGKILL those that appear meanwhile."""
+    """Signal every member of the group; with SIGKILL also each new member."""
     signals.send_each(lambda: proctrack_p_get_pids(cont_id), signal, lambda pid: _is_member(pid, cont_id))
     return 0
 
 
 def proctrack_p_wait(cont_id: int) -> int:
-    """Until the group is empty."""
+    """Kill and wait until the group is empty."""
     left = signals.kill_each(
         lambda: proctrack_p_get_pids(cont_id), lambda pid: _is_member(pid, cont_id), rounds=_ROUNDS
     )
@@ -85,7 +85,7 @@ def proctrack_p_wait(cont_id: int) -> int:
 
 
 def proctrack_p_destroy(cont_id: int) -> int:
-    """Forgets the group, and ends who led it."""
+    """Kill the group's leader and forget the group."""
     del cont_id
     if _State.leader >= 0:
         signals.send(_State.leader, signals.KILL)
@@ -95,22 +95,25 @@ def proctrack_p_destroy(cont_id: int) -> int:
 
 
 def proctrack_p_find(pid: int) -> int:
-    """The group if the process is in it, else 0."""
+    """Return the group if the process is a member, else 0."""
     return _State.group if _is_member(pid, _State.group) else 0
 
 
 def proctrack_p_has_pid(cont_id: int, pid: int) -> int:
-    """1 when the process is in the group."""
+    """Return 1 if the process is in the group, else 0."""
     return int(cont_id != 0 and proctrack_p_find(pid) == cont_id)
 
 
 def proctrack_p_get_pids(cont_id: int) -> list[int]:
-    """Living members of the group but its leader, zombies left out."""
+    """Return the pids of the group's living members, without the leader and zombies."""
     return [int(name) for name in os.listdir("/proc") if name.isdecimal() and _is_member(int(name), cont_id)]
 
 
 def _is_member(pid: int, group: int) -> bool:
-    """Where the leader has gone, the group's number may be another's: only the step's has the stepd's session."""
+    """Return True for a living member of the group in the stepd's session.
+
+    After the leader's end another group may get the same number; that group has another session.
+    """
     try:
         fields = pseudo_file.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
     except OSError:

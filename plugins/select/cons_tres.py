@@ -53,19 +53,19 @@ class _Plugin:
 
 
 def select_p_state_save(dir_name: str) -> int:
-    """Writes magic number and version."""
+    """Write the plugin's state file, which holds only a magic number and a version."""
     state_file.save(dir_name, _FILE, _MAGIC, _VERSION)
     return SLURM_SUCCESS
 
 
 def select_p_state_restore(dir_name: str) -> int:
-    """Checks what state_save wrote."""
+    """Check the magic number and the version in the state file."""
     state_file.check(dir_name, _FILE, _MAGIC, _VERSION)
     return SLURM_SUCCESS
 
 
 def select_p_node_init(node_ptr: Sequence[NodeRecord], node_cnt: int) -> int:
-    """Reads the nodes; nobody uses them yet."""
+    """Read the table of nodes and start with every node idle."""
     del node_cnt
     _Plugin.parameters = slurmctld.parameters()
     _Plugin.state = State(node_ptr, Wishes(_Plugin.parameters))  # type: ignore[arg-type]  # the host's is a NodeTable
@@ -73,25 +73,25 @@ def select_p_node_init(node_ptr: Sequence[NodeRecord], node_cnt: int) -> int:
 
 
 def select_p_job_init(job_list: Sequence[JobRecord]) -> int:
-    """What the jobs hold by their records is taken."""
+    """Mark the resources in the jobs' records as held."""
     _Plugin.state.restore(job_list)
     return SLURM_SUCCESS
 
 
 def select_p_reconfigure() -> int:
-    """Takes the configuration as it is now; jobs keep what they have."""
+    """Read the configuration again; running jobs keep their resources."""
     _Plugin.parameters = slurmctld.parameters()
     _Plugin.state.wishes = Wishes(_Plugin.parameters)
     return SLURM_SUCCESS
 
 
 def select_p_select_nodeinfo_alloc() -> NodeInfo:
-    """A new object, of an idle node."""
+    """Return a new NodeInfo of an idle node."""
     return NodeInfo()
 
 
 def select_p_select_nodeinfo_pack(nodeinfo: NodeInfo, buffer: Buf, protocol_version: int) -> int:
-    """Appends it."""
+    """Append the NodeInfo to the buffer."""
     del protocol_version
     if not is_ours(nodeinfo, NodeInfo):
         return SLURM_ERROR
@@ -100,25 +100,25 @@ def select_p_select_nodeinfo_pack(nodeinfo: NodeInfo, buffer: Buf, protocol_vers
 
 
 def select_p_select_nodeinfo_unpack(nodeinfo: Output, buffer: Buf, protocol_version: int) -> int:
-    """Reads what pack wrote."""
+    """Read a NodeInfo from the buffer."""
     del protocol_version
     return unpacked(nodeinfo, buffer, NodeInfo)
 
 
 def select_p_select_nodeinfo_free(nodeinfo: NodeInfo) -> int:
-    """It is used no more."""
+    """Mark the NodeInfo as freed."""
     return freed(nodeinfo, NodeInfo)
 
 
 def select_p_select_nodeinfo_set(job_ptr: JobRecord) -> int:
-    """Brings the nodes of a job up to date."""
+    """Update the NodeInfo of each node of the job."""
     for node in job_ptr.node_bitmap.search(1) if job_ptr.node_bitmap is not None else ():
         information.note(_Plugin.state, node)
     return SLURM_SUCCESS
 
 
 def select_p_select_nodeinfo_set_all() -> int:
-    """Brings all nodes up to date of which something has changed."""
+    """Update the NodeInfo of each changed node."""
     changed = _Plugin.state.changed
     while changed:
         information.note(_Plugin.state, changed.pop())
@@ -126,46 +126,46 @@ def select_p_select_nodeinfo_set_all() -> int:
 
 
 def select_p_select_nodeinfo_get(nodeinfo: NodeInfo, dinfo: int, state: int, data: Output) -> int:
-    """One of its values."""
+    """Write a value of the NodeInfo into `data`."""
     return told(data, nodeinfo.get(dinfo, state) if is_ours(nodeinfo, NodeInfo) else None)
 
 
 def select_p_update_node_config(index: int) -> int:
-    """The node has another configuration than before."""
+    """Read the node's configuration again after a change."""
     _Plugin.state.renew(_Plugin.state.table[index])
     return SLURM_SUCCESS
 
 
 def select_p_node_ranking(node_ptr: Sequence[NodeRecord], node_cnt: int) -> bool:
-    """Nodes have no ranks here: no network is between them."""
+    """Return False: there is no network between nodes, so nodes have no ranks."""
     del node_ptr, node_cnt
     return False
 
 
 @idle
 def select_p_update_node_state(node_ptr: NodeRecord) -> int:
-    """Which nodes may start jobs the host says with each question."""
+    """Do nothing: the host passes the usable nodes in each call of select_p_job_test."""
     del node_ptr
     return SLURM_SUCCESS
 
 
 def select_p_select_jobinfo_alloc() -> JobInfo:
-    """A new object."""
+    """Return a new JobInfo."""
     return JobInfo()
 
 
 def select_p_select_jobinfo_copy(jobinfo: JobInfo) -> JobInfo | None:
-    """Another of the same values."""
+    """Return a copy of the JobInfo."""
     return JobInfo(jobinfo.network) if is_ours(jobinfo, JobInfo) else None
 
 
 def select_p_select_jobinfo_free(jobinfo: JobInfo) -> int:
-    """It is used no more."""
+    """Mark the JobInfo as freed."""
     return freed(jobinfo, JobInfo)
 
 
 def select_p_select_jobinfo_pack(jobinfo: JobInfo, buffer: Buf, protocol_version: int) -> int:
-    """Appends it."""
+    """Append the JobInfo to the buffer."""
     del protocol_version
     if not is_ours(jobinfo, JobInfo):
         return SLURM_ERROR
@@ -174,18 +174,18 @@ def select_p_select_jobinfo_pack(jobinfo: JobInfo, buffer: Buf, protocol_version
 
 
 def select_p_select_jobinfo_unpack(jobinfo_pptr: Output, buffer: Buf, protocol_version: int) -> int:
-    """Reads what pack wrote."""
+    """Read a JobInfo from the buffer."""
     del protocol_version
     return unpacked(jobinfo_pptr, buffer, JobInfo)
 
 
 def select_p_select_jobinfo_get(jobinfo: JobInfo, data_type: int, data: Output) -> int:
-    """One of its values."""
+    """Write a value of the JobInfo into `data`."""
     return told(data, jobinfo.get(data_type) if is_ours(jobinfo, JobInfo) else None)
 
 
 def select_p_select_jobinfo_set(jobinfo: JobInfo, data_type: int, data: object) -> int:
-    """Sets the network that the job asked for, which is all that can be set."""
+    """Set the network of the job's request, the only settable value."""
     if not is_ours(jobinfo, JobInfo) or data_type != SELECT_JOBDATA_NETWORK:
         return SLURM_ERROR
     jobinfo.network = str(data)
@@ -193,7 +193,7 @@ def select_p_select_jobinfo_set(jobinfo: JobInfo, data_type: int, data: object) 
 
 
 def select_p_select_jobinfo_sprint(jobinfo: JobInfo, buf: bytearray, size: int, mode: int) -> bytearray | None:
-    """Writes it into `buf` as a C string."""
+    """Write the JobInfo's text into `buf` as a C string."""
     text = select_p_select_jobinfo_xstrdup(jobinfo, mode)
     if text is None or size < 1:
         return None
@@ -203,7 +203,7 @@ def select_p_select_jobinfo_sprint(jobinfo: JobInfo, buf: bytearray, size: int, 
 
 
 def select_p_select_jobinfo_xstrdup(jobinfo: JobInfo, mode: int) -> str | None:
-    """As a text."""
+    """Return the JobInfo's text, or None for an unknown mode."""
     return jobinfo.shown(mode) if is_ours(jobinfo, JobInfo) and 0 <= mode <= 2 else None
 
 
@@ -211,7 +211,7 @@ def select_p_job_test(  # as the document has it
     job_ptr: JobRecord, bitmap: bitarray, min_nodes: int, max_nodes: int, req_nodes: int, mode: int,
     preemption_candidates: list[JobRecord] | None, preempted_jobs: Output | None, exc_core_bitmap: bitarray | None,
 ) -> int:  # fmt: skip
-    """Chooses nodes out of `bitmap`, and cores, memory and devices of them, which job_resrcs has then."""
+    """Choose nodes from `bitmap` and put the chosen cores, memory and devices into job_ptr.job_resrcs."""
     state, details = _Plugin.state, job_ptr.details
     required = details.req_node_bitmap
     try:
@@ -259,7 +259,7 @@ _WORDS = {
 
 
 def select_p_job_begin(job_ptr: JobRecord) -> int:
-    """The job holds what job_test gave it."""
+    """Mark the resources chosen by select_p_job_test as held by the job."""
     taken = _Plugin.state.begin(job_ptr)
     if taken:
         set_errno(ESLURM_NODES_BUSY, taken)
@@ -269,26 +269,26 @@ def select_p_job_begin(job_ptr: JobRecord) -> int:
 
 @idle
 def select_p_job_ready(job_ptr: JobRecord) -> int:
-    """1: nodes need no preparation."""
+    """Return 1: nodes need no preparation."""
     del job_ptr
     return 1
 
 
 def select_p_job_fini(job_ptr: JobRecord) -> int:
-    """The job holds nothing any more; none that held nothing is refused, for calls may be replayed."""
+    """Release the resources of the job. A job without resources is accepted, because calls may be replayed."""
     _Plugin.state.finish(job_ptr)
     return SLURM_SUCCESS
 
 
 @idle
 def select_p_job_signal(job_ptr: JobRecord, signal: int) -> int:
-    """Nothing to do: the steps are the daemon's own."""
+    """Do nothing: the daemon signals the steps."""
     del job_ptr, signal
     return SLURM_SUCCESS
 
 
 def select_p_job_mem_confirm(job_ptr: JobRecord) -> int:
-    """Fails where a node has less memory by now than its jobs hold."""
+    """Fail if a node of the job now has less memory than the jobs there hold."""
     state = _Plugin.state
     held = state.held.get(job_ptr.job_id)
     for node in () if held is None else held.shares:
@@ -301,12 +301,12 @@ def select_p_job_mem_confirm(job_ptr: JobRecord) -> int:
 
 
 def select_p_job_suspend(job_ptr: JobRecord, indf_susp: bool) -> int:
-    """Gives the cores of a job back that is suspended until somebody says otherwise; memory and devices stay its."""
+    """Release the cores of an indefinitely suspended job; the job keeps memory and devices."""
     return SLURM_SUCCESS if not indf_susp or _Plugin.state.suspend(job_ptr) else SLURM_ERROR
 
 
 def select_p_job_resume(job_ptr: JobRecord, indf_susp: bool) -> int:
-    """Takes the cores again; fails while others have them."""
+    """Take the job's cores again; fail while another job holds a core."""
     taken = _Plugin.state.resume(job_ptr) if indf_susp else ""
     if taken:
         set_errno(ESLURM_NODES_BUSY, taken)
@@ -315,12 +315,12 @@ def select_p_job_resume(job_ptr: JobRecord, indf_susp: bool) -> int:
 
 
 def select_p_job_expand_allow() -> bool:
-    """It can be done."""
+    """Return True: a job can be expanded."""
     return True
 
 
 def select_p_job_expand(from_job_ptr: JobRecord, to_job_ptr: JobRecord) -> int:
-    """All that one job holds is the other's."""
+    """Move all resources of the first job to the second job."""
     state, source, target = _Plugin.state, from_job_ptr, to_job_ptr
     mine, theirs = source.job_resrcs, target.job_resrcs
     if source is target or mine is None or theirs is None or not {source.job_id, target.job_id} <= state.held.keys():
@@ -339,7 +339,7 @@ def select_p_job_expand(from_job_ptr: JobRecord, to_job_ptr: JobRecord) -> int:
 
 
 def select_p_job_resized(job_ptr: JobRecord, node_ptr: NodeRecord) -> int:
-    """The job gives up a node, but never its last one."""
+    """Remove a node from the job; fail for the job's last node."""
     held = job_ptr.job_resrcs
     if held is None or not _Plugin.state.shrink(job_ptr, node_ptr.index):
         set_errno(errno.EINVAL, f"job {job_ptr.job_id} cannot give up node {node_ptr.name}")
@@ -351,14 +351,14 @@ def select_p_job_resized(job_ptr: JobRecord, node_ptr: NodeRecord) -> int:
 
 @idle
 def select_p_step_pick_nodes(job_ptr: JobRecord, step_jobinfo: JobInfo, node_count: int) -> bitarray | None:
-    """Leaves the choice to the host."""
+    """Return None: the host chooses the nodes of a step."""
     del job_ptr, step_jobinfo, node_count
     return None
 
 
 @idle
 def select_p_step_finish(step_ptr: StepRecord, killing_step: bool) -> int:
-    """Nothing to do: steps hold nothing but of their job."""
+    """Do nothing: a step holds only resources of the job."""
     del step_ptr, killing_step
     return SLURM_SUCCESS
 
@@ -366,7 +366,7 @@ def select_p_step_finish(step_ptr: StepRecord, killing_step: bool) -> int:
 def select_p_resv_test(
     resv_desc_ptr: ReservationRequest, node_cnt: int, avail_bitmap: bitarray, core_bitmap: Output | None
 ) -> bitarray | None:
-    """Nodes for a reservation, and of each the first cores that jobs will have left."""
+    """Return nodes for a reservation, or None; write into `core_bitmap` the first free cores of each node."""
     taken = core_bitmap.value if core_bitmap is not None else None
     found = reservations.reserve(_Plugin.state, resv_desc_ptr, node_cnt, avail_bitmap, taken, slurmctld.now())
     if found is None:
@@ -377,7 +377,7 @@ def select_p_resv_test(
 
 
 def select_p_get_info_from_plugin(dinfo: int, job_ptr: JobRecord | None, data: Output) -> int:
-    """Which plugin this is, and its configuration."""
+    """Write the plugin's number or configuration into `data`."""
     del job_ptr
     if dinfo == SELECT_CR_PLUGIN:
         return told(data, _CONS_TRES)
@@ -387,10 +387,10 @@ def select_p_get_info_from_plugin(dinfo: int, job_ptr: JobRecord | None, data: O
 
 
 def select_p_ba_init(node_info_ptr: NodeInfoMessage, sanity_check: bool) -> None:
-    """Nothing to do: nodes have no coordinates."""
+    """Do nothing: nodes have no coordinates."""
     del node_info_ptr, sanity_check
 
 
 def select_p_ba_get_dims() -> list[int] | None:
-    """None: nodes have no coordinates."""
+    """Return None: nodes have no coordinates."""
     return None

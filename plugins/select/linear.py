@@ -46,7 +46,7 @@ _STATE, _MAGIC, _VERSION = "select_linear", 0x4C494E45, 1
 
 
 class _State:
-    """What slurmctld's plugin has in its global variables."""
+    """The global variables of slurmctld's select/linear."""
 
     machines: Machines
     occupancy: Occupancy
@@ -54,30 +54,30 @@ class _State:
 
 
 def init() -> int:
-    """Begins with no nodes."""
+    """Start without nodes."""
     _State.machines, _State.occupancy, _State.dims = Machines(NodeTable(())), Occupancy(0), []
     return SLURM_SUCCESS
 
 
 def fini() -> None:
-    """Lets go of what it knows."""
+    """Drop all nodes and jobs."""
     init()
 
 
 def select_p_state_save(dir_name: str) -> int:
-    """Writes a magic number and a version: who has which nodes is known of the jobs."""
+    """Write the state file, a magic number and a version: the jobs' records tell which job holds which nodes."""
     state_file.save(dir_name, _STATE, _MAGIC, _VERSION)
     return SLURM_SUCCESS
 
 
 def select_p_state_restore(dir_name: str) -> int:
-    """Reads it, if it is there."""
+    """Check the state file, if there is a file."""
     state_file.check(dir_name, _STATE, _MAGIC, _VERSION)
     return SLURM_SUCCESS
 
 
 def select_p_node_init(node_ptr: NodeTable, node_cnt: int) -> int:
-    """Takes the table of nodes; nobody is on them."""
+    """Store the table of nodes, with all nodes idle."""
     if node_cnt != len(node_ptr):
         raise PluginError(errno.EINVAL, f"{node_cnt} nodes in a table of {len(node_ptr)}")
     _State.machines, _State.occupancy = Machines(node_ptr), Occupancy(node_cnt)
@@ -85,44 +85,44 @@ def select_p_node_init(node_ptr: NodeTable, node_cnt: int) -> int:
 
 
 def select_p_job_init(job_list: list[JobRecord]) -> int:
-    """Takes the jobs that hold nodes; reads their job_resrcs."""
+    """Add the running jobs with the nodes in their job_resrcs."""
     for job in job_list:
         _add(job)
     return SLURM_SUCCESS
 
 
 def select_p_reconfigure() -> int:
-    """Has nothing of the configuration that it would not read when it is called."""
+    """Do nothing: each call reads the configuration itself."""
     return SLURM_SUCCESS
 
 
 def select_p_select_nodeinfo_alloc() -> NodeInfo:
-    """An object of an idle node."""
+    """Return a new NodeInfo of an idle node."""
     return NodeInfo()
 
 
 def select_p_select_nodeinfo_pack(nodeinfo: NodeInfo, buffer: Buf, protocol_version: int) -> int:
-    """Packs it."""
+    """Append the NodeInfo to the buffer."""
     del protocol_version
     known(nodeinfo, NodeInfo)
     return nodeinfo.pack(buffer)
 
 
 def select_p_select_nodeinfo_unpack(nodeinfo: Output, buffer: Buf, protocol_version: int) -> int:
-    """Unpacks one."""
+    """Read a NodeInfo from the buffer."""
     del protocol_version
     nodeinfo.value = NodeInfo.unpacked(buffer)
     return SLURM_SUCCESS
 
 
 def select_p_select_nodeinfo_free(nodeinfo: NodeInfo) -> int:
-    """Makes it unusable."""
+    """Mark the NodeInfo as freed."""
     known(nodeinfo, NodeInfo)
     return freed(nodeinfo)
 
 
 def select_p_select_nodeinfo_set(job_ptr: JobRecord) -> int:
-    """Brings the objects of a job's nodes up to date."""
+    """Update the NodeInfo of each node of the job."""
     share = _State.occupancy.jobs.get(job_ptr)
     for node in share.nodes if share else ():
         _set(_State.machines.nodes[node])
@@ -130,21 +130,21 @@ def select_p_select_nodeinfo_set(job_ptr: JobRecord) -> int:
 
 
 def select_p_select_nodeinfo_set_all() -> int:
-    """Brings the objects of all nodes up to date."""
+    """Update the NodeInfo of every node."""
     for node in _State.machines.nodes:
         _set(node)
     return SLURM_SUCCESS
 
 
 def select_p_select_nodeinfo_get(nodeinfo: NodeInfo, dinfo: int, state: int, data: Output) -> int:
-    """Tells of CPUs and MiB in use."""
+    """Write the node's CPUs or MiB in use into `data`."""
     del state
     known(nodeinfo, NodeInfo)
     return nodeinfo.get(dinfo, data)
 
 
 def select_p_update_node_config(index: int) -> int:
-    """A node has other hardware: the table is looked at again."""
+    """Read the table of nodes again after a node's hardware has changed."""
     if not 0 <= index < len(_State.machines.nodes):
         raise PluginError(errno.EINVAL, f"no node {index}")
     _State.machines = Machines(_State.machines.nodes)
@@ -152,70 +152,70 @@ def select_p_update_node_config(index: int) -> int:
 
 
 def select_p_node_ranking(node_ptr: NodeTable, node_cnt: int) -> bool:
-    """The row of nodes is as it is."""
+    """Return False: the order of the nodes does not change."""
     del node_ptr, node_cnt
     return False
 
 
 @idle
 def select_p_update_node_state(node_ptr: NodeRecord) -> int:
-    """Nodes that are not to be used are not offered."""
+    """Do nothing: the host leaves unusable nodes out of the bitmap of select_p_job_test."""
     del node_ptr
     return SLURM_SUCCESS
 
 
 def select_p_select_jobinfo_alloc() -> JobInfo:
-    """An empty object."""
+    """Return an empty JobInfo."""
     return JobInfo()
 
 
 def select_p_select_jobinfo_copy(jobinfo: JobInfo) -> JobInfo:
-    """Another one with the same in it."""
+    """Return a copy of the JobInfo."""
     known(jobinfo, JobInfo)
     return JobInfo(jobinfo.network)
 
 
 def select_p_select_jobinfo_free(jobinfo: JobInfo) -> int:
-    """Makes it unusable."""
+    """Mark the JobInfo as freed."""
     known(jobinfo, JobInfo)
     return freed(jobinfo)
 
 
 def select_p_select_jobinfo_pack(jobinfo: JobInfo, buffer: Buf, protocol_version: int) -> int:
-    """Packs it."""
+    """Append the JobInfo to the buffer."""
     del protocol_version
     known(jobinfo, JobInfo)
     return jobinfo.pack(buffer)
 
 
 def select_p_select_jobinfo_unpack(jobinfo_pptr: Output, buffer: Buf, protocol_version: int) -> int:
-    """Unpacks one."""
+    """Read a JobInfo from the buffer."""
     del protocol_version
     jobinfo_pptr.value = JobInfo.unpacked(buffer)
     return SLURM_SUCCESS
 
 
 def select_p_select_jobinfo_get(jobinfo: JobInfo, data_type: int, data: Output) -> int:
-    """Reads a field."""
+    """Write a field of the JobInfo into `data`."""
     known(jobinfo, JobInfo)
     return jobinfo.get(data_type, data)
 
 
 def select_p_select_jobinfo_set(jobinfo: JobInfo, data_type: int, data: object) -> int:
-    """Writes a field."""
+    """Set a field of the JobInfo."""
     known(jobinfo, JobInfo)
     return jobinfo.set(data_type, data)
 
 
 def select_p_select_jobinfo_sprint(jobinfo: JobInfo, buf: bytearray, size: int, mode: int) -> bytearray:
-    """Writes the object's text, as much as there is room for, and a NUL."""
+    """Write as much of the JobInfo's text as `size` allows into `buf`, with a NUL at the end."""
     text = select_p_select_jobinfo_xstrdup(jobinfo, mode).encode()[: max(size - 1, 0)] + b"\0"
     buf[: len(text)] = text
     return buf
 
 
 def select_p_select_jobinfo_xstrdup(jobinfo: JobInfo, mode: int) -> str:
-    """The object's text: a heading, the values, or both."""
+    """Return the JobInfo's text: a heading, the values, or both."""
     known(jobinfo, JobInfo)
     return jobinfo.text(mode)
 
@@ -224,7 +224,7 @@ def select_p_job_test(  # as the document has it
     job_ptr: JobRecord, bitmap: bitarray, min_nodes: int, max_nodes: int, req_nodes: int, mode: int,
     preemption_candidates: list[JobRecord] | None, preempted_jobs: Output, exc_core_bitmap: bitarray | None,
 ) -> int:  # fmt: skip
-    """Chooses nodes; writes bitmap, job_ptr.job_resrcs, job_ptr.start_time with WILL_RUN, and preempted_jobs."""
+    """Choose nodes; write bitmap, job_ptr.job_resrcs, job_ptr.start_time and preempted_jobs."""
     chooser = Chooser(_State.machines, parameters(), job_ptr)
     wish = (min_nodes, max_nodes, req_nodes)
     try:
@@ -248,32 +248,32 @@ def select_p_job_test(  # as the document has it
 
 
 def select_p_job_begin(job_ptr: JobRecord) -> int:
-    """The job is on its nodes."""
+    """Mark the job's nodes as held by the job."""
     return SLURM_SUCCESS if _add(job_ptr) else SLURM_ERROR
 
 
 def select_p_job_ready(job_ptr: JobRecord) -> int:
-    """1 where none of the job's nodes is down."""
+    """Return 1 if no node of the job is down."""
     nodes = _State.machines.nodes
     held = job_ptr.node_bitmap.search(bitarray("1")) if job_ptr.node_bitmap is not None else ()
     return int(all(nodes[index].node_state & 0xF != NODE_STATE_DOWN for index in held))
 
 
 def select_p_job_fini(job_ptr: JobRecord) -> int:
-    """The job leaves its nodes; one that is on none is told of and no failure."""
+    """Release the job's nodes; succeed also for a job without nodes."""
     _State.occupancy.remove(job_ptr)
     return SLURM_SUCCESS
 
 
 @idle
 def select_p_job_signal(job_ptr: JobRecord, signal: int) -> int:
-    """Signals are sent by others."""
+    """Do nothing: the daemon sends signals."""
     del job_ptr, signal
     return SLURM_SUCCESS
 
 
 def select_p_job_mem_confirm(job_ptr: JobRecord) -> int:
-    """The job's nodes still have the memory that jobs hold there."""
+    """Fail if a node of the job has less memory than the jobs there hold."""
     share = _State.occupancy.jobs.get(job_ptr)
     for node in share.nodes if share else ():
         have, used = _State.machines.memory(node), _State.occupancy.memory.get(node, 0)
@@ -284,24 +284,24 @@ def select_p_job_mem_confirm(job_ptr: JobRecord) -> int:
 
 
 def select_p_job_suspend(job_ptr: JobRecord, indf_susp: bool) -> int:
-    """The job's CPUs are free, its memory and devices are not."""
+    """Release the job's CPUs; the job keeps memory and devices."""
     del indf_susp
     return SLURM_SUCCESS if _State.occupancy.stop(job_ptr, stopped=True) else SLURM_ERROR
 
 
 def select_p_job_resume(job_ptr: JobRecord, indf_susp: bool) -> int:
-    """The job has its CPUs again."""
+    """Give the CPUs back to the job."""
     del indf_susp
     return SLURM_SUCCESS if _State.occupancy.stop(job_ptr, stopped=False) else SLURM_ERROR
 
 
 def select_p_job_expand_allow() -> bool:
-    """Whole nodes can change hands."""
+    """Return True: whole nodes can move between jobs."""
     return True
 
 
 def select_p_job_expand(from_job_ptr: JobRecord, to_job_ptr: JobRecord) -> int:
-    """All nodes of one job become another's; not those of jobs with devices."""
+    """Move all nodes of the first job to the second job; fail for jobs with devices."""
     jobs = _State.occupancy.jobs
     if from_job_ptr is to_job_ptr or from_job_ptr not in jobs or to_job_ptr not in jobs:
         return SLURM_ERROR
@@ -320,19 +320,19 @@ def select_p_job_expand(from_job_ptr: JobRecord, to_job_ptr: JobRecord) -> int:
 
 
 def select_p_job_resized(job_ptr: JobRecord, node_ptr: NodeRecord) -> int:
-    """The job gives up a node."""
+    """Remove a node from the job."""
     return SLURM_SUCCESS if _State.occupancy.remove_node(job_ptr, node_ptr.index) else SLURM_ERROR
 
 
 @idle
 def select_p_step_pick_nodes(job_ptr: JobRecord, step_jobinfo: JobInfo, node_count: int) -> None:
-    """Leaves the nodes of steps to others."""
+    """Return None: the host chooses the nodes of a step."""
     del job_ptr, step_jobinfo, node_count
 
 
 @idle
 def select_p_step_finish(step_ptr: StepRecord, killing_step: bool) -> int:
-    """Keeps nothing of steps."""
+    """Do nothing: the plugin stores nothing about steps."""
     del step_ptr, killing_step
     return SLURM_SUCCESS
 
@@ -340,7 +340,7 @@ def select_p_step_finish(step_ptr: StepRecord, killing_step: bool) -> int:
 def select_p_resv_test(
     resv_desc_ptr: ReservationRequest, node_cnt: int, avail_bitmap: bitarray, core_bitmap: Output
 ) -> bitarray | None:
-    """Whole nodes, of which no core is taken."""
+    """Return whole nodes for a reservation, leaving out nodes of which a core is in `core_bitmap`."""
     if resv_desc_ptr.core_cnt:
         raise PluginError(errno.EOPNOTSUPP, "select/linear reserves whole nodes, and no cores")
     avail = avail_bitmap.copy()
@@ -353,7 +353,7 @@ def select_p_resv_test(
 
 
 def select_p_get_info_from_plugin(dinfo: int, job_ptr: JobRecord | None, data: Output) -> int:
-    """Says that it gives no cores, and what it is."""
+    """Write the plugin's kind (0: no cores) or configuration into `data`."""
     del job_ptr
     if dinfo == SELECT_CR_PLUGIN:
         data.value = 0
@@ -365,18 +365,18 @@ def select_p_get_info_from_plugin(dinfo: int, job_ptr: JobRecord | None, data: O
 
 
 def select_p_ba_init(node_info_ptr: NodeInfoMessage, sanity_check: bool) -> None:
-    """The system is a row of nodes."""
+    """Note the number of nodes as the system's only dimension."""
     del sanity_check
     _State.dims = [node_info_ptr.record_count]
 
 
 def select_p_ba_get_dims() -> list[int]:
-    """The length of the row."""
+    """Return the number of nodes as the only dimension."""
     return _State.dims
 
 
 def _add(job: JobRecord) -> bool:
-    """The job has what its job_resrcs say; False for one that has none."""
+    """Add the job with its job_resrcs to the occupancy; return False for a job without job_resrcs."""
     held = job.job_resrcs
     if held is None:
         return False

@@ -33,7 +33,7 @@ _changes: list[tuple[str, str, str]] = []
 
 
 def _change(word: str) -> tuple[str, str, str]:
-    """ "set=NAME=VALUE" as its three parts. Raises ValueError with what is wrong."""
+    """Return the three parts of "set=NAME=VALUE". Raises ValueError with the reason."""
     action, _, rest = word.partition("=")
     name, equals, value = rest.partition("=")
     if action not in _ACTIONS:
@@ -46,13 +46,13 @@ def _change(word: str) -> tuple[str, str, str]:
 
 
 def _words(path: str) -> list[str]:
-    """The lines of a file=. Raises OSError, trust.Untrusted."""
+    """Return the lines of a file= argument's file. Raises OSError, trust.Untrusted."""
     lines = (line.strip() for line in os.fsdecode(trust.read(path, _LONGEST_FILE)).split("\n"))
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def _read(words: list[str], where: str) -> bool:
-    """Notes the changes; what is wrong is told, with `where`. True when nothing is."""
+    """Store the changes; report wrong words with `where`. Return True if all words are right."""
     good = True
     for word in words:
         try:
@@ -64,7 +64,7 @@ def _read(words: list[str], where: str) -> bool:
 
 
 def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
-    """Reads the arguments; the file only in the stepd, since users need not be able to read it."""
+    """Read the arguments; read the file only in the stepd, because users may lack the right to read the file."""
     del ac
     good = True
     for word in argv:
@@ -81,7 +81,7 @@ def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
 
 
 def slurm_spank_init_post_opt(sp: Spank, ac: int, argv: list[str]) -> int:
-    """Stepd, root: changes the environment that every task begins with."""
+    """Change the initial environment of every task. Stepd, root."""
     del ac, argv
     if not spank_remote(sp):
         return 0

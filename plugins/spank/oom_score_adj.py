@@ -32,7 +32,7 @@ class _State:
 
 
 def _number(text: str | None, lowest: int, highest: int) -> int | None:
-    """The decimal number, None for anything else and for what is out of bounds."""
+    """Return the decimal number, or None for other text and for a number out of bounds."""
     try:
         value = int(text or "", 10)
     except ValueError:
@@ -41,7 +41,7 @@ def _number(text: str | None, lowest: int, highest: int) -> int | None:
 
 
 def _option(val: int, optarg: str | None, remote: int) -> int:
-    """--oom-score-adj: checked where it is typed and, as a client may be anybody's, in the stepd again."""
+    """Check --oom-score-adj in the command, and again in the stepd, because users can write their own client."""
     del val, remote
     value = _number(optarg, _State.min, _State.max)
     if value is None:
@@ -55,7 +55,7 @@ spank_options = [SpankOption("oom-score-adj", "N", "Kill tasks sooner when memor
 
 
 def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
-    """Reads min=, max= and default=."""
+    """Read min=, max= and default=."""
     del sp, ac
     good = True
     for word in argv:
@@ -73,7 +73,7 @@ def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
 
 
 def slurm_spank_task_init_privileged(sp: Spank, ac: int, argv: list[str]) -> int:
-    """Task, root: sets the value, which exec keeps."""
+    """Set the task's value, which exec keeps. Task, root."""
     del ac, argv
     if _State.wanted is None:
         return 0

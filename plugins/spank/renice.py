@@ -35,7 +35,7 @@ class _State:
 
 
 def _number(text: str | None) -> int | None:
-    """A nice value, None for anything else."""
+    """Return a nice value, or None for any text without a nice value."""
     try:
         value = int(text or "", 10)
     except ValueError:
@@ -44,7 +44,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _option(val: int, optarg: str | None, remote: int) -> int:
-    """--renice: refused at once where the command is typed; taken as it is in the stepd."""
+    """Store the value of --renice; the command warns about a value below the lowest allowed value."""
     del val
     prio = _number(optarg)
     if prio is None:
@@ -60,7 +60,7 @@ spank_options = [SpankOption("renice", "[PRIO]", "set the nice value of the task
 
 
 def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
-    """Reads min_prio= from plugstack.conf."""
+    """Read min_prio= from plugstack.conf."""
     del ac
     for word in argv:
         name, _, value = word.partition("=")
@@ -77,7 +77,7 @@ def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
 
 
 def slurm_spank_task_post_fork(sp: Spank, ac: int, argv: list[str]) -> int:
-    """Stepd, root: sets the task's nice value before its program starts."""
+    """Set the task's nice value before the start of the program. Stepd, root."""
     del ac, argv
     prio = _State.prio
     if prio is None:

@@ -64,7 +64,7 @@ class _State:
 
 
 def _option(val: int, optarg: str | None, remote: int) -> int:
-    """--tmpdir."""
+    """Note that the user gave --tmpdir."""
     del val, optarg, remote
     _State.asked = True
     return 0
@@ -74,7 +74,7 @@ spank_options = [SpankOption("tmpdir", None, "Have a private temporary directory
 
 
 def _argument(word: str) -> None:
-    """One word of plugstack.conf. Raises ValueError with what is wrong."""
+    """Read a word of plugstack.conf. Raises ValueError with the reason."""
     name, _, value = word.partition("=")
     if name == "base":
         if not value.startswith("/"):
@@ -92,7 +92,7 @@ def _argument(word: str) -> None:
 
 
 def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
-    """Reads the arguments. In the daemon, as root: removes what dead steps have left."""
+    """Read the arguments. In the daemon, as root, also remove the directories of dead steps."""
     del sp, ac
     good = True
     for word in argv:
@@ -113,7 +113,7 @@ def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
 
 
 def slurm_spank_init_post_opt(sp: Spank, ac: int, argv: list[str]) -> int:
-    """Stepd, root: makes the directory and tells the tasks where it is."""
+    """Make the directory and set TMPDIR for the tasks. Stepd, root."""
     del ac, argv
     if not spank_remote(sp) or not (_State.always or _State.asked):
         return 0
@@ -138,7 +138,7 @@ def slurm_spank_init_post_opt(sp: Spank, ac: int, argv: list[str]) -> int:
 
 
 def slurm_spank_exit(sp: Spank, ac: int, argv: list[str]) -> int:
-    """Stepd, root: removes the directory, then what dead steps have left."""
+    """Remove the step's directory, then the directories of dead steps. Stepd, root."""
     del ac, argv
     if not spank_remote(sp) or _State.base_fd < 0:
         return 0
@@ -154,7 +154,7 @@ def slurm_spank_exit(sp: Spank, ac: int, argv: list[str]) -> int:
 
 
 def _open_base() -> int:
-    """A descriptor of `base`, on a way that nobody but root can change. Raises OSError."""
+    """Return a descriptor of `base`, whose path only root can change. Raises OSError."""
     fd = os.open("/", _DIRECTORY)
     names = [name for name in _State.base.split("/") if name]
     try:
@@ -174,7 +174,7 @@ def _open_base() -> int:
 
 
 def _make_outer(stem: str) -> None:
-    """Makes and locks the outer directory, under a name that nobody can have taken before. Raises OSError."""
+    """Make and lock the outer directory under a new random name. Raises OSError."""
     while _State.outer_fd < 0:
         _State.name = f"{stem}.{os.urandom(6).hex()}"
         os.mkdir(_State.name, 0o711, dir_fd=_State.base_fd)
@@ -189,7 +189,7 @@ def _make_outer(stem: str) -> None:
 
 
 def _lock(fd: int) -> bool:
-    """False when a living stepd or a sweep has it, or when it is no longer there."""
+    """Lock the directory; return False if a living stepd or a sweep holds the lock or if the directory is gone."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -198,7 +198,7 @@ def _lock(fd: int) -> bool:
 
 
 def _sweep(base: int) -> None:
-    """Removes directories of steps whose stepd has gone, for a short while."""
+    """Remove the directories of dead steps, for at most _SWEEP_PATIENCE seconds."""
     end = time.monotonic() + _SWEEP_PATIENCE
     with os.scandir(base) as entries:
         names = [entry.name for entry, _ in zip(entries, range(_MOST_NAMES), strict=False)]

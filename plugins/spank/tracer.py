@@ -74,7 +74,7 @@ class _State:
 
 
 def _noted(val: int, optarg: str | None, remote: int) -> int:
-    """--tracer: nothing to check, one more thing to write down."""
+    """Write a line for --tracer; every value is allowed."""
     return _write("option", {"argv": [val, optarg, remote]})
 
 
@@ -82,7 +82,7 @@ _OPTION = SpankOption("tracer", "NOTE", "Have NOTE in every line of the SPANK tr
 
 
 def _open() -> None:
-    """Opens `out`, as root. Raises OSError, trust.Untrusted."""
+    """Open `out`, as root. Raises OSError, trust.Untrusted."""
     trust.check(os.path.dirname(_State.out))
     fd = os.open(_State.out, _OPEN, 0o600)
     status = os.fstat(fd)
@@ -93,7 +93,7 @@ def _open() -> None:
 
 
 def _record(sp: Spank, hook: str, argv: list[str]) -> int:
-    """One hook. 0, or -1 where the file cannot be opened."""
+    """Write the line of a hook. Return 0, or -1 for a wrong argument or a file that cannot be opened."""
     for word in argv:
         name, _, value = word.partition("=")
         if name == "out" and value.startswith("/"):
@@ -120,7 +120,7 @@ def _item(sp: Spank, item: int) -> list[object]:
 
 
 def _answer(ask: "Callable[[], object]") -> list[object]:
-    """[0, value], or [code] of a SPANK function that fails."""
+    """Return [0, value], or [code] for a SPANK function that fails."""
     try:
         value = ask()
     except SpankError as error:
@@ -129,7 +129,7 @@ def _answer(ask: "Callable[[], object]") -> list[object]:
 
 
 def _changes(sp: Spank) -> dict[str, object]:
-    """What is different of the tasks' environment; the first line of a process has nothing to compare with."""
+    """Return the changes of the tasks' environment since this process's last line; none for the first line."""
     if not spank_remote(sp):
         return {}
     now = spank_get_item(sp, spank.S_JOB_ENV)
@@ -143,7 +143,7 @@ def _changes(sp: Spank) -> dict[str, object]:
 
 
 def _write(hook: str, facts: dict[str, object]) -> int:
-    """Adds what the process is to the facts, and writes the line."""
+    """Add the facts of the process to `facts` and write the line."""
     if _State.fd < 0 and os.geteuid() == 0 and _State.out:
         try:
             _open()
@@ -163,7 +163,7 @@ def _write(hook: str, facts: dict[str, object]) -> int:
 
 
 def _process() -> dict[str, object]:
-    """Who and where this process is, by the kernel's word."""
+    """Return ids, directory, capabilities, CPUs and cgroup of this process, as the kernel reports them."""
     status = dict(line.split(":\t", 1) for line in _lines("/proc/self/status") if ":\t" in line)
     try:
         cwd = os.getcwd()
@@ -184,7 +184,7 @@ def _process() -> dict[str, object]:
 
 
 def _lines(path: str) -> list[str]:
-    """A small file of the kernel's. Without Python's layers, which are dear after a fork."""
+    """Return the lines of a small file of the kernel; without Python's file objects, which are slow after a fork."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.fsdecode(os.read(fd, 65536)).split("\n")
@@ -193,73 +193,73 @@ def _lines(path: str) -> list[str]:
 
 
 def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
-    """The command, the stepd, the daemon; registers the option."""
+    """Register the option and record the hook. Command, stepd, daemon."""
     del ac
     spank_option_register(sp, _OPTION)
     return _record(sp, "slurm_spank_init", argv)
 
 
 def slurm_spank_init_post_opt(sp: Spank, ac: int, argv: list[str]) -> int:
-    """The command, the stepd."""
+    """Record the hook. Command, stepd."""
     del ac
     return _record(sp, "slurm_spank_init_post_opt", argv)
 
 
 def slurm_spank_local_user_init(sp: Spank, ac: int, argv: list[str]) -> int:
-    """The command, when it has a job."""
+    """Record the hook. Command, after the job's allocation."""
     del ac
     return _record(sp, "slurm_spank_local_user_init", argv)
 
 
 def slurm_spank_user_init(sp: Spank, ac: int, argv: list[str]) -> int:
-    """The stepd, with the user's effective ids."""
+    """Record the hook. Stepd, with the user's effective ids."""
     del ac
     return _record(sp, "slurm_spank_user_init", argv)
 
 
 def slurm_spank_task_init_privileged(sp: Spank, ac: int, argv: list[str]) -> int:
-    """Each task, root."""
+    """Record the hook. Each task, as root."""
     del ac
     return _record(sp, "slurm_spank_task_init_privileged", argv)
 
 
 def slurm_spank_task_post_fork(sp: Spank, ac: int, argv: list[str]) -> int:
-    """The stepd, root, for each task."""
+    """Record the hook. Stepd, as root, for each task."""
     del ac
     return _record(sp, "slurm_spank_task_post_fork", argv)
 
 
 def slurm_spank_task_init(sp: Spank, ac: int, argv: list[str]) -> int:
-    """Each task, the user."""
+    """Record the hook. Each task, as the user."""
     del ac
     return _record(sp, "slurm_spank_task_init", argv)
 
 
 def slurm_spank_task_exit(sp: Spank, ac: int, argv: list[str]) -> int:
-    """The stepd, root, for each task that has ended."""
+    """Record the hook. Stepd, as root, for each ended task."""
     del ac
     return _record(sp, "slurm_spank_task_exit", argv)
 
 
 def slurm_spank_exit(sp: Spank, ac: int, argv: list[str]) -> int:
-    """The command, the stepd."""
+    """Record the hook. Command, stepd."""
     del ac
     return _record(sp, "slurm_spank_exit", argv)
 
 
 def slurm_spank_job_prolog(sp: Spank, ac: int, argv: list[str]) -> int:
-    """A process of its own, root, before the job's first step."""
+    """Record the hook. A separate process, as root, before the job's first step."""
     del ac
     return _record(sp, "slurm_spank_job_prolog", argv)
 
 
 def slurm_spank_job_epilog(sp: Spank, ac: int, argv: list[str]) -> int:
-    """A process of its own, root, when the job has ended."""
+    """Record the hook. A separate process, as root, after the job's end."""
     del ac
     return _record(sp, "slurm_spank_job_epilog", argv)
 
 
 def slurm_spank_slurmd_exit(sp: Spank, ac: int, argv: list[str]) -> int:
-    """The daemon, root, when it ends."""
+    """Record the hook. Daemon, as root, at the daemon's end."""
     del ac
     return _record(sp, "slurm_spank_slurmd_exit", argv)

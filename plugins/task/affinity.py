@@ -33,7 +33,7 @@ _ANY = 1 << 62  # stands for a mask of which only the task knows
 
 
 def task_p_slurmd_launch_request(req: Step, node_id: int) -> int:
-    """Daemon, root: fills in the step's CPUs, memory and devices; refuses what the machine cannot give."""
+    """Choose the step's CPUs, memory and devices; refuse a request beyond the machine's means. Daemon, root."""
     del node_id
     assert req.binder is not None  # noqa: S101  # called in the daemon
     try:
@@ -44,12 +44,15 @@ def task_p_slurmd_launch_request(req: Step, node_id: int) -> int:
 
 
 def task_p_slurmd_batch_request(req: Step) -> int:
-    """Daemon, root: fills in the CPUs and devices of the step that runs a job's script: all that the job has."""
+    """Give the step of a job's script all CPUs and devices of the job. Daemon, root."""
     return task_p_slurmd_launch_request(req, 0)
 
 
 def task_p_pre_launch_priv_plan(step: Step, task: Task) -> "list[Operation]":
-    """Stepd, root: what the task does as root, in its cgroup: binds itself, and looks whether that took."""
+    """Return the operations to bind the task to CPUs and to verify the binding. Stepd, root.
+
+    The task does them as root, in its cgroup.
+    """
     cpus = cpus_of(task.mask)
     if not _verbose(step.environment, "SLURM_CPU_BIND"):
         return [operations.bind(cpus, format_cpulist(cpus))] if cpus else []
@@ -60,7 +63,10 @@ def task_p_pre_launch_priv_plan(step: Step, task: Task) -> "list[Operation]":
 
 
 def task_p_pre_launch_plan(step: Step, task: Task) -> "list[Operation]":
-    """Stepd, root: what the task does as the user: sets its memory policy, which the program keeps."""
+    """Return the operations to set the task's memory policy. Stepd, root.
+
+    The task does them as the user; its program keeps the policy.
+    """
     policy = step.mem_policies[task.local_id] if step.mem_policies else None
     if policy is None:
         return []
@@ -75,12 +81,12 @@ def task_p_pre_launch_plan(step: Step, task: Task) -> "list[Operation]":
 
 
 def _who(step: Step, task: Task) -> str:
-    """With a place for the task's pid, which is still to come."""
+    """Return the task's name for reports, with a placeholder for the still unknown pid."""
     return report.subject(step.node_name, task.global_id, task.local_id, -1)
 
 
 def _parts(line: str, mask: str) -> tuple[str, str, str]:
-    """A line before the pid, between that and the mask, and behind it."""
+    """Return the parts of a line before the pid, between pid and mask, and after the mask."""
     before, _, rest = line.partition(_PID)
     between, _, behind = rest.partition(mask)
     return f"{before}[", f"]{between}", behind

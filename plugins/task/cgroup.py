@@ -26,7 +26,7 @@ class _Where:
 
 
 def init() -> int:
-    """Finds the cgroup2 mount; without one the plugin is refused."""
+    """Find the cgroup2 mount; refuse the plugin if there is none."""
     _Where.mount = tree.find_mount()
     if not _Where.mount:
         raise PluginError(
@@ -36,7 +36,10 @@ def init() -> int:
 
 
 def task_p_pre_setuid(step: Step) -> int:
-    """Stepd, root: the step's limits, and controllers for its tasks' cgroups, whose figures tell who reached them."""
+    """Write the step's limits and enable the controllers for the tasks' cgroups. Stepd, root.
+
+    The figures of a task's cgroup tell which task reached a limit.
+    """
     user = tree.Group(f"{_Where.mount}{step.cgroup}/user").make()
     try:
         user.enable(user.core.controllers)

@@ -20,7 +20,6 @@ from needs import need
 
 pytestmark = pytest.mark.lint
 
-MODULE_LINES = 400
 FUNCTION_LINES = 60
 # Directories of one developer's machine; written in halves, as this file is examined too.
 FOREIGN_PATHS = re.compile(r"(?<![\w.*-])/" + r"(?:work|Users|home/runner|bash_jobs)/")
@@ -148,15 +147,6 @@ def test_only_system_calls_the_host_of_compiled_plugins_and_the_quick_way_are_wr
         *(f"nodectl/kernel/c/{name}.c" for name in (*system_calls, "namespace", "system")),
         *(f"nodectl/spank/c/{name}.c" for name in host),
     }
-
-
-def test_no_module_is_longer_than_can_be_kept_in_mind() -> None:
-    long = {
-        where(path, count): count
-        for path in modules("nodectl", "plugins", "tests")
-        if (count := len(path.read_text().splitlines())) > MODULE_LINES
-    }
-    assert not long
 
 
 def test_no_function_is_longer_than_a_screen() -> None:

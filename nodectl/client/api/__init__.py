@@ -1,5 +1,5 @@
-"""What `import nodectl.client` gives to a Python program: clients, steps, results, an executor.
+"""The Python interface, `import nodectl.client`: clients, steps, results, an executor.
 
-Runs in that program, as its user, and in no command. What is asked of the service is written once, as generators
-(`operations.py`), which `client.py` drives by blocking and `aio.py` by awaiting.
+Runs in the importing program, as its user, and in no command. `operations.py` writes each request to the service once,
+as generators; `client.py` drives the generators by blocking, `aio.py` by awaiting.
 """

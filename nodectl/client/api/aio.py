@@ -1,5 +1,6 @@
-"""A client for asyncio. One event loop uses it; what is awaited may be cancelled, and a step that `run` awaits ends
-then.
+"""The asyncio client, for use in a single event loop.
+
+Awaited calls may be cancelled; a cancelled `run` ends the step.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """As Client, with methods to be awaited. It starts no private node."""
+    """A Client with awaitable methods. Starts no private node."""
 
     def __init__(self, socket: Path | None = None, config: Path | None = None) -> None:
         self._settings = Settings(socket, config)
@@ -43,7 +44,7 @@ class AsyncClient:
         self.close()
 
     def close(self) -> None:
-        """Ends the connections. Steps go on until they are closed."""
+        """Close the connections. Steps run on until closed."""
         while self._idle:
             self._idle.pop().close()
 
@@ -54,8 +55,9 @@ class AsyncClient:
         stdout: Stream = None, stderr: Stream = None, capture_output: bool = False, check: bool = False,
         env: Mapping[str, str] | None = None, **options: Unpack[StepOptions],
     ) -> values.Result:  # fmt: skip
-        """Runs a step and waits for its end. Who cancels this, as asyncio.timeout does, ends the step. Raises
-        NodectlError.
+        """Run a step and wait for the end. Raises NodectlError.
+
+        Cancelling the call, as asyncio.timeout does, ends the step.
         """
         if capture_output:
             stdout = stderr = PIPE
@@ -71,7 +73,7 @@ class AsyncClient:
         self, argv: Sequence[Path], *, stdin: Stream = None, stdout: Stream = None, stderr: Stream = None,
         env: Mapping[str, str] | None = None, **options: Unpack[StepOptions],
     ) -> "AsyncStep":  # fmt: skip
-        """Starts a step, when its turn has come; who cancels this before gives the turn up. Raises NodectlError."""
+        """Start a step, waiting for a turn if needed. Cancelling the call gives the turn up. Raises NodectlError."""
         with errors.translated():
             asked, turn = operations.request_of_step(argv, env, options, self.path), Turn()
             with Streams(stdin, stdout, stderr, ntasks=int(str(asked.request["ntasks"]))) as streams:
@@ -90,23 +92,23 @@ class AsyncClient:
                 return step
 
     async def wait(self, step: StepName) -> values.Result:
-        """Waits until a step has ended, anybody's whom this user may see."""
+        """Wait for the end of any step visible to this user, and return the result."""
         return values.result((await self._ask("Wait", **which(step)))["record"])
 
     async def steps(self, *, ended: int = 0) -> list[values.StepInfo]:
-        """Running steps, and the latest `ended` ones that have ended."""
+        """Return the running steps and the latest `ended` ended steps."""
         return await self._do(operations.steps(ended))
 
     async def step(self, step: StepName) -> values.StepInfo:
-        """One step, running or ended."""
+        """Return a running or ended step."""
         return values.step_info((await self._ask("Show", **which(step)))["record"])
 
     async def signal(self, step: StepName, number: int) -> None:
-        """Signals a step's tasks; SIGKILL reaches everything that they started."""
+        """Send a signal to a step's tasks; SIGKILL reaches all processes started by the tasks."""
         await self._ask("Signal", **which(step), signal=int(number))
 
     async def trace(self, step: StepName) -> list[values.TraceCall]:
-        """The calls of its launch and its end."""
+        """Return the calls of the step's launch and end."""
         return await self._do(operations.trace(step))
 
     # Jobs.
@@ -115,26 +117,26 @@ class AsyncClient:
         self, script: Path, arguments: Sequence[str] = (), *, text: str | None = None,
         env: Mapping[str, str] | None = None, **options: Unpack[JobOptions],
     ) -> int:  # fmt: skip
-        """Queues a batch script, the file `script`, or `text` under that name: the job's number."""
+        """Queue a batch script, the file `script`, or `text` under that name, and return the job's number."""
         return await self._do(operations.submit(script, arguments, text, env, options))
 
     async def wait_for_job(self, number: int) -> values.JobInfo:
-        """Waits until a job, not an array, has ended."""
+        """Wait until a job, not an array, has ended, and return the job."""
         return await self._do(operations.wait_for_job(number))
 
     async def jobs(
         self, jobs: Sequence[str] | None = None, *, users: Sequence[str] | None = None,
         states: Sequence[str] | None = None, names: Sequence[str] | None = None,
     ) -> list[values.JobInfo]:  # fmt: skip
-        """The jobs that have not ended, those that start next first."""
+        """Return the jobs not yet ended, the next to start first."""
         return await self._do(operations.jobs({"jobs": jobs, "users": users, "states": states, "names": names}))
 
     async def job(self, name: str | int) -> values.JobInfo:
-        """One job, also for some time after its end."""
+        """Return a job; the service remembers ended jobs for some time."""
         return await self._do(operations.job(name))
 
     async def cancel(self, *names: str | int) -> list[str]:
-        """Ends jobs, waiting or running, as 7 or "7_3"; the names of those that it found."""
+        """Cancel waiting or running jobs, named like 7 or "7_3", and return the names of the jobs found."""
         return await self._do(operations.cancel(names))
 
     # What they have in common.
@@ -143,7 +145,7 @@ class AsyncClient:
         return await self._do(operations.ask(method, **parameters))
 
     async def _do(self, operation: Operation[T]) -> T:
-        """As `conversation.drive`. Raises NodectlError."""
+        """Run an operation and return the result, like `conversation.drive`. Raises NodectlError."""
         try:
             call = next(operation)
             while True:
@@ -174,7 +176,7 @@ class AsyncClient:
                         continue
                     keep = errors.of_connection(failed).name != errors.NO_SERVICE
                     raise
-        finally:  # after a cancellation the answer may come later: nobody is to take it for another's
+        finally:  # after a cancellation the answer may come later: no other call may take it
             if keep:
                 self._idle.append(session)
             else:
@@ -193,7 +195,7 @@ class AsyncClient:
 
 
 class AsyncStep(Control):
-    """As Step; `stdin` is an asyncio.StreamWriter, `stdout` and `stderr` are StreamReaders where they were PIPE."""
+    """A Step for asyncio; with PIPE, `stdin` is an asyncio.StreamWriter, `stdout` and `stderr` are StreamReaders."""
 
     def __init__(self, client: AsyncClient, job: int, step: int, events: Events) -> None:
         self._client = client
@@ -212,8 +214,10 @@ class AsyncStep(Control):
         self._look()
 
     def _look(self) -> None:
-        """Its events are read. The event loop keeps a step only as long as somebody waits for it: one that its program
-        forgets ends.
+        """Register the reader of the step's events with the event loop.
+
+        The loop holds a strong reference to the step only while a caller waits for the step, so a step forgotten by its
+        program ends.
         """
         if self._events is not None and not (self._heard.over or self._loop.is_closed()):
             read = self._read if self._awaited else _if_there(weakref.WeakMethod(self._read))
@@ -230,7 +234,7 @@ class AsyncStep(Control):
             self._look()
 
     async def open(self, streams: Streams) -> None:
-        """Makes streams of our ends of its pipes."""
+        """Turn this process's ends of the step's pipes into asyncio streams."""
         if (stdin := conversation.opened(streams, 0)) is not None:
             protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
             transport, _ = await self._loop.connect_write_pipe(lambda: protocol, stdin)
@@ -261,11 +265,11 @@ class AsyncStep(Control):
 
     @property
     def pids(self) -> Sequence[int]:
-        """Of its tasks, as far as that is known."""
+        """The pids of the step's tasks, from the events read so far."""
         return self._heard.pids
 
     async def wait(self) -> values.Result:
-        """What became of it, when it has ended. Who cancels this does not end the step."""
+        """Wait until the step has ended, and return the result. Cancelling the call does not end the step."""
         with self._is_awaited():
             await self._over.wait()
         if self._heard.record is None:  # its runner is gone, and the service knows more
@@ -273,7 +277,7 @@ class AsyncStep(Control):
         return values.result(self._heard.record, self._heard.messages)
 
     async def communicate(self, input: bytes | None = None) -> values.Result:  # noqa: A002  # subprocess's name
-        """Gives it `input`, reads what it writes into PIPEs, and waits for its end."""
+        """Write `input` to the step, read the PIPEs, and wait for the end."""
         with self._is_awaited():
             async with asyncio.TaskGroup() as group:
                 readers = [group.create_task(self._all_of(reader)) for reader in (self.stdout, self.stderr)]
@@ -287,13 +291,13 @@ class AsyncStep(Control):
 
     @staticmethod
     async def _give(writer: asyncio.StreamWriter, data: bytes) -> None:
-        with contextlib.suppress(ConnectionError):  # nobody reads it any more
+        with contextlib.suppress(ConnectionError):  # the pipe has no reader any more
             writer.write(data)
             await writer.drain()
         writer.close()
 
     def close(self) -> None:
-        """Closes its streams, and ends it if it runs."""
+        """Close the step's streams, and end the step if still running."""
         for transport in self._transports:
             transport.close()
         events, self._events = self._events, None
@@ -317,7 +321,7 @@ class AsyncStep(Control):
 
 
 def _if_there(method: weakref.WeakMethod[Callable[[], None]]) -> Callable[[], None]:
-    """Calls the method of something that may be gone."""
+    """Return a function which calls the method only if the method's object still exists."""
 
     def call() -> None:
         if (called := method()) is not None:

@@ -1,4 +1,4 @@
-"""A session of which nothing blocks an event loop."""
+"""A session for use in an event loop: no call blocks the loop."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from nodectl.wire.names import NODE
 
 
 async def _until(add: Callable[..., object], remove: Callable[[int], object], fd: int) -> None:
-    """Until a descriptor is ready for what `add` watches it for."""
+    """Wait until `add` reports the descriptor ready."""
     ready = asyncio.Event()
     add(fd, ready.set)
     try:
@@ -20,7 +20,7 @@ async def _until(add: Callable[..., object], remove: Callable[[int], object], fd
 
 
 async def readable(fd: int) -> None:
-    """Until there is something to read, or the end."""
+    """Wait until the descriptor has data, or is at the end."""
     loop = asyncio.get_running_loop()
     await _until(loop.add_reader, loop.remove_reader, fd)
 
@@ -31,12 +31,12 @@ async def _writable(fd: int) -> None:
 
 
 class AsyncSession(Session):
-    """Connects at once, which a local socket permits; calls are awaited, one at a time."""
+    """A session with awaitable calls, a single call at a time. Connects at once, which a local socket permits."""
 
     __slots__ = ()
 
     async def request(self, method: str, fds: Sequence[int], parameters: Mapping[str, object]) -> Mapping[str, object]:
-        """As `call`; it is for the caller to ask the next service. Raises Failed."""
+        """Call a method like `call`, but leave asking the next service to the caller. Raises Failed."""
         message = framing.encode({"method": f"{NODE}.{method}", "parameters": parameters})
         self._sock.setblocking(False)
         unread = False
@@ -75,5 +75,5 @@ class AsyncSession(Session):
 
 
 def may_ask_again(method: str, failed: Failed, fds: Sequence[int]) -> bool:
-    """Whether the next service may be asked the same."""
+    """Return True if the caller may send the same call to the next service."""
     return isinstance(failed, Gone) and not fds and (isinstance(failed, NotTaken) or method not in ONCE)

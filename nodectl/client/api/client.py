@@ -1,4 +1,4 @@
-"""A client that blocks. It may be used by several threads at once; not on both sides of a fork."""
+"""The blocking client. Several threads may share a client; parent and child of a fork may not."""
 
 import contextlib
 import os
@@ -24,8 +24,9 @@ Path = str | os.PathLike[str]
 
 
 class Client:
-    """The service at `socket`, or of the configuration `config`; by default this machine's. With `private`, where none
-    runs, root gets a node for as long as the client is open.
+    """A connection to the service at `socket`, or of the configuration `config`; by default to this machine's.
+
+    With `private`, root gets a private node for as long as the client is open, where no service runs.
     """
 
     def __init__(self, socket: Path | None = None, config: Path | None = None, *, private: bool = False) -> None:
@@ -47,7 +48,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends the connections, and a private node when its steps have ended. Steps go on until they are closed."""
+        """Close the connections, and end a private node when all steps there have ended. Steps run on until closed."""
         while self._idle:
             self._idle.pop().close()
         if self._node is not None:
@@ -61,8 +62,10 @@ class Client:
         stdout: Stream = None, stderr: Stream = None, capture_output: bool = False, check: bool = False,
         timeout: float | None = None, env: Mapping[str, str] | None = None, **options: Unpack[StepOptions],
     ) -> values.Result:  # fmt: skip
-        """Runs a step and waits for its end, as subprocess.run. `timeout`: seconds, from when it has begun; then it is
-        ended, and StepTimeout raised. An exception, as of a Ctrl-C, ends the step. Raises NodectlError.
+        """Run a step and wait for the end, like subprocess.run. Raises NodectlError.
+
+        `timeout`: seconds from the start of the step; then the step is ended and StepTimeout raised. An exception, such
+        as that of a Ctrl-C, ends the step.
         """
         if capture_output:
             stdout = stderr = PIPE
@@ -81,8 +84,9 @@ class Client:
         self, argv: Sequence[Path], *, stdin: Stream = None, stdout: Stream = None, stderr: Stream = None,
         env: Mapping[str, str] | None = None, **options: Unpack[StepOptions],
     ) -> "Step":  # fmt: skip
-        """Starts a step, when its turn has come: until then this blocks, and an exception gives the turn up. Raises
-        NodectlError.
+        """Start a step. Raises NodectlError.
+
+        Block until the step's turn has come; an exception gives the turn up.
         """
         return self.launch(argv, options, stdin=stdin, stdout=stdout, stderr=stderr, env=env, turn=Turn())
 
@@ -90,7 +94,7 @@ class Client:
         self, argv: Sequence[Path], options: Mapping[str, object], *, stdin: Stream = None, stdout: Stream = None,
         stderr: Stream = None, env: Mapping[str, str] | None = None, turn: Turn, exact: bool = False,
     ) -> "Step":  # fmt: skip
-        """`start`, for who minds the turn; `exact`: in a job it takes no more than it needs."""
+        """Start a step, with the caller's `turn`. With `exact`, a step in a job takes no more CPUs than needed."""
         with errors.translated():
             asked = operations.request_of_step(argv, env, options, self.path, exact=exact)
             with Streams(stdin, stdout, stderr, ntasks=int(str(asked.request["ntasks"]))) as streams:
@@ -102,23 +106,23 @@ class Client:
                 return Step(self, job, number, Events(events, calls), streams)
 
     def wait(self, step: StepName) -> values.Result:
-        """Waits until a step has ended, anybody's whom this user may see."""
+        """Wait for the end of any step visible to this user, and return the result."""
         return values.result(self._ask("Wait", **which(step))["record"])
 
     def steps(self, *, ended: int = 0) -> list[values.StepInfo]:
-        """Running steps, and the latest `ended` ones that have ended."""
+        """Return the running steps and the latest `ended` ended steps."""
         return self._do(operations.steps(ended))
 
     def step(self, step: StepName) -> values.StepInfo:
-        """One step, running or ended."""
+        """Return a running or ended step."""
         return values.step_info(self._ask("Show", **which(step))["record"])
 
     def signal(self, step: StepName, number: int) -> None:
-        """Signals a step's tasks; SIGKILL reaches everything that they started."""
+        """Send a signal to a step's tasks; SIGKILL reaches all processes started by the tasks."""
         self._ask("Signal", **which(step), signal=int(number))
 
     def trace(self, step: StepName) -> list[values.TraceCall]:
-        """The calls of its launch and its end."""
+        """Return the calls of the step's launch and end."""
         return self._do(operations.trace(step))
 
     # Jobs.
@@ -127,28 +131,30 @@ class Client:
         self, script: Path, arguments: Sequence[str] = (), *, text: str | None = None,
         env: Mapping[str, str] | None = None, **options: Unpack[JobOptions],
     ) -> int:  # fmt: skip
-        """Queues a batch script, the file `script`, or `text` under that name: the job's number. Its lines #SBATCH
-        count, what is given here goes before them.
+        """Queue a batch script and return the job's number.
+
+        The script is the file `script`, or `text` under that name. Options given here override the script's #SBATCH
+        lines.
         """
         return self._do(operations.submit(script, arguments, text, env, options))
 
     def wait_for_job(self, number: int) -> values.JobInfo:
-        """Waits until a job, not an array, has ended."""
+        """Wait until a job, not an array, has ended, and return the job."""
         return self._do(operations.wait_for_job(number))
 
     def jobs(
         self, jobs: Sequence[str] | None = None, *, users: Sequence[str] | None = None,
         states: Sequence[str] | None = None, names: Sequence[str] | None = None,
     ) -> list[values.JobInfo]:  # fmt: skip
-        """The jobs that have not ended, those that start next first."""
+        """Return the jobs not yet ended, the next to start first."""
         return self._do(operations.jobs({"jobs": jobs, "users": users, "states": states, "names": names}))
 
     def job(self, name: str | int) -> values.JobInfo:
-        """One job, also for some time after its end."""
+        """Return a job; the service remembers ended jobs for some time."""
         return self._do(operations.job(name))
 
     def cancel(self, *names: str | int) -> list[str]:
-        """Ends jobs, waiting or running, as 7 or "7_3"; the names of those that it found."""
+        """Cancel waiting or running jobs, named like 7 or "7_3", and return the names of the jobs found."""
         return self._do(operations.cancel(names))
 
     # What they have in common.
@@ -157,7 +163,7 @@ class Client:
         return self._do(operations.ask(method, **parameters))
 
     def _do(self, operation: Operation[T]) -> T:
-        """Raises NodectlError."""
+        """Run an operation and return the result. Raises NodectlError."""
         with errors.translated():
             return conversation.drive(operation, self._answer)
 
@@ -172,7 +178,7 @@ class Client:
         except Failed as failed:
             keep = errors.of_connection(failed).name != errors.NO_SERVICE
             raise
-        finally:  # after a Ctrl-C the answer may come later: nobody is to take it for another's
+        finally:  # after a Ctrl-C the answer may come later: no other call may take it
             if keep:
                 self._idle.append(session)
             else:
@@ -191,8 +197,10 @@ class Client:
 
 
 class Step(Control):
-    """A step of this program. It ends when it is closed, or this process ends. `stdin`, `stdout`, `stderr` are files
-    where they were PIPE. For one thread at a time; `signal`, `cancel` and `kill` for any.
+    """A step started by this program, which ends when closed or when this process ends.
+
+    `stdin`, `stdout`, `stderr` are files where the caller asked for PIPE. Only one thread at a time may use a step, but
+    any thread may call `signal`, `cancel` and `kill`.
     """
 
     def __init__(self, client: Client, job: int, step: int, events: Events, streams: Streams) -> None:
@@ -221,33 +229,35 @@ class Step(Control):
 
     @property
     def pids(self) -> Sequence[int]:
-        """Of its tasks, as far as that was told while it was waited for."""
+        """The pids of the step's tasks, from the events read so far."""
         return self._heard.pids
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended; nobody is asked how."""
+        """Whether the step has ended. The service is not asked for the result."""
         return self._listen(0.0)
 
     def fileno(self) -> int:
-        """Readable when there is something to `poll` for."""
+        """Return a descriptor which becomes readable when `poll` may have something to report."""
         return self._open().fd
 
     def poll(self) -> values.Result | None:
-        """What became of it, None while it runs."""
+        """Return the result of the step, None while the step runs."""
         return self._result() if self._listen(0.0) else None
 
     def wait(self, timeout: float | None = None) -> values.Result:
-        """What became of it, when it has ended. What it writes into a PIPE somebody has to read meanwhile. Raises
-        StepTimeout; it runs on then.
+        """Wait until the step has ended, and return the result. Raises StepTimeout; the step runs on then.
+
+        The caller has to read the step's PIPEs meanwhile, or the step may block.
         """
         if not self._listen(timeout):
             raise errors.StepTimeout(f"step {self.name} has not ended within {timeout:g} s")
         return self._result()
 
     def communicate(self, input: bytes | None = None, *, timeout: float | None = None) -> values.Result:  # noqa: A002
-        """Gives it `input`, reads what it writes into PIPEs, and waits for its end. When time is up it is ended, and
-        StepTimeout raised.
+        """Write `input` to the step, read the PIPEs, and wait for the end.
+
+        When time is up, end the step and raise StepTimeout.
         """
         try:
             stdout, stderr = conversation.exchange(self, self._heard, self._open(), input, timeout)
@@ -257,7 +267,7 @@ class Step(Control):
         return conversation.with_output(self.wait(), stdout, stderr)
 
     def close(self) -> None:
-        """Closes its streams, and ends it if it runs."""
+        """Close the step's streams, and end the step if still running."""
         for file in (self.stdin, self.stdout, self.stderr):
             if file is not None:
                 with contextlib.suppress(OSError):  # what was not taken by its reader
@@ -278,7 +288,7 @@ class Step(Control):
                 self._events.call(method, **parameters)
 
     def _listen(self, timeout: float | None) -> bool:
-        """Reads events until its end, or until time is up; whether it has ended."""
+        """Read events until the step's end or the timeout; return True if the step has ended."""
         return conversation.listen(self._heard, self._open, timeout)
 
     def _result(self) -> values.Result:

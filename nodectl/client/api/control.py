@@ -1,23 +1,26 @@
-"""What is done to a running step, whoever waits for it and how."""
+"""Control of a running step: signal, cancel, kill."""
 
 import signal
 
 
 class Control:
-    """Of a step with a way to it."""
+    """The control methods of a step; a subclass provides `_call`."""
 
     def signal(self, number: int) -> None:
-        """Signals its tasks; SIGKILL reaches everything that they started. Nothing happens when it has ended."""
+        """Send a signal to the step's tasks; SIGKILL reaches all processes started by the tasks.
+
+        Do nothing when the step has ended.
+        """
         self._call("Signal", signal=int(number), forwarded=True)
 
     def cancel(self) -> None:
-        """It is to end: SIGTERM, later SIGKILL. Nobody waits for that here."""
+        """Ask the step to end: SIGTERM, later SIGKILL. Do not wait for the end."""
         self._call("End")
 
     def kill(self) -> None:
-        """SIGKILL to all of it."""
+        """Send SIGKILL to the tasks and all processes started by the tasks."""
         self.signal(signal.SIGKILL)
 
     def _call(self, method: str, **parameters: object) -> None:
-        """Calls a method of org.nodectl.step, and wants no answer."""
+        """Call a method of org.nodectl.step, without waiting for an answer."""
         raise NotImplementedError

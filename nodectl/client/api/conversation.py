@@ -1,4 +1,4 @@
-"""How a blocking client talks: an operation is driven, a step's events are read, its streams are served."""
+"""The I/O of the blocking client: drive operations, read a step's events, serve a step's streams."""
 
 import os
 import select
@@ -22,7 +22,7 @@ _CHUNK = 1 << 16
 
 
 class Talking(Protocol):
-    """A step, as far as its streams go."""
+    """A step with a name and streams."""
 
     name: str
     stdin: IO[bytes] | None
@@ -31,7 +31,7 @@ class Talking(Protocol):
 
 
 def connect(settings: Settings, *, private: bool = False) -> Session:
-    """A session of its own. Raises Failed."""
+    """Open a session. Raises Failed."""
     try:
         return Session(settings, start_private=private)
     except Failed as failed:
@@ -39,7 +39,7 @@ def connect(settings: Settings, *, private: bool = False) -> Session:
 
 
 def drive(operation: Operation[T], answer: Callable[[Call], Answer]) -> T:
-    """What the operation returns, when `answer` has answered all its calls. Raises Failed, BadOption."""
+    """Run an operation, let `answer` answer each call, and return the result. Raises Failed, BadOption."""
     try:
         call = next(operation)
         while True:
@@ -54,13 +54,13 @@ def drive(operation: Operation[T], answer: Callable[[Call], Answer]) -> T:
 
 
 def opened(streams: Streams, number: int) -> IO[bytes] | None:
-    """Our end of a pipe as a file, which closes it."""
+    """Return this process's end of a pipe as a file, which takes ownership; None where there is no pipe."""
     end, streams.ends[number] = streams.ends[number], None
     return None if end is None else os.fdopen(end, "wb" if number == 0 else "rb")
 
 
 def listen(heard: Heard, events: Callable[[], Events], timeout: float | None) -> bool:
-    """Reads events until the step has ended, or until time is up; whether it has ended."""
+    """Read events until the step has ended or time is up; return True if the step has ended."""
     until = None if timeout is None else time.monotonic() + timeout
     while not heard.over:
         poll = select.poll()
@@ -73,7 +73,7 @@ def listen(heard: Heard, events: Callable[[], Events], timeout: float | None) ->
 
 
 def read(heard: Heard, events: Events) -> None:
-    """What has come, which is something, or the end."""
+    """Read the events available and pass the messages to `heard`; a broken connection counts as the end."""
     try:
         messages, alive = events.read()
     except (OSError, framing.BrokenWire):
@@ -84,9 +84,9 @@ def read(heard: Heard, events: Events) -> None:
 def exchange(
     step: Talking, heard: Heard, events: Events, given: bytes | None, timeout: float | None
 ) -> tuple[bytes | None, bytes | None]:
-    """Writes what is given, reads what a step writes into pipes, until it has ended; what that was. Raises StepTimeout.
+    """Write `given` to the step and read the step's pipes until the end; return stdout and stderr.
 
-    A process that the step has left behind may hold a pipe: what it writes later is not waited for.
+    Raises StepTimeout. A process left behind by the step may hold a pipe; its later output is not waited for.
     """
     until = None if timeout is None else time.monotonic() + timeout
     pieces: dict[int, list[bytes]] = {file.fileno(): [] for file in (step.stdout, step.stderr) if file is not None}
@@ -123,7 +123,7 @@ def exchange(
 
 
 def _write(file: IO[bytes], rest: memoryview) -> memoryview:
-    """What is left to write; nothing where nobody reads."""
+    """Write a chunk and return the rest; return an empty rest when the reader is gone."""
     try:
         return rest[os.write(file.fileno(), rest[:_CHUNK]) :] if rest else rest
     except BlockingIOError:
@@ -133,5 +133,5 @@ def _write(file: IO[bytes], rest: memoryview) -> memoryview:
 
 
 def with_output(result: values.Result, stdout: bytes | None, stderr: bytes | None) -> values.Result:
-    """The result and what was captured."""
+    """Return the result with the captured output added."""
     return replace(result, stdout=stdout, stderr=stderr)

@@ -1,4 +1,4 @@
-"""What goes wrong, each with its reason and what to do about it."""
+"""The exceptions of the client, each with a reason and advice."""
 
 from contextlib import contextmanager
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 
 class NodectlError(Exception):
-    """str() is the reason, one line; `advice` says what to do about it, "" where nobody knows; `name` is the error of
-    the protocol, as org.nodectl.Busy.
+    """An error of the client. str() is the reason, in a single line.
+
+    `advice` says how to solve the problem, "" where unknown; `name` is the protocol's error, such as org.nodectl.Busy.
     """
 
     advice = ""
@@ -28,7 +29,7 @@ class NodectlError(Exception):
 
 
 class NoService(NodectlError, ConnectionError):
-    """No service answers, or it went away before it answered."""
+    """No service answers, or the service went away before answering."""
 
     def __init__(self, reason: str, *, name: str = "", advice: str = "") -> None:
         super().__init__(reason, name=name, advice=advice or f"start it with `{start_command()}`, as root")
@@ -41,31 +42,31 @@ class InvalidRequest(NodectlError, ValueError):
 
 
 class NotPermitted(NodectlError, PermissionError):
-    """This user may not do that."""
+    """This user is not permitted to make the request."""
 
     advice = "ask as the owner of the job, as root, or as a member of the admin group"
 
 
 class NotFound(NodectlError, LookupError):
-    """No such job or step: neither there nor remembered."""
+    """No such job or step: neither existing nor remembered."""
 
     advice = "`nodectl queue` and `nodectl ps --ended` list what is known"
 
 
 class LaunchRefused(NodectlError):
-    """A plugin refused, or the machine could not."""
+    """A plugin refused the launch, or the machine failed to start the step."""
 
     advice = "the reason names who refused; the service's log may say more (journalctl -u nodectld)"
 
 
 class Busy(NodectlError):
-    """What was asked for is not free now."""
+    """The resources asked for are not free now."""
 
     advice = "ask again later, or without `immediate`, to wait for a turn"
 
 
 class StepFailed(NodectlError):
-    """A step that was to succeed did not; `result` is what became of it."""
+    """A step run with check=True failed; `result` is the step's result."""
 
     advice = "`result` has the tasks' exit codes and what they wrote; `nodectl show JOB.STEP` tells more"
 
@@ -95,21 +96,21 @@ _BY_NAME: "dict[str, type[NodectlError]]" = {
 
 
 def public(error: "Failed | BadOption") -> NodectlError:
-    """The public error for one of the command's. Without a name the service was not asked."""
+    """Return the public error for an error of the command. Without a name, the service was not asked."""
     if isinstance(error, BadOption) or not error.name:
         return InvalidRequest(str(error))
     return _BY_NAME.get(error.name, NodectlError)(str(error), name=error.name)
 
 
 def of_connection(failed: Failed) -> Failed:
-    """The same, named: it came from a session, and what has no name there is the service's silence."""
+    """Return the error of a session, with the name NO_SERVICE where there is no name: no service answered."""
     failed.name = failed.name or NO_SERVICE
     return failed
 
 
 @contextmanager
 def translated() -> "Iterator[None]":
-    """The command's errors as the public ones."""
+    """Raise the command's errors as the public errors."""
     try:
         yield
     except (Failed, BadOption) as error:

@@ -1,5 +1,6 @@
-"""An executor whose workers are steps: each has its CPUs, its limits and its confinement, and what becomes of one is
-told to the one whose function it ran, and to nobody else.
+"""An executor whose workers are steps, each with separate CPUs, limits and confinement.
+
+Only the caller whose function ran in a worker learns how the worker ended.
 
 The threads of the executor, called slots, each hold at most one worker and hand it one function at a time. A worker
 serves functions with the same options one after the other; it ends when it has been idle for a while, or when functions
@@ -31,16 +32,19 @@ _PROGRAM = "import sys; sys.path[:] = {path!r}; from nodectl.client.api.worker i
 
 
 class WorkerDied(BrokenExecutor):
-    """The worker ended while it ran the function, or could not be started; str() says why. Others go on."""
+    """The worker died while running the function, or could not start; str() is the reason. The other workers go on."""
 
 
 class StepFuture(Future[T]):
-    """A future whose function can be ended while it runs."""
+    """A future with a way to end the function while running."""
 
     _worker: "Callable[[], object] | None" = None
 
     def kill(self) -> bool:
-        """Cancels it if it waits. If it runs, ends its worker, and WorkerDied is its outcome. False if it is over."""
+        """Cancel a waiting function, or end the worker of a running function.
+
+        The outcome of a running function is then WorkerDied. Return False if the function has finished.
+        """
         if self.cancel():
             return True
         end = self._worker
@@ -51,7 +55,7 @@ class StepFuture(Future[T]):
 
 
 class _Item:
-    """A function that waits for a worker."""
+    """A function waiting for a worker."""
 
     __slots__ = ("future", "key", "options", "order", "timeout")
 
@@ -64,8 +68,10 @@ class _Item:
 
 
 class StepExecutor(Executor):
-    """At most `max_workers` workers (the CPUs of this machine), steps of this user with these options. Functions go to
-    them by pickle, or cloudpickle where that is installed. Shut it down, or use it as a context.
+    """An executor with at most `max_workers` workers (by default the number of CPUs), which are steps of this user.
+
+    The steps have the options given here. Functions are pickled, with cloudpickle where installed. Call `shutdown`, or
+    use the executor as a context manager.
     """
 
     def __init__(
@@ -87,12 +93,13 @@ class StepExecutor(Executor):
         self._closed = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> StepFuture[T]:
-        """Its result will be the future's."""
+        """Queue a function; the future receives the function's outcome."""
         return self._put(fn, args, kwargs, self._options, None)
 
     def options(self, *, timeout: float | None = None, **options: Unpack[StepOptions]) -> "_Chosen":
-        """Where to submit what needs other options, beside those of the executor: `options(mem="4G").submit(f)`.
-        `timeout`: seconds for which a function may run; then its worker is ended, and StepTimeout its outcome.
+        """Return an executor with further options: `options(mem="4G").submit(f)`.
+
+        `timeout`: seconds for which a function may run; then its worker is ended, and the outcome is StepTimeout.
         """
         return _Chosen(self, {**self._options, **_checked(options)}, timeout)
 
@@ -114,7 +121,7 @@ class StepExecutor(Executor):
         return item.future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """No more functions are taken. Workers end when those that were have been called."""
+        """Accept no more functions. Workers end after the functions already queued."""
         with self._changed:
             self._closed = True
             left = [self._items.popleft() for _ in range(len(self._items))] if cancel_futures else []
@@ -132,7 +139,7 @@ class StepExecutor(Executor):
     # A slot.
 
     def _serve(self) -> None:
-        """A slot's thread."""
+        """Run the thread of a slot."""
         held: _Worker | None = None
         try:
             while (wanted := self._next(held)) is not None:
@@ -152,8 +159,10 @@ class StepExecutor(Executor):
                 self._client.close()
 
     def _next(self, held: "_Worker | None") -> "_Worker | _Item | None":
-        """Calls a function that the worker is fit for: the worker. Or a waiting function for which another one is to be
-        started; None when nothing is left to do.
+        """Call a waiting function in the held worker, and return the worker.
+
+        If the held worker fits no waiting function, return a waiting function for a new worker to start; return None
+        when nothing is left to do.
         """
         with self._changed:
             until = time.monotonic() + self._idle_seconds
@@ -184,7 +193,7 @@ class StepExecutor(Executor):
             item.future.set_running_or_notify_cancel()
 
     def _worker_for(self, item: _Item) -> "_Worker | None":
-        """A worker for functions such as this one; None where there is none, or nobody needs it any more."""
+        """Return a new worker for the function, or None if starting failed or the function was no longer waiting."""
 
         def is_wanted() -> bool:
             with self._changed:
@@ -195,7 +204,7 @@ class StepExecutor(Executor):
         except Exception as error:  # what the service refuses it refuses for this function; others ask again
             with self._changed:
                 if item not in self._items:
-                    return None  # somebody else has called it
+                    return None  # another slot has called the function
                 self._items.remove(item)
             if item.future.set_running_or_notify_cancel():
                 item.future.set_exception(error)
@@ -203,7 +212,7 @@ class StepExecutor(Executor):
 
 
 class _Chosen(Executor):
-    """An executor with options. It is shut down with the other one."""
+    """An executor with further options, which shares the workers and the shutdown of a StepExecutor."""
 
     def __init__(self, executor: StepExecutor, options: Mapping[str, Any], timeout: float | None) -> None:
         self._executor = executor
@@ -211,12 +220,15 @@ class _Chosen(Executor):
         self._timeout = timeout
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> StepFuture[T]:
-        """Its result will be the future's."""
+        """Queue a function; the future receives the function's outcome."""
         return self._executor._put(fn, args, kwargs, self._options, self._timeout)
 
 
 class _Worker:
-    """A step, and our end of the socket pair that is its standard input. One thread uses it."""
+    """A step, and this process's end of the socket pair used as the step's standard input.
+
+    A single thread uses a worker.
+    """
 
     def __init__(self, client: Client, item: _Item, is_wanted: Callable[[], bool]) -> None:
         self.key = item.key
@@ -236,11 +248,11 @@ class _Worker:
             raise died from None
 
     def is_there(self) -> bool:
-        """Whether it has not ended, as by its time limit."""
+        """Return True while the worker's step runs; a time limit may have ended the step."""
         return not self._step.has_ended
 
     def call(self, item: _Item) -> None:
-        """The future gets its outcome."""
+        """Run the function in the worker, and give the outcome to the future."""
         future = item.future
         if not future.set_running_or_notify_cancel():
             return
@@ -285,7 +297,7 @@ class _Worker:
         return WorkerDied(f"worker {result.name} ended {when}: {result.state}: {result.reason}{said}")
 
     def close(self) -> None:
-        """It ends: by itself, as nobody will tell it anything, or with its step."""
+        """Close the socket, which ends the worker. After ten seconds, end the step."""
         self.lives = False
         self._wire.close()
         with contextlib.suppress(errors.NodectlError):
@@ -294,7 +306,10 @@ class _Worker:
 
 
 def _checked(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Raises ValueError: what another user answers nobody unpickles, and a function is called by one task."""
+    """Return the options. Raises ValueError for options unfit for an executor.
+
+    Answers of another user must not be unpickled, and a function is called by one task.
+    """
     for name in ("uid", "gid", "label", "unbuffered"):
         if options.get(name) is not None and options[name] is not False:
             raise ValueError(f"{name} is no option of an executor")

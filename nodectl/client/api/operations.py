@@ -1,5 +1,6 @@
-"""What is asked of the service, as generators: each yields calls, and is sent their answers. Who drives one decides how
-a call is waited for; what the service refuses is thrown in as Failed.
+"""Requests to the service as generators: each yields calls and receives the answers.
+
+The driver of a generator decides how to wait for a call, and throws a refusal of the service in as Failed.
 """
 
 import os
@@ -27,7 +28,7 @@ _BUSY = f"{NODE}.Busy"
 
 
 class Call(NamedTuple):
-    """A method of org.nodectl and its parameters; `pause` seconds before it is called."""
+    """A call of a method of org.nodectl; `pause` is the number of seconds to wait before the call."""
 
     method: str
     parameters: Mapping[str, object]
@@ -36,7 +37,7 @@ class Call(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The reply's parameters, and the descriptors that came along, which are the receiver's."""
+    """The reply's parameters and descriptors. The receiver owns the descriptors."""
 
     parameters: Mapping[str, Any]
     fds: Sequence[int]
@@ -49,20 +50,21 @@ Which = Mapping[str, int]
 
 
 def which(step: StepName) -> Which:
-    """`job` and `step` of "7.0", "7" (its first step), or (7, 0). Raises ValueError."""
+    """Return `job` and `step` of "7.0", "7" (the first step), or (7, 0). Raises ValueError."""
     job, number = step_of(step) if isinstance(step, str) else step
     return {"job": job, "step": number}
 
 
 def ask(method: str, **parameters: object) -> Operation[Mapping[str, Any]]:
-    """One call."""
+    """Make a single call and return the reply's parameters."""
     answer = yield Call(method, parameters)
     return answer.parameters
 
 
 class Turn:
-    """The job that a launch waits for: `job` is to be cancelled when the wait is given up. `wanted`, where it is given,
-    is asked several times a second whether anybody still wants it.
+    """The job of a waiting launch; cancel `job` to give up the wait.
+
+    `wanted`, if given, is called several times a second; when it returns False the wait ends.
     """
 
     def __init__(self, wanted: Callable[[], bool] | None = None) -> None:
@@ -71,12 +73,16 @@ class Turn:
 
     @property
     def unwanted(self) -> bool:
-        """Nobody wants it any more."""
+        """Whether the launch is no longer wanted."""
         return self.wanted is not None and not self.wanted()
 
 
 def launch(wanted: Wanted, streams: Streams, turn: Turn) -> Operation[tuple[int, int, int, int]]:
-    """A step, at once or when its turn has come: its job, its number, the ends of its events and of its calls."""
+    """Launch a step, waiting for a turn if needed.
+
+    Return the job, the step's number, and two descriptors: the reading end of the events and the writing end of the
+    calls.
+    """
     request = {**wanted.request, **streams.request}
     if wanted.of_job and "jobid" not in request:
         yield from _turn(request, wanted, turn)
@@ -102,7 +108,7 @@ def launch(wanted: Wanted, streams: Streams, turn: Turn) -> Operation[tuple[int,
 
 
 def _turn(request: dict[str, object], wanted: Wanted, turn: Turn, number: int = 0) -> Operation[None]:
-    """Allocates a job and waits until it may begin."""
+    """Allocate a job and wait until the job may begin."""
     reserved = {"job": number} if number else {}
     of_job = {"request": {**request, **reserved, "environment": _told(request)}, "job": wanted.of_job}
     answer = yield Call("Allocate", {**of_job, "held_by": "run"})
@@ -125,14 +131,14 @@ def _turn(request: dict[str, object], wanted: Wanted, turn: Turn, number: int = 
 
 
 def _told(request: Mapping[str, Any]) -> dict[str, str]:
-    """The variables that a service looks at before there is a step."""
+    """Return the variables SLURM_* and SRUN_* of the request, which the service reads before a step exists."""
     return {name: text for name, text in request["environment"].items() if name.startswith(("SLURM_", "SRUN_"))}
 
 
 def _launched_in_job(
     request: dict[str, object], wanted: Wanted, streams: Streams, busy: Failed, turn: Turn
 ) -> Operation[Answer]:
-    """A further step, when other steps of the job have given CPUs back."""
+    """Launch a further step of a job, when earlier steps of the job have given CPUs back."""
     if wanted.patience is not None:
         raise busy
     seen = ""
@@ -147,7 +153,7 @@ def _launched_in_job(
 
 
 def _awaited(pause: float = 0.0, **parameters: object) -> Operation[Mapping[str, Any]]:
-    """What Await answers, this service's or that of one to come."""
+    """Return the reply to Await. While no service answers, repeat the call for up to 300 seconds."""
     until = time.monotonic() + _WITHOUT_SERVICE
     while True:
         try:
@@ -162,8 +168,10 @@ def request_of_step(
     argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str] | None, given: Mapping[str, object], socket: str,
     *, exact: bool = False,
 ) -> Wanted:  # fmt: skip
-    """The request; in a job of this service it is a further step of that, which with `exact` takes no more of it than
-    it needs. Raises BadOption, TypeError.
+    """Return the request for a step. Raises BadOption, TypeError.
+
+    Inside a job of this service the request is for a further step of the job; with `exact` the step takes no more CPUs
+    than needed.
     """
     wanted = options.step(argv, env, given)
     if join(wanted.request, socket) and exact:
@@ -177,7 +185,7 @@ def submit(
     script: str | os.PathLike[str], arguments: Sequence[str], text: str | None, env: Mapping[str, str] | None,
     given: Mapping[str, object],
 ) -> Operation[int]:  # fmt: skip
-    """A batch job: its number, when it is on the disk."""
+    """Queue a batch job, and return the job's number once the job is on disk."""
     name = os.fsdecode(script)
     if text is None:
         text = scripts.read(name)
@@ -190,7 +198,7 @@ def submit(
 
 
 def steps(ended: int) -> Operation[list[values.StepInfo]]:
-    """Running steps, and so many that have ended, in as many replies as it takes."""
+    """Return the running steps and the latest `ended` ended steps. Ask for further pages until done."""
     found: dict[tuple[int, int, object], values.Record] = {}
     told, more = 0, True
     while more:
@@ -202,7 +210,7 @@ def steps(ended: int) -> Operation[list[values.StepInfo]]:
 
 
 def jobs(chosen: Mapping[str, Sequence[str] | None]) -> Operation[list[values.JobInfo]]:
-    """The queue, in as many replies as it takes. One that changes between two of them tells some jobs twice."""
+    """Return the queue, page by page. A queue changing between two pages may repeat jobs."""
     asked = {name: list(words) for name, words in chosen.items() if words is not None}
     found: dict[str, values.Record] = {}
     told, more = 0, True
@@ -215,13 +223,13 @@ def jobs(chosen: Mapping[str, Sequence[str] | None]) -> Operation[list[values.Jo
 
 
 def job(name: str | int) -> Operation[values.JobInfo]:
-    """One job, also for some time after its end."""
+    """Return a job; the service remembers ended jobs for some time."""
     reply = yield from ask("ShowJob", job=job_of(str(name)))
     return values.job_info(reply["record"])
 
 
 def wait_for_job(number: int) -> Operation[values.JobInfo]:
-    """A job that is not an array, when it has ended."""
+    """Wait until a job, not an array, has ended, and return the job."""
     seen = ""
     while True:
         reply = yield from _awaited(job=number, seen=seen)
@@ -231,7 +239,7 @@ def wait_for_job(number: int) -> Operation[values.JobInfo]:
 
 
 def trace(step: StepName) -> Operation[list[values.TraceCall]]:
-    """The flight recorder's lines, in as many replies as it takes."""
+    """Return the lines of a step's flight recorder, page by page."""
     lines: list[values.TraceCall] = []
     more: dict[str, object] = {}
     while True:
@@ -243,6 +251,6 @@ def trace(step: StepName) -> Operation[list[values.TraceCall]]:
 
 
 def cancel(names: Sequence[str | int]) -> Operation[list[str]]:
-    """Ends these jobs; what was cancelled."""
+    """Cancel the jobs and return the names of the cancelled jobs."""
     reply = yield from ask("Cancel", jobs=[job_of(str(name)) for name in names])
     return list(reply["cancelled"])

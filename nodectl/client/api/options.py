@@ -1,8 +1,10 @@
-"""The options of steps and jobs as keyword arguments: those of `nodectl run` and `nodectl submit`, by their long names
-with '_' for '-', read by the very tables that read the command line.
+"""The options of steps and jobs as keyword arguments.
 
-A switch is True; False and None are as not given. A sequence is a list with commas, or the option once for each where
-it may be given several times. Unlike the command nothing is taken from variables (SLURM_*, SBATCH_*).
+They are the options of `nodectl run` and `nodectl submit`, named by their long names with '_' for '-', and read by the
+tables that also read the command line.
+
+A switch is True; False and None mean not given. A sequence becomes a list with commas, or repeats the option where the
+option may be given several times. Unlike the command, the client reads no options from variables (SLURM_*, SBATCH_*).
 """
 
 import os
@@ -23,7 +25,7 @@ Duration = str | int | timedelta  # minutes, or in srun's notations
 
 
 class CommonOptions(TypedDict, total=False):
-    """What both a step and a job may have; `nodectl run --help` explains each."""
+    """The options of steps and jobs alike; `nodectl run --help` explains each."""
 
     begin: str
     chdir: str | os.PathLike[str]
@@ -86,8 +88,9 @@ class CommonOptions(TypedDict, total=False):
 
 
 class StepOptions(CommonOptions, total=False):
-    """Of `run` and `start`. `plugin_options` are those of SPANK plugins: (plugin, option) or (plugin, option, argument)
-    each.
+    """The options of `run` and `start`.
+
+    `plugin_options` holds a tuple for each option of a SPANK plugin: (plugin, option) or (plugin, option, argument).
     """
 
     cpu_bind: str
@@ -107,7 +110,7 @@ class StepOptions(CommonOptions, total=False):
 
 
 class JobOptions(CommonOptions, total=False):
-    """Of `submit`. Patterns of file names: %j job, %A array, %a index, %x name, %u user."""
+    """The options of `submit`. Patterns of file names: %j job, %A array, %a index, %x name, %u user."""
 
     array: str
     error: str | os.PathLike[str]
@@ -122,13 +125,11 @@ class JobOptions(CommonOptions, total=False):
 STEP = StepOptions.__required_keys__ | StepOptions.__optional_keys__
 JOB = JobOptions.__required_keys__ | JobOptions.__optional_keys__
 _OF_PLUGINS = "plugin_options"
-_STDIN = "all"  # stands where nothing was asked for, so that nobody looks at descriptor 0
+_STDIN = "all"  # set where stdin was not given, so that make_request does not look at descriptor 0
 
 
 class Wanted:
-    """A request, and what of its job is beside it. `patience`: for how many seconds to wait for a turn, None for as
-    long as it takes.
-    """
+    """A request, and the options of the job. `patience`: seconds to wait for a turn, None for no limit."""
 
     __slots__ = ("of_job", "patience", "request")
 
@@ -139,7 +140,7 @@ class Wanted:
 
 
 def words(given: Mapping[str, object], known: Iterable[str], parser: Parser) -> list[str]:
-    """The words of a command line that say the same. TypeError for a name that no option has."""
+    """Return the command line words equivalent to the options given. Raises TypeError for an unknown name."""
     if unknown := sorted(given.keys() - set(known)):
         raise TypeError(f"{unknown[0]!r} is no option here; there are {', '.join(sorted(known))}")
     found = []
@@ -165,7 +166,7 @@ def _texts(option: Option, value: object) -> list[str]:
 
 
 def step(argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str] | None, given: Mapping[str, object]) -> Wanted:
-    """The request for a step, but for its streams. Raises BadOption, TypeError."""
+    """Return the request for a step, without the streams. Raises BadOption, TypeError."""
     if isinstance(argv, str | bytes) or not argv:
         raise TypeError("the command is a sequence of words, as ['hostname', '-f']")
     from nodectl.client.srun import options
@@ -191,7 +192,10 @@ def job(
     name: str, arguments: Sequence[str], lines: Iterable[tuple[str, Sequence[str]]], env: Mapping[str, str] | None,
     given: Mapping[str, object],
 ) -> Wanted:  # fmt: skip
-    """The request for a batch script, after what its own lines say. Raises BadOption, TypeError."""
+    """Return the request for a batch script, with the options in the script's own lines. Raises BadOption, TypeError.
+
+    `given` overrides the options of the lines.
+    """
     parser, parsed = JobParser("submit"), Parsed()
     for where, of_line in lines:
         try:

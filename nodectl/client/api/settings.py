@@ -1,4 +1,4 @@
-"""Which service a client speaks to, and what both kinds of clients know of it."""
+"""The service of a client, and the state both kinds of clients keep of a step."""
 
 import os
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from nodectl.client.command import GlobalOptions
 
 
 class Settings(GlobalOptions):
-    """Those of a program: what is given goes before NODECTL_SOCKET and NODECTL_CONFIG."""
+    """The settings of a program: arguments override NODECTL_SOCKET and NODECTL_CONFIG."""
 
     __slots__ = ()
 
@@ -21,7 +21,7 @@ class Settings(GlobalOptions):
 
 
 class Heard:
-    """What a step has told so far: the pids of its tasks, lines of nodectl and its plugins, at the end its record."""
+    """The events of a step so far: pids of the tasks, lines of nodectl and plugins, and finally the step's record."""
 
     def __init__(self) -> None:
         self.pids: Sequence[int] = ()
@@ -30,7 +30,7 @@ class Heard:
         self.over = False  # no more comes
 
     def take(self, messages: Sequence[Record], *, alive: bool) -> None:
-        """What was read of its events."""
+        """Add messages read from the step's events."""
         for message in messages:
             event = message["parameters"]["event"]
             if event["event"] == "start":

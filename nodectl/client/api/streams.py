@@ -1,5 +1,7 @@
-"""A step's standard streams, as in subprocess: nothing (this process's own), PIPE, DEVNULL, STDOUT (of stderr), a
-descriptor, a file; or the name of a file, which the step opens as its user, with patterns as %t for the task.
+"""A step's standard streams, as in subprocess.
+
+A stream is None (this process's own), PIPE, DEVNULL, STDOUT (for stderr), a descriptor or a file; or the name of a
+file, which the step opens as its user, with patterns such as %t for the task.
 """
 
 import os
@@ -13,9 +15,10 @@ _NAMES = ("stdin", "stdout", "stderr")
 
 
 class Streams:
-    """Three descriptors for Launch, what the request says of them, and this process's ends of pipes, None where there
-    is no pipe. `let_go` closes what the step has by then; `close` also the ends. Use it as a context: an exception
-    within closes all.
+    """Three descriptors for Launch, the request's fields for the streams, and this process's ends of pipes.
+
+    An end is None where there is no pipe. `let_go` closes the descriptors that the step has by then; `close` closes the
+    ends, too. As a context manager, an exception closes all.
     """
 
     def __init__(self, stdin: Stream, stdout: Stream, stderr: Stream, *, ntasks: int) -> None:
@@ -30,7 +33,7 @@ class Streams:
             self.close()
             raise
         if stdin == DEVNULL and ntasks != 1:
-            self.request["stdin"] = "none"  # else somebody would have to copy the nothing to all tasks
+            self.request["stdin"] = "none"  # else a process would have to copy an empty stream to all tasks
 
     def __enter__(self) -> "Streams":
         return self
@@ -77,12 +80,12 @@ class Streams:
         return fd
 
     def let_go(self) -> None:
-        """What is the step's now."""
+        """Close this process's copies of the descriptors now owned by the step."""
         while self._opened:
             os.close(self._opened.pop())
 
     def close(self) -> None:
-        """All of it: there is no step."""
+        """Close all descriptors, because there is no step."""
         self.let_go()
         for number, end in enumerate(self.ends):
             if end is not None:

@@ -1,6 +1,6 @@
-"""What the service tells, as values. Times are seconds since the epoch, amounts of memory MiB.
+"""The service's answers as values. Times are seconds since the epoch, amounts of memory MiB.
 
-Each has `record`, all that the service said; what stands beside it does not change its name.
+Each value has a `record`, the whole answer of the service; the other fields keep their names.
 """
 
 import os
@@ -15,7 +15,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TaskResult:
-    """How one task ended. `exit_code` is negative for a signal, as in subprocess."""
+    """The end of a task. `exit_code` is negative for a signal, as in subprocess."""
 
     task: int
     exit_code: int
@@ -28,7 +28,7 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class StepInfo:
-    """A step, running or ended. `cpus` is a mask in hexadecimal, as the kernel writes them."""
+    """A step, running or ended. `cpus` is a hexadecimal mask in the kernel's notation."""
 
     job: int
     step: int
@@ -48,8 +48,10 @@ class StepInfo:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a step. `exit_status` is what `nodectl run` would exit with; `stdout` and `stderr` are there
-    where they were captured; `messages` are lines of nodectl and its plugins.
+    """The result of an ended step.
+
+    `exit_status` is the exit status `nodectl run` would have; `stdout` and `stderr` are set where captured; `messages`
+    are lines of nodectl and its plugins.
     """
 
     job: int
@@ -72,7 +74,7 @@ class Result:
 
 @dataclass(frozen=True)
 class JobInfo:
-    """A job, waiting, running or ended. `id` is its name as people write it, as 7 or 7_3; `words` say why it waits."""
+    """A job, waiting, running or ended. `id` is the job's name, such as 7 or 7_3; `words` say why the job waits."""
 
     job: int
     id: str
@@ -92,13 +94,13 @@ class JobInfo:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended for good."""
+        """Whether the job has ended for good."""
         return self.state not in GOING
 
 
 @dataclass(frozen=True)
 class TraceCall:
-    """One call of a launch: at `t` nanoseconds of the machine's clock, `us` microseconds long, by which process."""
+    """A call of a launch: start `t` (nanoseconds of the machine's clock), length `us` (microseconds), process."""
 
     t: int
     us: int
@@ -113,7 +115,7 @@ GOING = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING")
 
 
 def step_info(record: Record) -> StepInfo:
-    """From List and Show."""
+    """Build a StepInfo from a record of List or Show."""
     return StepInfo(
         job=record["job"],
         step=record["step"],
@@ -133,7 +135,7 @@ def step_info(record: Record) -> StepInfo:
 
 
 def job_info(record: Record) -> JobInfo:
-    """From Queue and ShowJob."""
+    """Build a JobInfo from a record of Queue or ShowJob."""
     return JobInfo(
         job=record["job"],
         id=record["id"],
@@ -154,7 +156,7 @@ def job_info(record: Record) -> JobInfo:
 
 
 def result(record: Record, messages: Sequence[str] = ()) -> Result:
-    """From a step's last event, and Wait."""
+    """Build a Result from the record of a step's last event, or of Wait."""
     return Result(
         job=record["job"],
         step=record["step"],
@@ -181,7 +183,7 @@ def _task(record: Record) -> TaskResult:
 
 
 def trace_call(record: Record) -> TraceCall:
-    """From Trace."""
+    """Build a TraceCall from a record of Trace."""
     return TraceCall(
         t=record["t"],
         us=record["us"],

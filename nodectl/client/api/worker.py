@@ -1,8 +1,8 @@
-"""A worker of a StepExecutor: the program of a confined step, which calls functions as it is told.
+"""A worker of a StepExecutor: the program of a confined step, which calls the functions sent by the executor.
 
-It runs as the user, in the interpreter that the executor runs in. Its standard input is one end of a socket pair whose
-other end the executor made and kept: only these two can say anything there. What a function prints goes where the
-executor's own output goes, what it reads from standard input is empty.
+The worker runs as the user, in the interpreter that the executor runs in. Its standard input is one end of a socket
+pair; the executor made and kept the other end. Only these two processes can write there. A function's output goes where
+the executor's own output goes; a function's standard input is empty.
 """
 
 import os
@@ -17,11 +17,11 @@ READY = b"ready"
 
 
 class RemoteError(Exception):
-    """An exception of a function that could not be sent as it was; str() has its traceback."""
+    """An exception of a function which could not be pickled; str() has the traceback."""
 
 
 def main() -> None:
-    """Serves until the executor closes its end."""
+    """Serve until the executor closes the socket pair."""
     told = Connection(os.dup(0))
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
     try:
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def answer(order: bytes) -> bytes:
-    """Calls what the order says; (True, result) or (False, exception), pickled."""
+    """Call the function in the order; return (True, result) or (False, exception), pickled."""
     dumps = pickler()
     try:
         function, args, kwargs = pickle.loads(order)  # noqa: S301  # as above
@@ -51,7 +51,9 @@ def answer(order: bytes) -> bytes:
 
 
 def pickler() -> Callable[[Any], bytes]:
-    """cloudpickle's where that is installed, which also takes lambdas and functions of the main program."""
+    """Return cloudpickle's dumps where installed, else pickle's. cloudpickle also takes lambdas and functions of the
+    main program.
+    """
     try:
         import cloudpickle
     except ImportError:
@@ -61,8 +63,9 @@ def pickler() -> Callable[[Any], bytes]:
 
 
 def preparation() -> bytes:
-    """What makes a worker like this process: its path, its directory, and the main program unless functions of that
-    come by value.
+    """Return the data with which a worker takes on this process's path, directory and main program, pickled.
+
+    The main program is left out where functions of the main program are pickled by value.
     """
     from multiprocessing.spawn import get_preparation_data
 

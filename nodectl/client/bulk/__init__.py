@@ -1,6 +1,6 @@
-"""What `nodectl bulk` does beyond `nodectl run`: many short commands as tasks of one step. In the command's process.
+"""The part of `nodectl bulk` beyond `nodectl run`: many short commands as tasks of a step. In the command's process.
 
-Its names and habits are GNU parallel's. The way of a command: `sources` reads values, `template` makes a line of them,
-`shell` the words that are executed, `conductor` sends these to the step and hears of their ends, `outputs` prints what
-they wrote, `joblog` remembers them.
+Names and habits are GNU parallel's. The way of a command: `sources` reads values, `template` makes a line of them,
+`shell` makes the words to execute, `conductor` sends these to the step and learns of the end, `outputs` prints the
+output, `joblog` remembers the command.
 """

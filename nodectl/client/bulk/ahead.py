@@ -1,6 +1,6 @@
-"""What comes through a pipe while a bulk waits for its turn: kept in a file without a name, and read from there later.
+"""A pipe's data, kept in a nameless file while a bulk waits for a turn, and read from there later.
 
-Whoever writes into the pipe may be a bulk that has the CPUs, and gives them back only when it has written everything.
+The writer of the pipe may be a bulk holding the CPUs, which gives them back only after having written everything.
 """
 
 import os
@@ -11,7 +11,7 @@ MOST = 1 << 30  # bytes: beyond them the writer is held back, so that `yes` does
 
 
 class Ahead:
-    """The file. `fd` is the pipe, -1 where no more is read ahead."""
+    """The file of kept data. `fd` is the pipe, -1 when reading ahead has stopped."""
 
     __slots__ = ("_at", "_file", "_pipe", "_rest", "_size", "fd")
 
@@ -22,13 +22,13 @@ class Ahead:
         self._rest = b""  # for which the disk had no room
 
     def read(self) -> None:
-        """Takes what is in the pipe; the end of the pipe stays there. A full disk holds the writer back."""
+        """Read the data in the pipe, and leave the pipe's end for later. A full disk holds the writer back."""
         try:
             if self._file < 0:
                 self._file = _nameless()
             chunk = os.read(self._pipe, _CHUNK)
         except OSError:
-            self.fd = -1  # whoever reads the pipe later tells why
+            self.fd = -1  # a later read of the pipe reports the error
             return
         if not chunk:
             self.fd = -1
@@ -38,7 +38,7 @@ class Ahead:
             self.fd = -1
 
     def _written(self, chunk: bytes) -> bytes:
-        """What the disk has no room for is left."""
+        """Write the data to the file, and return the rest for which the disk has no room."""
         while chunk:
             try:
                 written = os.pwrite(self._file, chunk, self._size)
@@ -50,11 +50,11 @@ class Ahead:
 
     @property
     def readable(self) -> int:
-        """A descriptor that can be read at once while something is kept, -1 where nothing is."""
+        """The descriptor of the file while data is kept, -1 if none is."""
         return self._file if self._at < self._size or self._rest else -1
 
     def take(self) -> bytes:
-        """The next bytes that are kept; none where the pipe comes next. Raises OSError."""
+        """Return the next kept bytes, or none where the pipe comes next. Raises OSError."""
         if self._at < self._size:
             chunk = os.pread(self._file, _CHUNK, self._at)
             self._at += len(chunk)
@@ -65,7 +65,7 @@ class Ahead:
         return chunk
 
     def close(self) -> None:
-        """What is kept goes."""
+        """Discard the kept data."""
         self._at = self._size = 0
         self._rest = b""
         if self._file >= 0:
@@ -74,13 +74,13 @@ class Ahead:
 
 
 def is_pipe(fd: int) -> bool:
-    """True where a writer may wait for the reader."""
+    """Return True if a writer may be waiting for the reader."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _nameless() -> int:
-    """A file in a directory for temporary files. Raises OSError."""
+    """Return a file in the directory for temporary files. Raises OSError."""
     import tempfile  # only where something waits
 
     with tempfile.TemporaryFile() as file:

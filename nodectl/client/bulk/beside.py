@@ -1,5 +1,6 @@
-"""Work that waits for a disk goes on beside the loop, in a thread: syncfs(2) may wait for what others have written. All
-signals are the loop's. Nothing is forked until the work is over.
+"""Disk writes in a thread beside the loop, because syncfs(2) may wait for other processes' writes.
+
+All signals go to the loop. Nothing is forked until the work is over.
 """
 
 import _signal
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Beside:
-    """The work goes on from now on. `seconds` is what it took."""
+    """Work in a thread, begun at once. `seconds` is the time the work took."""
 
     __slots__ = ("_error", "_runs", "_work", "seconds")
 
@@ -43,11 +44,11 @@ class Beside:
             self._runs.release()
 
     def is_over(self) -> bool:
-        """Whether `end` would not wait."""
+        """Return True if `end` would not wait."""
         return not self._runs.locked()
 
     def end(self) -> None:
-        """Waits for it. Raises what it raised."""
+        """Wait for the work. Raise the work's exception."""
         with self._runs:
             if self._error is not None:
                 raise self._error

@@ -1,4 +1,4 @@
-"""The calls of a bulk to its step: sent between signals, and by the handler of one."""
+"""The calls of a bulk to the step: sent between signals, or by a signal's handler."""
 
 from nodectl.client.command import Failed
 
@@ -7,11 +7,11 @@ if TYPE_CHECKING:
     from nodectl.client.session import Events
     from nodectl.client.signals import Signals
 
-_NOT_RUN = 255  # exit status: what became of the commands nobody knows
+_NOT_RUN = 255  # exit status: the fate of the commands is unknown
 
 
 class Calls:
-    """To one step. A step that has ended needs none: its last event is on the way."""
+    """The calls to a step. An ended step needs no calls: the last event is on the way."""
 
     __slots__ = ("_events", "_signals")
 
@@ -20,7 +20,7 @@ class Calls:
         self._signals = signals
 
     def send(self, data: bytes) -> None:
-        """A message, whole before a signal's handler may send one. Raises Failed."""
+        """Send a message whole, before a signal's handler may send another. Raises Failed."""
         self._signals.hold()
         try:
             self._events.send(data)
@@ -32,12 +32,13 @@ class Calls:
             self._signals.release()
 
     def call(self, method: str) -> None:
-        """A call without parameters. Raises Failed."""
+        """Send a call without parameters. Raises Failed."""
         self.send(self._events.message(method))
 
     def pass_on(self, number: int, before: str = "") -> None:
-        """A signal, 0 for none, behind the call `before`: by a signal's handler, which may tell the step at once, as no
-        message is half written. Raises Failed.
+        """Send a signal, 0 for none, after the call `before`. Raises Failed.
+
+        A signal's handler calls this at any moment, as no message is half written.
         """
         try:
             if before:

@@ -1,4 +1,4 @@
-"""The commands, one after the other: from values, or from a log of failed ones."""
+"""The commands in order: from values, or from a log of failed commands."""
 
 from nodectl.client.bulk.shell import quote
 from nodectl.client.command import Failed
@@ -16,11 +16,13 @@ _LONGEST_SHOWN = 200  # letters of a command in a message
 
 
 class Command:
-    """One command: its number from 1, its line, what it was made of. The rest is what became of it: `tries`, where its
-    output is and how long that is, whether it is `over`; `slot` is the number, from 1, of where it has begun; `log` is
-    what its line in the log tells of how it ended; `weight` is what it weighs while the step has it; `alone`: nothing
-    that it has started is left; `usage` is the line of what it has used, where that is wanted. How much of stdout and
-    stderr has been printed while it ran is `shown`, how much was looked at for the ends of lines `looked`.
+    """A command: number from 1, line, values, and progress.
+
+    `tries` counts the runs; `stdout` and `stderr` locate the output, `sizes` hold its lengths; `over` means ended;
+    `slot` is the number, from 1, of the slot of the latest run; `log` holds the end's columns for the log; `weight` is
+    the weight in the step's window; `alone` means no process of the command is left; `usage` is the line of resources
+    used, where wanted. `shown` is the length of stdout and stderr printed so far, `looked` the length searched for line
+    ends.
     """
 
     __slots__ = (
@@ -42,7 +44,7 @@ class Command:
         self.log: tuple[float, float, int, int, int] | None = None
 
     def name_slot(self, mark: str) -> None:
-        """The number of its slot takes the place of the mark, where there is one."""
+        """Replace the mark by the slot's number, where there is a mark."""
         if not mark:
             return
         slot = str(self.slot)
@@ -51,7 +53,7 @@ class Command:
         self.stderr = self.stderr.replace(mark, slot)
 
     def explained(self, event: "Mapping[str, object]") -> str:
-        """What the event of its end says of it that its own output does not; "" for nothing."""
+        """Return the message for an end which the command's output does not explain, "" for no message."""
         if "failed" in event:
             return f"nodectl: error: {event['failed']}: {self.words()}"
         if event.get("timed_out"):
@@ -59,12 +61,15 @@ class Command:
         return f"nodectl: error: Out Of Memory: {self.words()}" if event.get("out_of_memory") else ""
 
     def words(self) -> str:
-        """In a message: values may come from files of others, and a terminal obeys what it reads."""
+        """Return the line made safe for a message.
+
+        Values may come from other users' files, and a terminal obeys control characters.
+        """
         return printable(self.line[:_LONGEST_SHOWN])
 
 
 class Commands:
-    """What `next` gives. `passed_over`: the numbers that are not run again; `passed`: how many these were."""
+    """The commands made from sources. `passed_over` is True for numbers not to run again; `passed` counts these."""
 
     def __init__(
         self, sources: "Sources", line: "Callable[[Values, int], str]", passed_over: "Callable[[int], bool] | None"
@@ -77,11 +82,11 @@ class Commands:
 
     @property
     def fd(self) -> int:
-        """What has to become readable before `read` does not wait; -1 when no more will come."""
+        """The descriptor to wait for before `read`; -1 when no more will come."""
         return self._sources.fd
 
     def next(self) -> Command | None:
-        """The next one; None when `read` has to come first, or when they are `over`. Raises Failed."""
+        """Return the next command; None when `read` must come first, or when `over`. Raises Failed."""
         while (values := self._sources.next()) is not None:
             self._number += 1
             if self._passed_over is None or not self._passed_over(self._number):
@@ -94,16 +99,16 @@ class Commands:
         return None
 
     def read(self) -> None:
-        """Reads once. Raises Failed."""
+        """Read once. Raises Failed."""
         self._sources.read()
 
     def ahead(self) -> "Ahead | None":
-        """What reads them while they wait for their turn; None where nobody waits for that."""
+        """Return the reader of commands during the wait for a turn, None where no writer waits."""
         return self._sources.ahead()
 
 
 class Again:
-    """Commands of a log: their lines by number."""
+    """The commands of a log: lines by number."""
 
     fd = -1
     passed = 0
@@ -113,24 +118,25 @@ class Again:
         self.over = False
 
     def next(self) -> Command | None:
-        """The next one; None when they are over."""
+        """Return the next command; None at the end."""
         for number, line in self._rest:
             return Command(number, line, (line,))
         self.over = True
         return None
 
     def read(self) -> None:
-        """There is nothing to read."""
+        """Do nothing, because a log needs no further reading."""
 
     def ahead(self) -> None:
-        """They are all there."""
+        """Return None, because all commands are here."""
 
 
 def line_maker(
     words: "Sequence[str]", compiled: "Callable[[str, bool], Template]", *, quoted: bool
 ) -> "tuple[Callable[[Values, int], str], bool]":
-    """What makes the lines of a template of these words, and whether the slot's number is in them. `compiled` reads a
-    template, with its values quoted or not; `quoted`: --quote.
+    """Return the function which makes the lines of this template, and True if the slot's number occurs in the lines.
+
+    `compiled` reads a template, with its values quoted or not; `quoted`: --quote.
     """
     if not words:
         template = compiled("{}", False)

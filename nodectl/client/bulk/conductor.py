@@ -1,10 +1,10 @@
-"""The commands' way through the step: sent as there is room, heard of as they end, printed, logged, tried again.
+"""The commands' way through the step: sent when there is room, followed to the end, printed, logged, retried.
 
-One poll(2) serves the step's events, signals, and the source of the commands, which is read only when the step has
-room for more. So memory does not grow with the number of commands, and who writes them is held back.
+A single poll(2) serves the step's events, signals, and the source of the commands, which is read only when the step has
+room for more. So memory does not grow with the number of commands, and the writer of the source is held back.
 
-A step is there only while there are commands: no CPUs are asked for before the first command has come, and they are
-given back when none has come for a while (`docs/decisions/0058-a-bulk-without-input-holds-nothing.md`).
+A step exists only while there are commands: no CPUs are asked for before the first command has come, and they are given
+back when none has come for a while (`docs/decisions/0058-a-bulk-without-input-holds-nothing.md`).
 """
 
 import collections
@@ -47,7 +47,10 @@ _FEW = 16  # as much room is waited for while enough are on their way
 
 
 class Conductor:
-    """From the first command to the last. `tally` is what became of the commands, `record` the last step's own word."""
+    """The commands from the first to the last.
+
+    `tally` counts the commands' ends, `record` is the last step's own record.
+    """
 
     _events: "Events"
     _signals: "Signals"
@@ -58,7 +61,7 @@ class Conductor:
         self, commands: "Commands | Again", rules: "Rules", outputs: "Outputs", log: "JobLog | None",
         progress: "Progress", total: int, usage_log: "usage.UsageLog | None" = None, *, gives_back: bool = False,
     ) -> None:  # fmt: skip
-        """`gives_back`: others may wait for what a step has that has nothing to do."""
+        """Start without a step. `gives_back`: give an idle step back, because other jobs may wait for its CPUs."""
         self._commands = commands
         self._rules = rules
         self._outputs = outputs
@@ -99,7 +102,9 @@ class Conductor:
         return flying < (self._slots if rules.too_few else self._ahead())
 
     def _ahead(self) -> int:
-        """How many the step may have: what waits there begins without being asked about once more."""
+        """Return the number of commands the step may have. Commands waiting in the step begin without a further
+        request.
+        """
         left = self._left()
         return self._window if left is None else min(self._window, self._slots + max(0, left - 1))
 
@@ -107,7 +112,7 @@ class Conductor:
         return self._rules.halt.left(self.tally.failed, self.tally.succeeded, self._total)
 
     def _fill(self) -> None:
-        """Sends as many as there is room for."""
+        """Send commands while there is room, and tell the step when no more will come."""
         self._hungry = False
         if len(self._flying) > max(self._slots, self._window - _FEW):
             return  # several at a time cost less
@@ -161,8 +166,9 @@ class Conductor:
     # What is heard.
 
     def wait_for_command(self, signals: "Signals | None" = None) -> bool:
-        """Until there is one for a step. False where no more come, and where a signal of those that are held came: it
-        is `signal` then. Raises Failed.
+        """Wait for a command. Raises Failed.
+
+        Return False when no more come, or on a held signal, whose number `signal` then has.
         """
         while self._next is None and not self.signal:
             self._next = self._take()
@@ -181,18 +187,18 @@ class Conductor:
 
     @property
     def gave_back(self) -> bool:
-        """Whether the step has ended because it had nothing to do, while more commands may come."""
+        """Whether the step has ended for lack of work, while more commands may come."""
         if self.record is None or not self._told_all or self.stopped or not self.is_waiting:
             return False
         return self.record["state"] in COMMANDS_ENDED or bool(self.tally.failed and self.record["state"] == "FAILED")
 
     @property
     def is_waiting(self) -> bool:
-        """Whether nothing is left but what may still come."""
+        """Whether only commands yet to come are left."""
         return not (self._cut or self._flying or self._again or self._next or self._commands.over)
 
     def run(self, events: "Events", signals: "Signals", argv_of: "Callable[[str], list[str]]") -> None:
-        """Until this step has ended. Raises Failed, BrokenPipeError: then the step is told to end."""
+        """Run commands until this step has ended. Raises Failed, BrokenPipeError; the step is told to end then."""
         self._events, self._signals, self._argv_of, self.record = events, signals, argv_of, None
         self._calls, self._idleness, self._told_all = Calls(events, signals), Idleness(), False
         self._slots = self._window = self._most_bytes = self._bytes = 0
@@ -231,7 +237,7 @@ class Conductor:
                 time.sleep(_NAP)  # ends that are heard of together cost less
 
     def _patience(self) -> float | None:
-        """Milliseconds until something has to be done without being asked."""
+        """Return the milliseconds until the next scheduled work, None for no limit."""
         waits = [] if self._progress.seconds is None else [self._progress.seconds]
         if self._rules.delay and not self.stopped:
             waits.append(max(0.0, self._may_begin - time.monotonic()) or 0.05)
@@ -292,7 +298,7 @@ class Conductor:
         if ending.failed:
             self._outputs.check()
         if ending.failed and (event.get("cut_short") or self.signal or (self.halted and self._rules.halt.at_once)):
-            self._outputs.drop(command)  # nobody knows how it would have ended
+            self._outputs.drop(command)  # it was cut short: its own result is unknown
             self._cut = True
             self._over(command)
             return
@@ -318,7 +324,7 @@ class Conductor:
         self._halt(command)
 
     def _tell_end(self, command: "Command") -> None:
-        """Prints what it has written, and logs it, in this order: what the log knows does not run, or print, again."""
+        """Print the output, then log the command. A logged command never runs or prints again."""
         if command.log is not None:
             self._outputs.show(command)
             if self._usage_log:
@@ -327,7 +333,7 @@ class Conductor:
                 self._log.ended(command.number, *command.log, command.line)
 
     def _over(self, command: "Command") -> None:
-        """Outputs are printed in their order as far as they are there."""
+        """Mark the command as over, and print the outputs ready in order."""
         command.over = True
         while self._in_order and self._in_order[0].over:
             self._tell_end(self._in_order.popleft())
@@ -343,13 +349,15 @@ class Conductor:
     # Its end.
 
     def stop(self, why: str, *, at_once: bool = False) -> None:
-        """Begins no more."""
+        """Begin no more commands; with `at_once`, end the running ones, too."""
         self.stopped = self.stopped or why
         self._calls.call("End" if at_once else "Withdraw")
 
     def _act(self, number: int) -> None:
-        """A signal: the first one that ends is passed on to the commands that run, and no more are begun; a second one
-        ends the step, a third this command.
+        """Act on a signal.
+
+        The first ending signal goes to the running commands, and no more begin; a second ends the step; a third ends
+        this command.
         """
         if number not in ENDING:
             self._calls.pass_on(number)
@@ -365,7 +373,7 @@ class Conductor:
             raise Interrupted(self.signal)
 
     def _look(self) -> None:
-        """What is done now and then."""
+        """Do the periodic work: live output, progress, log, disks."""
         running = min(len(self._flying), self._slots)
         if self._live:
             self._live.look(self._in_order[0] if self._in_order else None)
@@ -380,7 +388,7 @@ class Conductor:
             self._settles = now + max(_SETTLED, _REST * (time.monotonic() - now))
 
     def _let_go(self) -> None:
-        """The step has ended: what has not been told as ended is not known to have."""
+        """Discard the outputs of commands without a known end, after the step has ended."""
         for command in self._flying.values():
             self._outputs.drop(command)
             self._over(command)
@@ -389,7 +397,7 @@ class Conductor:
 
     @property
     def unfinished(self) -> bool:
-        """Whether commands are left that have not been run to their end."""
+        """Whether any commands have not yet run to the end."""
         return bool(self._cut or self._flying or self._again or self._next or not self._commands.over)
 
     def _say(self, line: str) -> None:
@@ -397,4 +405,4 @@ class Conductor:
         try:
             os.write(2, line.encode("utf-8", "surrogateescape") + b"\n")
         except OSError:
-            return  # nobody reads our errors; the commands are not to suffer from it
+            return  # stderr has no reader; the commands run on

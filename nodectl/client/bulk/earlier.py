@@ -1,7 +1,8 @@
-"""What stands in files that commands are to write, and is none of theirs: of an earlier run, or of another command that
-has the same file.
+"""Old contents of files which commands are about to write, from an earlier run or from another command with the same
+file.
 
-It stays until the command begins it anew: another one may still be writing there, and its output is not lost.
+The contents stay until the command starts the file anew: another command may still be writing there, and its output is
+not lost.
 """
 
 TYPE_CHECKING = False
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Earlier:
-    """Of the files of commands that are on their way."""
+    """The old contents of the files of commands in progress."""
 
     __slots__ = ("_files",)
 
@@ -22,13 +23,13 @@ class Earlier:
         self._files: dict[str, tuple[set[Command], Look | None]] = {}  # by path: who has it, and how it looked before
 
     def awaits(self, command: "Command", path: str, status: "os.stat_result | None") -> None:
-        """It will write there. While others have the file, what is in it is theirs."""
+        """Note that the command will write to `path`. The old contents belong to commands already using the file."""
         if path not in self._files:
             self._files[path] = set(), _look(status)
         self._files[path][0].add(command)
 
     def over(self, command: "Command", path: str, status: "os.stat_result | None") -> None:
-        """It has ended: what it has written is none of the next one's, unless that has begun."""
+        """Note the command's end. The next command does not own the contents, unless already begun."""
         commands, look = self._files.pop(path, (set(), None))
         commands.discard(command)
         if commands:
@@ -36,7 +37,7 @@ class Earlier:
             self._files[path] = commands, look if has_begun else _look(status)
 
     def is_all(self, path: str, status: "os.stat_result | None") -> bool:
-        """Whether the file still looks as it did."""
+        """Return True if the file still looks as before."""
         return path in self._files and self._files[path][1] == _look(status)
 
 

@@ -1,4 +1,4 @@
-"""--halt: when commands end before all have been run, and with which exit status."""
+"""--halt: the end of a run before all commands have run, and the exit status."""
 
 from nodectl.model.number import whole
 
@@ -11,8 +11,10 @@ _MOST_TOLD = 101  # as exit status: more than a hundred
 
 
 class Halt:
-    """`at_once`: running commands are ended; else no more begin. `count` of what `reason` names is the end, in percent
-    of all commands where `percent`. No `reason`: never.
+    """The condition of --halt.
+
+    `at_once`: end the running commands; else just begin no more. The condition is met by `count` ends of the kind
+    `reason`, or by that percentage of all commands with `percent`. An empty `reason` means never.
     """
 
     __slots__ = ("at_once", "count", "percent", "reason")
@@ -24,8 +26,9 @@ class Halt:
         self.at_once = at_once
 
     def left(self, failed: int, succeeded: int, total: int) -> int | None:
-        """How many more ends of that kind are the end, None for never. `total`: of all commands, asked for with
-        `percent` only.
+        """Return the number of ends left until the condition is met, None for never.
+
+        `total`: the number of all commands, used only with `percent`.
         """
         if not self.reason:
             return None
@@ -33,13 +36,13 @@ class Halt:
         return max(0, (-(-self.count * total // 100) if self.percent else self.count) - done)
 
     def words(self, failed: int, succeeded: int) -> str:
-        """What has happened."""
+        """Return the count of the ends, in words."""
         if self.reason == "fail":
             return f"{failed} failed"
         return f"{succeeded} succeeded" if self.reason == "success" else f"{failed + succeeded} ended"
 
     def exit_status(self, failed: int, total: int, last: int, *, reached: bool) -> int:
-        """The command's own. `last`: of the command that was the last to fail."""
+        """Return the exit status of nodectl. `last`: the status of the last failed command."""
         if self.reason == "success" and reached:
             return 0
         if self.reason == "fail" and reached and self.count == 1 and not self.percent:
@@ -50,7 +53,7 @@ class Halt:
 
 
 def halt(text: str) -> Halt:
-    """never, or WHEN,WHY=N or N%: now|soon,fail|success|done=N. Raises ValueError."""
+    """Parse never, or WHEN,WHY=N or N%: now|soon,fail|success|done=N. Raises ValueError."""
     said = _OLD.get(text, text)
     if said == "never":
         return Halt()

@@ -1,4 +1,4 @@
-"""For how long a step has had nothing to do: until it is given back."""
+"""The idle time of a step, until the step is given back."""
 
 import time
 
@@ -6,7 +6,7 @@ _MOST = 1.0  # seconds without a command
 
 
 class Idleness:
-    """Of one step. `seconds`: how many are left of those that it may be idle, None while it is busy."""
+    """The idle time of a step. `seconds`: the seconds left to idle, None while the step is busy."""
 
     __slots__ = ("_until",)
 
@@ -14,7 +14,7 @@ class Idleness:
         self._until: float | None = None
 
     def note(self, *, idle: bool) -> None:
-        """Whether it has something to do now."""
+        """Note whether the step is idle now."""
         if not idle:
             self._until = None
         elif self._until is None:
@@ -22,10 +22,10 @@ class Idleness:
 
     @property
     def seconds(self) -> float | None:
-        """See the class."""
+        """The seconds left to idle, None while busy."""
         return None if self._until is None else max(0.0, self._until - time.monotonic())
 
     @property
     def is_over(self) -> bool:
-        """Whether the step is to be given back."""
+        """Whether the step should be given back."""
         return self._until is not None and time.monotonic() >= self._until

@@ -1,4 +1,4 @@
-"""The log of what has ended, in GNU parallel's format: what is written, and what `--resume` knows by it."""
+"""The log of ended commands in GNU parallel's format: writing, and reading for `--resume`."""
 
 import os
 import time
@@ -23,8 +23,10 @@ _UNKNOWN, _SUCCEEDED, _FAILED = 0, 1, 2
 
 
 class JobLog(LineFile):
-    """--joblog. `before` is what else goes to the disk, and before it does: what commands have written. While that goes
-    on further lines are held: none is on the disk before its command's output is.
+    """The log of --joblog.
+
+    `before` writes the commands' outputs to disk first. During that, new lines are held back, so that no line is on
+    disk before its command's output is.
     """
 
     __slots__ = ("_held", "_rests_until", "_settling", "before")
@@ -40,7 +42,7 @@ class JobLog(LineFile):
         self._held = bytearray()
 
     def add(self, line: bytes) -> None:
-        """A line with its end. Raises Failed."""
+        """Add a line, newline included. Raises Failed."""
         if self._is_settling() and len(self._held) < _MOST_HELD:
             self._held += line
         else:
@@ -48,8 +50,8 @@ class JobLog(LineFile):
             super().add(line)
 
     def settle(self) -> None:
-        """Begins to, beside the caller, where it has not and that is long enough ago. Raises Failed where one before
-        has failed.
+        """Begin to write to disk in the background, unless in progress or done recently. Raises Failed if a previous
+        write failed.
         """
         if not self._is_settling():
             self._settled()
@@ -57,17 +59,17 @@ class JobLog(LineFile):
                 self._begin()
 
     def look(self) -> None:
-        """Lines are held no longer than they have to. Raises Failed."""
+        """Add the held lines when the disk is done. Raises Failed."""
         if self._held and not self._is_settling():
             self._settled()
 
     @property
     def seconds(self) -> float | None:
-        """How long until it wants to look again."""
+        """The seconds until the next call of `look`, None for no need."""
         return _SOON if self._held else None
 
     def close(self) -> None:
-        """Nothing more comes. Waits for the disk. Raises Failed."""
+        """Close the log; wait for the disk. Raises Failed."""
         try:
             self._settled()
             self._begin()
@@ -91,7 +93,7 @@ class JobLog(LineFile):
         super()._sync()
 
     def _settled(self) -> None:
-        """Waits for it, and writes what was held."""
+        """Wait for the background write, and add the held lines."""
         settling, self._settling = self._settling, None
         if settling is None:
             return
@@ -105,7 +107,7 @@ class JobLog(LineFile):
 
     def ended(self, number: int, started: float, seconds: float, received: int, exit_value: int, signal: int,
               line: str) -> None:  # fmt: skip
-        """One command. Raises Failed."""
+        """Add the line of an ended command. Raises Failed."""
         text = f"{number}\t:\t{started:.3f}\t{seconds:10.3f}\t0\t{received}\t{exit_value}\t{signal}\t{line}"
         if "\n" in line:
             text = text.replace("\n", "\0")
@@ -113,7 +115,7 @@ class JobLog(LineFile):
 
 
 class Known:
-    """What a log tells of the commands in it, by number."""
+    """The states of the commands in a log, by number."""
 
     __slots__ = ("_states", "lines")
 
@@ -122,19 +124,22 @@ class Known:
         self.lines: dict[int, str] = {}  # of the failed ones, where they are wanted
 
     def note(self, number: int, *, failed: bool) -> None:
-        """The latest word on it."""
+        """Note the latest result of a command."""
         if number >= len(self._states):
             self._states.extend(bytes(max(number + 1 - len(self._states), len(self._states) // 2, 1024)))
         self._states[number] = _FAILED if failed else _SUCCEEDED
 
     def has_ended(self, number: int, *, well: bool = False) -> bool:
-        """Whether it has ended, or `well`."""
+        """Return True if the command has ended; with `well`, if successfully."""
         state = self._states[number] if number < len(self._states) else _UNKNOWN
         return state == _SUCCEEDED if well else state != _UNKNOWN
 
 
 def read(path: str, *, lines: bool = False) -> Known:
-    """What a log tells; nothing where there is none. `lines`: those of failed commands too. Raises Failed."""
+    """Read a log; return an empty Known where there is no file. Raises Failed.
+
+    `lines`: keep the lines of failed commands, too.
+    """
     known = Known()
     try:
         with open(opened(JobLog.KIND, path, os.O_RDONLY), "rb") as file:

@@ -1,7 +1,7 @@
-"""Files to which each command that has ended adds a line: one write(2) for each, and nothing in them is ever changed.
+"""Files with a line for each ended command: a single write(2) for each line, and no line is ever changed.
 
-So what such a file tells has happened, whatever became of the command, of its step or of the machine since. What was
-not written whole stands at the end, and is cut off when it goes on.
+So the file tells what has happened, whatever became of the command, of its step or of the machine since. A line cut
+short can stand only at the end, and is removed when the file is continued.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ _OPEN = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class LineFile:
-    """The file, open for more. `keep`: what is in it stays. Raises Failed."""
+    """An open file, to which lines are added. `keep`: keep the contents. Raises Failed."""
 
     __slots__ = ("_dirty", "_fd", "_path")
     KIND: "ClassVar[str]"  # what it is called
@@ -54,7 +54,7 @@ class LineFile:
             return  # a file system without locks
 
     def _mend(self, size: int) -> None:
-        """Cuts off what was not written whole: what a full disk or a lost machine has left at the end."""
+        """Cut off an incomplete line left by a full disk or a lost machine."""
         if not begins(self._fd, self.BEGIN):
             raise self._failed("this is another kind of file")
         end = size
@@ -71,7 +71,7 @@ class LineFile:
             os.ftruncate(self._fd, end)
 
     def add(self, line: bytes) -> None:
-        """A line with its end. Raises Failed."""
+        """Add a line, newline included. Raises Failed."""
         try:
             self._write(line)
         except OSError as error:
@@ -83,7 +83,7 @@ class LineFile:
             data = data[written:]
 
     def settle(self) -> None:
-        """To the disk, that it outlives the machine. Raises Failed."""
+        """Write to disk, so the file survives a crash of the machine. Raises Failed."""
         if self._dirty:
             self._dirty = False
             self._sync()
@@ -95,14 +95,15 @@ class LineFile:
             return  # a file system that cannot
 
     def close(self) -> None:
-        """Nothing more comes. Raises Failed."""
+        """Close the file, after writing it to disk. Raises Failed."""
         self.settle()
         os.close(self._fd)
 
 
 def opened(kind: str, path: str, flags: int) -> int:
-    """A descriptor of a regular file: a FIFO without a reader, or a device, would hold up all commands, and what is
-    written there could not be read for --resume. Never waits. Raises OSError, Failed.
+    """Open a regular file without waiting. Raises OSError, Failed.
+
+    A FIFO without a reader, or a device, would hold up all commands, and could not be read for --resume.
     """
     fd = os.open(path, flags | _OPEN, 0o666)
     if stat.S_ISREG(os.fstat(fd).st_mode):
@@ -112,6 +113,6 @@ def opened(kind: str, path: str, flags: int) -> int:
 
 
 def begins(fd: int, begin: bytes) -> bool:
-    """Whether a file begins so, or with a part of that."""
+    """Return True if the file begins with `begin`, or with a part of `begin`."""
     found = os.pread(fd, len(begin), 0)
     return found.startswith(begin) or begin.startswith(found.rstrip(b"\0"))

@@ -1,4 +1,4 @@
-"""Records of a file, a pipe or a terminal, read when they are wanted and no further: memory for one chunk of them."""
+"""Records of a file, a pipe or a terminal, read on demand, with memory for a single chunk."""
 
 import os
 
@@ -10,7 +10,7 @@ LONGEST = 1 << 20  # bytes of one record; the kernel takes 128 KiB as one argume
 
 
 class Lines:
-    """The records of an open descriptor. `name` is said where one is too long."""
+    """The records of an open descriptor. `name` appears in the error for a long record."""
 
     __slots__ = ("_ahead", "_delimiter", "_fd", "_name", "_records", "_tail", "_text", "over")
 
@@ -26,14 +26,14 @@ class Lines:
 
     @property
     def fd(self) -> int:
-        """What becomes readable before `read` does not wait; -1 when all has been read."""
+        """The descriptor to wait for before `read`; -1 when all has been read."""
         if self.over:
             return -1
         kept = -1 if self._ahead is None else self._ahead.readable
         return self._fd if kept < 0 else kept
 
     def ahead(self) -> Ahead | None:
-        """What reads a pipe while nothing else does, and keeps it for later reads; None for what is no pipe."""
+        """Return a reader which keeps a pipe's data for later reads; None where the source is no pipe."""
         if self.over or not is_pipe(self._fd):
             return None
         if self._ahead is None or self._ahead.readable < 0:
@@ -41,11 +41,11 @@ class Lines:
         return self._ahead
 
     def take(self) -> str | None:
-        """The next record; None when `read` has to come first, or none follow."""
+        """Return the next record; None when `read` must come first, or at the end."""
         return self._records.pop() if self._records else None
 
     def read(self) -> None:
-        """Reads once, and waits where nothing is there yet. Raises Failed."""
+        """Read once, and wait if nothing has come yet. Raises Failed."""
         if self.over or self._records:
             return
         try:
@@ -68,14 +68,14 @@ class Lines:
             raise Failed(f"{self._name}: a line longer than {LONGEST} bytes", 255)
 
     def next(self) -> str | None:
-        """The next record, waited for; None at the end. Raises Failed."""
+        """Return the next record, waiting for data; None at the end. Raises Failed."""
         while not self._records and not self.over:
             self.read()
         return self.take()
 
 
 def count(fd: int, delimiter: bytes = b"\n") -> int | None:
-    """How many records a regular file has from here on; None for anything else. The place in it is kept."""
+    """Return the number of records from here in a regular file, None for anything else. The file position stays."""
     try:
         at = os.lseek(fd, 0, os.SEEK_CUR)
         number, last = 0, delimiter

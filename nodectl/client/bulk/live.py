@@ -1,4 +1,4 @@
-"""--line-buffer: what commands that run have written is looked for again and again, and its whole lines are printed."""
+"""--line-buffer: look for new output of running commands from time to time, and print the whole lines."""
 
 import time
 
@@ -14,7 +14,7 @@ _REST = 10  # times what a look took: until the next one
 
 
 class Live:
-    """The commands that run, as the step tells."""
+    """The running commands, from the step's events."""
 
     def __init__(self, outputs: "Outputs", clock: "Callable[[], float]" = time.monotonic) -> None:
         self._outputs = outputs
@@ -23,22 +23,23 @@ class Live:
         self._next = 0.0
 
     def begun(self, command: "Command") -> None:
-        """It runs, or does so once more elsewhere: then it writes, and shows, all of it again."""
+        """Note that the command runs, perhaps again elsewhere, and writes all output from the start."""
         command.shown = command.looked = (0, 0)
         self._running[command.number] = command
 
     def over(self, command: "Command") -> None:
-        """It has ended."""
+        """Note the command's end."""
         self._running.pop(command.number, None)
 
     @property
     def seconds(self) -> float | None:
-        """How long until it wants to look again."""
+        """The seconds until the next look, None when no command runs."""
         return max(0.0, self._next - self._clock()) if self._running else None
 
     def look(self, alone: "Command | None" = None) -> None:
-        """Prints what there is since the last time, where that is long enough ago. `alone`: whose turn it is, where
-        outputs have an order. Raises Failed, BrokenPipeError.
+        """Print the new lines, unless done recently. Raises Failed, BrokenPipeError.
+
+        `alone`: the only command to print, where outputs have an order.
         """
         now = self._clock()
         if now < self._next:

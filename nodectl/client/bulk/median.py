@@ -1,4 +1,4 @@
-"""The median of run times, near enough, in memory that does not grow with their number."""
+"""The approximate median of run times, in memory independent of the number of values."""
 
 import math
 
@@ -7,7 +7,7 @@ _SHORTEST = 1e-4
 
 
 class Median:
-    """Counts values by their logarithm."""
+    """A counter of values by logarithm."""
 
     __slots__ = ("_buckets", "count")
 
@@ -16,13 +16,13 @@ class Median:
         self.count = 0
 
     def add(self, value: float) -> None:
-        """One more."""
+        """Add a value."""
         bucket = round(math.log(max(value, _SHORTEST)) * _STEPS)
         self._buckets[bucket] = self._buckets.get(bucket, 0) + 1
         self.count += 1
 
     def value(self) -> float:
-        """The median; there is at least one value."""
+        """Return the median of at least one value."""
         below = 0
         for bucket in sorted(self._buckets):
             below += self._buckets[bucket]

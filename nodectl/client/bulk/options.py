@@ -1,5 +1,6 @@
-"""The options of `nodectl bulk`: GNU parallel's where it has one, and those of `nodectl run` that say something of the
-step. Where both have a letter, it is parallel's, but for -n, which stays the number of tasks: here the slots.
+"""The options of `nodectl bulk`: GNU parallel's options, and options of `nodectl run` about the step.
+
+Where both use a letter, parallel's meaning wins, but for -n, which stays the number of tasks: here the slots.
 """
 
 import os
@@ -36,8 +37,9 @@ _NULL = b"\0"
 
 
 def slots(text: str) -> int:
-    """How many commands run at a time: a number, percent of the CPUs that this process may use, or so many more (+N) or
-    fewer (-N) than these; 0 for as many as there are.
+    """Return the number of commands to run at a time; 0 for the maximum.
+
+    The text is a number, percent of the CPUs of this process, or a number above (+N) or below (-N) the CPUs.
     """
     cpus = len(os.sched_getaffinity(0))
     if text.endswith("%"):
@@ -48,7 +50,7 @@ def slots(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """Seconds, also parts of one, or with s, m, h, d behind the number."""
+    """Return seconds from a number, possibly fractional, or a number followed by s, m, h, d."""
     unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:], 0)
     number = text[:-1] if unit else text
     left, _, right = number.partition(".")
@@ -58,7 +60,7 @@ def seconds(text: str) -> float:
 
 
 def time_limit(text: str) -> tuple[float, bool]:
-    """--timeout: seconds, or percent of the median; whether it is percent."""
+    """Return the value of --timeout, seconds or percent of the median, and True for percent."""
     if text.endswith("%"):
         return float(positive(text[:-1])), True
     found = seconds(text)
@@ -68,7 +70,7 @@ def time_limit(text: str) -> tuple[float, bool]:
 
 
 def nobody_else(user: str) -> object:
-    """--uid: root would write beside what belongs to this user, wherever the user's links lead. Raises BadOption."""
+    """Refuse --uid: root would write among this user's files, wherever the user's links lead. Raises BadOption."""
     raise BadOption(
         f"bulk has no --uid: let the whole command be the user's: runuser -u {user[:64]} -- nodectl bulk ..."
     )
@@ -173,7 +175,7 @@ _TABLE = tuple(option for option in OPTIONS if option.long not in _OF_RUN_ALONE)
 
 
 class BulkParser(Parser):
-    """See the module."""
+    """The parser of `nodectl bulk`'s options, see the module."""
 
     _table = _TABLE
     wants_program = False
@@ -182,7 +184,7 @@ class BulkParser(Parser):
         super().__init__(extra, (*_OWN, *_OTHER_NAMES), lambda _: without_meaning())
 
     def help(self, columns: int = 80) -> str:
-        """The text of --help."""
+        """Return the text of --help."""
         lines = [f"Usage: {USAGE}"]
         for text in ABOUT:
             lines += ["", *wrapped(text, _WIDTH)]
@@ -192,7 +194,7 @@ class BulkParser(Parser):
         return "\n".join(lines)
 
     def groups(self) -> "dict[str, Iterable[Option]]":
-        """The options below their titles."""
+        """Return the options by title."""
         groups: dict[str, Iterable[Option]] = {
             "Commands": _COMMANDS,
             "Running": _RUNNING,

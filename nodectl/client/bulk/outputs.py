@@ -1,7 +1,7 @@
-"""What commands write: into files of their own, which are printed as they end, whole.
+"""The commands' outputs: written to separate files, which are printed whole when the commands end.
 
-A file may be larger than memory. Commands may put other things in the place of their files: these are opened as what
-they should be, or not at all.
+A file may be larger than memory. Commands may replace their files by other things: files are opened as regular files,
+or not at all.
 """
 
 import errno
@@ -33,9 +33,11 @@ _ESCAPES = str.maketrans({"/": "\\_", "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\
 
 
 class Style:
-    """How outputs are shown: `say`: the command before them; `tag`: what makes the beginning of each line; `files`: the
-    file's name in place of what is in it; `by_line`: while they are written. `slot_mark` stands for the
-    slot's number in what is said and in tags. `hide` is called before something is printed.
+    """The style of printed outputs.
+
+    `say`: print the command before the output; `tag`: make the beginning of each line; `files`: print the file's name
+    instead of the contents; `by_line`: print during the run. `slot_mark` stands for the slot's number in texts and
+    tags. `hide` is called before printing.
     """
 
     __slots__ = ("by_line", "files", "hide", "say", "slot_mark", "tag")
@@ -54,7 +56,7 @@ class Style:
 
 
 class Outputs:
-    """Commands write where this command does; nothing has to be printed."""
+    """Outputs written straight to nodectl's own stdout and stderr, so nothing needs printing."""
 
     keeps_usage = False  # beside the output
 
@@ -64,45 +66,43 @@ class Outputs:
         self._earlier = Earlier()  # where files are any but new
 
     def place(self, command: "Command") -> None:
-        """Says where the command writes. Raises Failed."""
+        """Set the files of the command's output. Raises Failed."""
         command.stdout = command.stderr = "-"
 
     def ended(self, command: "Command") -> int:
-        """The command has ended: how much it has written to stdout, as far as that can be known."""
+        """Note the command's end, and return the size of stdout, as far as known."""
         command.sizes = (0, 0)
         return 0
 
     def show(self, command: "Command") -> None:
-        """Prints what it has written. Raises Failed, BrokenPipeError."""
+        """Print the command's output. Raises Failed, BrokenPipeError."""
         self.announce(command)
 
     def drop(self, command: "Command") -> None:
-        """What it has written is not wanted."""
+        """Discard the command's output."""
 
     def check(self) -> None:
-        """Raises Failed where no output can be kept any more."""
+        """Raise Failed where no more output can be kept."""
 
     def settle(self) -> None:
-        """To the disk with what has been written so far. Raises Failed."""
+        """Write the output so far to disk. Raises Failed."""
         for fd in self._files:
             _sync(os.fdatasync, fd)
 
     def close(self) -> None:
-        """Removes what is left."""
+        """Remove the rest."""
 
     def announce(self, command: "Command") -> None:
-        """-v."""
+        """Print the command line, with -v."""
         if self._style.say:
             self._style.hide()
             write(1, self._in_slot(command, command.line) + b"\n")
 
     def show_lines(self, command: "Command") -> None:
-        """Prints the whole lines that a command which runs has written since the last time. Raises Failed,
-        BrokenPipeError.
-        """
+        """Print the whole lines a running command has written since the last call. Raises Failed, BrokenPipeError."""
 
     def print_files(self, command: "Command", *, directory: int | None) -> None:
-        """Both, one after the other, but for what was printed before."""
+        """Print stdout, then stderr, from where printing has stopped."""
         style = self._style
         if command.shown == (0, 0):
             self.announce(command)
@@ -116,7 +116,7 @@ class Outputs:
                 print_part(fd, name, directory, self._tag(command), begin, size)
 
     def print_lines(self, command: "Command", *, directory: int | None) -> None:
-        """Of both, what is new and ends with a line."""
+        """Print the new whole lines of both files."""
         shown, looked = list(command.shown), list(command.looked)
         for stream, name in enumerate((command.stdout, command.stderr)):
             status = _status(name, directory)
@@ -141,17 +141,19 @@ class Outputs:
         return self._in_slot(command, tag(command.values, command.number)) + b"\t" if tag else b""
 
     def _in_slot(self, command: "Command", text: str) -> bytes:
-        """A command's line keeps the mark while it may have to run again, elsewhere."""
+        """Replace the slot mark by the slot's number. A command's line keeps the mark while the command may have to run
+        again, elsewhere.
+        """
         if self._style.slot_mark:
             text = text.replace(self._style.slot_mark, str(command.slot))
         return text.encode("utf-8", "surrogateescape")
 
 
 class Private(Outputs):
-    """Files in a directory of this command's own, which are unlinked when they have been printed.
+    """Outputs in files of this command's private directory, which are unlinked after printing.
 
-    Most short commands print nothing, and to make and to unlink two files took a tenth of their time. So where nothing
-    is in them, and nobody is left to write to them, another command gets them.
+    Most short commands print nothing, and to make and to unlink two files took a tenth of their time. So if files are
+    empty and have no writers left, another command reuses them.
     """
 
     def __init__(self, style: Style, candidates: "Iterable[str]") -> None:
@@ -169,19 +171,19 @@ class Private(Outputs):
             private_directory.sweep(os.path.dirname(self._path), _PREFIX)
 
     def place(self, command: "Command") -> None:
-        """Says where the command writes."""
+        """Set the files of the command's output."""
         name = self._empty.pop() if self._empty else str(command.number)
         command.stdout, command.stderr = f"{self._path}/{name}.out", f"{self._path}/{name}.err"
 
     def ended(self, command: "Command") -> int:
-        """The command has ended: how much it has written to stdout."""
+        """Note the command's end, and return the size of stdout."""
         out, err = (_status(name, self._fd) for name in _names(command))
         command.sizes = (_size_of(out), _size_of(err))
         command.alone = command.alone and not self._kept and _is_as_made(out) and _is_as_made(err)
         return command.sizes[0]
 
     def show(self, command: "Command") -> None:
-        """Prints what it has written, and removes it."""
+        """Print the command's output, and remove the files."""
         out, err = _names(command)
         if command.sizes != (0, 0) or self._style.say or self._kept:
             command.stdout = command.stdout if self._kept else out
@@ -193,12 +195,12 @@ class Private(Outputs):
             self.drop(command)
 
     def show_lines(self, command: "Command") -> None:
-        """Prints the whole lines that it has written since the last time."""
+        """Print the whole lines the command has written since the last call."""
         if not self._kept:
             self.print_lines(command, directory=self._fd)
 
     def drop(self, command: "Command") -> None:
-        """What it has written is not wanted."""
+        """Discard the command's output."""
         out, err = _names(command)
         for name in (err,) if self._kept else (out, err):
             try:
@@ -207,7 +209,7 @@ class Private(Outputs):
                 continue  # it never began
 
     def check(self) -> None:
-        """A full disk would be silent: programs that print do not look."""
+        """Raise Failed when the disk is full. Programs which print do not notice a full disk."""
         try:
             written = os.pwrite(self._probe, _PROBE, 0)
             os.ftruncate(self._probe, 0)
@@ -217,13 +219,13 @@ class Private(Outputs):
             raise Failed(f"outputs in {self._path} may be incomplete: {error.strerror}", 255) from None
 
     def settle(self) -> None:
-        """To the disk with what has been written so far. Raises Failed."""
+        """Write the output so far to disk. Raises Failed."""
         super().settle()
         if self._kept:
             _sync(_sync_all_of, self._fd)
 
     def close(self) -> None:
-        """Removes what is left."""
+        """Remove the directory."""
         try:
             if not self._kept:
                 self._remove()
@@ -233,7 +235,7 @@ class Private(Outputs):
         os.close(self._probe)
 
     def _remove(self) -> None:
-        """A command that begins at this very moment may still make a file."""
+        """Remove the directory. Try again when a command makes a file at the same moment."""
         for attempt in range(_ATTEMPTS):
             for name in os.listdir(self._fd):
                 os.unlink(name, dir_fd=self._fd)
@@ -248,7 +250,7 @@ class Private(Outputs):
 
 
 class Results(Outputs):
-    """--results: files that stay. `names` are those of the columns, by --header."""
+    """Outputs in files which stay, for --results. `names` are the names of the columns, with --header."""
 
     keeps_usage = True
 
@@ -262,7 +264,7 @@ class Results(Outputs):
         self._places: dict[int, int] = {}  # a file of each file system that has some
 
     def place(self, command: "Command") -> None:
-        """Says where the command writes, and makes the directories."""
+        """Set the files of the command's output, and make the directories."""
         if self._named:
             path = os.path.join(self._base, self._template.line(command.values, command.number))
             parent = os.path.dirname(path)
@@ -287,7 +289,7 @@ class Results(Outputs):
                 yield file_name(value, command.number)
 
     def ended(self, command: "Command") -> int:
-        """The command has ended: how much it has written to stdout."""
+        """Note the command's end, and return the size of stdout."""
         out, err = _status(command.stdout), _status(command.stderr)
         command.sizes = (_size_of(out), _size_of(err))
         if self._looks:
@@ -301,30 +303,31 @@ class Results(Outputs):
         return command.sizes[0]
 
     def drop(self, command: "Command") -> None:
-        """What it has written is not wanted, and stays."""
+        """Give up on the command's output, but leave the files."""
         if self._looks:
             for path in (command.stdout, command.stderr):
                 self._earlier.over(command, path, _status(path))
 
     def show(self, command: "Command") -> None:
-        """Prints what it has written."""
+        """Print the command's output."""
         self.print_files(command, directory=None)
 
     def show_lines(self, command: "Command") -> None:
-        """Prints the whole lines that it has written since the last time."""
+        """Print the whole lines the command has written since the last call."""
         if self._looks and not self._style.files:
             self.print_lines(command, directory=None)
 
     def settle(self) -> None:
-        """To the disk with what has been written so far. One sync of a file system costs less than those of all files
-        and directories. Raises Failed.
+        """Write the output so far to disk. Raises Failed.
+
+        A sync of the file system costs less than the syncs of all files and directories.
         """
         super().settle()
         for fd in list(self._places.values()):  # there may be one more meanwhile
             _sync(_sync_all_of, fd)
 
     def close(self) -> None:
-        """All stays."""
+        """Close the descriptors; all files stay."""
         for fd in self._places.values():
             os.close(fd)
 
@@ -344,7 +347,7 @@ def _sync_all_of(fd: int) -> None:
 
 
 def _put(path: str, data: bytes) -> int:
-    """A file with this in it, still open. Raises Failed."""
+    """Write a file with this data, and return the open descriptor. Raises Failed."""
     fd = -1
     try:
         fd = os.open(path, _WRITE, 0o666)
@@ -358,13 +361,13 @@ def _put(path: str, data: bytes) -> int:
 
 
 def _refuse_strangers(path: str) -> None:
-    """Root's files are where root means them to be. Raises Failed, OSError."""
+    """Refuse a path on which another user could redirect root's files. Raises Failed, OSError."""
     if why := safe_way.why_not_root(path):
         raise Failed(f"keep outputs in {printable(path)}: {why}", 255)
 
 
 def file_name(value: str, number: int) -> str:
-    """A value as the name of a directory. One that is too long is cut, and told apart by the command's number."""
+    """Return the value as a directory's name. Cut a long value, and append the command's number."""
     name = value.translate(_ESCAPES)
     if name in (".", ".."):
         return name.replace(".", "\\.")
@@ -380,7 +383,7 @@ def _names(command: "Command") -> tuple[str, str]:
 
 
 def _status(name: str, directory: int | None = None) -> os.stat_result | None:
-    """Of a regular file, None where there is none."""
+    """Return the status of a regular file, None where there is no regular file."""
     try:
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except OSError:
@@ -393,7 +396,7 @@ def _size_of(status: os.stat_result | None) -> int:
 
 
 def _is_as_made(status: os.stat_result | None) -> bool:
-    """Whether nothing is in the file, and its mode and name are what they were: nobody else has it either."""
+    """Return True for an empty file with unchanged mode and a single name, owned by this user."""
     if status is None or status.st_size or status.st_nlink != 1 or status.st_uid != os.geteuid():
         return False
     return status.st_mode & 0o600 == 0o600

@@ -1,4 +1,4 @@
-"""What is in a file goes to stdout or stderr, in pieces, so that it may be larger than memory."""
+"""Copying of files to stdout or stderr, in pieces. A file may be larger than memory."""
 
 import os
 
@@ -10,7 +10,7 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def end_of_lines(name: str, directory: int | None, begin: int, end: int) -> int:
-    """Behind the last newline between two places of a file; 0 where there is none."""
+    """Return the position after the last newline between two positions of a file; 0 where there is none."""
     try:
         fd = os.open(name, _OPEN, dir_fd=directory)
     except OSError:
@@ -29,8 +29,9 @@ def end_of_lines(name: str, directory: int | None, begin: int, end: int) -> int:
 
 
 def print_part(to: int, name: str, directory: int | None, tag: bytes, begin: int, end: int) -> None:
-    """What is between two places of a file. Its end is where it was when its command ended: what that has left behind
-    may still write, without end.
+    """Print a part of a file between two positions.
+
+    The end is the file's size when its command ended: a process left behind may write endlessly.
     """
     try:
         fd = os.open(name, _OPEN, dir_fd=directory)
@@ -57,12 +58,12 @@ def print_part(to: int, name: str, directory: int | None, tag: bytes, begin: int
 
 
 def write(fd: int, data: bytes) -> None:
-    """All of it. Raises Failed where it cannot be written, BrokenPipeError where nobody reads."""
+    """Write all the data. Raises Failed where writing fails, BrokenPipeError where the reader is gone."""
     view = memoryview(data)
     while view:
         try:
             view = view[os.write(fd, view) :]
-        except BlockingIOError:  # somebody else has made it so
+        except BlockingIOError:  # another process has set O_NONBLOCK
             wait_for_room(fd)
         except BrokenPipeError:
             raise
@@ -71,7 +72,7 @@ def write(fd: int, data: bytes) -> None:
 
 
 def wait_for_room(fd: int) -> None:
-    """Until something can be written."""
+    """Wait until the descriptor can be written."""
     import select  # there already
 
     poll = select.poll()

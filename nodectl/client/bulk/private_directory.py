@@ -1,9 +1,9 @@
-"""A directory of one process, in which others leave files for it; and those that dead ones have left behind.
+"""The directory in which commands leave files for this process, and the cleanup after dead processes.
 
-Who has one holds a lock on it. It has its name from when it is locked on: so a directory of that name without a lock
-is nobody's any more.
+The owner of a directory holds a lock on it. The directory gets its name only after the lock, so a directory of that
+name without a lock has no owner any more.
 
-It is in a place where nobody else could put another in its stead: commands open their files there by their paths.
+The directory lies in a place where no other user could replace it, because commands open their files there by path.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ _OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def make(candidates: "Iterable[str]", prefix: str) -> tuple[str, int]:
-    """Makes one in the first of these places that can have it: its path, its descriptor. Raises Failed."""
+    """Make a directory in the first usable place, and return the path and the descriptor. Raises Failed."""
     reason = "no directory for outputs"
     for place in map(os.path.realpath, candidates):
         name = f"{prefix}{hexlify(os.urandom(8)).decode()}"
@@ -51,13 +51,14 @@ def _lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        return False  # it is somebody's; or there are no locks here, then nobody finds it without one
+        return False  # the directory has an owner; or this file system has no locks, and no sweep removes it
     return True
 
 
 def is_safe(place: str) -> bool:
-    """Whether nobody but root and this user can rename or replace what this user has there. For root's command, to
-    which anybody may be hostile, that goes for the directories above, too. Raises OSError.
+    """Return True if only root and this user can rename or replace this user's files in `place`. Raises OSError.
+
+    For root's command, to which any user may be hostile, the parent directories must be safe, too.
     """
     place = os.path.realpath(place)
     while True:
@@ -76,7 +77,7 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def sweep(place: str, prefix: str) -> None:
-    """Removes what this user's dead processes have left behind in a place."""
+    """Remove the directories left in `place` by this user's dead processes."""
     try:
         if not is_safe(place):
             return

@@ -1,4 +1,4 @@
-"""How far it is, in one line of a terminal: what has ended, how fast, how long it may take."""
+"""The progress line of a terminal: ended commands, rate, time left."""
 
 import os
 import time
@@ -15,7 +15,7 @@ _BAR = 30
 
 
 class Progress:
-    """`total`: of the commands, where it is known. Without `to`, a descriptor, nothing is shown."""
+    """The progress line. `total`: the number of commands, where known. Shows nothing without the descriptor `to`."""
 
     def __init__(
         self, to: int | None, total: int | None, *, bar: bool = False, clock: "Callable[[], float]" = time.monotonic
@@ -29,11 +29,11 @@ class Progress:
 
     @property
     def seconds(self) -> float | None:
-        """How long until it wants to be told again."""
+        """The seconds until the next update, None for no updates."""
         return None if self._to is None else max(0.0, self._next - self._clock())
 
     def tell(self, done: int, failed: int, running: int, passed: int = 0) -> None:
-        """Where it has got to; `passed` had been done before."""
+        """Show the counts, unless shown recently; `passed` counts the commands done in an earlier run."""
         if self._to is None or self._clock() < self._next:
             return
         self._next = self._clock() + _EVERY
@@ -46,7 +46,7 @@ class Progress:
         self._shown = True
 
     def line(self, done: int, failed: int, running: int, passed: int = 0) -> str:
-        """The words."""
+        """Return the text of the line."""
         took = self._clock() - self._begun
         rate = done / took if took > 0 else 0.0
         done += passed
@@ -60,14 +60,14 @@ class Progress:
         return ", ".join(words)
 
     def hide(self) -> None:
-        """Something is printed."""
+        """Clear the line, before printing."""
         if self._shown and self._to is not None:
             write(self._to, _CLEAR)
             self._shown = False
 
 
 def _clock_words(seconds: float) -> str:
-    """2:03:04, 3:04, 4 s."""
+    """Return the time as 2:03:04, 3:04, or 4 s."""
     whole = max(0, round(seconds))
     hours, minutes = whole // 3600, whole // 60 % 60
     if hours:

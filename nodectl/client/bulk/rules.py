@@ -1,13 +1,15 @@
-"""What is asked for beside the commands: how often, how long, how fast, in which order, and until when."""
+"""The options of a run: how often, how long, how fast, in which order, and until when."""
 
 from nodectl.client.bulk.halt import Halt
 from nodectl.client.bulk.median import Median
 
 
 class Rules:
-    """`retries`: how often a command is run at most. `timeout`: seconds, or percent of the median where `of_median`; 0
-    for none. `delay`: seconds between beginnings. `by_line`: lines are printed while commands run. `slot_mark`: what
-    stands for the slot's number in lines.
+    """The rules of a run.
+
+    `retries`: how often a command runs at most. `timeout`: seconds, or percent of the median with `of_median`; 0 for
+    none. `delay`: seconds between beginnings. `by_line`: print lines while commands run. `slot_mark`: the mark of the
+    slot's number in lines.
     """
 
     __slots__ = ("_median", "by_line", "delay", "halt", "in_order", "of_median", "retries", "slot_mark", "timeout")
@@ -28,17 +30,17 @@ class Rules:
         self._median = Median()
 
     def took(self, seconds: float) -> None:
-        """A command's run time."""
+        """Add a command's run time."""
         if self.of_median:
             self._median.add(seconds)
 
     @property
     def too_few(self) -> bool:
-        """Whether more run times are wanted before a time limit can be told."""
+        """Whether more run times are needed before a time limit can be computed."""
         return self.of_median and self._median.count < self.FEW
 
     def seconds(self) -> float:
-        """The time limit of the next command, 0 for none."""
+        """Return the time limit of the next command, 0 for none."""
         if not self.of_median:
             return self.timeout
         return 0.0 if self.too_few else self._median.value() * self.timeout / 100

@@ -1,7 +1,7 @@
-"""Values quoted for a shell as GNU parallel does, and lines that need none.
+"""Quoting for a shell as in GNU parallel, and lines which need no shell.
 
-A line of plain words means to a shell just what it means to execve(2). Without the shell it costs a fraction: so where
-nobody can tell the difference, the words are executed.
+To a shell a line of plain words means the same as to execve(2). Without the shell it costs a fraction: so the words are
+executed where the result is the same.
 """
 
 import os
@@ -28,7 +28,7 @@ _MOST_KNOWN = 4096
 
 
 def quote(value: str) -> str:
-    """One word of a shell."""
+    """Return the value as a shell word."""
     if _UNQUOTED.issuperset(value):
         return value or "''"
     text = "'" + value.replace("'", "'\"'\"'") + "'"
@@ -38,7 +38,7 @@ def quote(value: str) -> str:
 
 
 def plain_words(line: str) -> list[str] | None:
-    """The words of a line in which no letter means anything to a shell but blanks and '...'; None for any other."""
+    """Return the words of a line whose only shell syntax is blanks and '...'; None for any other line."""
     if _PLAIN.issuperset(line):
         return line.split()
     if "'" not in line:
@@ -63,12 +63,12 @@ def plain_words(line: str) -> list[str] | None:
 
 
 def users_shell(environ: "Mapping[str, str]") -> str:
-    """By which lines are run."""
+    """Return the shell to run lines with."""
     return environ.get("PARALLEL_SHELL") or environ.get("SHELL") or "/bin/sh"
 
 
 class Programs:
-    """Makes words to execute of lines, for tasks with this environment and directory."""
+    """The converter of lines to words to execute, for tasks with this environment and directory."""
 
     __slots__ = ("_cwd", "_direct", "_path", "_shell")
 
@@ -86,7 +86,7 @@ class Programs:
                 self._direct[name[10:].removesuffix("%%").removesuffix("()")] = False
 
     def argv(self, line: str) -> list[str]:
-        """What is executed for this line."""
+        """Return the argument vector to execute for this line."""
         if self._direct is not None and (words := plain_words(line)):
             first = words[0]
             direct = self._direct.get(first)
@@ -116,8 +116,9 @@ class Programs:
 
 
 def _is_program(path: str) -> bool:
-    """Whether the kernel executes it. What else can be executed is for a shell to interpret, and so is the error for
-    what cannot.
+    """Return True if the kernel executes the file itself.
+
+    A shell interprets any other executable, and reports files which cannot be executed.
     """
     try:
         if not (os.path.isfile(path) and os.access(path, os.X_OK)):

@@ -1,7 +1,7 @@
-"""Where values come from: words behind :::, files behind :::: or -a, standard input.
+"""The sources of values: words after :::, files after :::: or -a, standard input.
 
-The first source is read as it is needed, however long it is, or never ends; every other one is held in memory, as it
-is gone through again and again.
+The first source is read as needed, however long, even endless; all further sources are held in memory, because they are
+read again and again.
 """
 
 import itertools
@@ -27,7 +27,7 @@ _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 class Given:
-    """One source as it was typed: words, or a file. `linked` to the one before."""
+    """A source as typed: words, or a file. `linked`: linked to the previous source."""
 
     __slots__ = ("file", "linked", "words")
 
@@ -38,7 +38,10 @@ class Given:
 
 
 def split(argv: "Sequence[str]", files: "Sequence[str]") -> tuple[list[str], list[Given]]:
-    """The words of the template, and the sources: those of -a before the others; else standard input."""
+    """Split the arguments into template words and sources.
+
+    The sources of -a come first; without sources, use standard input.
+    """
     template = list(itertools.takewhile(lambda word: word not in _MARKS, argv))
     rest = argv[len(template) :]
     given = [Given(file=file) for file in files]
@@ -57,8 +60,10 @@ def split(argv: "Sequence[str]", files: "Sequence[str]") -> tuple[list[str], lis
 
 
 class Reading:
-    """How records are read: `delimiter` between them, `columns` between the values of one, `header`: the first one
-    has names, `nonempty`: empty ones are passed over.
+    """The way to read records.
+
+    `delimiter` separates records, `columns` separates the values of a record; `header`: the first record has names;
+    `nonempty`: skip empty records.
     """
 
     __slots__ = ("columns", "delimiter", "header", "nonempty")
@@ -73,12 +78,12 @@ class Reading:
         self.nonempty = nonempty
 
     def values(self, record: str) -> "Values":
-        """The values of a record."""
+        """Return the values of a record."""
         return (record,) if self.columns is None else tuple(self.columns.split(record))
 
 
 class _Source:
-    """One source, opened. `fd`: see `Lines`."""
+    """An open source. `fd`: see `Lines`."""
 
     def __init__(self, given: Given, reading: Reading) -> None:
         self._reading = reading
@@ -109,21 +114,21 @@ class _Source:
         return self._lines.ahead() if self._lines else None
 
     def take(self, *, wait: bool = False) -> "Values | None":
-        """The values of the next record; None where there is none, or without `wait` none yet."""
+        """Return the values of the next record; None at the end, or without `wait` if none has come yet."""
         while (record := self._record(wait=wait)) is not None:
             if not (self._reading.nonempty and not record.strip()):
                 return self._reading.values(record)
         return None
 
     def all(self) -> "list[Values]":
-        """All that are left."""
+        """Return the values of all records left."""
         found = []
         while (values := self.take(wait=True)) is not None:
             found.append(values)
         return found
 
     def count(self) -> int | None:
-        """How many records it has, where that can be known; asked before the first one is taken."""
+        """Return the number of records, None where unknown. Call before taking the first record."""
         if self._lines is None:
             return len(self._words)
         return lines.count(self._file, self._reading.delimiter) if not self._reading.header else None
@@ -142,10 +147,10 @@ def _opened(path: str) -> int:
 
 
 class Sources:
-    """The values for one command after the other: every combination of the sources, the last one changing fastest.
+    """The values of the commands: every combination of the sources, the last source changing fastest.
 
-    `per_command`: how many records one command takes. `linked`: all sources are gone through side by side, the shorter
-    ones again from their beginning.
+    `per_command`: the number of records for each command. `linked`: read all sources side by side, and restart shorter
+    sources at the end.
     """
 
     def __init__(
@@ -157,7 +162,7 @@ class Sources:
         for index, name in enumerate(name for source in opened for name in source.names):
             self.names.setdefault(name, index)
         self._first = opened[0]
-        self._each = 0  # commands of one record of the first source; 0 where nobody can say
+        self._each = 0  # commands of one record of the first source; 0 where unknown
         self._beside: list[_Source] = []
         if linked and len(opened) > 1:
             self._rows: Iterator[Values | None] = iter(_side_by_side(opened))
@@ -175,29 +180,32 @@ class Sources:
         self._rows = self._combined(groups)
 
     def count(self) -> int | None:
-        """How many commands there will be, where that can be known; asked before the first one."""
+        """Return the number of commands, None where unknown. Call before the first command."""
         first = self._first.count() if self._each else None
         return None if first is None else -(-first * self._each // max(self._per_command, 1))
 
     @property
     def fd(self) -> int:
-        """What has to become readable before `next` has more after a None; -1 when no more will come."""
+        """The descriptor to wait for when `next` returned None; -1 when no more will come."""
         return self._first.fd
 
     def read(self) -> None:
-        """Reads once. Raises Failed."""
+        """Read once. Raises Failed."""
         self._first.read()
 
     def ahead(self) -> "Ahead | None":
-        """What reads the first source while the commands wait for their turn; None where nobody waits for that."""
+        """Return the reader of the first source while the commands wait for their turn, None where no writer waits."""
         return self._first.ahead()
 
     def next(self) -> "Values | None":
-        """The values of the next command; None when `read` has to come first, or at the end, when `fd` is -1."""
+        """Return the values of the next command; None when `read` must come first, or at the end, when `fd` is -1."""
         return next(self._rows, None)
 
     def _combined(self, groups: "list[list[Values]]") -> "Iterator[Values | None]":
-        """A None says that nothing is there yet; the end is the end."""
+        """Yield the values of each command, or None while no value has come yet.
+
+        At the end, the iterator ends.
+        """
         gathered: list[str] = []
         records = 0
         while True:
@@ -234,7 +242,7 @@ def _zipped(rows: "Sequence[Values]", others: "Sequence[Values]") -> "list[Value
 
 
 def _side_by_side(opened: "Sequence[_Source]") -> "list[Values]":
-    """--link: the longest says how many."""
+    """Return the rows of --link; the longest source sets the number of rows."""
     columns = [source.all() for source in opened]
     if not all(columns):
         return []
@@ -245,7 +253,7 @@ def _side_by_side(opened: "Sequence[_Source]") -> "list[Values]":
 
 
 def delimiter(text: str) -> bytes:
-    """--delimiter: a character, or as C writes one: \\n, \\t, \\0, \\x1e."""
+    """Parse --delimiter: a character, or a C escape: \\n, \\t, \\0, \\x1e. Raises ValueError."""
     named = {"\\n": b"\n", "\\t": b"\t", "\\0": b"\0", "\\r": b"\r", "\\\\": b"\\"}
     if text in named:
         return named[text]

@@ -1,4 +1,4 @@
-"""What became of the commands, counted."""
+"""The counts of ended commands."""
 
 import os
 
@@ -12,7 +12,7 @@ KILLED, BY_TERM = -1, 15  # how GNU parallel notes a time limit
 
 
 class Ending:
-    """How a command ended. `status`: as of a shell; `exit_value` and `signal`: as the log has them."""
+    """The end of a command. `status`: as of a shell; `exit_value` and `signal`: as in the log."""
 
     __slots__ = ("exit_value", "failed", "signal", "status")
 
@@ -30,7 +30,7 @@ class Ending:
 
 
 class Tally:
-    """The counts. `last`: the exit status of the command that was the last to fail."""
+    """The counts. `last`: the exit status of the last failed command."""
 
     __slots__ = ("failed", "last", "succeeded")
 
@@ -39,11 +39,11 @@ class Tally:
 
     @property
     def done(self) -> int:
-        """Commands that will not be run again."""
+        """The number of commands ended for good."""
         return self.failed + self.succeeded
 
     def note(self, ending: Ending) -> None:
-        """One more."""
+        """Count an ended command."""
         if ending.failed:
             self.failed += 1
             self.last = ending.status or 1

@@ -1,6 +1,6 @@
-"""Lines of commands made of values: {} and what else GNU parallel replaces.
+"""Command lines made of values: {} and the further replacements of GNU parallel.
 
-A template is read once; for each line its parts are put together. Where a part of the first word is replaced, the
+A template is read once; for each line its parts are put together. Where the first word contains a replacement, the
 values are commands themselves, and are not quoted.
 """
 
@@ -21,18 +21,18 @@ def _same(value: str) -> str:
 
 
 def without_extension(value: str) -> str:
-    """{.}: a/b.c is a/b."""
+    """{.}: a/b.c becomes a/b."""
     dot = value.rfind(".")
     return value if dot < 0 or "/" in value[dot:] else value[:dot]
 
 
 def base(value: str) -> str:
-    """{/}: a/b.c is b.c."""
+    """{/}: a/b.c becomes b.c."""
     return value.rpartition("/")[2]
 
 
 def directory(value: str) -> str:
-    """{//}: a/b.c is a, as dirname(1) has it."""
+    """{//}: a/b.c becomes a, as with dirname(1)."""
     head = value.rstrip("/").rpartition("/")
     if not head[1]:
         return "/" if value.startswith("/") else "."
@@ -40,7 +40,7 @@ def directory(value: str) -> str:
 
 
 def base_without_extension(value: str) -> str:
-    """{/.}: a/b.c is b."""
+    """{/.}: a/b.c becomes b."""
     return without_extension(base(value))
 
 
@@ -48,7 +48,10 @@ OPERATIONS = {"": _same, ".": without_extension, "/": base, "//": directory, "/.
 
 
 class Template:
-    """One template. `slot` stands in its lines for the number of the slot. `names`: of the columns, by --header."""
+    """A template for command lines.
+
+    `slot` marks the slot's number in the lines. `names`: the names of the columns, with --header.
+    """
 
     __slots__ = ("_parts", "has_number", "has_slot", "replaces", "text")
 
@@ -74,12 +77,12 @@ class Template:
                 self.replaces = self.replaces or part is not _number
 
     def line(self, values: "Values", number: int) -> str:
-        """The line of the command with this number."""
+        """Return the line of the command with this number."""
         return "".join([part if isinstance(part, str) else part(values, number) for part in self._parts])
 
 
 def _read(text: str, mark: str, names: "Mapping[str, int]") -> "list[tuple[int, str | Callable[[bool], Part]]]":
-    """The parts with their places: text as it is, or what makes the function of a replacement."""
+    """Return the parts with their positions: text, or the maker of a replacement."""
     found: list[tuple[int, str | Callable[[bool], Part]]] = []
     plain = at = 0
     while at < len(text):
@@ -109,7 +112,7 @@ def _number(_quoted: bool) -> "Part":
 
 
 def _replacement(inner: str, names: "Mapping[str, int]", *, own: bool) -> "Callable[[bool], Part] | None":
-    """What stands between braces; None where that is no replacement."""
+    """Return the maker of the replacement between braces, None where the text is no replacement."""
     if inner == _SEQUENCE:
         return _number
     if inner == _SLOT:

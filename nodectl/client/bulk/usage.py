@@ -1,4 +1,4 @@
-"""What each command has used: one JSON object, as the file `usage` beside its output and as a line of a log of all."""
+"""Each command's resource usage: a JSON object, as the file `usage` beside the output and as a line of a common log."""
 
 from nodectl.client.bulk.line_file import LineFile
 from nodectl.wire import lean_json
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class UsageLog(LineFile):
-    """--usage-log."""
+    """The log of --usage-log."""
 
     __slots__ = ()
     KIND: "ClassVar[str]" = "usage log"
@@ -21,7 +21,7 @@ class UsageLog(LineFile):
 
 
 def line_of(command: "Command", event: "Mapping[str, Any]", ending: "Ending") -> bytes:
-    """One line. Names and units are those of the step's record; how it ended is told as in the joblog."""
+    """Return the line of a command. Names and units are the step record's; the end is written as in the joblog."""
     told = {
         "seq": command.number,
         "slot": event["slot"] + 1,

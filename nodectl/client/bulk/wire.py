@@ -1,4 +1,4 @@
-"""Commands as the step takes them: messages of org.nodectl.step, each with as many as fit."""
+"""Commands encoded for the step: messages of org.nodectl.step, each with as many as fit."""
 
 from nodectl.client.command import Failed
 from nodectl.wire import lean_json
@@ -19,7 +19,7 @@ _WIDEST = 4  # bytes of a letter
 
 
 def weight(command: "Command", argv: "Sequence[str]") -> int:
-    """What a command weighs in the step's window: no less than the step finds."""
+    """Return the command's weight in the step's window, not less than the step's own count."""
     letters = sum(map(len, argv))
     if not all(map(str.isascii, argv)):
         letters *= _WIDEST
@@ -30,8 +30,9 @@ def weight(command: "Command", argv: "Sequence[str]") -> int:
 
 
 def encoded(command: "Command", argv: "Sequence[str]", timeout: float, slot_mark: str) -> bytes:
-    """One command. `timeout`: 0 for none. `slot_mark`: what stands for the slot's number, empty for nothing.
-    Raises Failed.
+    """Encode a command. Raises Failed.
+
+    `timeout`: 0 for none. `slot_mark`: the mark of the slot's number, empty for none.
     """
     fields: dict[str, object] = {
         "seq": command.number, "argv": argv, "stdout": command.stdout, "stderr": command.stderr,
@@ -47,7 +48,7 @@ def encoded(command: "Command", argv: "Sequence[str]", timeout: float, slot_mark
 
 
 def messages(commands: "Iterable[bytes]") -> "Iterator[bytes]":
-    """Whole messages of encoded commands."""
+    """Yield whole messages of encoded commands."""
     batch: list[bytes] = []
     size = 0
     for one in commands:

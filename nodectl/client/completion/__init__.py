@@ -1,5 +1,5 @@
-"""Completion of command lines: what a shell asks for at a TAB.
+"""Completion of command lines: the answers to a shell's TAB.
 
-Runs in a command of its own, `nodectl __complete`, as the user who types. It tells candidates of the tables of which
-`--help` is made, and asks the service for names, where one runs.
+Runs in a command of its own, `nodectl __complete`, as the typing user. It takes candidates from the tables of `--help`,
+and asks a running service for names.
 """

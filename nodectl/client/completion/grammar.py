@@ -1,4 +1,4 @@
-"""What may stand where in a command's words, from the tables of its parser; and where in it a cursor is. Pure."""
+"""The grammar of a command's words, from the parser's tables; and the place of the cursor. Pure."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from nodectl.client.run_options import ARGUMENT, MAYBE_ARGUMENT, NO_ARGUMENT, Op
 
 
 class Item(NamedTuple):
-    """An option, or, without names, a word that is none. `metavar` is what its argument is called."""
+    """An option, or, without names, a word which is no option. `metavar` is the argument's name."""
 
     names: tuple[str, ...]
     metavar: str
@@ -20,8 +20,9 @@ class Item(NamedTuple):
 
 
 class Grammar(NamedTuple):
-    """A command's. `words` stand in this order, the last of them as often as one likes. With `runs` the first word
-    begins a command line of its own.
+    """A command's grammar.
+
+    `words` stand in this order; the last may be repeated. With `runs` the first word begins a command line of its own.
     """
 
     options: tuple[Item, ...]
@@ -30,13 +31,14 @@ class Grammar(NamedTuple):
     runs: bool = False
 
     def option(self, name: str) -> Item | None:
-        """The option of this name."""
+        """Return the option of this name."""
         return next((item for item in self.options if name in item.names), None)
 
 
 class Place(NamedTuple):
-    """Where a cursor is: what is typed there is `partial`, behind `before`, which remains. `item` is what it may be;
-    None for an option, or a command of the grammar's.
+    """The place of the cursor: `partial` is typed there, after `before`, which remains.
+
+    `item` describes the expected text; None for an option, or a command of the grammar.
     """
 
     grammar: Grammar
@@ -47,7 +49,7 @@ class Place(NamedTuple):
 
 
 def of_options(options: Iterable[Option], words: Sequence[Item] = (), *, runs: bool = False) -> Grammar:
-    """That of a command with the manners of `nodectl run`."""
+    """Return the grammar of a command which parses like `nodectl run`."""
     items = [
         Item(
             tuple(filter(None, (f"--{option.long}", f"-{option.short}" if option.short else ""))),
@@ -59,7 +61,7 @@ def of_options(options: Iterable[Option], words: Sequence[Item] = (), *, runs: b
 
 
 def of_parser(parser: argparse.ArgumentParser) -> Grammar:
-    """That of a command which argparse reads."""
+    """Return the grammar of a command parsed by argparse."""
     options, words = [], []
     runs = False
     described = _described(parser)
@@ -90,7 +92,7 @@ def _described(parser: argparse.ArgumentParser) -> dict[str, str]:
 
 
 def locate(grammar: Grammar, words: Sequence[str], current: str) -> Place:
-    """The place of `current`, behind these words of a command."""
+    """Return the place of `current`, after the words of a command."""
     wanted: Item | None = None
     only_words, taken = False, 0
     for index, word in enumerate(words):

@@ -1,5 +1,6 @@
-"""What only the service knows: jobs, steps, reservations. A shell waits for it, so nothing here waits for long, starts
-anything or complains: whoever calls has set a limit.
+"""Candidates known only to the service: jobs, steps, reservations.
+
+A shell waits for the answer, so nothing here waits for long, starts processes or complains: the caller has set a limit.
 """
 
 import os
@@ -27,7 +28,7 @@ _OF_THE_PAST = ("show", "trace", "acct")  # commands that tell of steps that hav
 
 
 def candidates(settings: GlobalOptions, command: str, item: Item) -> list[Candidate]:
-    """What the service knows for this place; nothing where there is none."""
+    """Return the service's candidates for this place; none where no service runs."""
     if "--partition" in item.names:
         return _partition(settings)
     find = _finder(command, item)
@@ -46,7 +47,7 @@ def candidates(settings: GlobalOptions, command: str, item: Item) -> list[Candid
 
 
 def _partition(settings: GlobalOptions) -> list[Candidate]:
-    """The one that every job is in, as the configuration names it: jobs that would tell of it need not be there."""
+    """Return the partition of every job, from the configuration, because no job need exist."""
     try:
         return [(configured(settings.config).partition_name, "every job is in it")]
     except Failed:

@@ -1,8 +1,8 @@
 """The small scripts by which shells ask `nodectl __complete`.
 
-They call it by the name that was typed. Its answer: what the shell completes itself, or "words"; the text to complete;
-then the candidates, each with what it means behind a TAB, where the shell shows that. One that ends in =, : or a
-comma goes on.
+They call nodectl by the name that was typed. Its answer: the kind of words the shell completes itself, or "words"; the
+text to complete; then the candidates, each with its meaning behind a TAB, where the shell shows meanings. A candidate
+ending in =, : or a comma goes on.
 """
 
 _BASH = """\

@@ -1,15 +1,16 @@
-"""What a shell hands over of a command line: words before the cursor's, and that one as far as it is typed. Pure."""
+"""Parsing of the command line handed over by a shell: the words before the cursor, and the word at the cursor. Pure."""
 
 import shlex
 from collections.abc import Sequence
 
-_CURSOR = "\1"  # nobody types it
+_CURSOR = "\1"  # a character which users do not type
 _HARMLESS = frozenset("-_=:,.+@%/")
 
 
 def split(line: str) -> list[str]:
-    """The words of the text before the cursor, the command's name first; the last one is the cursor's, perhaps empty.
-    A quote may be open.
+    """Return the words of the text before the cursor, with the command's name first.
+
+    The last word is the cursor's, perhaps empty. A quote may be open.
     """
     for closing in ("", "'", '"'):
         try:
@@ -21,17 +22,23 @@ def split(line: str) -> list[str]:
 
 
 def broken_off(word: str, breaks: str) -> int:
-    """How much of the cursor's word bash takes for words before it: up to the last of these letters."""
+    """Return the length of the part of the cursor's word which bash takes for earlier words.
+
+    The part ends with the last letter of `breaks`.
+    """
     return max((word.rfind(letter) + 1 for letter in breaks if letter in word), default=0)
 
 
 def is_harmless(word: str) -> bool:
-    """Whether a shell takes it for nothing but a word: some names are others' choice, and end on a command line."""
+    """Return True if shells take the text for a plain word.
+
+    Other users choose some of the names, which end on a command line.
+    """
     return all(letter.isalnum() or letter in _HARMLESS for letter in word)
 
 
 def fitting(candidates: Sequence[tuple[str, str]], partial: str, *, listed: bool) -> list[tuple[str, str]]:
-    """The candidates that go on from what is typed, whole; of a list what goes on behind its last comma."""
+    """Return the candidates which begin with the typed text; in a list, with the text after the last comma."""
     done, comma, last = partial.rpartition(",") if listed else ("", "", partial)
     before = done.split(",")
     return [

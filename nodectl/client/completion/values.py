@@ -1,4 +1,4 @@
-"""What an option's argument, or a word, may be, as far as nobody has to be asked. Pure, but for accounts."""
+"""The possible values of an option's argument or of a word, known without asking. Pure, but for accounts."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def _plain(words: Iterable[str]) -> list[Candidate]:
 
 
 def _told_by_help(name: str) -> Callable[[], list[Candidate]]:
-    """The values that --cpu-bind=help and its like print, as one types them."""
+    """Return a function for the values printed by --cpu-bind=help and similar options, as typed."""
 
     def rows() -> list[Candidate]:
         found = []
@@ -95,7 +95,7 @@ LISTS = frozenset({"--cpu-bind", "--mem-bind", "--gpu-bind", "--container-ns", "
 
 
 def kind_of(item: Item) -> str:
-    """Which of the shell's own kinds it is; WORDS for what is told by `known`, or by the service."""
+    """Return the shell's own kind for an argument; WORDS for values of `known`, or of the service."""
     for name in item.names:
         if name in _KINDS_OF_OPTIONS:
             return _KINDS_OF_OPTIONS[name]
@@ -103,7 +103,7 @@ def kind_of(item: Item) -> str:
 
 
 def known(command: str, item: Item) -> list[Candidate]:
-    """All that it may be."""
+    """Return all possible values."""
     if item.choices:
         return _plain(item.choices)
     for name in (*item.names, item.metavar):
@@ -114,6 +114,6 @@ def known(command: str, item: Item) -> list[Candidate]:
 
 
 def _alternatives(metavar: str) -> list[Candidate]:
-    """Of "append|truncate" both; names in capitals stand for something else."""
+    """Return both words of "append|truncate"; names in capitals are placeholders."""
     words = metavar.split("|")
     return _plain(words) if len(words) > 1 and all(word == word.lower() and word.isalnum() for word in words) else []

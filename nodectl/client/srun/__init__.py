@@ -1,1 +1,1 @@
-"""What srun has beyond the options that most steps are started with. The command imports it where one is given."""
+"""Rare options of srun, which most steps do not use. The command imports the modules only where given."""

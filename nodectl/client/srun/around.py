@@ -1,6 +1,4 @@
-"""What a command does before its step begins and when it has ended, as its user: --prolog, --epilog, --bcast,
---test-only.
-"""
+"""The work of a command before and after the step, as its user: --prolog, --epilog, --bcast, --test-only."""
 
 import errno
 import os
@@ -25,8 +23,9 @@ _CHUNK = 1 << 20
 
 
 def begin(manners: "Manners", parsed: "Parsed", copy: "Callable[[str, str], None] | None" = None) -> None:
-    """Before anything is asked for. `copy(path, target)` copies a file to where tasks run, by default here. Raises
-    BadOption, Failed.
+    """Do the work before any request. Raises BadOption, Failed.
+
+    `copy(path, target)` copies a file to where tasks run, by default here.
     """
     if manners.quiet:
         Program.quiet = True
@@ -41,12 +40,12 @@ def begin(manners: "Manners", parsed: "Parsed", copy: "Callable[[str, str], None
 
 
 def end(manners: "Manners") -> None:
-    """When the step has ended, whatever became of it."""
+    """Do the work after the step's end, however the step ended."""
     _run("epilog", manners.epilog)
 
 
 def tell_when(session: "Session", parsed: "Parsed") -> int:
-    """--test-only: when a job for this would start. Raises Failed."""
+    """Print the start time of a job for this request, for --test-only. Raises Failed."""
     of_job = {name: parsed.values.pop(name) for name in parsed.job if name in parsed.values}
     of_job.pop("immediate", None)
     parsed.values.pop("trace", None)
@@ -61,8 +60,9 @@ def tell_when(session: "Session", parsed: "Parsed") -> int:
 
 
 def _run(what: str, path: str) -> None:
-    """One of the user's scripts, in the command's own place and environment. What it says goes where the command's
-    words go; how it ends is told, and changes nothing, as with srun.
+    """Run a user's script, in the command's own place and environment.
+
+    The script's output goes where the command's own words go; a failure is reported, and changes nothing, as with srun.
     """
     if not path or path == _NOTHING:
         return
@@ -79,7 +79,7 @@ def _run(what: str, path: str) -> None:
 
 
 def _program(parsed: "Parsed") -> str:
-    """The file that the tasks would execute. Raises Failed as the task would."""
+    """Return the file the tasks would execute. Raises Failed like the task would."""
     name, here = parsed.argv[0], str(parsed.values.get("cwd") or ".")
     if "/" in name:
         candidates = [os.path.join(here, name)]
@@ -95,13 +95,13 @@ def _program(parsed: "Parsed") -> str:
 
 
 def _target(path: str, wanted: str) -> str:
-    """--bcast: another name of the program, in the working directory where none was given."""
+    """Return the target of --bcast: the program's new name, in the working directory if none was given."""
     target = os.path.abspath(wanted or os.path.basename(path))
     return os.path.join(target, os.path.basename(path)) if os.path.isdir(target) else target
 
 
 def _copy(path: str, target: str) -> None:
-    """Raises BadOption."""
+    """Copy the program. Raises BadOption."""
     if os.path.lexists(target) and os.path.samestat(os.stat(path), os.lstat(target)):
         return  # a link that leads there is replaced: it may be another user's
     try:

@@ -1,7 +1,7 @@
-"""Components between colons, `-n1 server : -n4 client`: one step here, whose tasks run what their component says.
+"""Components between colons, `-n1 server : -n4 client`: a single step with a program for each component.
 
-srun has a job of several parts for them, on machines that differ; the ranks go on from one to the next, as here. What
-components want of a machine cannot differ on one.
+srun has a job of several parts for them, on machines that differ; the ranks go on from one to the next, as here.
+Components cannot ask for different machines on a single machine.
 """
 
 from nodectl.client.command import NO_PROGRAM, BadOption
@@ -17,7 +17,7 @@ _OWN = frozenset({"ntasks", "name"})  # what each component may have of its own
 
 
 def read(parser: "Parser", words: "Sequence[str]") -> "Parsed":
-    """What all of them ask for together. Raises BadOption."""
+    """Return the common request of all components. Raises BadOption."""
     parts = [parser.parse(part) for part in _split(words)]
     first = parts[0]
     if len(parts) == 1 or not first.argv:
@@ -49,7 +49,7 @@ def _split(words: "Sequence[str]") -> list[list[str]]:
 
 
 def _compare(number: int, first: "Parsed", part: "Parsed") -> None:
-    """A component has what the first one has, or says nothing. Raises BadOption."""
+    """Refuse a component with values different from the first component's. Raises BadOption."""
     for name, value in part.values.items():
         if name not in _OWN and name != "ignored" and first.values.get(name) != value:
             option = name.replace("_", "-")

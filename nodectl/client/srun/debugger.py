@@ -1,6 +1,6 @@
-"""--debugger-test: each task stops before its program, and its place is told, as parallel debuggers want it.
+"""--debugger-test: each task stops before running the program, and is listed, as parallel debuggers want.
 
-A task goes on when whoever attached to it continues it (SIGCONT), or ends with the step.
+A task continues when an attached debugger continues it (SIGCONT), or ends with the step.
 """
 
 import os
@@ -20,7 +20,7 @@ _STOPPED = ("/bin/sh", "-c", 'kill -STOP $$; exec "$0" "$@"')
 
 
 def stop_tasks(parsed: "Parsed") -> "Callable[[Watch], None]":
-    """Has the tasks stop first. What tells of them, once they are there."""
+    """Make the tasks stop first. Return the function which lists the tasks after the start."""
     rows: list[Any] = parsed.values.get("programs", [])  # type: ignore[assignment]  # as they were read
     if rows:
         parsed.values["programs"] = [[tasks, [*_STOPPED, *argv], *plain] for tasks, argv, *plain in rows]

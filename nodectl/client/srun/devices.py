@@ -1,6 +1,6 @@
-"""Options that count by GPU, as those that count by task or step: what the service knows.
+"""Options counted by GPU, rewritten as options counted by task or step, which the service knows.
 
-Pure, over the options by name; what was given itself goes before what is counted.
+Pure, over the options by name; a given option overrides a counted one.
 """
 
 from nodectl.client.command import BadOption
@@ -15,7 +15,7 @@ _GPU = ("gres/gpu", "gres:gpu", "gpu")
 
 
 def settle(values: "dict[str, Any]") -> None:
-    """Changes the options in place. Raises BadOption."""
+    """Change the options in place. Raises BadOption."""
     _bind(values)
     _tres_per_task(values)
     _per_socket(values)
@@ -38,7 +38,7 @@ def settle(values: "dict[str, Any]") -> None:
 
 
 def count(values: "dict[str, Any]") -> int:
-    """How many GPUs these options ask for."""
+    """Return the number of GPUs asked for by the options."""
     found = 0
     for name, times in (("gpus", 1), ("gpus_per_node", 1), ("gpus_per_task", int(values.get("ntasks", 1)))):
         number = whole(str(values.get(name, "")).rpartition(":")[2], _MOST)

@@ -1,4 +1,4 @@
-"""The text of `nodectl run --help` and `--usage`: all options, in groups, and what means nothing here."""
+"""The text of `nodectl run --help` and `--usage`: all options, in groups, and the options without meaning here."""
 
 from nodectl import __version__
 from nodectl.client import mpi_program
@@ -37,7 +37,7 @@ _SRUNS = {"The step": "Parallel run options", _LAYOUT: "Constraint options", "GP
 
 
 def answer(parser: "Parser", parsed: "Parsed", configuration: "str | None") -> int:
-    """--help, --usage, --version, --mpi=list, --cpu-bind=help and their like."""
+    """Answer --help, --usage, --version, --mpi=list, --cpu-bind=help and similar options."""
     if "version" in parsed.values:
         print(f"nodectl {__version__}")
     elif "usage" in parsed.values:
@@ -52,19 +52,19 @@ def answer(parser: "Parser", parsed: "Parsed", configuration: "str | None") -> i
 
 
 def columns() -> int:
-    """The width of help texts, as other commands take it."""
+    """Return the width of help texts, the same as for all commands."""
     return whole(environ().get("COLUMNS", ""), _MOST_COLUMNS) or _COLUMNS
 
 
 def usage() -> str:
-    """How the command is called, by the name by which it was."""
+    """Return the usage line, with the name by which the command was called."""
     if Program.is_slurms():
         return f"Usage: {Program.name} [OPTIONS] executable [ARGS...]"
     return "Usage: nodectl run [OPTIONS] PROGRAM [ARGS...]"
 
 
 def text(of_plugins: "Iterable[Option]", columns: int = 80) -> str:
-    """The text of --help; plugins' options stand in a group of their own."""
+    """Return the text of --help, with the plugins' options in a separate group."""
     lines = [usage(), "", "Run tasks of a program as one step."]
     for title, options in groups().items():
         shown = _SRUNS.get(title, title) if Program.is_slurms() else title
@@ -82,7 +82,7 @@ def text(of_plugins: "Iterable[Option]", columns: int = 80) -> str:
 
 
 def groups() -> "dict[str, list[Option]]":
-    """Every option below one title."""
+    """Return the options by title."""
     layout = {option.long: option for option in layout_options()}
     known = {option.long: option for option in (*OPTIONS, *FURTHER, *waiting_options())}
     titles = {long: title for title, words in _GROUPS.items() for long in words.split()}

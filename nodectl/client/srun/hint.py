@@ -1,4 +1,4 @@
-"""--hint beside options that say the same more closely: it has no effect then, and who typed it is told."""
+"""--hint beside options which say the same more precisely: the hint has no effect then, and the user is warned."""
 
 import os
 
@@ -13,7 +13,7 @@ _TOLD_ONLY = frozenset({"v", "verbose", "q", "quiet"})  # words of --cpu-bind th
 
 
 def tell_conflict(values: "Mapping[str, object]") -> None:
-    """One line where it is so."""
+    """Warn if --hint has no effect."""
     closer = sorted(name.replace("_", "-") for name in _CLOSER & values.keys())
     if set(str(values.get("cpu_bind", "quiet")).lower().split(",")) - _TOLD_ONLY:
         closer.append("cpu-bind")

@@ -1,6 +1,7 @@
-"""What few steps want of their command: taken out of the options, before the service is asked for anything.
+"""Rare options for the command itself, taken out of the options before any request to the service.
 
-What the service can be asked for stays among the options, under the names of the request. The rest is this command's.
+Options the service can be asked for stay among the options, under the names of the request. The rest is for this
+command.
 """
 
 import os
@@ -20,7 +21,10 @@ _TMP = "/tmp"  # where --tmp wants room
 
 
 class Manners:
-    """`wait`: seconds after the first end of a task, 0 for none; `reduced`: tasks that end alike are told of once."""
+    """The rare options for the command itself.
+
+    `wait`: seconds after the first end of a task, 0 for none; `reduced`: report tasks which end alike only once.
+    """
 
     __slots__ = ("bcast", "debugger_test", "disable_status", "epilog", "prolog", "quiet",
                  "quit_on_interrupt", "reduced", "test_exec", "test_only", "wait")  # fmt: skip
@@ -40,7 +44,7 @@ class Manners:
 
 
 def of(parsed: "Parsed", variables: "Mapping[str, str]") -> Manners:
-    """Takes them out of what was parsed. Raises BadOption."""
+    """Take the rare options out of the parsed options. Raises BadOption."""
     manners, values = Manners(), parsed.values
     manners.reduced = _is_on(variables.get("SLURM_SRUN_REDUCE_TASK_EXIT_MSG", ""))
     manners.test_exec = "SLURM_TEST_EXEC" in variables
@@ -68,7 +72,7 @@ def of(parsed: "Parsed", variables: "Mapping[str, str]") -> Manners:
 
 
 def settle(parsed: "Parsed") -> None:
-    """What a job can be asked for, too, in options that the service knows. Raises BadOption."""
+    """Rewrite options of jobs and steps as options the service knows. Raises BadOption."""
     values = parsed.values
     if "account" in values:
         parsed.told["SLURM_JOB_ACCOUNT"] = str(values["account"])
@@ -82,7 +86,10 @@ def settle(parsed: "Parsed") -> None:
 
 
 def _check_least(least: int, values: "Mapping[str, object]") -> None:
-    """--time-min: the deadline and --time leave so much. A job gets all of its time here, so nothing is made of it."""
+    """Check --time-min: the deadline and --time must leave enough time.
+
+    A job gets all of its time here, so the option has no other effect.
+    """
     begin = max(time.time(), float(str(values.get("begin", 0))))
     room = float(str(values.get("deadline") or begin + least)) - begin
     if least > room or 0 < float(str(values.get("time_limit") or 0)) < least:
@@ -102,7 +109,7 @@ def _tell_ignored(parsed: "Parsed") -> None:
 
 
 def _need_room(mebibytes: int) -> None:
-    """--tmp: the size of what /tmp is on, as slurmd would tell it."""
+    """Check --tmp against the size of the file system of /tmp, like slurmd."""
     if not mebibytes:
         return
     there = os.statvfs(_TMP)
@@ -113,12 +120,12 @@ def _need_room(mebibytes: int) -> None:
 
 
 def nodes_of(path: str) -> str:
-    """The nodes that a file names, between blanks, commas or ends of lines."""
+    """Return the nodes named in a file, between blanks, commas or newlines."""
     return ",".join(text_file.read(path, "the file of nodes").replace(",", " ").split())
 
 
 def _environment(path: str) -> dict[str, str]:
-    """NAME=VALUE, each with a NUL byte behind it, as `env -0` writes them."""
+    """Read NAME=VALUE, each followed by a NUL byte, in the format of `env -0`."""
     variables = {}
     for word in text_file.read(path, "--export-file").split("\0"):
         name, equals, value = word.partition("=")

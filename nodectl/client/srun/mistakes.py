@@ -1,4 +1,4 @@
-"""An option that is not known by its whole name: the beginning of one, or a mistake."""
+"""An option with an unknown name: an abbreviation, or a mistake."""
 
 from nodectl.client.command import BadUsage
 from nodectl.client.srun.names import names
@@ -9,8 +9,9 @@ if TYPE_CHECKING:
 
 
 def meant(name: str, known: "Iterable[str]", command: str) -> str:
-    """The long option that `name` is the beginning of, of those that are known. An option of `command`, Slurm's, is
-    never taken for the beginning of another. Raises BadUsage.
+    """Return the known long option abbreviated by `name`. Raises BadUsage.
+
+    An option of `command`, Slurm's, is never taken for an abbreviation.
     """
     here, others = set(known), names(command)
     if name in others:
@@ -20,7 +21,7 @@ def meant(name: str, known: "Iterable[str]", command: str) -> str:
         return found[0]
     if len(found) > 1:
         raise BadUsage(f"option '--{name}' is ambiguous; possibilities: {' '.join('--' + long for long in found)}")
-    from nodectl.client.nearest import nearest  # nobody is in a hurry any more
+    from nodectl.client.nearest import nearest  # the command fails: speed does not matter
 
     near = nearest(name, here)
     hint = f"; the nearest is --{near}" if near else ""

@@ -1,6 +1,6 @@
-"""--multi-prog: a file whose lines say which tasks run what, "0-3,7 program args" or "* program args".
+"""--multi-prog: a file which maps tasks to programs, "0-3,7 program args" or "* program args" on each line.
 
-Lines may go on behind a backslash; quotes are a shell's, '#' begins a comment. What %t and %o mean the service knows.
+Lines may continue after a backslash; quotes are a shell's, '#' begins a comment. The service interprets %t and %o.
 """
 
 from nodectl.client import script
@@ -9,8 +9,9 @@ from nodectl.client.srun import text_file
 
 
 def read(path: str, given: "list[str]") -> list[list[object]]:
-    """The rows of the request: tasks and argv. `given`: words behind the file, which go to every program. Raises
-    BadOption.
+    """Return the rows of the request: tasks and argv. Raises BadOption.
+
+    `given`: words after the file, which go to every program.
     """
     rows: list[list[object]] = []
     for number, line in enumerate(text_file.read(path, "--multi-prog:").replace("\\\n", "").split("\n"), 1):

@@ -1,7 +1,7 @@
-"""The options of srun, 22.05 to 25.11, that mean nothing on one machine, and those that are refused.
+"""The options of srun, 22.05 to 25.11, without meaning on a single machine, and the refused options.
 
-Rows are long names, with a letter where there is one, by what stands behind them. Looked at only where an option is
-not found among those that most steps have.
+Rows are long names, with a letter where there is one, by the kind of argument. Used only where an option is not among
+the common ones.
 """
 
 NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
@@ -61,7 +61,7 @@ _OF_STEPS = frozenset({
 
 
 def rows(*tables: "tuple[tuple[int, str], ...]") -> "list[tuple[str, str, int]]":
-    """Long name, letter and whether there is an argument, of each."""
+    """Return the long name, the letter and the kind of argument of each option."""
     return [
         (long, letter, has_arg)
         for table in tables
@@ -71,18 +71,18 @@ def rows(*tables: "tuple[tuple[int, str], ...]") -> "list[tuple[str, str, int]]"
 
 
 def all_rows() -> "list[tuple[str, str, int]]":
-    """Of srun's options that stand in no table of layout."""
+    """Return srun's options missing in the table of layout."""
     refused = [(long, letter, has_arg) for long, (has_arg, letter, _) in REFUSED.items()]
     return [*rows(IGNORED, _WITH_MEANING, _OF_JOBS), *refused, *((old, "", ARGUMENT) for old in ALIASES)]
 
 
 def silent_in_layout() -> "list[tuple[str, str, int]]":
-    """Those of srun and sbatch that say nothing of layout."""
+    """Return the options of srun and sbatch without effect on layout."""
     return [row for row in (*all_rows(), *rows(SBATCH)) if row[0] not in _OF_LAYOUT]
 
 
 def names(command: str = "srun") -> set[str]:
-    """The long names of srun, or of sbatch or salloc."""
+    """Return the long names of srun, or of sbatch or salloc."""
     found = {long for long, _, _ in all_rows()}
     if command == "srun":
         return found

@@ -1,6 +1,6 @@
-"""Options of `nodectl run` that few steps have, and those that mean nothing here: rows as in `job_options`.
+"""Rare options of `nodectl run`, and options without meaning here: rows as in `job_options`.
 
-What is ignored is kept as a list of names under `IGNORED`; what is refused says why.
+Ignored options are kept as a list of names under `IGNORED`; refused options give the reason.
 """
 
 from nodectl.client.command import BadOption
@@ -28,14 +28,14 @@ IGNORED = "ignored"  # the dest of all options that mean nothing here
 
 
 def yes_or_no(text: str) -> bool:
-    """--send-libs: yes where nothing is said."""
+    """Parse --send-libs: yes when empty."""
     if text.lower() not in ("", "yes", "no"):
         raise ValueError(f"Invalid value {text[:20]!r}, yes or no is allowed")
     return text.lower() != "no"
 
 
 def components(text: str) -> str:
-    """--het-group: which components of a heterogeneous job. Here a job has one."""
+    """Parse --het-group: the components of a heterogeneous job. Here a job has a single component."""
     if text not in ("0", "0-0"):
         raise ValueError(f"Invalid component {text[:20]!r}: a job has one, 0,")
     return text
@@ -104,24 +104,24 @@ _OF_JOBS = frozenset({"account", "cpus-per-gpu", "export-file", "gpus-per-socket
 
 
 def further(known: "Mapping[str, Option]") -> tuple[Option, ...]:
-    """All that a command knows beyond `known`, by long name: FURTHER, other names, what is ignored, what is refused."""
+    """Return all options beyond `known`, by long name: FURTHER, aliases, ignored and refused options."""
     here = {**known, **{option.long: option for option in FURTHER}}
     others = [_renamed(old, here[new]) for old, new in names.ALIASES.items() if new in here]
     return (*FURTHER, *others, *without_meaning())
 
 
 def of_jobs(_known: "Mapping[str, Option]") -> tuple[Option, ...]:
-    """Of FURTHER those that a batch script may have, too."""
+    """Return the options of FURTHER which a batch script may have, too."""
     return tuple(option for option in FURTHER if option.long in _OF_JOBS)
 
 
 def parser(extra: "Iterable[PluginOption]" = (), own: "Iterable[Option]" = ()) -> Parser:
-    """One that knows all options of `nodectl run`."""
+    """Return a parser with all options of `nodectl run`."""
     return Parser(extra, own, further)
 
 
 def without_meaning() -> tuple[Option, ...]:
-    """What is ignored, what is refused."""
+    """Return the ignored and the refused options."""
     refused = [
         Option(long, letter, "", "", lambda _, words=f"--{long}: {reason}": _refuse(words), has_arg=has_arg)  # type: ignore[misc]
         for long, (has_arg, letter, reason) in names.REFUSED.items()
@@ -130,7 +130,7 @@ def without_meaning() -> tuple[Option, ...]:
 
 
 def ignored_options(*tables: "tuple[tuple[int, str], ...]") -> tuple[Option, ...]:
-    """What is ignored: their names are kept."""
+    """Return the ignored options; a given option only stores the name."""
     return tuple(
         Option(long, letter, "", "", lambda _, long=long: long, dest=IGNORED, has_arg=has_arg, many=True)  # type: ignore[misc]
         for long, letter, has_arg in names.rows(*tables)

@@ -1,4 +1,4 @@
-"""A file that the user names in an option."""
+"""Text files named in options."""
 
 from nodectl.client.command import BadOption
 
@@ -6,7 +6,10 @@ _MOST = 16 << 20  # bytes
 
 
 def read(path: str, what: str) -> str:
-    """The whole text; `what` begins the line that tells what is wrong. Raises BadOption."""
+    """Return the whole text. Raises BadOption.
+
+    `what` begins the error line.
+    """
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             text = file.read(_MOST + 1)

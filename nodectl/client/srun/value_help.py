@@ -1,4 +1,4 @@
-"""What --cpu-bind=help and the others print."""
+"""The texts of --cpu-bind=help and similar options."""
 
 _ENTRY = "  {:24} {}"
 TEXTS = {
@@ -34,7 +34,7 @@ TEXTS = {
 
 
 def text(name: str) -> str:
-    """The values of this option, as lines."""
+    """Return the values of this option, as lines."""
     title, rows = TEXTS[name]
     option = name.replace("_", "-")
     return "\n".join([f"{title}, --{option}=", *(_ENTRY.format(*row) for row in rows)])

@@ -1,8 +1,8 @@
-"""The variables by which srun's options can be given: what of them `nodectl run` reads itself.
+"""The variables for srun's options read by `nodectl run`.
 
 The service reads those of layout and binding (`nodectl/binding/options.py`), because the environment of a step may
-hold others than that of the command. An option that was given goes before its variable; a switch is on where its
-variable is set, to whatever but 0, no and false.
+differ from that of the command. A given option overrides its variable; a switch is on where its variable is set, to
+anything but 0, no and false.
 """
 
 from nodectl.client.command import BadOption
@@ -61,7 +61,7 @@ _MOST = 10
 
 
 def fill(parser: "Parser", parsed: Parsed, variables: "Mapping[str, str]") -> None:
-    """Adds what was not given and has a variable. Raises BadOption, naming it."""
+    """Add options given by variables, unless given on the command line. Raises BadOption with the variable's name."""
     found = Parsed()
     in_job = "NODECTL_JOB_ID" in variables
     ignored = _OUTSIDE if in_job else _OUTSIDE_OF_SLURMS if parsed.of_cluster else ()
@@ -103,6 +103,6 @@ def _says(has_arg: int, text: str) -> bool:
 
 
 def _verbosity(variables: "Mapping[str, str]") -> int:
-    """SLURM_DEBUG. SRUN_DEBUG says how much an outer srun told, which is no wish."""
+    """Return the value of SLURM_DEBUG. SRUN_DEBUG states the verbosity of an outer srun, and asks for nothing."""
     text = variables.get("SLURM_DEBUG", "")
     return min(int(text[:4]), _MOST) if text.isascii() and text.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""What a run says of its step where it was called by srun's name: the beginnings of lines that scripts wait for.
+"""The messages of a run called by srun's name: the beginnings of lines which scripts wait for.
 
 Not imported otherwise: nodectl's own lines stand in `nodectl/client/watch.py`.
 """
@@ -36,7 +36,7 @@ _OF_NODES = (
 
 
 def said(text: str) -> str:
-    """A message of the step's, where srun's users look for another beginning."""
+    """Return a message of the step, reworded where srun's users expect a different beginning."""
     error = "nodectl: error: "
     if text.startswith(f"{error}step ") and ": task epilog '" in text and text.endswith("was killed"):
         return f"{error}TaskEpilog failed status=9: {text[len(error) :]}"
@@ -44,7 +44,10 @@ def said(text: str) -> str:
 
 
 def refusal(failed: "Failed", what: str) -> str:
-    """Why `what` was not done: begins as Slurm's line does where the machine does not have what was asked for."""
+    """Return the reason why `what` was refused.
+
+    The text begins like Slurm's line where the machine lacks the resources asked for.
+    """
     reason = _number(str(failed))
     if reason.startswith("--multi-prog: "):
         return f"Configuration file of the step is invalid: {reason}"
@@ -57,7 +60,7 @@ def refusal(failed: "Failed", what: str) -> str:
 
 
 def _number(reason: str) -> str:
-    """What is no number in a list of --cpu-bind, and at which letter that shows."""
+    """Return Slurm's message for a wrong number in a list of --cpu-bind, with the first wrong letter."""
     option, _, rest = reason.partition(": '")
     word, quote, _ = rest.partition("' is not a ")
     digits = _NUMBERS.get(option.removeprefix("--cpu-bind="))

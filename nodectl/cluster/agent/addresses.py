@@ -1,4 +1,4 @@
-"""The addresses under which other nodes reach this one, as text, the likeliest first."""
+"""The addresses under which the cluster's nodes reach this node, as text, the likeliest first."""
 
 import socket
 from collections.abc import Iterator
@@ -10,15 +10,16 @@ _ANY_PORT = 9
 
 
 def own(towards: str = "") -> list[str]:
-    """Of this machine; `towards` is an address of another one, by which the first is chosen. The loopback's where there
-    is no other.
+    """Return the addresses of this machine, or the loopback's where there are none.
+
+    `towards` is an address of another machine; this machine's address on the way there comes first.
     """
     found = [*_on_the_way(towards), *_ipv4(), *_ipv6()]
     return list(dict.fromkeys(found)) or ["127.0.0.1"]
 
 
 def _on_the_way(towards: str) -> Iterator[str]:
-    """From which the kernel would send there; nothing is sent."""
+    """Yield the source address which the kernel would use for this destination; nothing is sent."""
     if not towards:
         return
     family = socket.AF_INET6 if ":" in towards else socket.AF_INET
@@ -33,7 +34,7 @@ def _on_the_way(towards: str) -> Iterator[str]:
 
 
 def _ipv4() -> Iterator[str]:
-    """Lines of an address, each followed by what it is."""
+    """Yield the local IPv4 addresses. In the file, the line of an address precedes the line of the type."""
     address = ""
     for line in _lines(_FIB):
         words = line.split()
@@ -59,13 +60,13 @@ def _lines(path: str) -> list[str]:
 
 
 def written(address: tuple[str, int]) -> str:
-    """HOST:PORT, [HOST]:PORT for IPv6."""
+    """Return HOST:PORT, or [HOST]:PORT for IPv6."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def read(text: str) -> tuple[str, int]:
-    """Likewise, read. Raises ValueError."""
+    """Return host and port of HOST:PORT or [HOST]:PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal():
         raise ValueError(f"{text!r} is no address")

@@ -1,4 +1,4 @@
-"""Calls of org.nodectl at the daemon of the agent's own node, which may be started again in between."""
+"""Calls of org.nodectl to the daemon of the agent's own node, which may restart in between."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,12 @@ from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.session import Gone, NotTaken
 
 _MOST_IDLE = 64
-_PATIENCE = 60.0  # seconds for a daemon that is started again
+_PATIENCE = 60.0  # seconds for the restart of a daemon
 _AGAIN = 0.05
 
 
 class Calls:
-    """Of one socket. Each call has a connection of its own while it is under way."""
+    """The calls to a daemon's socket. Each running call has a separate connection."""
 
     def __init__(self, path: str) -> None:
         self._settings = GlobalOptions()
@@ -24,7 +24,7 @@ class Calls:
     async def ask(
         self, method: str, parameters: Mapping[str, object], fds: Sequence[int] = ()
     ) -> tuple[Mapping[str, Any], list[int]]:
-        """What is replied, and the descriptors that come along, which are the caller's. Raises Failed."""
+        """Return the reply and the descriptors sent along, which then belong to the caller. Raises Failed."""
         while True:
             session = self._idle.pop() if self._idle else await self._connected()
             keep = False
@@ -33,13 +33,13 @@ class Calls:
                 keep = True
                 return reply, session.take_descriptors()
             except Gone as gone:
-                # A launch that was not taken leaves its descriptors with us.
+                # A launch that was not taken leaves its descriptors here.
                 if not may_ask_again(method, gone, fds) and not isinstance(gone, NotTaken):
                     raise
             except Failed as failed:
                 keep = bool(failed.name)
                 raise
-            finally:  # after a cancellation the answer may come later: nobody is to take it for another's
+            finally:  # after a cancellation the answer may come later, and must not be taken for that of another call
                 if keep and len(self._idle) < _MOST_IDLE:
                     self._idle.append(session)
                 else:
@@ -56,6 +56,6 @@ class Calls:
             await asyncio.sleep(_AGAIN)
 
     def close(self) -> None:
-        """Ends the connections that nobody uses."""
+        """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()

@@ -1,5 +1,6 @@
-"""What two agents say to each other of one step, each thing once and in its order, also where a link breaks on the way:
-it is numbered, and kept until the other one has it. Without I/O.
+"""The messages of a step between two agents, each delivered once and in order, even across broken links.
+
+Each message has a number and is kept until the remote end has it. Without I/O.
 """
 
 from collections import deque
@@ -7,12 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Header = Mapping[str, Any]
-_TELL_BY = 16  # things taken, without one to say
+_TELL_BY = 16  # messages taken, before a confirmation of its own
 
 
 class Channel:
-    """`send` sends a header to the other end, whose `hear` is given it; `take` gets what that end says. `late`: it may
-    have to wait before it passes that on, and says by `took` when it has. Who says much looks at `kept` before.
+    """An end of the channel.
+
+    `send` sends a header to the remote end's `hear`; `take` gets the remote end's messages. `late`:
+    a message may have to wait here before it is passed on; `took` then confirms it. A sender of many messages checks
+    `kept` first.
     """
 
     __slots__ = ("_asked", "_heard", "_kept", "_late", "_number", "_send", "_take", "_told", "_took")
@@ -23,16 +27,16 @@ class Channel:
         self._late = late
         self._number = 0
         self._heard = self._took = self._told = 0
-        self._asked = -1  # what comes behind this is asked for already
-        self._kept: deque[tuple[int, object]] = deque()  # what the other one may not have taken
+        self._asked = -1  # messages behind this number are requested already
+        self._kept: deque[tuple[int, object]] = deque()  # messages that the remote end may not have taken
 
     @property
     def kept(self) -> int:
-        """How many things the other one may not have taken."""
+        """The number of messages without confirmation."""
         return len(self._kept)
 
     def say(self, what: object) -> None:
-        """Says something."""
+        """Send a message."""
         self._number += 1
         self._kept.append((self._number, what))
         self._pass(self._number, what)
@@ -42,7 +46,7 @@ class Channel:
         self._send({"n": number, "heard": self._took, "say": what})
 
     def hear(self, header: Header) -> None:
-        """What the other end has sent. `heard`: what it has taken."""
+        """Handle a header from the remote end. `heard`: the number of messages taken there."""
         heard, number = int(header["heard"]), int(header.get("n", 0))
         while self._kept and self._kept[0][0] <= heard:
             self._kept.popleft()
@@ -60,7 +64,7 @@ class Channel:
             self.ask()
 
     def took(self, *, last: bool = False) -> None:
-        """The next of the things heard was passed on. The last one is told at once."""
+        """Confirm the next message as passed on. The last message is confirmed at once."""
         self._took += 1
         if last or self._took - self._told >= _TELL_BY:
             self._tell()
@@ -70,6 +74,6 @@ class Channel:
         self._send({"heard": self._took})
 
     def ask(self) -> None:
-        """A link was broken: what is missing is to be said again, and what was not taken comes for the second time."""
+        """Ask for missing messages again after a broken link; the remote end also repeats messages not yet taken."""
         self._told, self._asked = self._took, self._heard
         self._send({"heard": self._took, "again": True})

@@ -1,8 +1,9 @@
-"""Files that tasks of all nodes share: -i, -o and -e without %t, %n and %N in the name.
+"""Files shared by the tasks of all nodes: -i, -o and -e without %t, %n and %N in the name.
 
-They are on the client's node, which need not share its disks with the others; and a node that empties a file of output,
-as one node's step does, empties what tasks of the others have written. So they are streams, as without these options:
-the agent of the client's node opens them, as srun does, once the step has its number. The agent is the step's user.
+The files are on the client's node, which need not share its disks with the other nodes. A node that truncates an output
+file, as a step on one node does, would delete the output of the other nodes' tasks. The files are therefore carried as
+streams, as without these options: the agent of the client's node opens them, as srun does, once the step has its
+number. The agent runs as the step's user.
 """
 
 import os
@@ -16,23 +17,23 @@ from nodectl.task import filename
 from nodectl.task.stdio import ERR, IN, OUT
 
 _SENT, _NAMES = "all", {IN: "stdin", OUT: "stdout", ERR: "stderr"}
-_DEVICES = "/dev/"  # a node's own, which nobody empties
+_DEVICES = "/dev/"  # each node's own, which cannot be truncated
 _USUAL_UMASK = 0o022
 
 
 class CommonFiles:
-    """Those of one request. `request` is what is asked of the nodes."""
+    """The shared files of a request. `request`: the request for the nodes."""
 
     __slots__ = ("_asked", "_patterns", "request")
 
     def __init__(self, request: Mapping[str, Any]) -> None:
-        """Of a request that nobody has looked at."""
+        """Read an unchecked request."""
         self._asked = request
         self._patterns = _common(request)
         self.request = {**request, **{_NAMES[number]: _SENT for number in self._patterns}}
 
     def open_into(self, fds: list[int], key: tuple[int, int]) -> None:
-        """Puts them in the place of the client's streams. Raises OSError, naming the file."""
+        """Replace the client's streams by the files. Raises OSError with the file's name."""
         paths: dict[str, int] = {}
         for number, pattern in self._patterns.items():
             path = filename.expand(pattern, self._step(pattern, *key), 0)
@@ -44,7 +45,7 @@ class CommonFiles:
             fds[number] = fd
 
     def _step(self, pattern: str, job: int, step: int) -> Step:
-        """What names of files tell of it."""
+        """Return a Step with the fields used in file names."""
         asked = self._asked
         user = pwd.getpwuid(os.geteuid()).pw_name if "u" in pattern else ""
         name = asked.get("name") or os.path.basename(asked["argv"][0])
@@ -54,7 +55,7 @@ class CommonFiles:
         keeps = 0 if self._asked.get("open_append") else os.O_TRUNC
         before = os.umask(self._asked.get("umask", _USUAL_UMASK))
         try:
-            # A FIFO that nobody reads is an error: the agent waits for nobody.
+            # A FIFO without a reader is an error: the agent must not wait.
             return user_path.open_file(
                 path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK | keeps
             )
@@ -63,12 +64,12 @@ class CommonFiles:
 
 
 def _common(request: Mapping[str, Any]) -> dict[int, str]:
-    """The pattern of each stream that goes into such a file."""
+    """Return the name pattern of each stream for a shared file."""
     given = {number: request.get(name) or "" for number, name in _NAMES.items()}
     if request.get("bulk") or not all(isinstance(pattern, str) for pattern in given.values()):
         return {}
     found: dict[int, str] = given
-    found[ERR] = found[ERR] or found[OUT]  # where nothing else is said they go together
+    found[ERR] = found[ERR] or found[OUT]  # by default stderr goes where stdout goes
     return {number: pattern for number, pattern in found.items() if _is_common(pattern, request.get("ntasks"))}
 
 

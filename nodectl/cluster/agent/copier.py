@@ -1,5 +1,7 @@
-"""Children of the agent that copy between a pipe and what a client has handed over: reading or writing a file may take
-as long as its server likes, and the agent waits for nobody. A child ends with its pipe, or with the agent.
+"""Child processes of the agent for copying between a pipe and a client's file.
+
+Reading or writing a file may take as long as its server likes, and the agent must not wait. A child ends with its pipe,
+or with the agent.
 """
 
 import asyncio
@@ -17,21 +19,19 @@ _CHUNK = 65536
 
 
 def to(fd: int) -> tuple[int, int]:
-    """A pipe's end that does not wait, and the pid of the child that writes what comes there to `fd`. Raises
-    OSError.
-    """
+    """Return the non-blocking end of a pipe and the pid of the child copying from the pipe to `fd`. Raises OSError."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     return writer, _start(reader, fd, theirs=reader, ours=writer)
 
 
 def from_(fd: int) -> tuple[int, int]:
-    """Likewise what is read from `fd`."""
+    """Return the non-blocking end of a pipe and the pid of the child copying from `fd` to the pipe. Raises OSError."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     return reader, _start(fd, writer, theirs=writer, ours=reader)
 
 
 def _start(source: int, target: int, *, theirs: int, ours: int) -> int:
-    """Forks the child: its pid."""
+    """Fork the child and return the pid."""
     agent = os.getpid()
     try:
         pid = os.fork()
@@ -47,7 +47,7 @@ def _start(source: int, target: int, *, theirs: int, ours: int) -> int:
 
 
 def _copy(source: int, target: int, agent: int) -> NoReturn:
-    """The whole life of the child."""
+    """Run the child process."""
     status = 1
     try:
         prctl.set_pdeathsig(signal.SIGKILL)
@@ -55,7 +55,7 @@ def _copy(source: int, target: int, agent: int) -> NoReturn:
             os._exit(1)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # of the terminal's and the agent's: what is on its way is written
+            signal.signal(number, signal.SIG_IGN)  # of terminal or agent: data under way is still written
         os.dup2(source, 0, inheritable=False)
         os.dup2(target, 1, inheritable=False)
         close_all_but()
@@ -69,7 +69,7 @@ def _copy(source: int, target: int, agent: int) -> NoReturn:
 
 
 def when_ended(pid: int, then: Callable[[], None]) -> None:
-    """Calls `then` when the child has ended; collects it."""
+    """Reap the child and call `then` at the child's end."""
     loop = asyncio.get_running_loop()
     pidfd = os.pidfd_open(pid)
 
@@ -83,6 +83,6 @@ def when_ended(pid: int, then: Callable[[], None]) -> None:
 
 
 def end(pid: int) -> None:
-    """The child is to end at once, though it may hang."""
+    """Kill the child, which may hang."""
     signals.send_child(pid, signals.KILL)
     when_ended(pid, lambda: None)

@@ -1,5 +1,7 @@
-"""The agent's directory: its door, and its node's. Others that were killed together with all that was theirs leave
-theirs behind; the next agent on the machine removes them.
+"""The agent's directory, which holds the gateway's socket and the directory of the node's daemon.
+
+Agents killed together with all their processes leave their directories behind; the next agent on the machine removes
+them.
 """
 
 import contextlib
@@ -18,22 +20,24 @@ from nodectl.cluster.start.words import SERVED
 from nodectl.config import own_node
 from nodectl.kernel import signals
 
-_LOCK = "lock"  # of an agent's directory, and of its node's, which the daemon and its forkserver hold
+_LOCK = "lock"  # in an agent's directory, and in its node's, where the daemon and its forkserver hold the lock
 _PAUSE = 0.05
 _PATIENCE = 60.0  # seconds for an earlier node of the same job to end its steps
-_SERVED_SECONDS = 5.0  # an agent that is about to end lets nobody in any more by then
+_SERVED_SECONDS = 5.0  # by then an agent about to end accepts no more connections
 
 
 class Directory:
-    """`path` is this agent's alone while it lives."""
+    """The agent's directory at `path`, locked for the agent's lifetime."""
 
     def __init__(self, path: str, lock: int) -> None:
         self.path = path
         self._lock = lock
 
     def remove(self) -> None:
-        """With all that is in it. It has another name by then: the next agent of this place does not wait for that, and
-        has a directory in which nobody removes anything.
+        """Rename and remove the directory with all content.
+
+        After the renaming the next agent of this place need not wait for the removal, and nothing is removed from its
+        directory.
         """
         gone = f"{self.path}.{os.getpid()}"
         with contextlib.suppress(OSError):
@@ -44,8 +48,9 @@ class Directory:
 
 
 def _remove(path: str) -> None:
-    """With the containers of a node, in which directories may be closed to their owner. The node has ended, but the
-    path by which they know it may be the next one's already.
+    """Remove the directory, with a node's containers, which may hold directories closed to the owner.
+
+    The node has ended, but the path of its containers may already belong to the next node.
     """
     base = f"{path}/state/containers"
     if os.path.isdir(base):
@@ -57,8 +62,10 @@ def _remove(path: str) -> None:
 
 
 def leave(top: str) -> None:
-    """Removes the directory of all agents' directories, unless there is one, or is about to be. It waits for its turn:
-    whoever has it may have found what only now is gone, and left that directory to us.
+    """Remove the directory of all agents' directories, unless an agent has or is about to make a directory there.
+
+    The call waits for the lock: the agent that holds it may have found this agent's directory still there, and left the
+    removal to this call.
     """
     try:
         turn = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -66,7 +73,7 @@ def leave(top: str) -> None:
         return
     try:
         fcntl.flock(turn, fcntl.LOCK_EX)
-        if _is_still(turn, top):  # else another agent has made it anew, and may be about to make its own in it
+        if _is_still(turn, top):  # otherwise another agent has made it anew, and may be about to make its own in it
             own_directories.remove(os.path.dirname(top), top)
     except OSError:
         return
@@ -75,7 +82,7 @@ def leave(top: str) -> None:
 
 
 def take(name: str) -> Directory:
-    """Makes the directory of this name. Raises Failed."""
+    """Make the directory of this name. Raises Failed."""
     try:
         base = _base()
         top = f"{base}/cluster"
@@ -93,14 +100,18 @@ def take(name: str) -> Directory:
 
 
 def _base() -> str:
-    """A login session's directory, where there is one; its variable may come from another machine."""
+    """Return the login session's directory if its parent exists, else the next base.
+
+    The variable that names the session's directory may come from another machine.
+    """
     first, *others = cluster_door.bases()
     return first if os.path.isdir(os.path.dirname(first)) else others[0]
 
 
 def _wait_for_end(path: str, began: float) -> None:
-    """Of an earlier agent's node in the same place. Where one serves there and goes on, this one is of a second cluster
-    of the job. Raises Failed, OSError.
+    """Wait until an earlier agent's node in the same place has ended. Raises Failed, OSError.
+
+    Where a gateway goes on serving there, this agent belongs to a second cluster of the job, and the call fails.
     """
     try:
         while not _is_dead(path):
@@ -115,22 +126,24 @@ def _wait_for_end(path: str, began: float) -> None:
 
 
 def _serves(path: str) -> bool:
-    """Whether commands come in there."""
+    """Return whether the gateway there accepts connections."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.setblocking(False)
         return sock.connect_ex(f"{path}/nodectl.sock") in (0, errno.EAGAIN)
 
 
 def _is_told_to_end() -> bool:
-    """Whether whoever has started this agent has closed its standard input, or a signal has come."""
+    """Return whether the agent's standard input is closed, or a signal has come."""
     poll = select.poll()
     poll.register(0, 0)
     return signals.is_told_to_end() or any(mask & select.POLLHUP for _, mask in poll.poll(0))
 
 
 def _make(base: str, top: str, name: str) -> int | None:
-    """The directory, and its lock, None where another agent has it, or had what it is to be in. One agent at a time
-    looks and makes: others would take a directory for dead that has no lock yet. Raises OSError, NotOurs.
+    """Make the directory and return the lock; None where an agent has the directory or the parent is gone.
+
+    One agent at a time does this: without that, an agent could take a directory without a lock yet for dead. Raises
+    OSError, NotOurs.
     """
     own_directories.make(base, top)
     try:
@@ -146,20 +159,20 @@ def _make(base: str, top: str, name: str) -> int | None:
                 if _is_dead(f"{top}/{found}"):
                     _remove(f"{top}/{found}")
             except OSError:
-                continue  # its own node is quicker
+                continue  # its own node has removed it first
         path = f"{top}/{name}"
         if os.path.isdir(path):
             return None
         os.mkdir(path, 0o700)
         while (lock := _taken(path)) is None:
-            time.sleep(_PAUSE)  # somebody looks whether it is taken
+            time.sleep(_PAUSE)  # another process is checking the lock
         return lock
     finally:
         os.close(turn)
 
 
 def _is_still(fd: int, path: str) -> bool:
-    """Whether nobody has removed that directory."""
+    """Return whether the path still names the open directory."""
     try:
         return os.path.samestat(os.fstat(fd), os.lstat(path))
     except FileNotFoundError:
@@ -167,7 +180,7 @@ def _is_still(fd: int, path: str) -> bool:
 
 
 def _is_dead(path: str) -> bool:
-    """Neither an agent nor a node's daemon lives there. Raises OSError."""
+    """Return whether neither an agent nor a node's daemon lives there. Raises OSError."""
     for directory in (path, f"{path}/node"):
         if not os.path.isdir(directory):
             continue
@@ -179,7 +192,7 @@ def _is_dead(path: str) -> bool:
 
 
 def _taken(directory: str) -> int | None:
-    """The lock of a directory; None where somebody has it. Raises OSError."""
+    """Return the lock of a directory; None where another process has the lock. Raises OSError."""
     fd = os.open(f"{directory}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,8 @@
-"""The commands of a bulk step over several nodes: each goes to the node that has the most room for it, and what happens
-there comes together for the client. Runs in the client's agent. Without I/O.
+"""The distribution of a bulk step's commands over several nodes: each command goes to the node with the most room.
 
-To its client it looks like one node with the slots of all. What a lost node had begun begins once more elsewhere, and
-what it had not begun does so anyway. No node hears that nothing more comes before all commands have ended.
+Runs in the client's agent, which collects the events of all nodes for the client. Without I/O. To the client, the step
+looks like one node with the slots of all. Commands that a lost node had begun begin once more elsewhere; so do those it
+had not begun. Nodes get NoMore only after all commands have ended.
 """
 
 import heapq
@@ -15,19 +15,19 @@ from nodectl.stepd.bulk.commands import BadCommand, Command
 Tell = Callable[[Mapping[str, object]], None]
 _LOST = 1 << 8  # a wait status
 _MOST_AT_ONCE = 256 << 10  # bytes of commands in one message
-_MOST_AHEAD = 65_536  # commands beyond the slots of all nodes, which are kept here until they have ended
+_MOST_AHEAD = 65_536  # commands beyond the slots of all nodes; kept here until they end
 _MOST_BYTES = 256 << 20  # of all commands that are kept here
 
 
 class _Sent(NamedTuple):
-    """A command: as it was given, what it counts in a window."""
+    """A command as given, and the size counted in a window."""
 
     given: Mapping[str, object]
     size: int
 
 
 class _Node:
-    """`sent`: what waits or runs there."""
+    """A node of the step. `sent`: the commands waiting or running there."""
 
     __slots__ = ("begun", "bytes", "most", "most_bytes", "sent", "slots")
 
@@ -50,7 +50,7 @@ class _Node:
         self.bytes += command.size
 
     def give_back(self, seq: int) -> int:
-        """How many it had of it."""
+        """Remove a command and return 1, or 0 where the node did not have the command."""
         self.begun.discard(seq)
         command = self.sent.pop(seq, None)
         if command is None:
@@ -60,7 +60,11 @@ class _Node:
 
 
 class Dispatcher:
-    """`ranks`: of the step's nodes. `send(rank, method, parameters)` calls a step there; `tell` tells the client."""
+    """The commands of a bulk step.
+
+    `ranks`: of the step's nodes. `send(rank, method, parameters)` calls the step on a node; `tell` sends the client an
+    event.
+    """
 
     def __init__(
         self, ranks: Iterable[int], send: Callable[[int, str, Mapping[str, object]], None], tell: Tell
@@ -70,15 +74,15 @@ class Dispatcher:
         self._send = send
         self._tell = tell
         self._queue: deque[tuple[int, _Sent]] = deque()
-        self._order: list[tuple[float, int]] = []  # a heap of loads and ranks, among them some that were
+        self._order: list[tuple[float, int]] = []  # a heap of loads and ranks, including outdated loads
         self._second: set[int] = set()  # commands that begin for the second time
-        self._flying = 0  # commands that nodes have
+        self._flying = 0  # commands sent to nodes and not ended
         self._no_more = self._withdrew = self._closed = False
 
-    # What the client says.
+    # Calls of the client.
 
     def call(self, method: str, parameters: Mapping[str, Any]) -> None:
-        """A call of org.nodectl.step that is about commands. Raises BadCommand."""
+        """Handle a call of org.nodectl.step about commands. Raises BadCommand."""
         if method == "Run":
             commands = parameters.get("commands")
             self._take(commands if isinstance(commands, list) else [None])
@@ -96,17 +100,17 @@ class Dispatcher:
             self._queue.append((command.seq, _Sent(one, command.size)))
 
     def _withdraw(self) -> None:
-        """What has not begun will not. Nodes say which of theirs that are."""
+        """Withdraw all commands not begun. Nodes report the commands withdrawn there."""
         self._withdrew = True
         here, self._queue = [seq for seq, _ in self._queue], deque()
         self._tell({"event": "tasks", "withdrawn": here})
         for rank in self._nodes:
             self._send(rank, "Withdraw", {})
 
-    # What nodes say.
+    # Events of nodes.
 
     def heard(self, rank: int, event: Mapping[str, Any]) -> None:
-        """It has slots, or commands there have begun and ended."""
+        """Handle a node's event: slots, or begun, ended and withdrawn commands."""
         if event.get("event") == "start":
             self._nodes[rank] = _Node(event)
             self._enter(rank, self._nodes[rank])
@@ -122,7 +126,7 @@ class Dispatcher:
         self._go_on()
 
     def _has_come(self, rank: int) -> None:
-        """The client begins to send when all have."""
+        """Note a node's slots or loss; send the client the start event after the last of the nodes."""
         if rank not in self._awaited:
             return
         self._awaited.discard(rank)
@@ -136,7 +140,7 @@ class Dispatcher:
             })  # fmt: skip
 
     def lost(self, rank: int, why: str) -> None:
-        """A node is gone, with what it had."""
+        """Requeue or fail the commands of a lost node."""
         node = self._nodes.pop(rank, None)
         self._has_come(rank)
         failed: list[Mapping[str, object]] = []
@@ -159,7 +163,7 @@ class Dispatcher:
             self._tell({"event": "tasks", "ended": failed})
         self._go_on()
 
-    # What follows.
+    # Sending commands to nodes.
 
     def _go_on(self) -> None:
         chosen: dict[int, list[Mapping[str, object]]] = {}
@@ -186,7 +190,7 @@ class Dispatcher:
                 self._send(rank, "NoMore", {})
 
     def _with_most_room(self, size: int) -> int | None:
-        """Where there are the fewest for each slot. It is out of the order until it is entered again."""
+        """Return the node with the fewest commands per slot. The node leaves the heap until `_enter`."""
         full = []
         found = None
         while self._order and found is None:
@@ -197,13 +201,13 @@ class Dispatcher:
             if node.has_room(size):
                 found = rank
             elif len(node.sent) < node.most:
-                full.append((load, rank))  # only for one as large as this
+                full.append((load, rank))  # full only for a command of this size
         for one in full:
             heapq.heappush(self._order, one)
         return found
 
     def _enter(self, rank: int, node: _Node) -> None:
-        """Its load is another one now."""
+        """Enter a node's new load into the heap."""
         heapq.heappush(self._order, (node.load(), rank))
         if len(self._order) > 4 * len(self._nodes) + 16:
             self._order = [(one.load(), of) for of, one in self._nodes.items()]

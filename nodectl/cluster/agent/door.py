@@ -1,8 +1,8 @@
-"""The door: a local socket at which commands of this node reach the cluster, as they reach a daemon on one node.
+"""The gateway: a local socket by which commands of this node reach the cluster, like a daemon on a single node.
 
-It speaks org.nodectl. What comes is bounded and looked at here, then asked of the leader; the agent itself answers only
-what is about this node's command line. The steps that come out of it are in `launched.py`. A call waits where the
-leader is away, and is asked again when it is back: the leader knows calls by their numbers.
+It speaks org.nodectl. Calls are bounded and checked here, then passed to the leader; the agent itself answers only the
+calls about this node's command line. The launched steps are in `launched.py`. While the leader is away, a call waits,
+and is sent again when the leader is back: the leader knows calls by their numbers.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ from nodectl.wire.names import NODE
 _BACKLOG = 512
 _MOST_VISITORS = 1024
 _STREAMS = 3
-_PAUSE = 0.1  # seconds, where no descriptor is left for who comes
+_PAUSE = 0.1  # seconds, when no descriptor is left for a connection
 
 
 class _Pending:
-    """A call that the leader has not answered. `files`: in the place of streams of a launch."""
+    """A call without the leader's answer. `files`: replace the streams of a launch."""
 
     __slots__ = ("call", "fds", "files", "header", "visitor")
 
@@ -50,8 +50,9 @@ class _Pending:
 
 
 class Door:
-    """The socket at `path`, in a directory of the user's alone. `node` is that of the own node's daemon; `count`: how
-    many nodes there are.
+    """The gateway at `path`, in a directory of the user's alone.
+
+    `node`: the socket of the own node's daemon; `count`: the number of nodes.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Door:
         self._later: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
-        """From now on commands find it. Raises OSError."""
+        """Open the socket for commands. Raises OSError."""
         new = f"{self._path}.new"
         self._listener.bind(new)
         os.chmod(new, 0o600)
@@ -88,19 +89,19 @@ class Door:
         self._arrivals.want()
 
     def handlers(self) -> Mapping[str, Callable[[int, Header, bytes], None]]:
-        """By kind of message."""
+        """Return the handlers by kind of message."""
         return {"reply": self._reply}
 
     def _accept(self) -> None:
         try:
             sock, _ = self._listener.accept()
         except (BlockingIOError, ConnectionError):
-            return  # it has gone
+            return  # the client has gone
         except OSError:
             self._arrivals.want(False)
             self._later = self._loop.call_later(_PAUSE, self._arrivals.want)
             return
-        peer = peer_process.accepted(sock)  # first of all: it may end
+        peer = peer_process.accepted(sock)  # first of all: the process may end
         if peer.uid != os.geteuid() or len(self._visitors) >= _MOST_VISITORS:
             peer.let_go()
             sock.close()
@@ -109,20 +110,23 @@ class Door:
         self._visitors[visitor] = peer
 
     def _leave(self, visitor: Visitor) -> None:
-        """A client has gone: what waits for its answer is not wanted any more."""
+        """Hang up the pending calls of a disconnected client."""
         self._visitors.pop(visitor).let_go()
         for number, pending in list(self._pending.items()):
             if pending.visitor is visitor:
                 self._post.send(LEADER, "hang_up", {"id": number})
 
     def _withdraw(self, visitor: Visitor) -> None:
-        """A client's launch is not wanted any more: the leader knows whether it has begun."""
+        """Withdraw a client's launch; the leader knows whether the step has begun."""
         for number, pending in self._pending.items():
             if pending.visitor is visitor:
                 self._post.send(LEADER, "withdraw", {"id": number})
 
     def _take(self, visitor: Visitor, message: Mapping[str, Any], fds: list[int]) -> None:
-        """A client's call, one at a time of each. Whoever answers closes its descriptors."""
+        """Handle a client's call; each client has a single call at a time.
+
+        The function that answers closes the descriptors.
+        """
         try:
             call = Call(message, framing.Peer(0, os.geteuid(), os.getegid()))
             interface, _, method = call.method.rpartition(".")
@@ -138,7 +142,7 @@ class Door:
                 framing.close(fds)
                 visitor.answer({"parameters": self._hello.answer()}, oneway=call.oneway)
                 return
-            if method == "Withdraw":  # the launch has been answered
+            if method == "Withdraw":  # too late: the launch has been answered
                 framing.close(fds)
                 visitor.answer({"parameters": {}}, oneway=call.oneway)
                 return
@@ -158,15 +162,15 @@ class Door:
     async def _ask_within_limits(
         self, visitor: Visitor, peer: framing.Peer, call: Call, method: str, fds: list[int]
     ) -> None:
-        """Likewise for what the visitor may not do who is a process of a confined step. It may have gone by now."""
+        """Pass a call to the leader, if the visitor's confined step permits the call. The visitor may have gone."""
         try:
             if visitor not in self._visitors:
                 framing.close(fds)
-                return  # it has gone, and its pidfd
+                return  # the client has gone, and its pidfd
             call.parameters = dict(await self._visitors_step.held(peer, method, call.parameters))
             if visitor not in self._visitors:
                 framing.close(fds)
-                return  # it has gone
+                return  # the client has gone
             if visitor.withdraws:
                 raise withdrawn()
             self._ask_leader(visitor, call, method, fds)
@@ -177,7 +181,7 @@ class Door:
         except Refused as refused:
             framing.close(fds)
             visitor.answer(error_reply(refused))
-        except BaseException:  # a mistake of ours, or the agent ends: nobody waits for ever
+        except BaseException:  # a bug here, or the agent ends: the visitor must not wait for ever
             framing.close(fds)
             visitor.close()
             raise
@@ -205,7 +209,7 @@ class Door:
             raise Refused("TooLarge", str(error)) from None
 
     def ask_again(self) -> None:
-        """The leader was away, and is back; or another one is."""
+        """Repeat the pending calls to a leader back again, or to a new leader."""
         for pending in self._pending.values():
             self._post.send(LEADER, "call", pending.header)
         for number, pending in self._pending.items():
@@ -218,7 +222,7 @@ class Door:
         del sender, body
         pending = self._pending.pop(int(header["id"]), None)
         if pending is None:
-            return  # answered twice, by a leader that was started again
+            return  # answered twice, the second time by a restarted leader
         parameters = header.get("parameters") or {}
         if "error" in header:
             name = str(header["error"])
@@ -233,7 +237,7 @@ class Door:
             pending.visitor.answer({"parameters": parameters}, oneway=pending.call.oneway)
 
     def _launch(self, pending: _Pending, parameters: dict[str, Any]) -> None:
-        """A step has begun: the client gets its pipes. Where it has gone meanwhile, that is the end of the step."""
+        """Answer a launch with the client's pipes. If the client has gone meanwhile, the step ends."""
         ranks = parameters.pop("ranks", None)
         ranks = range(self._count) if ranks is None else ranks if isinstance(ranks, list) else parse_cpulist(ranks)
         request = pending.call.parameters["request"]
@@ -253,7 +257,7 @@ class Door:
         pending.visitor.answer({"parameters": parameters}, theirs)
 
     def _view(self, pending: _Pending, parameters: Mapping[str, Any]) -> None:
-        """The leader has said where the step runs: these nodes are asked to show it."""
+        """Ask the step's nodes, named by the leader, to show the step."""
 
         def answer(reply: Mapping[str, Any], fds: list[int]) -> None:
             if "parameters" in reply and "error" not in reply:
@@ -267,7 +271,7 @@ class Door:
             pending.visitor.answer(error_reply(Refused("LaunchRefused", str(error.strerror), exit_status=1)))
 
     def close(self) -> None:
-        """No command finds it any more; those that wait are told."""
+        """Close the socket and all connections."""
         if self._later is not None:
             self._later.cancel()
         self._arrivals.want(False)
@@ -279,7 +283,7 @@ class Door:
 
 
 def _without_input(request: Mapping[str, Any], stdin: int) -> Mapping[str, Any]:
-    """Where there is nothing to read, nobody has to carry it to all nodes."""
+    """Return the request with stdin "none" where the client's stdin is /dev/null, to spare the nodes an empty input."""
     if "pty" in request:
         return request
     if request.get("stdin") in (None, "all") and is_null(os.fstat(stdin)):
@@ -288,11 +292,11 @@ def _without_input(request: Mapping[str, Any], stdin: int) -> Mapping[str, Any]:
 
 
 def _why(error: Exception) -> str:
-    """What came of a user's pattern for a file, or of a limit."""
+    """Return the reason of a failure caused by a user's file pattern or by a limit."""
     if isinstance(error, OSError):
         return f"open file {error.filename!r}: {error.strerror}" if error.filename else str(error.strerror)
     return f"a file for its streams: {error.args[0] if error.args else error!r}"
 
 
 def _none(call: Call) -> None:
-    """Never called: that method is known elsewhere."""
+    """Never called: Hello is answered elsewhere."""

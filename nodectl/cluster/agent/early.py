@@ -1,6 +1,6 @@
-"""What has come for steps that are not known yet: a node may be quicker than the leader. Runs in the client's agent.
+"""Messages for steps still unknown here, since a node may be quicker than the leader. Runs in the client's agent.
 
-No more is kept than there is room for. Nodes have the rest still, and say it again when they are asked.
+Memory for the messages is bounded. Nodes still have the rest, and repeat it when asked.
 """
 
 import asyncio
@@ -16,8 +16,10 @@ Heard = tuple[str, int, Header, bytes]  # kind, from which rank, header, body
 
 
 class EarlyMessages:
-    """`on_unwanted` is told of a step that nobody has launched, and from which ranks something has come. `is_awaited`:
-    whether a launch waits for its answer; what has come may be for it.
+    """The early messages of all unknown steps.
+
+    `on_unwanted` is called with a step that no client here has launched, and the ranks that sent messages for it.
+    `is_awaited`: whether a launch waits for its answer; the messages may be for it.
     """
 
     def __init__(self, on_unwanted: Callable[[Key, set[int]], None]) -> None:
@@ -29,7 +31,7 @@ class EarlyMessages:
         self._loop = asyncio.get_running_loop()
 
     def keep(self, key: Key, heard: Heard) -> None:
-        """What has no room is only remembered to be missing."""
+        """Keep a message; without room, record only the sender's rank as missed."""
         if key not in self._kept:
             self._kept[key], self._missed[key] = [], set()
             self._loop.call_later(_SECONDS, self._look, key)
@@ -40,7 +42,7 @@ class EarlyMessages:
             self._kept[key].append(heard)
 
     def take(self, key: Key) -> tuple[list[Heard], set[int]]:
-        """What has come for a step, and the ranks from which more has."""
+        """Return the messages for a step, and the ranks with missed messages."""
         kept = self._kept.pop(key, [])
         self._size -= sum(map(_size, kept))
         return kept, self._missed.pop(key, set())

@@ -1,8 +1,8 @@
-"""What the MPI servers of a step's parts say to each other, passed on. Runs in the agents of the step's nodes.
+"""The messages between the MPI servers of a step's parts. Runs in the agents of the step's nodes.
 
-The server of a part (`nodectl/mpi/others.py`) connects to the agent of its node, and names its step. Those of all nodes
-speak with that of the step's first one alone. Nothing is kept here but what a server has not read: where something may
-have been lost, servers are told, and say it again.
+The server of a part (`nodectl/mpi/others.py`) connects to the agent of its node, and names its step. The servers of all
+nodes exchange messages only with the server of the step's first node. The agent keeps nothing except messages not yet
+read by a server: where messages may have been lost, servers are told, and repeat them.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from nodectl.model import mpi_frames as frames
 from nodectl.wire import framing
 
 _BACKLOG = 512
-_MOST_STRANGERS = 64  # connections that have named no step
+_MOST_STRANGERS = 64  # connections without a step's name
 _MOST_UNREAD = 128 << 20  # bytes; twice what all nodes of a step give each other at once
 _MOST_REMEMBERED = 4096  # steps
 _CHUNK = 65536
@@ -29,8 +29,10 @@ _KIND = "mpi"
 
 
 class Seat(NamedTuple):
-    """A part of a step over several nodes: which of them this is, the rank of the first one, and who is to know that
-    the part's MPI server is there.
+    """A part of a step over several nodes.
+
+    `node`: the part's number among the nodes; `first`: the rank of the first node; `on_joined` is called when the
+    part's MPI server has connected.
     """
 
     node: int
@@ -39,7 +41,7 @@ class Seat(NamedTuple):
 
 
 class _Server:
-    """The connection of one."""
+    """The connection of an MPI server."""
 
     def __init__(
         self, sock: socket.socket, take: Callable[["_Server", int, int, bytes], None], end: Callable[["_Server"], None]
@@ -56,19 +58,19 @@ class _Server:
         self.go_on()
 
     def go_on(self) -> None:
-        """Reads what it says."""
+        """Read the server's messages."""
         if not self.reads and not self._over:
             self.reads = True
             self._loop.add_reader(self._sock.fileno(), self.read)
 
     def pause(self) -> None:
-        """Until `go_on`: there is no room on the way."""
+        """Stop reading until `go_on`, since the mesh has no room."""
         if self.reads:
             self.reads = False
             self._loop.remove_reader(self._sock.fileno())
 
     def read(self) -> None:
-        """Takes what it has said."""
+        """Take the server's messages."""
         try:
             data = self._sock.recv(_CHUNK)
             self._inbox.feed(data)
@@ -82,11 +84,11 @@ class _Server:
             self.close()
 
     def put(self, node: int, kind: int, data: bytes = b"") -> None:
-        """Tells it something."""
+        """Send the server a message."""
         self._writer.put(frames.frame(node, kind, data))
 
     def close(self) -> None:
-        """It has gone, or is not to be heard any more."""
+        """Close the connection."""
         if not self._over:
             self.pause()
             self._over = True
@@ -96,7 +98,7 @@ class _Server:
 
 
 class _Place:
-    """A part that is not over. `ranks`: at the first node, by node, of those who have said something."""
+    """A running part. `ranks`: at the first node, the ranks by node of the senders."""
 
     __slots__ = ("had_server", "is_over", "ranks", "seat", "server")
 
@@ -109,14 +111,14 @@ class _Place:
 
     @property
     def audience(self) -> list[int]:
-        """Ranks that are to know when it is over: nobody, where no server came here and none has asked for it."""
+        """The ranks to inform at the part's end: none where no server came here and none has asked for this part."""
         if self.seat.node == _FIRST:
             return list(self.ranks.values())
         return [self.seat.first] if self.had_server else []
 
 
 class Exchange:
-    """The socket at `path`, in a directory of the user's alone."""
+    """The socket at `path` for MPI servers, in a directory of the user's alone."""
 
     def __init__(self, post: LargePost, path: str) -> None:
         self.path = path
@@ -126,13 +128,13 @@ class Exchange:
         self._arrivals = Watch(self._listener.fileno(), self._accept)
         self._later: asyncio.TimerHandle | None = None
         self._places: dict[Key, _Place] = {}
-        self._strangers: dict[_Server, None] = {}  # that have named no step yet
-        self._early: OrderedDict[Key, dict[int, int]] = OrderedDict()  # who spoke before the part was here
-        self._over: OrderedDict[Key, int] = OrderedDict()  # parts that are over, and which node it was
+        self._strangers: dict[_Server, None] = {}  # without a step's name yet
+        self._early: OrderedDict[Key, dict[int, int]] = OrderedDict()  # ranks of early messages, by node
+        self._over: OrderedDict[Key, int] = OrderedDict()  # ended parts, with this node's number in each
         self._resuming: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
-        """From now on servers find it. Raises OSError."""
+        """Open the socket for servers. Raises OSError."""
         self._listener.bind(self.path)
         os.chmod(self.path, 0o600)
         self._listener.listen(_BACKLOG)
@@ -140,24 +142,26 @@ class Exchange:
         self._arrivals.want()
 
     def handlers(self) -> Mapping[str, Callable[[int, Header, bytes], None]]:
-        """By kind of message."""
+        """Return the handlers by kind of message."""
         return {_KIND: self._hear}
 
     # Parts of this node.
 
     def expect(self, key: Key, seat: Seat) -> None:
-        """A part begins, whose server may come."""
+        """Expect the server of a beginning part."""
         self._places[key] = _Place(seat, self._early.pop(key, {}))
 
     def part_over(self, key: Key) -> None:
-        """A part is over, or could not begin, and the leader has been told: only now are others, who may then say that
-        they waited for it. What its server has said still goes out.
+        """End a part, after the leader has been told.
+
+        Only now are the other nodes told, which may then report that they waited for it. Messages from the part's
+        server still go out.
         """
         place = self._places.get(key)
         if place is None:
             return
         if place.server is None:
-            self._accept()  # it may have come in the same turn of the loop
+            self._accept()  # the server may have connected in the same turn of the loop
             for server in list(self._strangers):
                 server.read()
         place.is_over = True
@@ -165,7 +169,7 @@ class Exchange:
             self._end(key, place)
 
     def _end(self, key: Key, place: _Place) -> None:
-        """No server comes any more."""
+        """Forget a part and tell the nodes concerned, since no server comes any more."""
         del self._places[key]
         self._over[key] = place.seat.node
         _bound(self._over)
@@ -177,9 +181,9 @@ class Exchange:
             try:
                 sock, _ = self._listener.accept()
             except (BlockingIOError, ConnectionError):
-                return  # there is none
+                return  # no connection waits
             except OSError:
-                self._arrivals.want(False)  # no descriptor is left, and it waits
+                self._arrivals.want(False)  # no descriptor is left; the connection waits
                 self._later = self._loop.call_later(_PAUSE, self._arrivals.want)
                 return
             self._welcome(sock)
@@ -191,7 +195,7 @@ class Exchange:
             return
         if len(self._strangers) >= _MOST_STRANGERS:
             oldest = next(iter(self._strangers))
-            oldest.read()  # it may have named its step meanwhile
+            oldest.read()  # the server may have named its step meanwhile
             if oldest.key is None:
                 oldest.close()
         try:
@@ -208,7 +212,7 @@ class Exchange:
                 self._end(key, place)
 
     def _take(self, server: _Server, node: int, kind: int, data: bytes) -> None:
-        """What a server of this node says. Raises BadFrame."""
+        """Pass on a message of this node's server. Raises BadFrame."""
         if server.key is None:
             self._greet(server, kind, data)
             return
@@ -238,7 +242,7 @@ class Exchange:
         server.go_on()
 
     def _greet(self, server: _Server, kind: int, data: bytes) -> None:
-        """It names its step. Raises BadFrame."""
+        """Read the step's name from a new server. Raises BadFrame."""
         job, dot, step = data.partition(b".")
         if kind != frames.HELLO or not (dot and job.isdigit() and step.isdigit()) or len(data) > 32:
             raise frames.BadFrame
@@ -282,7 +286,7 @@ class Exchange:
             _bound(self._early)
 
     def resumed(self, rank: int) -> None:
-        """The way to a node was broken, and is whole again: the servers at both of its ends say again what counts."""
+        """Ask the servers at both ends of a restored link to repeat the relevant messages."""
         for key, place in list(self._places.items()):
             ranks = place.ranks if place.seat.node == _FIRST else {_FIRST: place.seat.first}
             for node in [node for node, one in ranks.items() if one == rank and place.server is not None]:
@@ -291,7 +295,7 @@ class Exchange:
                     place.server.put(node, frames.AGAIN)
 
     def close(self) -> None:
-        """The agent ends."""
+        """Close the socket and all connections when the agent ends."""
         if self._later is not None:
             self._later.cancel()
         self._arrivals.want(False)

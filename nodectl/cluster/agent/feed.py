@@ -1,7 +1,7 @@
-"""A client's standard input, on its way to all nodes of its step, and into the tasks there.
+"""A client's standard input, on the way to all nodes of the step, and into the tasks there.
 
-The slowest node that reads sets the pace. A node whose tasks have closed their input is left out from then on; one
-whose tasks do not read at all keeps the input standing, and nothing else: the end of a step never waits for it.
+The slowest reading node sets the pace. A node whose tasks have closed their input is left out from then on; a node
+whose tasks do not read at all blocks the input, and nothing else: the end of a step never waits for it.
 """
 
 import os
@@ -21,14 +21,15 @@ Send = Callable[[Iterable[int], Mapping[str, object], bytes], None]
 
 
 class Feed:
-    """In the client's agent: reads `fd`, which is closed here; -1 has its end at once. `send` sends to nodes by their
-    ranks.
+    """The sending end, in the client's agent.
+
+    Reads and closes `fd`; -1 means an empty input. `send` sends to nodes by rank.
     """
 
     def __init__(self, fd: int, ranks: Iterable[int], send: Send) -> None:
         self._send = send
         self._took = dict.fromkeys(ranks, 0)
-        self._slowest = 0  # of these
+        self._slowest = 0  # the lowest value of `_took`
         self._sent = SentBytes()
         self._ended = False
         self._given = fd
@@ -60,8 +61,10 @@ class Feed:
         self._send(self._took, {"at": self._sent.end, "end": True}, b"")
 
     def heard(self, rank: int, told: Mapping[str, Any]) -> None:
-        """A node says how many `bytes` its tasks have; `again`: it does not have what is behind `have`; `closed`: they
-        want no more.
+        """Handle a node's report.
+
+        `bytes`: the count that its tasks have; `again`: bytes behind `have` are missing; `closed`: the tasks want no
+        more.
         """
         if rank not in self._took:
             return
@@ -74,14 +77,15 @@ class Feed:
         self._forget_sent()
 
     def resumed(self, rank: int) -> None:
-        """A link was broken: says where it stands, and hears what is missing. A node that has heard nothing yet does
-        not ask by itself.
+        """Report the present place to a node after a broken link, and so learn the missing bytes.
+
+        A node that has heard nothing yet does not ask on its own.
         """
         if rank in self._took:
             self._send((rank,), {"at": self._sent.end, "end": self._ended}, b"")
 
     def forget(self, rank: int) -> None:
-        """A node that wants no more, or is lost."""
+        """Leave out a lost node, or a node without need for more input."""
         self._took.pop(rank, None)
         if not self._took:
             self.close()
@@ -99,7 +103,7 @@ class Feed:
             self._send((rank,), {"at": self._sent.end, "end": True}, b"")
 
     def close(self) -> None:
-        """The step has ended, or nobody reads."""
+        """Stop reading after the step's end, or without readers."""
         self._close()
         self._took.clear()
         self._sent.clear()
@@ -115,9 +119,7 @@ class Feed:
 
 
 def _opened(fd: int) -> tuple[int, int]:
-    """A descriptor to read from that does not wait, -1 where there is nothing, and the pid of the child that reads for
-    us, else 0.
-    """
+    """Return a non-blocking descriptor for reading, -1 for none, and the pid of the reading child, 0 for none."""
     if fd < 0:
         return -1, 0
     try:
@@ -129,8 +131,10 @@ def _opened(fd: int) -> tuple[int, int]:
 
 
 class Intake:
-    """In the agent of a part: writes into the pipe `fd`, closed here, what comes from the client's agent. `answer`
-    tells it what the tasks have taken.
+    """The receiving end, in the agent of a part.
+
+    Writes the input from the client's agent into the pipe `fd`, and closes it. `answer` reports to the client's agent
+    the bytes that the tasks have taken.
     """
 
     def __init__(self, fd: int, answer: Callable[[Mapping[str, object]], None]) -> None:
@@ -142,11 +146,11 @@ class Intake:
         self._have = 0
         self._taken = 0
         self._told = 0
-        self._asked = -1  # what is behind this place is asked for already
+        self._asked = -1  # the bytes behind this place are requested already
         self._ended = False
 
     def take(self, header: Mapping[str, Any], body: bytes) -> None:
-        """A message of the client's agent."""
+        """Handle a message of the client's agent."""
         at = int(header["at"])
         if self._fd < 0:
             self._answer({"bytes": self._taken, "closed": True})
@@ -160,14 +164,14 @@ class Intake:
         elif fresh := body[max(0, self._have - at) :]:
             self._have += len(fresh)
             if self._have - self._taken > 2 * _WINDOW:
-                self.close()  # it does not keep to what it was told
+                self.close()  # the sender ignores the window
                 return
             self._waiting.append(memoryview(fresh))
         if not self._watch.wanted:
             self._flush()
 
     def ask(self) -> None:
-        """What is missing is to be sent again."""
+        """Ask for missing bytes again."""
         if self._fd >= 0:
             self._told, self._asked = self._taken, self._have
             self._answer({"bytes": self._taken, "have": self._have, "again": True})
@@ -184,7 +188,7 @@ class Intake:
         except BlockingIOError:
             pass
         except OSError:
-            self.close()  # nobody reads it
+            self.close()  # the pipe has no reader
             return
         self._watch.want(self._waiting)
         if self._taken - self._told >= _WINDOW // 4:
@@ -194,7 +198,7 @@ class Intake:
             self.close(told=True)
 
     def close(self, *, told: bool = False) -> None:
-        """The tasks see the end."""
+        """Close the tasks' input."""
         if self._fd < 0:
             return
         self._watch.want(False)

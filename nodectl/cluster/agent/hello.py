@@ -1,5 +1,6 @@
-"""What a command is told before it reads its options, as the node's daemon would: here without asking it, since every
-command asks for that first.
+"""The answer to Hello, which a command needs before reading options, given here without asking the node's daemon.
+
+Every command asks for it first.
 """
 
 from collections.abc import Mapping
@@ -14,13 +15,15 @@ _ENTRY = ("path", "argv", "required", "origin", "missing")
 
 
 class Hello:
-    """Of the node of this name, in a cluster of `nodes`. plugstack.conf is as it is at each call. `config`: of who runs
-    the steps here, the user's own node or the service.
+    """The answer of this node, in a cluster of `nodes`.
+
+    plugstack.conf is read anew after a change. `config`: of the daemon that runs the steps here, the user's own node or
+    the service.
     """
 
     def __init__(self, node: str, job: int, nodes: int, config: Config) -> None:
         self._config = config
-        self.level = config.secure  # of steps that ask for none
+        self.level = config.secure  # for steps that ask for none
         self._known: plugstack.Plugstack | None = None
         self._about = {
             "version": __version__,
@@ -32,13 +35,13 @@ class Hello:
         self._lost: set[int] = set()
 
     def lost(self, rank: int) -> None:
-        """A node is gone for good, or a guest."""
+        """Count a lost node; guests do not count."""
         if rank < self._cluster["nodes"]:
             self._lost.add(rank)
             self._cluster["lost"] = len(self._lost)
 
     def answer(self) -> Mapping[str, object]:
-        """Raises Refused."""
+        """Return the answer. Raises Refused."""
         if self._known is None or not self._known.is_current():
             try:
                 self._known = plugstack.read(self._config.plugstack_config, self._config.plugin_dir)

@@ -1,4 +1,4 @@
-"""What the nodes of a step send of its output, put in order for the client's streams. Runs in the client's agent."""
+"""The output of a step's nodes, put in order for the client's streams. Runs in the client's agent."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -6,12 +6,13 @@ from typing import Any
 from nodectl.cluster.agent.sinks import Sink
 
 Answer = Callable[[Mapping[str, object]], None]
-_TOLD_BY = 4  # parts of a window
+_TOLD_BY = 4  # reports per window
 
 
 class Inlet:
-    """One stream of one node. What was written to `sink` is told to the node, by `answer`, when it is worth a message;
-    `window` is the node's.
+    """A node's output stream.
+
+    `answer` reports to the node the bytes written to `sink`, when they are worth a message; `window` is the node's.
     """
 
     __slots__ = ("_answer", "_asked", "_have", "_sink", "_told", "_window", "_written")
@@ -23,10 +24,10 @@ class Inlet:
         self._have = 0
         self._written = 0
         self._told = 0
-        self._asked = -1  # what is behind this place is asked for already
+        self._asked = -1  # the bytes behind this place are requested already
 
     def take(self, header: Mapping[str, Any], body: bytes) -> None:
-        """A message of that node."""
+        """Handle a message of the node."""
         at = int(header["at"])
         if header.get("end") is not None and at != self._have:
             self._tell(again=True)
@@ -52,7 +53,7 @@ class Inlet:
             self._answer({"bytes": self._have, "have": self._have, "gone": True})
 
     def ask(self) -> None:
-        """A link was broken: what is missing is to be sent again."""
+        """Ask for missing bytes again after a broken link."""
         self._tell(again=True)
 
     def _tell(self, *, again: bool = False) -> None:

@@ -1,5 +1,6 @@
-"""Steps that clients of this node have launched: what all nodes say of one comes together here, in the agent of the
-node on which the client runs, and goes on to the client as a single node's would.
+"""The steps launched by clients of this node. Runs in the client's agent.
+
+The messages of all nodes about a step come together here, and go on to the client as from a single node.
 """
 
 import os
@@ -29,17 +30,19 @@ if TYPE_CHECKING:
     from nodectl.wire.shape import Shape
 
 _OF_BULK = ("Run", "NoMore", "Withdraw")
-# Kept until the leader has heard them: nothing else is, of whatever length.
+# Orders kept until the leader has confirmed them; nothing of unbounded length is kept.
 _ORDERS: "Mapping[str, Shape]" = {"Signal": {"signal": integer(1, 64), "forwarded": Optional(boolean)}, "End": {}}
 _MOST_UNREAD = 4 << 20  # bytes of events
-# Of commands: more than the dispatcher may keep of them begins and ends, while the client is busy.
+# For commands: while the client is busy, more may begin and end than the dispatcher may keep.
 _MOST_UNREAD_OF_BULK = 512 << 20
 _LONGEST_ORDER = 1 << 20
 
 
 class Launched:
-    """One such step. `fds`: the client's streams, closed here, none where it has given none. `ranks`: of its nodes.
-    `unheard`: by which the leader is told; `on_over`: nothing is left of it.
+    """A step launched by a client of this node.
+
+    `fds`: the client's streams, closed here; empty where it gave none. `ranks`: of the step's nodes. `unheard` passes
+    the client's orders to the leader; `on_over` is called when nothing of the step is left here.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class Launched:
         self._on_over = on_over
         self._over = False
         self._ended = False
-        self._last: Mapping[str, object] | None = None  # the end, which waits for the terminal
+        self._last: Mapping[str, object] | None = None  # the end event, while it waits for the terminal
         self._feed: Feed | None = None
         self._inlets: dict[tuple[int, int], Inlet] = {}
         self._sinks: dict[int, Sink] = {}
@@ -72,7 +75,7 @@ class Launched:
             self._take_streams(*fds, reads=reads)
 
     def _pipes(self, most: int) -> tuple[list[int], Writer, Reader]:
-        """The client's ends, and ours. `most`: bytes of events that the client has not read."""
+        """Return the client's ends of two pipes, with writer and reader. `most`: the limit of unread event bytes."""
         events, tells = os.pipe2(os.O_CLOEXEC)
         try:
             hears, commands = os.pipe2(os.O_CLOEXEC)
@@ -98,7 +101,7 @@ class Launched:
     def _give(self, ranks: Iterable[int], header: Mapping[str, object], data: bytes) -> None:
         self._post.send_each("in", {**self._name, **header}, dict.fromkeys(ranks), data)
 
-    # What the client says.
+    # Calls of the client.
 
     def _obey(self, messages: list[Mapping[str, Any]]) -> None:
         for message in messages:
@@ -126,7 +129,7 @@ class Launched:
         return None
 
     def _dispatch(self, method: str, parameters: Mapping[str, Any]) -> Refused | None:
-        """Commands for a bulk step. A client that sends anything else has its step ended."""
+        """Handle a call about commands of a bulk step. A bad command ends the step."""
         if self._dispatcher is None:
             return Refused("org.nodectl.step.WrongState", "it is no step for commands")
         try:
@@ -137,7 +140,7 @@ class Launched:
         return None
 
     def _channel(self, rank: int) -> Channel:
-        """To the part there."""
+        """Return the channel to the part on a node."""
         if rank not in self._channels:
 
             def send(header: Header) -> None:
@@ -148,11 +151,11 @@ class Launched:
         return self._channels[rank]
 
     def _call(self, rank: int, method: str, parameters: Mapping[str, object]) -> None:
-        """Of the part there."""
+        """Send a call to the part on a node."""
         self._channel(rank).say({"method": method, "parameters": parameters})
 
     def _heard(self, rank: int, said: Any) -> None:
-        """Events about commands, or a packet of the terminal; the first one is told that the terminal is there."""
+        """Handle events about commands, or a packet of the terminal. The first packet announces the terminal."""
         if self._dispatcher is not None:
             for event in said:
                 self._dispatcher.heard(rank, event)
@@ -164,7 +167,7 @@ class Launched:
             self._relay.take(said)
 
     def _flushed(self) -> None:
-        """All that the terminal has shown has gone to the client."""
+        """Send the pending end event, after the last output of the terminal has reached the client."""
         self._relayed = True
         if self._last is not None:
             self._tell_end(self._last)
@@ -173,7 +176,7 @@ class Launched:
         self._events.send({"parameters": {"event": event}, "continues": True})
 
     def work(self, rank: int, header: Header) -> None:
-        """Commands there have begun and ended; or none will any more."""
+        """Handle a message about commands or the terminal on a node, or the end of such messages."""
         if header.get("gone"):
             if self._dispatcher is not None:
                 self._dispatcher.lost(rank, "its step runner has ended")
@@ -183,7 +186,7 @@ class Launched:
             self._relay.begin()
 
     def hang_up(self) -> None:
-        """The client has gone: what it launched ends."""
+        """End the step of a disconnected client."""
         if self._over:
             return
         if not self._ended:
@@ -208,10 +211,10 @@ class Launched:
             os.close(self._relay_fd)
             self._relay_fd = -1
 
-    # What nodes and the leader say.
+    # Messages of nodes and the leader.
 
     def output(self, rank: int, header: Header, body: bytes) -> None:
-        """Some of its output."""
+        """Handle output of the step."""
         fd = int(header["fd"])
         if fd in self._sinks:
             self._inlet(rank, fd).take(header, body)
@@ -229,27 +232,27 @@ class Launched:
         return self._inlets[rank, fd]
 
     def took(self, rank: int, header: Header) -> None:
-        """A node's tasks have taken input."""
+        """Handle a node's report of input taken by tasks."""
         if self._feed is not None:
             self._feed.heard(rank, header)
 
     def lost(self, rank: int, why: str) -> None:
-        """A node is gone for good."""
+        """Handle the final loss of a node."""
         if self._feed is not None:
             self._feed.forget(rank)
         if self._dispatcher is not None and rank in self._ranks:
             self._dispatcher.lost(rank, why)
 
     def missed(self, rank: int) -> None:
-        """What has come from a node before the step was known is not all here: it is to come again."""
+        """Ask a node to repeat messages sent before the step was known here, some of which were dropped."""
         for fd in self._sinks:
             self._inlet(rank, fd)
-        if self._dispatcher is not None or not self._sinks:  # it speaks of commands, or of a terminal
+        if self._dispatcher is not None or not self._sinks:  # messages about commands, or of a terminal
             self._channel(rank)
         self.resumed(rank)
 
     def resumed(self, rank: int) -> None:
-        """The way to a node was broken, and is whole again."""
+        """Ask a node for lost messages after a restored link."""
         for (of, _), inlet in list(self._inlets.items()):
             if of == rank:
                 inlet.ask()
@@ -259,7 +262,7 @@ class Launched:
             self._feed.resumed(rank)
 
     def events(self, events: Sequence[Mapping[str, object]]) -> None:
-        """What the leader tells of it; the end waits for the output."""
+        """Pass on events of the leader; the end event waits for the output."""
         for event in events:
             if self._ended:
                 return
@@ -272,9 +275,9 @@ class Launched:
             self._flush({*self._sinks.values()}, event)
 
     def _flush(self, sinks: set[Sink], event: Mapping[str, object]) -> None:
-        """Tells the end when all output has gone."""
+        """Send the end event when all output has gone."""
         if not sinks:
-            # A node that has a terminal says its last before its part is over: who has not done it is lost.
+            # A node with the terminal sends its last packet before its part ends; a node that has not is lost.
             if self._relay is None or self._relayed or not self._relay.heard_last:
                 self._tell_end(event)
             else:
@@ -294,7 +297,7 @@ class Launched:
 
 
 class LaunchedSteps:
-    """All of them."""
+    """All steps launched by clients of this node."""
 
     def __init__(self, post: Post) -> None:
         self._post = post
@@ -304,19 +307,20 @@ class LaunchedSteps:
         self._unheard = Unheard(post)
 
     def handlers(self) -> Mapping[str, Callable[[int, Header, bytes], None]]:
-        """By kind of message."""
+        """Return the handlers by kind of message."""
         return {
             "out": self._out, "took": self._took, "event": self._event, "work": self._work,
             "ordered": self._unheard.heard,
         }  # fmt: skip
 
     def expect(self, is_awaited: Callable[[], bool]) -> None:
-        """`is_awaited`: whether a launch waits for its answer. What has come may be for it."""
+        """Set `is_awaited`: whether a launch waits for an answer. Early messages may be for such a launch."""
         self._early.is_awaited = is_awaited
 
     def add(self, key: Key, fds: Sequence[int], ranks: Sequence[int], *, reads: bool, **of_kind: bool) -> list[int]:
-        """A step that was launched: the client's ends of two pipes, which the caller closes. Raises OSError, and then
-        has not closed `fds`.
+        """Add a launched step; return the client's ends of two pipes, for the caller to close.
+
+        Raises OSError, and then has not closed `fds`.
         """
         step = Launched(self._post, key, fds, ranks, self._unheard, self._over, reads=reads, **of_kind)
         self._steps[key] = step
@@ -331,7 +335,7 @@ class LaunchedSteps:
         return step.theirs
 
     def decline(self, key: Key) -> None:
-        """A step that has begun, and that its client cannot be given: it ends."""
+        """End a step which has begun, but cannot be given to the client."""
         remember(self._gone, key)
         self._unheard.hang_up(key)
 
@@ -361,11 +365,11 @@ class LaunchedSteps:
             step.work(rank, header)
         elif key not in self._gone:
             self._early.keep(key, ("work", rank, header, body))
-        elif not header.get("gone"):  # else two agents would answer each other for ever
+        elif not header.get("gone"):  # otherwise two agents would answer each other for ever
             self._post.send(rank, "deal", {"job": key[0], "step": key[1], "heard": 0, "gone": True})
 
     def _refuse(self, key: Key, ranks: set[int]) -> None:
-        """A step that nobody has launched, or that did not begin: nobody takes what nodes have of it."""
+        """Decline the messages of nodes for a step never launched here, or never begun."""
         remember(self._gone, key)
         for rank in ranks - {LEADER}:
             self._post.send(rank, "deal", {"job": key[0], "step": key[1], "heard": 0, "gone": True})
@@ -376,22 +380,22 @@ class LaunchedSteps:
             step.took(rank, header)
 
     def lost(self, rank: int, why: str) -> None:
-        """A node is gone for good."""
+        """Handle the final loss of a node."""
         for step in list(self._steps.values()):
             step.lost(rank, why)
 
     def resumed(self, rank: int) -> None:
-        """The way to a node was broken, and is whole again."""
+        """Ask a node for lost messages after a restored link."""
         for step in list(self._steps.values()):
             step.resumed(rank)
 
     def ask_again(self) -> None:
-        """The leader was away, and is back; or another one is. It may have told the end of steps."""
+        """Ask a restarted or new leader for ends of steps, and repeat orders."""
         if self._steps:
             self._post.send(LEADER, "again", {"steps": [list(key) for key in self._steps]})
         self._unheard.say_again()
 
     def close(self) -> None:
-        """The agent ends."""
+        """Hang up all steps when the agent ends."""
         for step in list(self._steps.values()):
             step.hang_up()

@@ -1,9 +1,11 @@
-"""The leader, as a child of the agent that is the tree's root: started again when it dies, or is not heard any more
-(somebody has stopped it, perhaps), but not when the others follow another one; ended with the agent.
+"""The leader as a child of the agent at the tree's root, and the restart of a dead or silent leader.
 
-Its standard input is a pipe that only the agent holds. The first line is the secret, the second one JSON: the addresses
-of the agent, the job, the names of all nodes and of guests, the epoch, whose root that agent is, the path of
-its journal, and the job's directory, or ""; the end is its end.
+A silent leader may have been stopped by a signal. It is not restarted when the other agents follow another leader; it
+ends with the agent.
+
+Its standard input is a pipe that only the agent holds. The first line is the secret, the second one a JSON object: the
+addresses of the agent, the job, the names of all nodes and of guests, the epoch and its root, that agent; the path of
+its journal, and the job's directory, or "". The leader ends at the end of its standard input.
 """
 
 import asyncio
@@ -18,14 +20,16 @@ from nodectl.wire import lean_json
 
 _START = "import sys; sys.path[:0] = {path!r}; from nodectl.cluster.leader import main; sys.exit(main.main())"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 10.0
-_SOON = 10.0  # a leader that lived no longer makes the next one wait
+_SOON = 10.0  # after a shorter life of a leader, the next start is delayed
 _ENDING = 5.0
-_LOOK, _MOST_LOOKS = 1.0, 30  # seconds; not by a clock: where we were stopped ourselves, it gets its time again
+_LOOK, _MOST_LOOKS = 1.0, 30  # seconds; counted, since a clock would go on while this process is stopped
 
 
 class LeaderProcess:
-    """`say` gets a line for the agent's log; `is_there`: whether the mesh has a way to it; `superseded`: is called when
-    the others follow another one.
+    """The leader's process.
+
+    `say` gets a line for the agent's log; `is_there`: whether the mesh has a way to the leader; `superseded` is called
+    when the other agents follow another leader.
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class LeaderProcess:
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Starts it, and keeps it going."""
+        """Start the leader, and restart after each end."""
         self._keeper = asyncio.create_task(self._keep())
 
     async def _keep(self) -> None:
@@ -60,7 +64,7 @@ class LeaderProcess:
             begun = loop.time()
             try:
                 status: object = await self._once()
-            except OSError as error:  # no process for it just now
+            except OSError as error:  # no process can be started now
                 status = error.strerror
             if status == SUPERSEDED:
                 self._superseded()
@@ -70,7 +74,7 @@ class LeaderProcess:
             await asyncio.sleep(pause)
 
     async def _once(self) -> int:
-        """Its whole life."""
+        """Run a leader to the end and return the exit status."""
         code = _START.format(path=[p for p in sys.path if p])
         self._process = process = await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-S", "-c", code,
@@ -91,7 +95,7 @@ class LeaderProcess:
                 signals.send_child(process.pid, signals.KILL)
 
     async def end(self) -> None:
-        """It ends, too."""
+        """End the leader with the agent."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])

@@ -1,6 +1,4 @@
-"""Who leads, as one agent sees it: whether it is the root of the tree, with the leader beside it, and what it does when
-it misses the root.
-"""
+"""The leadership as seen by an agent: the agent as root with the leader beside it, or the search after a lost root."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from nodectl.cluster.succession.directory import Epoch, JobDirectory
 
 
 class Leadership:
-    """Of the agent at `place`, whose directory is `path`. `say` gets a line for the log; `give_up` ends the agent."""
+    """The leadership of the agent at `place` with the directory `path`. `say` logs a line; `give_up` ends the agent."""
 
     def __init__(
         self, mesh: Mesh, secret: bytes, place: Place, path: str, say: Callable[[str], None],
@@ -29,10 +27,10 @@ class Leadership:
         self._directory = JobDirectory.of(place.job, secret)
         self._leader: LeaderProcess | None = None
         self._succession: Succession | None = None
-        self.why_not = ""  # nobody can take the root's place
+        self.why_not = ""  # the reason why no agent can replace the root; "" if one can
 
     def begin(self, at: Sequence[tuple[str, int]]) -> None:
-        """By the agent of rank 0, which listens there."""
+        """Begin the first epoch, as the agent of rank 0, listening at the addresses `at`."""
         epoch = Epoch(0, self._place.rank, tuple(at))
         try:
             self._directory.make(epoch.at)
@@ -42,7 +40,7 @@ class Leadership:
         self._lead(epoch)
 
     def follow(self) -> None:
-        """By all others, which have joined."""
+        """Follow the root, as any joined agent but rank 0."""
         first = self._place.names[0]
         if self._directory.is_there:
             self._succession = Succession(
@@ -64,12 +62,12 @@ class Leadership:
         self._leader.start()
 
     async def stop(self) -> None:
-        """The agent is about to end: nobody is followed any more."""
+        """Stop looking for a root, since the agent is about to end."""
         if self._succession is not None:
             await self._succession.end()
 
     async def end(self, *, is_last: bool) -> None:
-        """The leader ends; where all do, nothing is left of the job's directory."""
+        """End the leader; with the last agent, remove the job's directory."""
         if self._leader is not None:
             await self._leader.end()
             if is_last:

@@ -1,10 +1,10 @@
-"""The agent of one node, a process of the user's, for as long as the allocation.
+"""The agent of a node: a process of the user's, for the lifetime of the allocation.
 
-The engine starts it and holds its standard input: the first line is the secret, the second the leader's addresses, the
-end is the agent's end. To its standard output it writes lines: `leader HOST:PORT ...`, which is that second line, from
-rank 0; `joined RANK`, with `alone` where it shares no disk with rank 0; `failed NODE WHY`. Exit status: 0 when it was
-told to end, 1 when it could not begin or the others have given it up. Where the root of the tree is lost it may take
-its place, and starts the leader.
+The engine starts it and holds its standard input: the first line is the secret, the second the leader's addresses; at
+the end of standard input the agent ends. To its standard output it writes lines: `leader HOST:PORT ...`, which is that
+second line, from rank 0; `joined RANK`, with `alone` where it shares no disk with rank 0; `failed NODE WHY`. Exit
+status: 0 when it was told to end, 1 when it could not begin or the other agents have given it up. Where the root of the
+tree is lost it may become the root, and start the leader.
 """
 
 import asyncio
@@ -45,15 +45,15 @@ from nodectl.model.cpu_list import cpus_of
 
 _LONGEST_LINE = 1 << 16
 _SHORTEST_SECRET = 16  # bytes
-_GARBAGE = 5000  # objects: those of many steps are looked through at once
+_GARBAGE = 5000  # objects: one collection covers those of many steps
 
 
 def main() -> int:
-    """The whole process."""
+    """Run the agent's process and return the exit status."""
     if os.geteuid() == 0:
         print("nodectl agent: root has the service on each node; agents are for everybody else", file=sys.stderr)
         return 1
-    signals.put_off()  # until they are heard: a directory that was made is removed
+    signals.put_off()  # until the loop handles them, so that the directory is removed
     os.umask(0o077)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -64,7 +64,7 @@ def main() -> int:
         print(f"failed {os.environ.get('SLURMD_NODENAME') or '-'} {failed}", flush=True)
         print(f"nodectl agent: {failed}", file=sys.stderr)
         return 1
-    if sys.version_info < (3, 12):  # later ones do so by themselves
+    if sys.version_info < (3, 12):  # later versions do so by themselves
         asyncio.set_child_watcher(asyncio.PidfdChildWatcher())  # else a thread waits for each child, and `copier` forks
     try:
         return asyncio.run(signals.until_end(Agent(where, own.path).run()))
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 class Agent:
-    """The process. `path` is its directory."""
+    """The agent's process. `path`: the agent's directory."""
 
     def __init__(self, where: Place, path: str) -> None:
         self._place = where
@@ -86,7 +86,7 @@ class Agent:
         self._leadership: Leadership | None = None
 
     async def run(self) -> int:
-        """Until somebody ends it: the exit status."""
+        """Run until the agent must end; return the exit status."""
         self._admit_signals()
         service = await self._service()
         node = service or OwnNode(self._path)
@@ -105,7 +105,7 @@ class Agent:
             await self._meet(mesh, lines, leadership)
             work.open()
             gc.collect()
-            gc.freeze()  # what is there now stays
+            gc.freeze()  # the present objects are permanent
             gc.set_threshold(_GARBAGE)
             print("joined", self._place.rank, *(["alone"] if leadership.why_not else []), flush=True)
             watching = asyncio.create_task(self._until_end_of(lines))
@@ -127,14 +127,14 @@ class Agent:
         return self._status
 
     def _admit_signals(self) -> None:
-        """Each ends it, also one that has come already."""
+        """End the agent at a signal, including a signal already pending."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._over.set)
         signals.admit()
 
     async def _service(self) -> Service | None:
-        """The machine's service, where it runs this job's parts."""
+        """Return the machine's service, where the service runs parts of this job."""
         if self._place.is_guest:
             return None
         try:
@@ -146,7 +146,7 @@ class Agent:
         return service
 
     def _said(self, service: Service | None, config: Config) -> dict[str, object]:
-        """What the leader is told of this machine. The service gives out none of its devices."""
+        """Return the description of this machine for the leader. The service gives out no devices of the machine."""
         if self._place.is_guest:
             return {}
         allowed = os.sched_getaffinity(0)
@@ -158,7 +158,7 @@ class Agent:
         return {"machine": told, "steps_by": self._steps_by}
 
     async def _meet(self, mesh: Mesh, lines: asyncio.StreamReader, leadership: Leadership) -> None:
-        """The others, by way of rank 0. Raises Failed, NotJoined, OSError."""
+        """Join the tree by way of rank 0. Raises Failed, NotJoined, OSError."""
         if self._place.rank == 0:
             by_ssh = os.environ.get("SSH_CONNECTION", "").partition(" ")[0]
             hosts = addresses.own(os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or by_ssh)
@@ -203,8 +203,9 @@ class Agent:
 
 
 class Work:
-    """What an agent does once it is one: parts of steps, and the door. `node`: the socket of its own node; `service`:
-    in the place of that.
+    """The work of a joined agent: parts of steps, and the gateway.
+
+    `node`: the socket of the own node's daemon; `service` replaces it.
     """
 
     def __init__(
@@ -231,7 +232,7 @@ class Work:
         mesh.on_resumed(self._resumed)
 
     def open(self) -> None:
-        """Raises OSError."""
+        """Open the sockets. Raises OSError."""
         self._exchange.open()
         self._door.open()
 
@@ -249,19 +250,19 @@ class Work:
         self._views.resumed(rank)
 
     def _led(self, sender: int, header: Header, body: bytes) -> None:
-        """A leader says that it may have missed something."""
+        """Report everything to a leader which may have missed messages."""
         self._parts.tell_all(sender, header, body)
         self._launched.ask_again()
         self._door.ask_again()
 
     async def close(self) -> None:
-        """Nobody comes any more; what runs ends, and at the service has ended."""
+        """Close the gateway and end the parts; with a service, wait for the end of the parts."""
         self._door.close()
         self._launched.close()
         self._views.close()
         self._parts.close()
         if self._service is not None:
-            with contextlib.suppress(TimeoutError):  # then they end with this process
+            with contextlib.suppress(TimeoutError):  # then the parts end with this process
                 async with asyncio.timeout(place.kill_wait(os.environ)):
                     await self._parts.over()
         self._exchange.close()
@@ -269,7 +270,7 @@ class Work:
 
 
 def _config() -> Config:
-    """That of the user's own node. Raises Failed."""
+    """Return the configuration of the user's own node. Raises Failed."""
     try:
         return load(own_node.configuration(), must_exist=False)
     except ConfigError as error:
@@ -277,7 +278,7 @@ def _config() -> Config:
 
 
 async def _standard_input() -> asyncio.StreamReader:
-    """Raises Failed."""
+    """Return a reader of standard input. Raises Failed."""
     kind = os.fstat(0).st_mode
     if not (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
         raise Failed("its standard input is to be a pipe: an agent is started by `nodectl cluster start`")
@@ -288,7 +289,7 @@ async def _standard_input() -> asyncio.StreamReader:
 
 
 async def _secret(lines: asyncio.StreamReader) -> bytes:
-    """Raises Failed."""
+    """Read the secret. Raises Failed."""
     try:
         secret = bytes.fromhex((await lines.readline()).decode("ascii").strip())
     except ValueError:

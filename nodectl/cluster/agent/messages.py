@@ -1,4 +1,4 @@
-"""Messages over pipes and sockets of this machine, without waiting: those of org.nodectl.step, and the door's."""
+"""Messages over local pipes and sockets, without waiting: the messages of org.nodectl.step and of the gateway."""
 
 import asyncio
 import os
@@ -12,8 +12,10 @@ _CHUNK = 65536
 
 
 class Writer:
-    """Writes to `fd`, closed here. What there is no room for is kept; who does not read `most` bytes is given up, and
-    `on_broken` is told, once, from the event loop.
+    """A writer to `fd`, closed here.
+
+    Data without room in the pipe is kept; a reader that leaves `most` bytes unread is given up, and `on_broken` is
+    called, once, from the event loop.
     """
 
     def __init__(self, fd: int, most: int, on_broken: Callable[[], object]) -> None:
@@ -22,23 +24,23 @@ class Writer:
         self._most = most
         self._on_broken = on_broken
         self._out = bytearray()
-        self._try_at = 0  # with so many bytes the event loop is not waited for
+        self._try_at = 0  # with this many bytes, write without waiting for the event loop
         self._watch = Watch(fd, self._flush, writes=True)
         self._last = False
         self._loop = asyncio.get_running_loop()
 
     def send(self, message: Mapping[str, object], *, last: bool = False) -> None:
-        """One message; behind the last one the pipe is closed."""
+        """Send a message; after the `last` message close the pipe."""
         self._last = last
         self.put(framing.encode(message))
 
     def put(self, data: bytes) -> None:
-        """Bytes."""
+        """Send bytes."""
         if self._fd < 0:
             return
         self._out += data
         if not self._watch.wanted or len(self._out) >= self._try_at:
-            self._flush()  # who reads meanwhile gets on with it, however much else this turn of the loop has to do
+            self._flush()  # so that the reader gets data early, even in a long turn of the loop
         elif len(self._out) > self._most:
             self._break()
 
@@ -64,7 +66,7 @@ class Writer:
         self._loop.call_soon(self._on_broken)
 
     def close(self) -> None:
-        """What has not gone is thrown away."""
+        """Close the pipe and drop unsent data."""
         if self._fd < 0:
             return
         self._watch.want(False)
@@ -74,8 +76,9 @@ class Writer:
 
 
 class Reader:
-    """Reads messages of at most `longest` bytes from `fd`, closed here. At the end, or where it is no message that
-    comes, `on_end` is told, once.
+    """A reader of messages of at most `longest` bytes from `fd`, closed here.
+
+    At the end, or at a malformed message, `on_end` is called, once.
     """
 
     def __init__(
@@ -113,7 +116,7 @@ class Reader:
             self._on_end()
 
     def close(self) -> None:
-        """Nothing more is read."""
+        """Stop reading and close the descriptor."""
         if self._fd >= 0:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)

@@ -1,8 +1,8 @@
-"""The user's own node on the agent's machine: a daemon that belongs to this agent, in a directory of its own.
+"""The user's own node on the agent's machine: a daemon belonging to this agent, in a directory of the daemon's own.
 
-It is started again when it dies, and takes over the steps that run: these speak to the agent, not through it. It reads
-the end of a pipe that only the agent holds: when the agent goes, however that happens, it ends its steps and itself,
-and removes what is there.
+The agent restarts the daemon after its death, and the new daemon takes over the running steps: these are connected to
+the agent, not through the daemon. The daemon reads the end of a pipe that only the agent holds: when the agent goes, in
+whatever way, the daemon ends its steps and itself, and removes its files.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ from nodectl.config import own_node
 from nodectl.kernel import signals
 
 _START = (
-    "import gc, sys; gc.disable(); "  # until it serves: a tenth of its imports
+    "import gc, sys; gc.disable(); "  # until it serves: saves a tenth of the import time
     "sys.path[:0] = {path!r}; from nodectl.cli import daemon; "
     "import os; os._exit(daemon.of_agent({directory!r}, {config!r}, {kill_wait}))"
 )
 _HANDED_ON = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "PATH", *SEEN_BY)
 _LONGEST_PAUSE = 16.0
-_SOON = 5.0  # a daemon that lived no longer makes the next one wait
+_SOON = 5.0  # after a shorter life of a daemon, the next start is delayed
 _LOOK = 1.0
-_SECONDS = 60.0  # in which it has to be there
+_SECONDS = 60.0  # for the daemon's start
 
 
 class OwnNode:
-    """The daemon's process. `directory` is the agent's, and exists; the daemon's own is in it."""
+    """The daemon's process. `directory` is the agent's, and exists; the daemon's own directory lies inside."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -43,7 +43,7 @@ class OwnNode:
         self._keeper: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Starts it, and keeps it going from then on. Raises Failed."""
+        """Start the daemon, and restart after each end. Raises Failed."""
         await self._begin()
         self._keeper = asyncio.create_task(self._keep())
 
@@ -58,7 +58,7 @@ class OwnNode:
             os.close(ready)
 
     def _execute(self) -> int:
-        """Where it will say that it listens."""
+        """Execute the daemon and return the descriptor for the ready message."""
         reader, self._pipe = os.pipe2(os.O_CLOEXEC)
         ready, told = os.pipe2(os.O_CLOEXEC)
         path = [entry for entry in sys.path if entry]
@@ -83,7 +83,7 @@ class OwnNode:
         return ready
 
     async def _keep(self) -> None:
-        """Starts another one whenever it has ended."""
+        """Restart the daemon after each end."""
         loop = asyncio.get_running_loop()
         while True:
             begun = loop.time()
@@ -115,7 +115,7 @@ class OwnNode:
             self._pipe = -1
 
     async def end(self) -> None:
-        """Its steps end, then the daemon does."""
+        """End the daemon, after the end of all steps there."""
         self._ending = True
         self._close_pipe()
         if self._keeper is not None:
@@ -123,12 +123,12 @@ class OwnNode:
                 self._keeper.cancel()
             while not self._keeper.done():
                 if self._pidfd >= 0:
-                    signals.send(self._pidfd, signals.CONT)  # somebody may have stopped it
+                    signals.send(self._pidfd, signals.CONT)  # the daemon may have been stopped
                 await asyncio.wait([self._keeper], timeout=_LOOK)
 
 
 async def _told_ready(ready: int) -> None:
-    """Raises Failed."""
+    """Wait until the daemon is ready. Raises Failed."""
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
     loop.add_reader(ready, told.set)

@@ -1,4 +1,4 @@
-"""What commands ask that a cluster does not answer, by the method that they call, and what to do instead."""
+"""The calls without an answer in a cluster, by method, and the command to use instead."""
 
 _WAITS = "here `nodectl run` waits for its turn by itself"
 _JOBS = "the job is Slurm's -> its own `scontrol {}`"
@@ -25,5 +25,5 @@ _WHY = {
 
 
 def why_not(method: str, socket: str) -> str:
-    """One line, "" for what may be asked of the cluster. `socket` is that of the own node's daemon."""
+    """Return why a cluster does not answer the method; "" where a cluster does. `socket`: of the own node's daemon."""
     return _WHY.get(method, "").replace("{socket}", socket)

@@ -1,7 +1,7 @@
-"""What the tasks of a part write, on its way to the agent of the client. Runs in the agent of the part's node.
+"""The output of a part's tasks, on the way to the client's agent. Runs in the agent of the part's node.
 
-Bytes have places in their stream: what a broken link has lost is sent again. No more is on its way, or kept here, than
-the window; then nothing is read, and the tasks wait as they would at a full pipe.
+Bytes have places in their stream: bytes lost with a broken link are sent again. At most one window of bytes is on its
+way, or kept here; beyond that nothing is read, and the tasks wait as they would at a full pipe.
 """
 
 import asyncio
@@ -23,13 +23,15 @@ _LINGER = 0.03  # seconds that the beginning of a line may wait for its end
 
 
 def window_of(nodes: int) -> int:
-    """Bytes of one stream of one node; those of all nodes together are what the client's agent may have to keep."""
+    """Return the window in bytes for a stream of a node. The client's agent may keep the windows of all nodes."""
     return max(_SMALLEST_WINDOW, min(LARGEST_WINDOW, _OF_ALL_NODES // max(nodes, 1)))
 
 
 class Outlet:
-    """One stream of one part. `fd` is the reading end of its pipe, closed here. `labelled`: lines are never broken by
-    others', so the beginning of one waits for the rest. `on_over`: all has arrived, or nobody wants it.
+    """An output stream of a part.
+
+    `fd` is the reading end of its pipe, closed here. `labelled`: lines must never be broken by others', so the
+    beginning of a line waits for the rest. `on_over` is called when all has arrived, or when the output is unwanted.
     """
 
     def __init__(self, fd: int, send: Send, window: int, on_over: Callable[[], None], *, labelled: bool) -> None:
@@ -69,7 +71,7 @@ class Outlet:
             self._close()
 
     def _take(self, data: bytes) -> None:
-        """Whole lines go at once; the beginning of one a moment later, or when there is too much of it."""
+        """Send whole lines at once; send the beginning of a line a moment later, or at once if too long."""
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
@@ -93,8 +95,10 @@ class Outlet:
         self._send({"at": self._sent.add(data)}, data)
 
     def heard(self, told: Mapping[str, Any]) -> None:
-        """What the client's agent says: `bytes` that were written to the client's stream, `have` that have come;
-        `again`: the rest is missing; `gone`: nobody wants more.
+        """Handle a report of the client's agent.
+
+        `bytes`: the count written to the client's stream; `have`: the count received; `again`: the rest is missing;
+        `gone`: no more is wanted.
         """
         if told.get("gone"):
             self.drop()
@@ -116,7 +120,7 @@ class Outlet:
             self._send({"at": self._sent.end, "end": True}, b"")
 
     def finish(self) -> None:
-        """The part has ended: what is in the pipe still is all that comes, whoever has its other end."""
+        """Send the rest of the pipe at the part's end, even if a process still holds the pipe's writing end."""
         if self._ending or self.over:
             return
         self._ending = True
@@ -128,7 +132,7 @@ class Outlet:
             self._end()
 
     def _read_rest(self) -> None:
-        """Without waiting, and no more than a pipe holds: who has its other end may write for ever."""
+        """Read without waiting, and no more than a pipe holds: a process with the writing end may write for ever."""
         left = 0 if self._fd < 0 else fcntl.fcntl(self._fd, fcntl.F_GETPIPE_SZ)
         while left > 0:
             try:
@@ -141,12 +145,12 @@ class Outlet:
             left -= len(data)
 
     def ask(self) -> None:
-        """A link was broken: says where it stands, and hears what is missing."""
+        """Report the present place after a broken link, and so learn the missing bytes."""
         if not self.over and self._sent:
             self._send({"at": self._sent.end, "end": self._ending}, b"")
 
     def drop(self) -> None:
-        """Nobody reads it any more: who writes is told so by SIGPIPE."""
+        """Drop the output for want of a reader: a writer gets SIGPIPE."""
         self._rest = b""
         self._close()
         self._end()

@@ -1,5 +1,7 @@
-"""A part of a step: a step of the agent's own node, whose client the agent is. What the leader orders is done there,
-what happens there is told to the leader; output goes to the client's agent, input comes from there.
+"""A part of a step: a step of the agent's own node, with the agent as client.
+
+The part carries out the leader's orders and reports events to the leader; output goes to the client's agent, input
+comes from there.
 """
 
 import asyncio
@@ -33,12 +35,14 @@ HANGUP = "hangup"
 _FATAL = "fatal"
 _OF_BULK = ("start", "tasks")
 _GPUS = (*VISIBLE, *OF_STEP)
-_ENDED_FOR_ALL = ("CANCELLED", "TIMEOUT")  # by an order: on the other nodes it ends, too
+_ENDED_FOR_ALL = ("CANCELLED", "TIMEOUT")  # by an order: the parts of other nodes end, too
 
 
 class Part:
-    """One part, from its order to its end. When nothing of it is left, `on_over` is told what the leader is to be told,
-    with its record; None where it could not begin. `exchange`: the socket for its MPI server.
+    """A part of a step, from the order to the end.
+
+    When nothing of it is left, `on_over` gets the final report for the leader, with the part's record; None where the
+    part could not begin. `exchange`: the socket for its MPI server.
     """
 
     def __init__(self, post: Post, node: str, door: str, order: Header, on_over: OnOver, exchange: str) -> None:
@@ -66,10 +70,10 @@ class Part:
         self._commands: Writer | None = None
         self._events: Reader | None = None
         self._looking: asyncio.Future[None] | None = None
-        self._wanted: list[Mapping[str, object]] | None = []  # orders that came before it had begun
-        self._given: OrderedDict[Key, None] = OrderedDict()  # orders that came, by who gave them and their numbers
+        self._wanted: list[Mapping[str, object]] | None = []  # orders received before the begin
+        self._given: OrderedDict[Key, None] = OrderedDict()  # orders received, by the caller's rank and number
         self.begun = self._over = False
-        self._standing: dict[str, object] = {}  # what the leader has to know whenever it is told of this part
+        self._standing: dict[str, object] = {}  # sent to the leader with each report of this part
         self._relay: Relay | None = None  # of a step with a terminal
         self._has_terminal = self._takes_terminal()
         self._channel = Channel(
@@ -77,7 +81,10 @@ class Part:
         )
 
     def _takes_terminal(self) -> bool:
-        """Whether the task is here that has it; else those that are here have nothing to read, and nobody to tell."""
+        """Return whether the task with the terminal runs on this node.
+
+        Otherwise remove `pty` from the request and close the streams of the local tasks.
+        """
         if "pty" not in self._request:
             return False
         if int(self._request["pty"][0]) in cpus_of(mask_of_list(str(self._part["tasks"]))):
@@ -87,14 +94,14 @@ class Part:
         return False
 
     def _take_work(self, said: Any) -> None:
-        """What the client's agent has said: an order about commands, a packet for the terminal."""
+        """Handle a message of the client's agent: an order about commands, or a packet for the terminal."""
         if self._relay is not None:
             self._relay.take(said)
         elif isinstance(said, dict):
             self.order(said)
 
     async def launch(self, calls: "Calls") -> None:
-        """Has it started, and says so to the leader."""
+        """Launch the step on the own node, and report to the leader."""
         theirs: list[int] = []
         ours: list[int] = []
         try:
@@ -134,17 +141,17 @@ class Part:
             self.order(call)
 
     def say_begun(self) -> None:
-        """To the leader, also for the second time."""
+        """Report to the leader a begun part, also for the second time."""
         if self.begun:
             self._tell("begun", self._standing)
 
     def is_joined(self) -> None:
-        """Its MPI tasks are to find those of the other nodes: without one of these the step cannot go on."""
+        """Report a joined MPI server: from now on the step cannot go on without all nodes' parts."""
         self._standing["joined"] = True
         self.say_begun()
 
     def say_gone(self) -> None:
-        """To the client's agent, where others may have the commands that were for here."""
+        """Report the end to the client's agent, which may move the commands meant for this node to different nodes."""
         if self._request.get("bulk") and not (self._record and self._record.get("state") in _ENDED_FOR_ALL):
             self._to_client("work", {"heard": 0, "gone": True})
 
@@ -164,7 +171,7 @@ class Part:
     def _tell(self, kind: str, told: Mapping[str, object]) -> None:
         self._post.send(LEADER, kind, {**self._name, **told})
 
-    # What the step says.
+    # Events of the step.
 
     def _take_events(self, messages: list[Mapping[str, Any]]) -> None:
         events, work = [], []
@@ -179,7 +186,7 @@ class Part:
                 work.append(event)
             elif event:
                 events.append({**event, "node": self._node})
-        if work:  # thousands a second, of which the leader has to know nothing
+        if work:  # thousands a second, which the leader does not need
             self._channel.say(work)
         if events:
             self._tell("told", {"events": events})
@@ -187,7 +194,7 @@ class Part:
             self._finish()
 
     def _gone(self, calls: "Calls") -> None:
-        """Its runner says nothing more: where it has not said what became of the step, the daemon knows."""
+        """Finish a part without a runner; without a record from the runner, ask the daemon for the record."""
         if self._record is None:
             self._looking = asyncio.ensure_future(self._look_up(calls))
             self._looking.add_done_callback(lambda _: self._finish())
@@ -201,7 +208,7 @@ class Part:
             self._record = {**self._name, "state": "NODE_FAIL", "exit_status": 1, "reason": reason}
 
     def _finish(self) -> None:
-        """It has ended: what is in its pipes still goes to the client before the leader is told."""
+        """Finish an ended part: send the rest of the output to the client, then report to the leader."""
         if self._intake is not None:
             self._intake.close(told=True)
         for outlet in self._outlets.values():
@@ -222,10 +229,10 @@ class Part:
             self._commands.close()
         self._on_over(self, {"record": self._record, **self._standing})
 
-    # What others say.
+    # Messages for the part.
 
     def is_new(self, by: Sequence[int] | None) -> bool:
-        """Whether an order came for the first time: the next leader passes on again what was not answered."""
+        """Return whether an order came for the first time: the next leader repeats unanswered orders."""
         if by is None:
             return True
         rank, number = by
@@ -234,7 +241,7 @@ class Part:
         return is_new
 
     def order(self, call: Mapping[str, Any]) -> None:
-        """A call of org.nodectl.step from the client or the leader, or the end of whoever would call."""
+        """Carry out a call of org.nodectl.step from the client or the leader, or a hangup."""
         if self._wanted is not None:
             self._wanted.append(call)
         elif self._commands is None:
@@ -248,7 +255,7 @@ class Part:
             self._commands.send({"method": f"{STEP}.{method}", "parameters": parameters, "oneway": True})
 
     def drop_output(self) -> None:
-        """Nobody reads it any more."""
+        """Drop the output for want of a reader."""
         for outlet in self._outlets.values():
             outlet.drop()
         if self._relay is not None:
@@ -257,17 +264,17 @@ class Part:
             self._settle()
 
     def heard(self, header: Header) -> None:
-        """The client's agent has taken output."""
+        """Handle a report of output taken by the client's agent."""
         if (outlet := self._outlets.get(int(header["fd"]))) is not None:
             outlet.heard(header)
 
     def take(self, header: Header, body: bytes) -> None:
-        """Input from there."""
+        """Handle input from the client's agent."""
         if self._intake is not None:
             self._intake.take(header, body)
 
     def deal(self, header: Header) -> None:
-        """Commands for a bulk step."""
+        """Handle a message about commands or the terminal from the client's agent."""
         if header.get("gone"):
             self.drop_output()
             return
@@ -277,7 +284,7 @@ class Part:
             self._settle()
 
     def ask(self) -> None:
-        """A link was broken: both ends say where they stand."""
+        """Report the present place of all streams after a broken link; the remote end reports too."""
         if self._request.get("bulk") or self._relay is not None:
             self._channel.ask()
         for outlet in self._outlets.values():
@@ -287,7 +294,11 @@ class Part:
 
 
 def _with_gpus_of_here(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """These variables come from the client's node. Slurm has told the agent which GPUs the job has on this one."""
+    """Return the environment with the GPU variables of this node.
+
+    The client's variables name the GPUs of the client's node. Slurm has told the agent which GPUs the job has on this
+    node.
+    """
     here = {name: os.environ[name] for name in _GPUS if name in os.environ}
     if not here:
         return environment

@@ -1,4 +1,4 @@
-"""All parts of steps on this node: what comes for them from the leader and from the agents of their clients."""
+"""All parts of steps on this node, and the messages for the parts from the leader and from agents of clients."""
 
 import asyncio
 import os
@@ -21,8 +21,10 @@ _MOST_TOLD = 65_536
 
 
 class Parts:
-    """All parts on this node. `calls` reaches its daemon; `door` is the socket that tasks are told of; `exchange`
-    passes on what their MPI servers say.
+    """All parts on this node.
+
+    `calls` reaches the node's daemon; `door` is the gateway's socket, which tasks get in their environment; `exchange`
+    passes on the messages of their MPI servers.
     """
 
     def __init__(self, post: Post, node: str, calls: "Calls", door: str, exchange: Exchange) -> None:
@@ -32,13 +34,13 @@ class Parts:
         self._node = node
         self._calls = calls
         self._parts: dict[Key, Part] = {}
-        self._told: OrderedDict[Key, Mapping[str, object]] = OrderedDict()  # ends of which the leader may not know
+        self._told: OrderedDict[Key, Mapping[str, object]] = OrderedDict()  # ends that the leader may not know
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaves = False
         self._all_over = asyncio.Event()
 
     def handlers(self) -> Mapping[str, Callable[[int, Header, bytes], None]]:
-        """By kind of message."""
+        """Return the handlers by kind of message."""
         return {
             "start": self._start,
             "order": self._order,
@@ -59,7 +61,7 @@ class Parts:
             self._post.send(LEADER, "begun", {**name, "error": told})
             return
         if part.key in self._parts or part.key in self._told:
-            return  # a leader that was started again asks for what is there
+            return  # a restarted leader repeats the message
         self._parts[part.key] = part
         if part.seat is not None:
             self._exchange.expect(part.key, part.seat)
@@ -80,7 +82,7 @@ class Parts:
         self._post.send(LEADER, "ended", {"job": key[0], "step": key[1], **self._told[key]})
 
     def _forget(self, sender: int, header: Header, body: bytes) -> None:
-        """The leader has the record of the whole step."""
+        """Forget a part, since the leader has the record of the whole step."""
         del sender, body
         self._told.pop((int(header["job"]), int(header["step"])), None)
 
@@ -88,7 +90,7 @@ class Parts:
         return self._parts.get((int(header["job"]), int(header["step"])))
 
     def tell_all(self, sender: int, header: Header, body: bytes) -> None:
-        """To a leader that asks: it may have missed something, or be another one."""
+        """Report all parts to a leader, which may have missed messages or be new."""
         del sender, body
         for key in self._told:
             self._tell_end(key)
@@ -119,7 +121,7 @@ class Parts:
         part = self._of(header)
         if part is not None and part.client == sender:
             part.deal(header)
-        elif part is None and not header.get("gone"):  # to which nobody answers
+        elif part is None and not header.get("gone"):  # never answered
             name = {"job": header["job"], "step": header["step"]}
             self._post.send(sender, "work", {**name, "heard": 0, "gone": True})
 
@@ -152,13 +154,13 @@ class Parts:
             print(f"nodectl agent: {error!r}", file=sys.stderr)
 
     def lost(self, rank: int) -> None:
-        """A node is gone for good: nobody reads there what tasks here write. The leader ends what has to end."""
+        """Drop the output for clients on a lost node. The leader ends the steps."""
         for part in list(self._parts.values()):
             if part.client == rank:
                 part.drop_output()
 
     def resumed(self, rank: int) -> None:
-        """The way to a node was broken, and is whole again."""
+        """Exchange lost messages with the agent of a client after a restored link."""
         for part in list(self._parts.values()):
             if part.client == rank:
                 part.ask()
@@ -168,11 +170,11 @@ class Parts:
             self._all_over.set()
 
     async def over(self) -> None:
-        """After `close`, until they are."""
+        """Wait, after `close`, for the end of all parts."""
         await self._all_over.wait()
 
     def close(self) -> None:
-        """The agent ends, and so do its parts: for the leader they are lost with it, not over."""
+        """End all parts with the agent: to the leader the parts are lost, not ended."""
         self._leaves = True
         self._look()
         for part in list(self._parts.values()):

@@ -1,8 +1,7 @@
-"""Where an agent stands: its rank, the names of all nodes, the job, as the engine that started it says in its
-environment.
+"""The agent's place: rank, names of all nodes, job, from the environment set by the engine.
 
 Slurm's srun sets its own variables. Another engine sets NODECTL_AGENT to "JOB RANK NODES", NODES as Slurm writes them.
-Ranks behind those of the nodes are guests', whose names are in NODECTL_GUESTS: machines with a door, and no tasks.
+Ranks behind those of the nodes are guests', whose names are in NODECTL_GUESTS: machines with a gateway, and no tasks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +17,13 @@ AGENT, GUESTS = "NODECTL_AGENT", "NODECTL_GUESTS"
 KILL_WAIT = "NODECTL_KILL_WAIT"  # seconds from Slurm's SIGTERM to its SIGKILL, as its configuration says
 _MOST_NODES = 1 << 20
 _LAST_JOB = 2**32 - 1
-_KILL_WAIT = 20  # seconds: most sites have Slurm's thirty
+_KILL_WAIT = 20  # seconds: most sites keep Slurm's default of thirty
 _LONGEST_KILL_WAIT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`names` are those of all nodes, by rank; `members` has guests, too."""
+    """The agent's place. `names`: of all nodes, by rank; `members` includes guests."""
 
     job: int
     rank: int
@@ -38,23 +37,23 @@ class Place:
 
     @property
     def is_guest(self) -> bool:
-        """Whether this machine is none of the nodes."""
+        """Whether this machine is a guest."""
         return self.rank >= len(self.names)
 
     @property
     def name(self) -> str:
-        """Of this machine."""
+        """The name of this machine."""
         return self.members[self.rank]
 
     @property
     def directory(self) -> str:
-        """The name of the agent's directory, by which commands of this node find its door."""
+        """The name of the agent's directory, by which commands of this node find the gateway."""
         name = cluster_door.NO_NODE if self.is_guest else self.name
         return cluster_door.name_of({cluster_door.CLUSTER: f"{self.job}.{name}"})
 
 
 def of(variables: Mapping[str, str]) -> Place:
-    """Raises Failed."""
+    """Read the place from the environment. Raises Failed."""
     if AGENT in variables:
         job, rank, nodes = (*variables[AGENT].split(" "), "", "", "")[:3]
     else:
@@ -71,8 +70,10 @@ def of(variables: Mapping[str, str]) -> Place:
 
 
 def kill_wait(variables: Mapping[str, str]) -> int:
-    """The seconds from SIGTERM to SIGKILL that steps have at most. At the end of the job Slurm tells agents to end and
-    kills them some time later: their steps have ended by then, and what they are to remove has gone.
+    """Return the longest time in seconds from SIGTERM to SIGKILL for steps.
+
+    At the end of the job Slurm tells agents to end and kills them some time later: by then their steps must have ended
+    and their files be removed.
     """
     slurms = whole(variables.get(KILL_WAIT, ""), _LONGEST_KILL_WAIT)
     return _KILL_WAIT if slurms is None else min(_KILL_WAIT, slurms * 2 // 3)

@@ -1,4 +1,4 @@
-"""What agents send each other through, and what they send: kinds of messages with a header, most of them of a step."""
+"""The interface by which agents send messages: kinds with a header, mostly about a step."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -8,7 +8,7 @@ Key = tuple[int, int]  # job and step
 
 
 class Post(Protocol):
-    """The mesh, as far as it is used here."""
+    """The part of the mesh used here."""
 
     rank: int
 
@@ -16,14 +16,14 @@ class Post(Protocol):
         """See `nodectl.cluster.mesh.mesh`."""
 
     def send_each(self, kind: str, common: Mapping[str, object], each: Mapping[int, object], body: bytes = b"") -> None:
-        """Likewise."""
+        """See `nodectl.cluster.mesh.mesh`."""
 
 
 class LargePost(Post, Protocol):
-    """For who sends much."""
+    """The interface for senders of much data."""
 
     def room(self, to: int) -> bool:
-        """Likewise."""
+        """See `nodectl.cluster.mesh.mesh`."""
 
     async def drained(self, to: int) -> None:
-        """Likewise."""
+        """See `nodectl.cluster.mesh.mesh`."""

@@ -1,6 +1,6 @@
-"""A terminal's packets between two agents: those of the client of --pty, and those of the node that has the task.
+"""The packets of a terminal between two agents: of the --pty client's node, and of the task's node.
 
-Each end has a SOCK_SEQPACKET socket, the client's or the step's, and passes packets on as they are
+Each end has a SOCK_SEQPACKET socket, the client's or the step's, and passes packets on unchanged
 (`nodectl/wire/terminal_packets.py`). Runs in both agents.
 """
 
@@ -12,14 +12,16 @@ from nodectl.cluster.agent.channel import Channel
 from nodectl.cluster.agent.watch import Watch
 from nodectl.wire import terminal_packets as packets
 
-_MOST = 32  # packets that the other end may not have passed on
+_MOST = 32  # packets that the remote end may not have passed on
 _ONE_BYTE_EACH = "latin-1"
 _END = ""
 
 
 class Relay:
-    """One end. `fd` is closed here; `channel` takes late. `on_flushed`: the other one has said its last, and all of it
-    has been passed on.
+    """An end of the relay.
+
+    `fd` is closed here; `channel` is a late channel. `on_flushed` is called when the remote end has sent its last
+    packet, and all packets have been passed on.
     """
 
     def __init__(self, fd: int, channel: Channel, on_flushed: Callable[[], None]) -> None:
@@ -27,23 +29,23 @@ class Relay:
         self._sock.setblocking(False)
         self._channel = channel
         self._on_flushed = on_flushed
-        self._queue: deque[str | None] = deque()  # what the other end has said
+        self._queue: deque[str | None] = deque()  # packets of the remote end
         self._input = Watch(fd, self._read)
         self._output = Watch(fd, self._flush, writes=True)
         self._last = self._said_last = self._closed = False
 
     @property
     def heard_last(self) -> bool:
-        """Whether the other end says nothing more; what it has said may not have been passed on yet."""
+        """Whether the remote end's last packet has come; some packets may still be waiting here."""
         return self._last
 
     @property
     def said_last(self) -> bool:
-        """Whether nothing more is said to the other end; it may not have all of it yet."""
+        """Whether the last packet was sent to the remote end, which may not have all packets yet."""
         return self._said_last
 
     def begin(self) -> None:
-        """From now on, or again: what comes is passed on, as long as the other end has passed on what came before."""
+        """Read from the socket, now or again, as long as the remote end keeps up."""
         self._input.want(not self._closed and not self._said_last and self._channel.kept < _MOST)
 
     def _read(self) -> None:
@@ -60,7 +62,7 @@ class Relay:
         self.begin()
 
     def finish(self) -> None:
-        """Nothing more comes here but what is there already."""
+        """Send the packets still in the socket, then the end."""
         while not self._said_last:
             try:
                 data = b"" if self._closed else self._sock.recv(packets.HEAD + packets.LONGEST)
@@ -72,7 +74,7 @@ class Relay:
         self.begin()
 
     def take(self, said: str | None) -> None:
-        """What the other end says; None to say that it is there."""
+        """Handle a packet of the remote end; None for the message of a ready terminal."""
         self._last = self._last or said == _END
         self._queue.append(said)
         if not self._output.wanted:
@@ -87,18 +89,18 @@ class Relay:
             self._on_flushed()
 
     def _pass_on(self, said: str) -> bool:
-        """False where it has to wait."""
+        """Write a packet to the socket; return False where the packet must wait."""
         try:
             if said and not self._closed:
                 self._sock.send(said.encode(_ONE_BYTE_EACH), socket.MSG_NOSIGNAL)
         except BlockingIOError:
             return False
         except OSError:
-            pass  # nobody reads it
+            pass  # the socket has no reader
         return True
 
     def close(self) -> None:
-        """Nothing more is passed on."""
+        """Close the socket."""
         if self._closed:
             return
         self._closed = True

@@ -1,11 +1,11 @@
-"""What was sent of a stream, by places in it, kept until the other end has taken it: a link may lose it on its way."""
+"""The sent bytes of a stream, by place, kept until taken by the remote end: a link may lose bytes on the way."""
 
 from collections import deque
 from collections.abc import Iterator
 
 
 class SentBytes:
-    """Of one stream: `end` is the place behind all of it."""
+    """The sent bytes of a stream. `end`: the place behind the last byte."""
 
     __slots__ = ("_begin", "_kept", "end")
 
@@ -15,22 +15,22 @@ class SentBytes:
         self.end = 0
 
     def __bool__(self) -> bool:
-        """Whether something is kept."""
+        """Return whether bytes are kept."""
         return bool(self._kept)
 
     def add(self, data: bytes) -> int:
-        """Sent now: its place."""
+        """Add sent data and return the place."""
         self._kept.append(data)
         at, self.end = self.end, self.end + len(data)
         return at
 
     def forget(self, taken: int) -> None:
-        """What is before that place is not wanted again."""
+        """Forget the data before a place."""
         while self._kept and self._begin + len(self._kept[0]) <= taken:
             self._begin += len(self._kept.popleft())
 
     def since(self, have: int) -> Iterator[tuple[int, bytes]]:
-        """Pieces and their places, from the one on that has the byte at `have`."""
+        """Yield pieces and places, starting with the piece of the byte at `have`."""
         at = self._begin
         for piece in self._kept:
             if at + len(piece) > have:
@@ -38,5 +38,5 @@ class SentBytes:
             at += len(piece)
 
     def clear(self) -> None:
-        """Nothing is wanted again."""
+        """Forget all data."""
         self._kept.clear()

@@ -1,8 +1,7 @@
-"""Root's service on the agent's machine, where it runs parts of steps within the agent's job of Slurm's: then the agent
-starts no node of its own (`node.py`).
+"""Root's service on the agent's machine, running parts of steps within the agent's job of Slurm's.
 
-What runs there watches the agent itself: it ends with the agent, however that ends, whether or not the service is there
-(`nodectl/stepd/termination.py`).
+With it the agent starts no node of its own (`node.py`). The service's steps watch the agent itself: they end with the
+agent, in whatever way it ends, whether or not the service is there (`nodectl/stepd/termination.py`).
 """
 
 import asyncio
@@ -14,11 +13,11 @@ from nodectl.client.command import Failed, GlobalOptions
 from nodectl.config import Config, ConfigError
 from nodectl.config_file.reader import DEFAULT_PATH, load
 
-_SECONDS = 10.0  # for an answer; a service that hangs holds nobody up for longer
+_SECONDS = 10.0  # for an answer; a service that hangs delays the agent no longer
 
 
 class Service:
-    """One that has admitted the agent's job. `said`: in what, for people."""
+    """A service which has admitted the agent's job. `said`: a phrase for users that names the cgroup of the job."""
 
     def __init__(self, config: Config, said: str, cpus: int) -> None:
         self.config = config
@@ -27,18 +26,18 @@ class Service:
         self.cpus = cpus
 
     async def start(self) -> None:
-        """It runs."""
+        """Do nothing: the service runs."""
 
     async def end(self) -> None:
-        """It goes on; what it runs for this agent has ended, or ends with this process."""
+        """Do nothing: the service goes on. Steps of this agent have ended, or end with this process."""
 
 
 class NoService(Exception):
-    """None runs parts of this job; str() is why, one line."""
+    """Raised where no service runs parts of this job; str() is the reason, a single line."""
 
 
 async def find(job: int) -> Service:
-    """The machine's. Raises NoService."""
+    """Return the machine's service. Raises NoService."""
     settings = GlobalOptions()
     given = settings.config
     try:
@@ -68,7 +67,7 @@ async def find(job: int) -> Service:
 
 
 async def _asked(settings: GlobalOptions) -> dict[str, object]:
-    """Raises Failed."""
+    """Return the service's answer to SlurmJob. Raises Failed."""
     session = AsyncSession(settings, start_private=False)
     try:
         return dict(await session.request("SlurmJob", (), {}))

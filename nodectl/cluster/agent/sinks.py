@@ -1,8 +1,8 @@
-"""Where output goes to: a stream that a client has handed over, written without ever waiting for it.
+"""Output streams handed over by a client, written without ever waiting.
 
-Others have the same open file, the client's shell for one, so its flags are not ours to change. Pipes and terminals
-are opened anew; to a socket one can say at each write not to wait. A regular file may be on a server that hangs, and
-writing to it waits whatever one says: a child of the agent does that, which is forked at the first output.
+Other processes have the same open file, the client's shell for one, so the agent must not change its flags. Pipes and
+terminals are opened anew; a write to a socket can ask not to wait. A regular file may be on a server that hangs, and
+then a write waits in any case: a child of the agent writes it, forked at the first output.
 """
 
 import errno
@@ -18,10 +18,13 @@ Written = Callable[[int], None]
 
 
 class Sink:
-    """One stream. `write` keeps what there is no room for: who calls bounds that. `broken`: nobody reads it."""
+    """An output stream.
+
+    `write` keeps data for which there is no room: the caller bounds it. `broken`: the stream has no reader.
+    """
 
     def __init__(self, fd: int) -> None:
-        """`fd` is closed when the sink is."""
+        """Take `fd`, which is closed with the sink."""
         self._given = fd
         self._out = -1
         self._copier = 0
@@ -31,7 +34,7 @@ class Sink:
         self.broken = fd < 0
 
     def write(self, data: bytes, done: Written) -> None:
-        """Writes on; `done` is told how many bytes have gone, or were thrown away."""
+        """Write data; `done` gets the number of bytes written or thrown away."""
         if self._out < 0 and not self.broken:
             self._open()
         self._waiting.append((memoryview(data), done))
@@ -67,7 +70,7 @@ class Sink:
             self._finish()
 
     def flush(self, then: Callable[[], None]) -> None:
-        """Nothing more is written; calls `then` when all has gone."""
+        """Call `then` when all data is written; no more data may follow."""
         self._on_flushed = then
         if not self._waiting:
             self._finish()
@@ -79,12 +82,12 @@ class Sink:
         if then is None:
             return
         if pid:
-            copier.when_ended(pid, then)  # it has read all when it ends
+            copier.when_ended(pid, then)  # the child has read all at its end
         else:
             then()
 
     def close(self) -> None:
-        """What was not written is thrown away, and its writers are told so."""
+        """Close the stream and drop the rest; `done` counts the rest as thrown away."""
         self.broken = True
         waiting, self._waiting = self._waiting, deque()
         if self._copier:
@@ -102,8 +105,9 @@ class Sink:
 
 
 def opened(fd: int) -> tuple[int, int]:
-    """A descriptor that does not wait, for what `fd` writes to, and the pid of the child that writes it, else 0. Raises
-    OSError: nobody reads it.
+    """Return a non-blocking descriptor for the file of `fd`, and the pid of the child writing the file, else 0.
+
+    Raises OSError where the file has no reader.
     """
     status = os.fstat(fd)
     if is_null(status):
@@ -114,8 +118,9 @@ def opened(fd: int) -> tuple[int, int]:
 
 
 def open_anew(fd: int, status: os.stat_result, flags: int) -> int:
-    """A pipe or terminal opened so that only the caller does not wait, -1 for what else it is, or for somebody else's.
-    Raises BrokenPipeError.
+    """Open a pipe or terminal anew, non-blocking for the caller alone.
+
+    Return -1 for any other file, or for another user's. Raises BrokenPipeError.
     """
     if not (stat.S_ISFIFO(status.st_mode) or (stat.S_ISCHR(status.st_mode) and os.isatty(fd))):
         return -1
@@ -128,12 +133,12 @@ def open_anew(fd: int, status: os.stat_result, flags: int) -> int:
 
 
 def is_null(status: os.stat_result) -> bool:
-    """Whether it is /dev/null, null(4)."""
+    """Return whether the file is /dev/null, null(4)."""
     device = os.major(status.st_rdev), os.minor(status.st_rdev)
     return stat.S_ISCHR(status.st_mode) and device == (1, 3)
 
 
 def is_same(fd: int, other: int) -> bool:
-    """Whether both are one file: then what is written to them keeps its order."""
+    """Return whether both descriptors are of the same file: then writes to both keep the order."""
     one, two = os.fstat(fd), os.fstat(other)
     return (one.st_dev, one.st_ino, one.st_rdev) == (two.st_dev, two.st_ino, two.st_rdev)

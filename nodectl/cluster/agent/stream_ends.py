@@ -1,4 +1,4 @@
-"""Standard streams for a part's tasks, and the agent's ends of them. Where they cannot be made, none is left."""
+"""Standard streams for a part's tasks, and the agent's ends. A failure leaves no stream open."""
 
 import os
 import socket
@@ -10,14 +10,15 @@ Ends = tuple[list[int], list[int]]
 
 
 def pipes(*, wanted: bool) -> Ends:
-    """Standard streams for a step and our ends of them; of a step that nobody watches /dev/null, and no ends. Raises
-    OSError.
+    """Return standard streams for a step, and the agent's ends; /dev/null and no ends for unwatched output.
+
+    Raises OSError.
     """
     return _made(_pipes if wanted else _nothing)
 
 
 def of_terminal() -> Ends:
-    """The standard streams of a step with a terminal, and our end of them. Raises OSError."""
+    """Return the standard streams of a step with a terminal, and the agent's end. Raises OSError."""
     return _made(_terminal)
 
 

@@ -1,4 +1,4 @@
-"""An agent that misses the root of the tree has an heir look for another one, and follows it, or leads itself."""
+"""The search for a new root: an agent without a root runs an heir process, and then follows the root found or leads."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from nodectl.kernel import signals
 from nodectl.wire import lean_json
 
 _START = "import sys; sys.path[:0] = {path!r}; from nodectl.cluster.succession import heir; sys.exit(heir.main())"
-_PAUSE = 0.5  # seconds, before another heir is started where one was killed
+_PAUSE = 0.5  # seconds before the next heir, after one was killed
 
 
 class Succession:
-    """Of one agent. `lead` makes it the root of an epoch; `fail` ends it, with a reason. A guest leads nobody."""
+    """The succession of an agent.
+
+    `lead` makes the agent the root of an epoch; `fail` ends the agent, with a reason. A guest never leads.
+    """
 
     def __init__(
         self, mesh: Mesh, directory: JobDirectory, lead: Callable[[Epoch], None], fail: Callable[[str], None], *,
@@ -42,7 +45,7 @@ class Succession:
             self._let_go()
 
     def _let_go(self) -> None:
-        """What it has done already counts: it may have taken the lead for us."""
+        """End the heir. An epoch which the heir has already begun for this agent still counts."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
@@ -56,7 +59,7 @@ class Succession:
             self._looking = None
 
     async def _ask(self) -> bytes:
-        """What an heir has found; nothing where it was killed or let go."""
+        """Return the heir's answer; empty where the heir was killed or let go."""
         mesh = self._mesh
         told = {
             "directory": self._directory.path, "epoch": mesh.epoch, "rank": mesh.rank,
@@ -69,7 +72,7 @@ class Succession:
                 env={**os.environ},
             )  # fmt: skip
         except OSError:
-            return b""  # no process for it just now
+            return b""  # no process can be started now
         try:
             if process.stdin is not None and process.stdout is not None:
                 process.stdin.write(lean_json.dumps(told).encode("ascii") + b"\n")
@@ -84,7 +87,7 @@ class Succession:
             await process.wait()
 
     def _follow(self, line: bytes) -> bool:
-        """Whether something came of it: of an epoch that we have meanwhile nothing does."""
+        """Act on the heir's answer; return False for no effect, as with an epoch already followed."""
         if not line:
             return False
         try:
@@ -104,7 +107,7 @@ class Succession:
         return self._mesh.epoch != before
 
     async def end(self) -> None:
-        """Nobody is looked for any more."""
+        """Stop looking for a root."""
         self._is_missed = False
         if self._looking is not None:
             self._looking.cancel()

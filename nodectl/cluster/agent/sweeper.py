@@ -1,6 +1,7 @@
-"""Removes an agent's directory from which its processes have been killed at once, so that none could do it.
+"""The removal of an agent's directory after all processes of the agent were killed at once.
 
-Started by the holder on each node, as the agents were; their standard input stays open meanwhile.
+The holder starts the sweeper on each node, in the same way as the agents; the agents' standard input stays open
+meanwhile.
 """
 
 import os
@@ -12,7 +13,10 @@ from nodectl.kernel import signals
 
 
 def main() -> int:
-    """Waits until they have ended. The job may be about to end; this is what it leaves."""
+    """Wait for the end of the processes there, then remove the directory; return the exit status.
+
+    Signals are put off, since the job may be about to end.
+    """
     signals.put_off()
     try:
         directory.take(place.of(os.environ).directory).remove()

@@ -1,5 +1,6 @@
-"""What clients of this node have said to their steps, until a leader has said that it has heard it: another one may
-follow before that.
+"""The orders of this node's clients to steps, kept until a leader has confirmed the orders.
+
+Another leader may follow before that.
 """
 
 from collections import OrderedDict
@@ -13,8 +14,10 @@ _MOST_REMEMBERED = 4096
 
 
 class Unheard:
-    """Orders with a number, which a leader answers, and which a part does once, whoever passes them on; and steps
-    whose clients have gone, of which every leader is told, as often as one may have missed it.
+    """The unconfirmed orders, and the steps of disconnected clients.
+
+    Each order has a number, the leader confirms it, and a part carries it out once, even if it is repeated. Each leader
+    is told of disconnected clients whenever it may have missed the message.
     """
 
     def __init__(self, post: Post) -> None:
@@ -24,8 +27,8 @@ class Unheard:
         self._count = 0
 
     def order(self, key: Key, method: str, parameters: Mapping[str, object]) -> None:
-        """A signal, or the end of a step."""
-        self._count -= 1  # calls of the door have the numbers above 0
+        """Send an order: a signal, or the end of a step."""
+        self._count -= 1  # calls of the gateway have numbers above 0
         call = {"method": method, "parameters": parameters}
         self._orders[self._count] = {"id": self._count, "job": key[0], "step": key[1], "call": call}
         while len(self._orders) > _MOST_REMEMBERED:
@@ -33,12 +36,12 @@ class Unheard:
         self._post.send(LEADER, "order", self._orders[self._count])
 
     def heard(self, rank: int, header: Header, body: bytes) -> None:
-        """The leader has said so."""
+        """Handle the leader's confirmation."""
         del rank, body
         self._orders.pop(int(header["id"]), None)
 
     def hang_up(self, key: Key) -> None:
-        """Nobody wants that step any more."""
+        """Tell the leader about the step of a disconnected client."""
         remember(self._hung_up, key)
         self._say(key)
 
@@ -46,7 +49,7 @@ class Unheard:
         self._post.send(LEADER, "order", {"job": key[0], "step": key[1], "call": _HANG_UP})
 
     def say_again(self) -> None:
-        """The leader was away, and is back; or another one is."""
+        """Repeat the orders to a leader back again, or to a new leader."""
         for header in self._orders.values():
             self._post.send(LEADER, "order", header)
         for key in self._hung_up:
@@ -54,7 +57,7 @@ class Unheard:
 
 
 def remember(keys: OrderedDict[Key, None], key: Key) -> None:
-    """The latest of them."""
+    """Add a key, and keep only the latest keys."""
     keys[key] = None
     while len(keys) > _MOST_REMEMBERED:
         keys.popitem(last=False)

@@ -1,9 +1,8 @@
-"""Who attaches to a step over several nodes: each node shows what its tasks write, and the agent of the viewer's node
-puts that together.
+"""Viewers attached to a step over several nodes: each node shows the output of tasks there.
 
-On a node, what copies the streams shows them to the agent as to any viewer (`nodectl/task/viewers.py`). Packets bear
-the numbers that tasks have in the whole step, so they pass as they are. What is typed goes to the node that has the
-terminal. Runs in both agents.
+The agent of the viewer's node puts the output together. On a node, the process that copies the streams shows them to
+the agent as to any viewer (`nodectl/task/viewers.py`). Packets bear the numbers of tasks in the whole step, so they
+pass unchanged. Typed input goes to the node that has the terminal. Runs in both agents.
 """
 
 import asyncio
@@ -24,14 +23,16 @@ if TYPE_CHECKING:
     from nodectl.cluster.agent.calls import Calls
 
 Answer = Callable[[Mapping[str, object], list[int]], None]
-_MOST = 32  # packets that were typed and that the node may not have
+_MOST = 32  # packets of typed input that the node may not have
 _END = ""
 _ONE_BYTE_EACH = "latin-1"
 
 
 class _View:
-    """One viewer of this node. `ranks`: of the step's nodes; `answer` is called once all have answered. `on_over`: it
-    has left, or all has been shown.
+    """A viewer of this node.
+
+    `ranks`: of the step's nodes; `answer` is called once all have answered. `on_over` is called when the viewer has
+    left, or all output has been shown.
     """
 
     def __init__(self, post: Post, number: int, key: Key, ranks: list[int], answer: Answer, over: Callable[[], None]):
@@ -42,7 +43,7 @@ class _View:
         self._on_over = over
         self._waiting = set(ranks)
         self._open: dict[int, Channel] = {}
-        self._terminal: tuple[int, int] | None = None  # on which node, of which task
+        self._terminal: tuple[int, int] | None = None  # rank of the node, and task
         self._refused: Mapping[str, object] | None = None
         ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
@@ -55,14 +56,14 @@ class _View:
             self.ask(rank)
 
     def ask(self, rank: int) -> None:
-        """Has the node show its part; also where a link was broken."""
+        """Ask a node to show the part there, also after a broken link."""
         if rank in self._waiting:
             self._post.send(rank, "view", {"id": self._number, "job": self._key[0], "step": self._key[1]})
         elif rank in self._open:
             self._open[rank].ask()
 
     def viewed(self, rank: int, header: Header) -> None:
-        """The node shows it from now on, or says why not."""
+        """Handle a node's answer: shown from now on, or refused."""
         if rank not in self._waiting:
             return
         self._waiting.discard(rank)
@@ -94,7 +95,7 @@ class _View:
             self.close()
 
     def heard(self, rank: int, header: Header) -> None:
-        """What the node shows, or that it has what was typed."""
+        """Handle output shown by a node, or a confirmation of typed input."""
         channel = self._open.get(rank)
         if channel is None:
             self._post.send(rank, "look", {"id": self._number, "gone": True})
@@ -111,7 +112,7 @@ class _View:
             self._show(said.encode(_ONE_BYTE_EACH))
 
     def over(self, rank: int, why: str = "") -> None:
-        """Nothing more comes from there."""
+        """Stop showing a node."""
         if why and (rank in self._open or rank in self._waiting):
             self._show(packets.packet(packets.NOTE, why.encode()))
         self._open.pop(rank, None)
@@ -129,7 +130,7 @@ class _View:
         self._watch()
 
     def _watch(self) -> None:
-        """Waits for the viewer: that it types, or reads."""
+        """Wait until the viewer types or reads."""
         if self._closed:
             return
         typed = self._open.get(self._terminal[0]) if self._terminal is not None else None
@@ -147,7 +148,7 @@ class _View:
             self.leave()
             return
         channel = self._open.get(self._terminal[0]) if self._terminal is not None else None
-        if channel is not None:  # elsewhere nobody reads it
+        if channel is not None:  # without a terminal it has no reader
             channel.say(typed.decode(_ONE_BYTE_EACH))
         self._watch()
 
@@ -161,13 +162,13 @@ class _View:
         self._settle()
 
     def leave(self) -> None:
-        """The viewer has gone: nodes need not show it anything."""
+        """Tell the nodes to stop showing, since the viewer has left."""
         for channel in self._open.values():
             channel.say(_END)
         self.close()
 
     def close(self) -> None:
-        """Nothing is left of it here."""
+        """Close the view."""
         if self._closed:
             return
         self._closed = True
@@ -180,7 +181,7 @@ class _View:
 
 
 class Views:
-    """All of an agent: viewers on its node, and what its node shows to viewers elsewhere."""
+    """All views of an agent: of viewers on this node, and of this node's parts for viewers elsewhere."""
 
     def __init__(self, post: Post, calls: "Calls") -> None:
         self._post = post
@@ -191,13 +192,13 @@ class Views:
         self._opening: dict[tuple[int, int], asyncio.Task[None]] = {}
 
     def handlers(self) -> Mapping[str, Callable[[int, Header, bytes], None]]:
-        """By kind of message."""
+        """Return the handlers by kind of message."""
         return {"view": self._view, "viewed": self._viewed, "look": self._look, "seen": self._seen}
 
     # For viewers of this node.
 
     def open(self, key: Key, ranks: list[int], answer: Answer) -> None:
-        """`answer` is given the reply to View, and the descriptors that come with it. Raises OSError."""
+        """Open a view. `answer` gets the reply to View, and the descriptors sent along. Raises OSError."""
         self._number += 1
         number = self._number
         self._views[number] = _View(self._post, number, key, ranks, answer, lambda: self._forget(number))
@@ -218,10 +219,10 @@ class Views:
         view = self._views.get(int(header["id"]))
         if view is not None:
             view.heard(rank, header)
-        elif not header.get("gone"):  # else two agents would answer each other for ever
+        elif not header.get("gone"):  # otherwise two agents would answer each other for ever
             self._post.send(rank, "look", {"id": header["id"], "gone": True})
 
-    # For those of other nodes.
+    # For viewers of other nodes.
 
     def _view(self, rank: int, header: Header, body: bytes) -> None:
         del body
@@ -274,14 +275,14 @@ class Views:
     # For both.
 
     def lost(self, rank: int, why: str) -> None:
-        """A node is gone for good."""
+        """Handle the final loss of a node."""
         for view in list(self._views.values()):
             view.over(rank, why)
         for key in [key for key in self._shown if key[0] == rank]:
             self._hide(key)
 
     def resumed(self, rank: int) -> None:
-        """The way to a node was broken, and is whole again."""
+        """Ask a node for lost messages after a restored link."""
         for view in list(self._views.values()):
             view.ask(rank)
         for (viewer, _), (channel, _, _) in list(self._shown.items()):
@@ -289,7 +290,7 @@ class Views:
                 channel.ask()
 
     def close(self) -> None:
-        """The agent ends."""
+        """Close all views when the agent ends."""
         for task in list(self._opening.values()):
             task.cancel()
         for view in list(self._views.values()):

@@ -1,4 +1,4 @@
-"""One connection at the door: what comes is bounded, what goes out waits for who does not read."""
+"""A connection at the gateway: incoming calls are bounded, and replies wait for a slow reader."""
 
 import asyncio
 import select
@@ -18,8 +18,10 @@ Leave = Callable[["Visitor"], None]
 
 
 class Visitor:
-    """`take` gets a call and its descriptors, the next one when it has answered. `withdraw`: the launch that was taken
-    is not wanted any more. `on_leave`: the connection is over.
+    """A connection at the gateway.
+
+    `take` gets a call and its descriptors, and the next call after `answer`. `withdraw` is called when the launch under
+    way is withdrawn. `on_leave` is called at the connection's end.
     """
 
     def __init__(self, sock: socket.socket, take: Take, on_leave: Leave, withdraw: Leave) -> None:
@@ -66,7 +68,7 @@ class Visitor:
         self._next()
 
     def _is_gone(self) -> bool:
-        """False for who has closed only its own way, and waits for replies."""
+        """Return False for a client with only the sending direction closed, waiting for replies."""
         poll = select.poll()
         poll.register(self._sock.fileno(), 0)
         return bool(poll.poll(0))
@@ -94,7 +96,7 @@ class Visitor:
         self._take(self, message, fds)
 
     def _end_with(self, refused: Refused) -> None:
-        """The last thing that it hears, if it reads at once."""
+        """Send a last error, which the client gets only if there is room now, and close."""
         try:
             framing.send_some(self._sock, framing.encode(error_reply(refused)))
         except OSError:
@@ -102,7 +104,7 @@ class Visitor:
         self.close()
 
     def answer(self, reply: Mapping[str, object], theirs: Sequence[int] = (), *, oneway: bool = False) -> None:
-        """To the call that was taken; `theirs` go along, and are closed here."""
+        """Answer the call under way; `theirs` go along, and are closed here."""
         self._busy = self._launching = self.withdraws = False
         if self._gone:
             framing.close(theirs)
@@ -135,7 +137,7 @@ class Visitor:
         self._loop.call_soon(self._next)
 
     def close(self) -> None:
-        """The connection is over."""
+        """Close the connection."""
         if self._gone:
             return
         self._gone = True

@@ -1,7 +1,7 @@
-"""In which step of this node a command at the door runs, where that is confined: what it starts is to be no less.
+"""The confined step of this node in which a visitor of the gateway runs: a step started from there is no less confined.
 
-To its daemon all that comes through the door is the agent's, which is in no step: so the door looks, as the daemon does
-(`cgroup/callers.py`), by the kernel's word.
+To the node's daemon, all calls through the gateway come from the agent, which is in no step. The gateway therefore
+looks up the caller as the daemon does (`cgroup/callers.py`), by data of the kernel.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from nodectl.cluster.agent.calls import Calls
 
 CHANGING = ("Signal", "Suspend", "Resume", "SuspendJob", "ResumeJob", "Cancel")
-LOOKED_AT = ("Launch", "View", *CHANGING)  # methods by which a program could do more than it may
+LOOKED_AT = ("Launch", "View", *CHANGING)  # methods that could let a program exceed its rights
 
 
 class _Step(NamedTuple):
-    """As the node's daemon lists it."""
+    """A step as listed by the node's daemon."""
 
     job_id: int
     name: str
@@ -34,8 +34,10 @@ class _Step(NamedTuple):
 
 
 class VisitorsStep:
-    """`calls` reaches the node's daemon; `default` is the level there of steps that ask for none; `has_cgroups`: steps
-    have cgroups there.
+    """The lookup of visitors' steps.
+
+    `calls` reaches the node's daemon; `default` is the level there of steps that ask for none; `has_cgroups`: whether
+    steps have cgroups there.
     """
 
     def __init__(self, calls: "Calls", default: str, *, has_cgroups: bool) -> None:
@@ -44,8 +46,9 @@ class VisitorsStep:
         self._callers = Callers("", has_cgroups=has_cgroups)
 
     async def held(self, peer: framing.Peer, method: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The parameters of the visitor's call: one that starts a step, for a step that is no less confined than the
-        visitor. Raises Refused where the visitor may not call that, and Failed.
+        """Return the parameters of the visitor's call, with at least the visitor's level for a launched step.
+
+        Raises Refused where the visitor may not make this call, and Failed.
         """
         own = await self._origin(peer)
         if own is None:
@@ -61,7 +64,7 @@ class VisitorsStep:
             raise Refused("NotPermitted", f"secure: {own}, at {level}, starts no other: that could write elsewhere")
         request = parameters.get("request")
         if not isinstance(request, dict):
-            return parameters  # the leader says what is wrong with it
+            return parameters  # the leader reports the mistake
         asked = request.get("secure")
         if asked in LEVELS and is_below(asked, level):
             raise Refused("NotPermitted", f"secure: {asked} is below {level}, the level of {own}, which asks")
@@ -70,7 +73,7 @@ class VisitorsStep:
         return {**parameters, "request": request}
 
     async def _origin(self, peer: framing.Peer) -> Origin | None:
-        """The confined step in which the visitor is or may be. Raises Refused, Failed."""
+        """Return the confined step in which the visitor is or may be. Raises Refused, Failed."""
         reply, fds = await self._calls.ask("List", {})
         framing.close(fds)
         own = self._callers.origin(peer, [_step(row) for row in reply["steps"]])
@@ -85,7 +88,7 @@ def _step(row: Mapping[str, Any]) -> _Step:
 
 
 def _names(parameters: Mapping[str, Any]) -> set[str]:
-    """The steps that a call names that changes some."""
+    """Return the steps named in a changing call."""
     job, step = parameters.get("job"), parameters.get("step")
     if isinstance(job, int) and isinstance(step, int):
         return {step_name(job, step)}

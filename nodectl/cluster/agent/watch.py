@@ -1,12 +1,14 @@
-"""Whether the agent's event loop looks at a descriptor: only as long as there is something to do with it."""
+"""A descriptor in the agent's event loop, polled only while there is something to do."""
 
 import asyncio
 from collections.abc import Callable
 
 
 class Watch:
-    """`ready` is called whenever `fd` can be read, or with `writes` be written to, while that is wanted. Who closes
-    `fd` wants nothing any more before.
+    """A descriptor watched by the event loop.
+
+    `ready` is called whenever `fd` is readable, or with `writes` writable, while that is wanted. Before closing `fd`,
+    the owner must call `want(False)`.
     """
 
     __slots__ = ("_add", "_fd", "_ready", "_remove", "wanted")
@@ -20,7 +22,7 @@ class Watch:
         self.wanted = False
 
     def want(self, wanted: object = True) -> None:
-        """From now on; anything false: not."""
+        """Start watching, or with a false value stop."""
         if bool(wanted) != self.wanted:
             self.wanted = not self.wanted
             if self.wanted:

@@ -1,7 +1,6 @@
-"""The task of one node: writes its standard input to a file, whole or not at all, and says on its standard output why
-it could not.
+"""The task of a node: writes standard input to a file, whole or not at all, and reports a failure on standard output.
 
-arguments: PATH MODE FORCE SIZE [ATIME MTIME], MODE in octal, FORCE 0 or 1, times in nanoseconds.
+Arguments: PATH MODE FORCE SIZE [ATIME MTIME], MODE in octal, FORCE 0 or 1, times in nanoseconds.
 """
 
 import os
@@ -12,8 +11,8 @@ from nodectl.forkserver.bcast import write_whole
 
 
 def main() -> int:
-    """The whole process: 0, or 1 where there is no such file now."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that a partial file which has a name is removed
+    """Write the file and return the exit status: 0, or 1 where the file was not written."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that a partial file is removed
     path, mode, force, size, *times = sys.argv[1:]
     try:
         write_whole(

@@ -1,4 +1,4 @@
-"""Has a file written on every node of the cluster. Run by `nodectl bcast`."""
+"""The sender of a file to every node of the cluster. Run by `nodectl bcast`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_TOLD = 8  # nodes
 
 
 def replace(door: str, nodes: int, path: str, target: str) -> None:
-    """Has a file on all nodes, in the place of what is there. `door`: a socket of the cluster's. Raises Failed."""
+    """Write a file on all nodes, replacing any existing file. `door`: a socket of the cluster. Raises Failed."""
     settings = GlobalOptions()
     settings.config, settings.socket = None, door
     try:
@@ -38,11 +38,12 @@ def replace(door: str, nodes: int, path: str, target: str) -> None:
 
 
 def send(session: Session, nodes: int, source: int, path: str, names: Mapping[str, Any]) -> int:
-    """0 when it is on all `nodes`, or 1 with a line on stderr for those where it is not. `source`: a descriptor of the
-    file; `names`: mode, force, and perhaps times, as of the call Bcast. Raises Failed.
+    """Write a file on all nodes. Return 0, or 1 with a line on stderr for each node without the file.
+
+    `source`: a descriptor of the file; `names`: mode, force, and perhaps times, as of the call Bcast. Raises Failed.
     """
     status = os.fstat(source)
-    # A node that cannot enter the directory has its task in /tmp, where the file is not to be.
+    # A task whose node cannot enter the directory runs in /tmp, where the file must not go.
     whole = os.path.join(os.getcwd(), path)
     words = [
         whole, f"{names['mode']:o}", str(int(names["force"])), str(status.st_size), *map(str, names.get("times", ())),
@@ -71,7 +72,7 @@ def send(session: Session, nodes: int, source: int, path: str, names: Mapping[st
 
 
 def _heard(events: Events, told: int, signals: Signals) -> tuple[list[str], Mapping[str, Any] | None]:
-    """What the tasks have said, and how their step has ended, None where nobody says it. Raises Interrupted."""
+    """Return the tasks' output lines, and the step's record, None for none. Raises Interrupted."""
     said, record = b"", None
     poll = select.poll()
     for fd in (told, events.fd, signals.fd):
@@ -95,7 +96,7 @@ def _heard(events: Events, told: int, signals: Signals) -> tuple[list[str], Mapp
 
 
 def _read(events: Events) -> tuple[bool, Mapping[str, Any] | None]:
-    """Whether more comes, and the record where it has come."""
+    """Return whether more events follow, and the record, if present."""
     try:
         messages, alive = events.read()
     except (OSError, framing.BrokenWire):

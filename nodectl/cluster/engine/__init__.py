@@ -1,4 +1,4 @@
-"""What gives nodes and starts agents on them: four calls, behind which Slurm stands, or a list of hosts.
+"""The engine: gives nodes and starts agents there. One interface, implemented for Slurm and for a list of hosts.
 
-Run by the command `nodectl cluster` and by the holder that it leaves behind, as the user.
+Run by the command `nodectl cluster` and by the holder process which the command leaves behind, as the user.
 """

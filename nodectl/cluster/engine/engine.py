@@ -1,4 +1,4 @@
-"""The four calls: nodes of the allocation, start agents, cancel, what became of nodes."""
+"""The interface of an engine: name the nodes of the allocation, start and cancel agents, report on nodes and agents."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from nodectl.cluster.agent.place import GUESTS
 
 
 class NoEngine(Exception):
-    """It cannot be done; str() is one line."""
+    """Raised where an engine cannot do a call; str() is a single line."""
 
 
 class Nodes(NamedTuple):
-    """Names by rank, and the number of the job that they are given to. `guests` are machines that are none of them: an
-    agent there has a door, and runs nothing.
+    """The nodes of an allocation: names by rank, and the number of the job.
+
+    `guests` are machines outside the nodes: an agent there has a gateway, and runs nothing.
     """
 
     job: int
@@ -25,21 +26,22 @@ class Nodes(NamedTuple):
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Of all ranks."""
+        """The names of all ranks."""
         return self.names + self.guests
 
     def environment(self) -> dict[str, str]:
-        """What every agent has to know besides; `nodectl/cluster/agent/place.py` reads it."""
+        """Return the variables for every agent; read by `nodectl/cluster/agent/place.py`."""
         return {GUESTS: ",".join(self.guests)} if self.guests else {}
 
     def variable(self, rank: int) -> str:
-        """What an agent has to know whom no srun has started."""
+        """Return the variable for an agent not started by srun."""
         return f"{self.job} {rank} {','.join(self.names)}"
 
 
 class Agents(NamedTuple):
-    """A process that was started: srun for all nodes, or ssh for one. The pipes are our ends of its standard streams,
-    which are those of the agents of all of its ranks.
+    """A started process: srun for all nodes, or ssh for a single node.
+
+    The pipes are this process's ends of its standard streams, which the agents of all of its ranks share.
     """
 
     process: Popen[bytes]
@@ -50,7 +52,7 @@ class Agents(NamedTuple):
 
 
 def begin(words: Sequence[str], environment: Mapping[str, str], ranks: Sequence[int]) -> Agents:
-    """Starts such a process. Raises NoEngine."""
+    """Start a process for agents. Raises NoEngine."""
     pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
     (stdin, ours_in), (ours_out, stdout), (ours_err, stderr) = pipes
     try:
@@ -66,27 +68,28 @@ def begin(words: Sequence[str], environment: Mapping[str, str], ranks: Sequence[
 
 
 class Engine(Protocol):
-    """Who gives nodes. `kills`: where what was started dies, agents are killed with all that they have started, and
-    leave their directories.
+    """The source of nodes.
+
+    `kills`: where the started process dies, agents are killed with all their processes, and leave their directories.
     """
 
     name: str
     kills: bool
 
     def nodes(self) -> Nodes:
-        """Those that we have. Raises NoEngine."""
+        """Return the nodes of the allocation. Raises NoEngine."""
 
     def start(self, nodes: Nodes, words: Sequence[str]) -> list[Agents]:
-        """Has this command run on each of them, with pipes for its standard streams. Raises NoEngine."""
+        """Run this command on each of the nodes, with pipes for the standard streams. Raises NoEngine."""
 
     def cancel(self, nodes: Nodes) -> None:
-        """Ends all agents of the job, whoever has started them, where that can be asked for."""
+        """End all agents of the job, even if started by a different process, where the engine can do so."""
 
     def states(self, nodes: Nodes) -> Mapping[str, str]:
-        """Nodes that do not serve, and why, as far as it is known."""
+        """Return the unusable nodes with the reasons, as far as known."""
 
     def why(self, name: str, said: str) -> str:
-        """Why a node has no agent, by the last thing that its process has said to people, and what to do about it."""
+        """Return why a node has no agent, from the last message of the node's process, and the remedy."""
 
     def runs(self, nodes: Nodes) -> bool:
-        """Whether there are agents of the job, whoever has started them, where that can be asked for."""
+        """Return whether the job has agents, even if started by a different process, where the engine can tell."""

@@ -1,6 +1,6 @@
-"""A plain list of hosts, and one ssh for each: for tests, and for those without a scheduler.
+"""The engine for a plain list of hosts, with an ssh for each: for tests, and for users without a scheduler.
 
-Nobody says that these hosts are ours alone, or when we have to leave them.
+Without a scheduler, the hosts may have other users, and there is no time limit.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from nodectl.cluster.agent.place import AGENT
 from nodectl.cluster.engine.engine import Agents, Nodes, NoEngine, begin
 from nodectl.kernel import signals
 
-# A connection of its own, whatever the user's configuration wants for their shells, and no question to anybody. `-T`:
-# a terminal would change what agents read and write.
+# A separate connection, whatever the user's configuration says for shells, and no questions to the user. `-T`: a
+# terminal would change the agents' input and output.
 _OPTIONS = {
     "BatchMode": "yes", "ConnectTimeout": "10", "ServerAliveInterval": "5", "ServerAliveCountMax": "3",
     "ControlMaster": "no", "ControlPath": "none", "ClearAllForwardings": "yes", "ForwardAgent": "no",
@@ -24,11 +24,14 @@ _OPTIONS = {
 }  # fmt: skip
 PROGRAM = " ".join(["ssh -T", *(f"-o {name}={value}" for name, value in _OPTIONS.items())])
 _REFUSALS = ("Permission denied (", "Host key verification failed", "Too many authentication failures")
-_FIRST_JOB, _JOBS = 1 << 30, 1 << 30  # none that Slurm's controller gives
+_FIRST_JOB, _JOBS = 1 << 30, 1 << 30  # never given by Slurm's controller
 
 
 class Hosts:
-    """`listed` as Slurm writes names. `program`, words for a shell, is followed by a host and a command."""
+    """A list of hosts.
+
+    `listed`: names as Slurm writes them. `program`: words for a shell, followed by a host and a command.
+    """
 
     name = "hosts"
     kills = False
@@ -40,7 +43,7 @@ class Hosts:
         self._running: list[Agents] = []
 
     def nodes(self) -> Nodes:
-        """The list, under a number that is drawn. Raises NoEngine."""
+        """Return the listed hosts, under a random job number. Raises NoEngine."""
         try:
             names = hostlist.expand(self._listed, hostlist.MAX_NODES)
         except Refused as refused:
@@ -50,7 +53,7 @@ class Hosts:
         return Nodes(_FIRST_JOB + secrets.randbelow(_JOBS), names)
 
     def start(self, nodes: Nodes, words: Sequence[str]) -> list[Agents]:
-        """One process for each. Raises NoEngine."""
+        """Start a process for each host. Raises NoEngine."""
         try:
             program = shlex.split(self._program)
         except ValueError as error:
@@ -65,27 +68,27 @@ class Hosts:
         return self._running
 
     def cancel(self, nodes: Nodes) -> None:
-        """Ends the connections; agents end at the end of their stdin."""
+        """End the connections; agents end at the end of their stdin."""
         for agents in self._running:
             if agents.process.returncode is None:
                 signals.send_child(agents.process.pid, signals.TERM)
 
     def states(self, nodes: Nodes) -> Mapping[str, str]:
-        """Nobody tells."""
+        """Return an empty mapping: the states of hosts are unknown."""
         return {}
 
     def why(self, name: str, said: str) -> str:
-        """Where ssh had a question that nobody is there to answer, how to ask it oneself."""
+        """Return the message; where ssh had a question, add the ssh command which must work without a question."""
         if not any(word in said for word in _REFUSALS):
             return said
         return f"{said.rstrip('.')} -> `ssh -o BatchMode=yes {name} true` has to do it without a question"
 
     def runs(self, nodes: Nodes) -> bool:
-        """Only the holder knows."""
+        """Return False: only the holder knows."""
         return False
 
 
 def _agent(nodes: Nodes, rank: int) -> str:
-    """What Slurm would say in variables, as words for the shell there."""
+    """Return the agent's variables, which Slurm would set, as words for the shell there."""
     variables = {AGENT: nodes.variable(rank), **nodes.environment()}
     return shlex.join(f"{name}={value}" for name, value in variables.items())

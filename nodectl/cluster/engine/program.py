@@ -1,4 +1,4 @@
-"""Command lines of programs on nodes, by which they have the same installation that we are: an agent's first of all."""
+"""Command lines of programs on nodes, for running the present installation there: first of all the agent's."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 import nodectl
 
 _BOOT = "import sys; sys.path[:0] = {path!r}; {look}from {module} import main; sys.exit(main())"
-# What has no interpreter, one without nodectl, or another nodectl says so in a line that the holder understands. The
-# first is one line of words for any login shell: csh knows no quoted one that goes on.
+# A node without the interpreter, without nodectl, or with another version of it prints a line that the holder
+# understands. The first check is on one line, for any login shell: csh has no quoted words over several lines.
 _LOOK = (
     'if [ -x "$0" ] && [ -d {packages} ]; then exec "$0" "$@"; fi; '
     'echo failed "${{SLURMD_NODENAME:--}}" {why}; exit 127'
@@ -23,7 +23,7 @@ _LOOK_AT_VERSION = (
 
 
 def agent() -> list[str]:
-    """Begins with a shell, which is everywhere."""
+    """Return the command line of an agent. It begins with a shell, which is everywhere."""
     packages = os.path.dirname(nodectl.__path__[0])
     why = shlex.quote(f"there is no nodectl in {packages} for {sys.executable}")
     look = _LOOK.format(packages=shlex.quote(f"{packages}/nodectl"), why=why)
@@ -32,13 +32,14 @@ def agent() -> list[str]:
 
 
 def sweeper() -> list[str]:
-    """Removes what an agent of the same place has left that was killed."""
+    """Return the command line for removing the directory of a killed agent of the same place."""
     return module("nodectl.cluster.agent.sweeper")
 
 
 def module(name: str, look: str = "") -> list[str]:
-    """Calls `main` of a module, after these statements; what it is given follows. Where agents are, there is the same
-    installation.
+    """Return a command line for `main` of a module, after the statements in `look`; arguments follow.
+
+    Nodes with agents have the same installation.
     """
     boot = _BOOT.format(path=[entry for entry in sys.path if entry], module=name, look=look)
     return [sys.executable, "-I", "-S", "-c", boot]

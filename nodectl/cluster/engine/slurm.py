@@ -1,7 +1,7 @@
-"""Slurm: the nodes are those of the allocation that we are in, and one srun starts all agents.
+"""The engine for Slurm: the nodes of the present allocation, with a single srun for all agents.
 
-The step of the agents overlaps all others, holds no CPU, memory or device for itself alone, and is left running by
-srun whatever becomes of single nodes. It has the job's devices, since programs below it are to use them.
+The step of the agents overlaps all other steps, and holds no CPU, memory or device for itself alone; srun keeps it
+running whatever becomes of single nodes. It has the job's devices, since programs below it must use them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nodectl.binding.refused import Refused
 from nodectl.cluster.agent.place import KILL_WAIT
 from nodectl.cluster.engine.engine import Agents, Nodes, NoEngine, begin
 
-_STEP = "nodectl-"  # how the name of the agents' step begins, by which it is found again
+_STEP = "nodectl-"  # the beginning of the agents' step name, by which the step is found again
 _OURS = b"nodectl.slurm_commands"  # in a file that `nodectl slurm-commands` has written
 _READ = 4096
 _AGENTS_SECONDS = 15.0  # for agents to end
@@ -36,7 +36,8 @@ _OPTIONS_OF_SRUN = (
     "STDERRMODE", "STDINMODE", "STDOUTMODE", "STEP_GRES", "TASK_EPILOG", "TASK_PROLOG", "THREADS", "THREADS_PER_CORE",
     "THREAD_SPEC", "TIMELIMIT", "TRES_BIND", "TRES_PER_TASK", "UNBUFFEREDIO", "WAIT", "WCKEY", "WHOLE", "WORKING_DIR",
 )  # fmt: skip
-# Of a job that counts its GPUs so, a step without an option gets fewer (22.05): by task one task's for each agent.
+# In a job with these variables, a step without an option gets fewer GPUs (22.05): per task, each agent gets one
+# task's.
 _GPUS_COUNTED = ("SLURM_GPUS", "SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET")
 _KILL_WAIT = re.compile(r"^KillWait\s*=\s*(\d+) sec$", re.MULTILINE)
 _GPUS_OF_NODE = re.compile(r"\b(gpu(?::[^:,()=]+)?):(\d+)\(")
@@ -48,19 +49,21 @@ _OPTIONS = (
 
 
 class Slurm:
-    """`environment` is that of a process in the allocation. Where it has started agents, it ends these alone: those of
-    another cluster of the job may be the ones that stay.
+    """The engine for an allocation of Slurm.
+
+    `environment`: of a process in the allocation. An engine that has started agents ends only these: the agents of
+    another cluster of the job may have to stay.
     """
 
     name = "slurm"
-    kills = True  # srun leaves a process behind that has the step killed
+    kills = True  # srun leaves a process behind that kills the step
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
         self._step = _STEP
 
     def nodes(self) -> Nodes:
-        """Those of the allocation. Raises NoEngine."""
+        """Return the nodes of the allocation. Raises NoEngine."""
         job = self._environment.get("SLURM_JOB_ID", "")
         listed = self._environment.get("SLURM_JOB_NODELIST", "")
         if not job.isdecimal() or not listed:
@@ -71,14 +74,14 @@ class Slurm:
             raise NoEngine(f"SLURM_JOB_NODELIST: {refused}") from None
 
     def start(self, nodes: Nodes, words: Sequence[str]) -> list[Agents]:
-        """One srun for all of them. Raises NoEngine."""
+        """Start an srun for all agents. Raises NoEngine."""
         count = len(nodes.names)
         self._step = f"{_STEP}{secrets.token_hex(4)}"
         named = [f"--jobid={nodes.job}", f"--job-name={self._step}", f"--nodes={count}", f"--ntasks={count}"]
         line = [self._program("srun"), *named, *_OPTIONS, *self._gpus(nodes.job), *words]
         taken = {f"{prefix}_{name}" for prefix in ("SLURM", "SRUN") for name in _OPTIONS_OF_SRUN}
         environment = {name: value for name, value in self._environment.items() if name not in taken}
-        for name in ("MEM_PER_NODE", "MEM_PER_CPU"):  # the job's: agents give no more, says nodectl/cluster/machine.py
+        for name in ("MEM_PER_NODE", "MEM_PER_CPU"):  # the job's limit for agents: see nodectl/cluster/machine.py
             if value := self._environment.get(f"SLURM_{name}"):
                 environment[f"NODECTL_{name}"] = value
         if told := _KILL_WAIT.search(self._ask("scontrol", "show", "config")):
@@ -86,7 +89,7 @@ class Slurm:
         return [begin(line, {**environment, **nodes.environment()}, range(count))]
 
     def _gpus(self, job: int) -> list[str]:
-        """The option for all GPUs of the job, where Slurm would give fewer: as many as each of its nodes has."""
+        """Return the option for all GPUs of the job, where Slurm would give fewer: the least count of any node."""
         if not any(name in self._environment for name in _GPUS_COUNTED):
             return []
         lines = self._ask("scontrol", "--details", "show", "job", str(job)).splitlines()
@@ -97,8 +100,8 @@ class Slurm:
         return [f"--gres={','.join(words)}"] if words else []
 
     def cancel(self, nodes: Nodes) -> None:
-        """Slurm ends the step, on all nodes that still answer. Agents are told first, and leave nothing then."""
-        steps = {*self._steps(nodes.job)}  # what sweeps up after them comes later, and ends by itself
+        """End the step by Slurm, on all nodes still answering. SIGTERM comes first, so agents can clean up."""
+        steps = {*self._steps(nodes.job)}  # the sweepers come later, and end by themselves
         for signal in ("TERM", "KILL"):
             if not steps:
                 return
@@ -108,17 +111,17 @@ class Slurm:
                 time.sleep(_LOOK_AGAIN)
 
     def runs(self, nodes: Nodes) -> bool:
-        """Whether Slurm has a step of agents."""
+        """Return whether Slurm has a step of agents."""
         return bool(self._steps(nodes.job))
 
     def states(self, nodes: Nodes) -> Mapping[str, str]:
-        """What Slurm says of nodes that are not well."""
+        """Return the nodes down or failing, with Slurm's word for the state."""
         told = self._ask("sinfo", "--noheader", "-N", f"--nodes={','.join(nodes.names)}", "-o", "%N %T")
         pairs = (line.split(maxsplit=1) for line in told.splitlines())
         return {name: state for name, state in pairs if state.startswith(("down", "fail", "unknown")) or "*" in state}
 
     def why(self, name: str, said: str) -> str:
-        """It says it itself."""
+        """Return the message unchanged: Slurm gives the reason."""
         return said
 
     def _steps(self, job: int) -> list[str]:
@@ -127,7 +130,9 @@ class Slurm:
         return [step for step, _, name in pairs if name.strip().startswith(self._step)]
 
     def _program(self, name: str) -> str:
-        """Slurm's: PATH may have a command of nodectl's of this name before it. Raises NoEngine."""
+        """Return the path of Slurm's program, skipping a command of nodectl with the same name in PATH. Raises
+        NoEngine.
+        """
         for directory in os.get_exec_path(self._environment):
             path = os.path.join(directory, name)
             try:
@@ -140,7 +145,7 @@ class Slurm:
         raise NoEngine(f"there is no {name} of Slurm's in PATH")
 
     def _ask(self, name: str, *words: str) -> str:
-        """Nothing, where there is no answer."""
+        """Return the output of a Slurm command; "" without an answer."""
         try:
             return subprocess.run(
                 [self._program(name), *words],

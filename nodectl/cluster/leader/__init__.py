@@ -1,6 +1,6 @@
-"""The leader: what runs where on the nodes of a cluster, who waits, and what became of it.
+"""The leader: places steps on the nodes of a cluster, keeps the queue of launches, and records the steps' ends.
 
-Run by one process of a cluster, `nodectl.cluster.leader.main`, as the user. All but that file and the journal decides
-without clock and without I/O: it is told what has happened and at what time, and answers with what is to be sent and
-kept. A simulator runs the same code for ten thousand nodes.
+The leader runs in one process of a cluster, `nodectl.cluster.leader.main`, as the user. All files but `main.py` and the
+journal decide without clock and without I/O: they are told the events and their time, and return the messages to send
+and the entries to keep. A simulator runs the same code for ten thousand nodes.
 """

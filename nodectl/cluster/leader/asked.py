@@ -1,4 +1,4 @@
-"""A launch as its client asks for it: its form and meaning looked at as a node's daemon does, its options read."""
+"""The request of a launch: checks of form and meaning, the same as in a node's daemon, and the parsed options."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ _REQUEST = {
 
 
 class Asked(NamedTuple):
-    """`request`: for the nodes, without what is decided here. `numbers`: of the job and step that it names, -1 for
-    none. `immediate`: seconds that it may wait, None for any time. `alike`: equal for launches that need the same.
+    """A launch request, as read.
+
+    `request`: for the nodes, without the keys for the leader. `numbers`: the requested job and step, -1 for none.
+    `immediate`: the longest wait in seconds, None for any time. `alike`: equal for launches with the same needs.
     """
 
     request: dict[str, Any]
@@ -37,7 +39,7 @@ class Asked(NamedTuple):
 
 
 def read(request: object) -> Asked:
-    """Raises `wire.dispatch.Refused`."""
+    """Read a launch request. Raises `wire.dispatch.Refused`."""
     try:
         given: Mapping[str, Any] = check(request, _REQUEST)
     except BadShape as error:
@@ -56,7 +58,7 @@ def read(request: object) -> Asked:
     numbers = (int(given.get("jobid", given.get("job", -1))), int(given.get("step", -1)))
     told = {name: value for name, value in given.items() if name not in _OF_THE_LEADER}
     if dropped:
-        told["layout"] = {**given.get("layout", {}), **dropped}  # else nodes would read the variables
+        told["layout"] = {**given.get("layout", {}), **dropped}  # otherwise nodes would read the variables
     alike = (wish.memory, wish.memory_per_cpu, devices.said, *sorted(texts.items()))
     return Asked(told, wish, numbers, given.get("immediate"), bool(given.get("no_kill")), alike)
 
@@ -68,7 +70,9 @@ def _wish(given: Mapping[str, Any], request: Request, devices: gpus.Gpus) -> Wis
 
 
 def _in_an_allocation(request: Request) -> Request:
-    """Every step has its CPUs for itself there; --exclusive is that, as srun's. Whole nodes are --whole. Overcommitted
-    tasks share what is free on their nodes.
+    """Return the request with the rules of a step in an allocation.
+
+    Each step holds its CPUs for itself; --exclusive means just this, as for srun. --whole asks for whole nodes.
+    Overcommitted tasks share the free CPUs of their nodes.
     """
     return replace(request, exclusive=request.whole, exact=not request.whole and not request.overcommit)

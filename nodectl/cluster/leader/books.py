@@ -1,4 +1,4 @@
-"""All that the leader knows, and its answers to callers: what core, calls and restoring share."""
+"""The leader's whole state and the replies to callers: shared by core, calls and restoring."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _MOST_REMEMBERED = 4096
 
 
 class Books:
-    """`names` of all nodes by rank; `now`: the time of what happens; `expected`: ranks that have not joined yet and may
-    still: what does not fit waits for them. `on_free`: something has become free.
+    """The leader's state.
+
+    `names` of all nodes by rank; `now`: the time of the present event; `expected`: ranks that have not joined yet and
+    may still: launches that do not fit wait for them. `on_free` is called when a step has released its nodes.
     """
 
     def __init__(
@@ -33,32 +35,32 @@ class Books:
         self.names = names
         self.now = now
         self.expected = set(range(len(names)))
-        self.steps_by: dict[int, str] = {}  # by rank, who runs steps there, in words
+        self.steps_by: dict[int, str] = {}  # by rank, in words: the daemon that runs steps there
         self.table = Table(settings, chooser)
         self.out = Out()
         self.history = History()
         self.line = Line()
         self.numbers = Numbers(self.out)
-        self._once: OrderedDict[Caller, Mapping[str, object] | None] = OrderedDict()  # None: without an answer yet
+        self._once: OrderedDict[Caller, Mapping[str, object] | None] = OrderedDict()  # None: no answer yet
         self.life = Life(job, names, self.table, self.out, self.history, self.expected, on_free)
         self.life.owner = dict(owner)
 
     def reply(self, call: Caller, parameters: Mapping[str, object]) -> None:
-        """The answer to a call."""
+        """Reply to a call."""
         self.answer(call, {"parameters": parameters})
 
     def refuse(self, call: Caller, refused: Refused) -> None:
-        """Likewise, why not."""
+        """Refuse a call."""
         self.answer(call, error_reply(refused))
 
     def answer(self, call: Caller, told: Mapping[str, object]) -> None:
-        """Likewise, either."""
+        """Send the answer to a call, a reply or an error, and remember the answer for a call in `_once`."""
         if call in self._once:
             self._once[call] = told
         self.out.send(call[0], "reply", id=call[1], **told)
 
     def comes_again(self, call: Caller) -> bool:
-        """Whether a call that is to have its effect once was there before; then it is answered as it was."""
+        """Return whether a call to be carried out only once came before; then repeat the answer, if any."""
         if call not in self._once:
             self._once[call] = None
             while len(self._once) > _MOST_REMEMBERED:

@@ -1,4 +1,4 @@
-"""What commands ask of the leader: the methods of org.nodectl that it answers. All callers are the cluster's user."""
+"""The methods of org.nodectl answered by the leader, for commands of the cluster's user."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBER = integer(0, 2**32 - 1)
 _WHICH: Shape = {"job": _NUMBER, "step": _NUMBER}
 _WORDS = Optional(array(text(1024), most=10_000))
 _MOST_LISTED = 1000
-# What is to happen once, though after a cut link calls come again.
+# Calls carried out once, even if repeated after a broken link.
 _ONCE = ("Signal", "Reserve", "Cancel", "Suspend", "Resume", "SuspendJob", "ResumeJob")
 _WHY_NOT = "its job is Slurm's, and its steps start, wait, are signalled and end"
 
@@ -34,7 +34,10 @@ def _an_object(value: object) -> str:
 
 
 class Calls:
-    """Of one leader; `launch` starts steps. `_asks`: what a node was asked on behalf of a caller, by number."""
+    """The methods of a leader.
+
+    `launch` starts steps. `_asks`: the requests to nodes on behalf of callers, by number.
+    """
 
     def __init__(self, books: Books, launch: Callable[..., None]) -> None:
         self._books = books
@@ -86,7 +89,7 @@ class Calls:
         }  # fmt: skip
 
     def answer(self, call: Caller, header: Mapping[str, Any], now: float) -> Reply | None:
-        """The reply; None where it comes later. Raises Refused."""
+        """Return the reply to a call; None where the reply is sent later. Raises Refused."""
         method = str(header["method"]).rpartition(".")[2]
         parameters = header.get("parameters") or {}
         if method == "Launch":
@@ -98,7 +101,7 @@ class Calls:
         if method in _ONCE and self._books.comes_again(call):
             return None
         if any(asked_for == call for _, asked_for, *_ in self._asks.values()):
-            return None  # it comes again, and nodes have not answered yet
+            return None  # a repeated call, before the nodes' answers
         shape, function = self._methods[method]
         return function(call, _shaped(parameters, shape))
 
@@ -162,7 +165,7 @@ class Calls:
         return {}
 
     def _view(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
-        """Which nodes the caller's agent is to ask."""
+        """Return the ranks of the nodes for the caller's agent to ask."""
         del call
         step = self._must_run(parameters)
         return {"ntasks": step.facts["ntasks"], "ranks": list_of(step.open_ranks)}
@@ -198,7 +201,7 @@ class Calls:
         return None
 
     def _explain_job(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
-        """Of the first that waits."""
+        """Explain the first waiting launch."""
         del call
         self._must_be_ours(parameters["job"])
         for one in self._books.line:
@@ -206,18 +209,18 @@ class Calls:
         raise Refused("NoSuchJob", f"nothing of job {self._books.job} waits")
 
     def _in_line(self, parameters: Mapping[str, Any]) -> Waiting | None:
-        """The launch that waits to be this step."""
+        """Return the waiting launch with this step number; None for none."""
         if parameters["job"] != self._books.job:
             return None
         return next((one for one in self._books.line if one.number == parameters["step"]), None)
 
     def _withdraw(self, one: Waiting) -> None:
-        """It waits no longer, and is not begun."""
+        """Remove a waiting launch and refuse the call."""
         self._books.line.remove(one.call)
         self._books.refuse(one.call, Refused("LaunchRefused", "it was cancelled while it waited", exit_status=1))
 
     def _trace(self, call: Caller, parameters: Mapping[str, Any]) -> None:
-        """Of the step's first node: the clocks of several are not one."""
+        """Ask the step's first node for the trace: the clocks of several nodes differ."""
         step = self._running(parameters)
         if step is not None:
             rank = next(iter(step.parts))
@@ -228,7 +231,7 @@ class Calls:
         self._ask(rank, call, "Trace", parameters)
 
     def _of_own_node(self, method: str) -> Callable[[Caller, Any], None]:
-        """What the caller's own node says of itself."""
+        """Return a method for asking the caller's own node."""
 
         def ask(call: Caller, parameters: Any) -> None:
             self._ask(call[0], call, method, parameters)
@@ -267,7 +270,7 @@ class Calls:
         return [row for row in rows if not names or row["name"] in names]
 
     def _cancel(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
-        """Steps that run and launches that wait: all of the job's, or those of these names, in these states."""
+        """Cancel running steps and waiting launches: all of the job, or only the given names and states."""
         books = self._books
         jobs = parameters.get("jobs")
         if jobs and str(books.job) not in jobs:
@@ -315,28 +318,28 @@ class Calls:
     # Asked of nodes.
 
     def _ask(self, rank: int, call: Caller, method: str, parameters: Mapping[str, Any]) -> int:
-        """Returns the number of what was asked. Raises Refused."""
+        """Send a request to a node and return the request's number. Raises Refused."""
         if self._books.table.why_down(rank):
             raise Refused("NoSuchStep", f"node {self._books.names[rank]} is gone: {self._books.table.why_down(rank)}")
         self._count += 1
-        number = self._books.life.begin + self._count  # what an earlier leader was answered is no answer to us
+        number = self._books.life.begin + self._count  # so answers to an earlier leader do not count
         self._asks[number] = rank, call, method, dict(parameters)
         self._books.out.send(rank, "ask", id=number, method=method, parameters=dict(parameters))
         return number
 
     def _leave(self, number: int) -> None:
-        """No caller waits for this answer any more, and one that comes again does not find it asked."""
+        """Detach a request from the caller, so a repeated call does not count as asked already."""
         rank, _, method, parameters = self._asks[number]
         self._asks[number] = rank, (rank, 0), method, parameters
 
     def ask_again(self, rank: int) -> None:
-        """What a node was asked, or its answer, may be lost with a link. Of two answers the second is left."""
+        """Repeat the requests to a node: requests or answers may be lost with a link. A second answer is ignored."""
         for number, (asked_rank, _, method, parameters) in self._asks.items():
             if asked_rank == rank:
                 self._books.out.send(rank, "ask", id=number, method=method, parameters=parameters)
 
     def answered(self, rank: int, header: Mapping[str, Any]) -> None:
-        """A node's answer goes to who asked."""
+        """Pass a node's answer on to the caller."""
         known = self._asks.get(int(header["id"]))
         if known is None or known[0] != rank:
             return
@@ -348,14 +351,14 @@ class Calls:
         self._books.out.send(call[0], "reply", id=call[1], **told)
 
     def _of_many(self, number: int, header: Mapping[str, Any]) -> bool:
-        """Whether it is one of several answers, which are told together."""
+        """Handle an answer to a request sent to several nodes; return False for an answer to a different request."""
         return self._standstill.answered(number, header) or self._usages.answered(number, header)
 
     def _is_of_many(self, number: int) -> bool:
         return self._standstill.awaits(number) or self._usages.awaits(number)
 
     def node_lost(self, rank: int, reason: str) -> None:
-        """It does not answer any more."""
+        """Drop the requests to and from a lost node, and refuse the calls waiting for an answer from there."""
         for number, (asked_rank, call, *_) in list(self._asks.items()):
             if rank == asked_rank and self._of_many(number, {"error": "NoSuchStep"}):
                 del self._asks[number]
@@ -367,15 +370,15 @@ class Calls:
                     )
 
     def deadline(self) -> float | None:
-        """When `tick` is wanted at the latest."""
+        """Return the time at which `tick` must be called at the latest; None for no such time."""
         return self._usages.deadline()
 
     def tick(self, now: float) -> None:
-        """Time has passed."""
+        """Do the work due at this time."""
         self._usages.tick(now)
 
     def hung_up(self, call: Caller) -> None:
-        """Who asked has gone."""
+        """Forget a disconnected caller."""
         for number, (_, caller, *_) in list(self._asks.items()):
             if caller == call and not self._is_of_many(number):
                 del self._asks[number]

@@ -1,7 +1,7 @@
-"""The select plugin that chooses the nodes of a cluster's steps: the one that the key `select_type` names.
+"""The select plugin for the nodes of a cluster's steps, named by the key `select_type`.
 
-In the leader's process, as the user whose cluster it is. To a select plugin each step is a job: the jobs of a cluster
-are its steps.
+It runs in the leader's process, as the cluster's user. The plugin sees each step as a job: the jobs of a cluster are
+its steps.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from nodectl.selection.slurmctld import NO, Parameters, parameters_of
 
 CONS_TRES = "select/cons_tres"
 _NO_STATE = "/nonexistent"  # what steps hold is in the leader's journal
-_ANY_TIME = 0.0  # of our own plugin
+_ANY_TIME = 0.0  # for nodectl's own plugin
 
 Say = Callable[[str], object]
 
 
 class Chooser:
-    """One plugin, loaded. `lays_out`: it is our own select/cons_tres, of whose nodes a step takes what its tasks need;
-    of another plugin's choice a step holds all.
+    """A loaded select plugin.
+
+    `lays_out`: true for nodectl's own select/cons_tres: a step then takes only the CPUs that its tasks need on the
+    chosen nodes. Of another plugin's choice a step holds all.
     """
 
     def __init__(self, plugin: Plugin, caller: PluginCaller, parameters: Parameters, say: Say | None) -> None:
@@ -38,7 +40,7 @@ class Chooser:
         self.lays_out = plugin.type == CONS_TRES
 
     def begin(self, nodes: NodeTable, jobs: Iterable[JobRecord]) -> Selection:
-        """Tells the plugin of these nodes, and of jobs that hold something there. Raises SelectionFailed."""
+        """Start the plugin with the nodes, and with the jobs holding resources there. Raises SelectionFailed."""
         selection = Selection(
             self._plugin, nodes, self._caller, parameters=self.parameters, say=self._say, believes_own=True
         )
@@ -46,19 +48,19 @@ class Chooser:
         return selection
 
     def end(self) -> None:
-        """The leader ends: the plugin's fini() is called."""
+        """Call the plugin's fini() when the leader ends."""
         if (why := unload(self._plugin, self._caller)) and self._say is not None:
             self._say(f"plugin {self._plugin.title}: fini(): {why}")
 
 
 def cons_tres(settings: Settings | None = None) -> Chooser:
-    """Our own plugin, which gives cores, memory and devices."""
+    """Return nodectl's own plugin, which gives cores, memory and devices."""
     caller = caller_of(_ANY_TIME)
     return Chooser(load_plugin(CONS_TRES, caller=caller), caller, Parameters(settings or Settings()), None)
 
 
 def configured(config: Config, settings: Settings, say: Say) -> Chooser:
-    """The plugin that the configuration names. Raises PluginRefused."""
+    """Return the plugin named in the configuration. Raises PluginRefused."""
     if config.select_type == CONS_TRES:
         return cons_tres(settings)
     seconds = float(config.spank_hook_timeout)

@@ -1,5 +1,6 @@
-"""What the leader decides: told of messages, of nodes that join and are lost, and of the time; `take` is what it wants
-done. No clock, no I/O.
+"""The leader's decisions, in reaction to messages, to joining or lost nodes, and to the time.
+
+`Core.take` returns the effects to carry out. No clock, no I/O.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ from nodectl.wire.dispatch import Refused, error_reply, invalid, withdrawn
 
 Header = Mapping[str, Any]
 BUSY = "Requested nodes are busy"
-_JOIN_SECONDS = 60.0  # in which nodes join; what needs more of them than are there waits until then
+_JOIN_SECONDS = 60.0  # for nodes to join; until then a launch for more nodes than there are waits
 _LOOK_SECONDS = 0.2
 
 
 class Core:
-    """`job`: the allocation's number; `names` of all its nodes by rank; `owner`: whose it is, as records say it.
-    `tells_job`: nobody else tells the tasks of their job's nodes, as Slurm does. `chooser`: None for select/cons_tres.
+    """The leader's state machine.
+
+    `job`: the allocation's number; `names`: the names of all its nodes by rank; `owner`: the cluster's user, as in
+    records. `tells_job`: true where the leader must tell tasks about the nodes of their job, because Slurm does not.
+    `chooser`: None for select/cons_tres.
     """
 
     def __init__(
@@ -53,24 +57,24 @@ class Core:
         restore(books, journal)
 
     def take(self) -> list[Effect]:
-        """What is to be done, in this order."""
+        """Return the effects to carry out, in this order, and forget the effects."""
         self._life.flush()
         return self._out.take()
 
     def end(self) -> None:
-        """The leader ends."""
+        """End the select plugin when the leader ends."""
         self._table.end()
 
     def entries(self) -> list[dict[str, Any]]:
-        """A journal that says what is known now, in place of all entries until now."""
+        """Return the entries of a journal equal to the present state, to replace all earlier entries."""
         return entries(self.books)
 
     # What happens.
 
     def joined(self, rank: int, said: Header, now: float) -> None:
-        """A node is there, and has said what it has."""
+        """Handle a node's join, with the description of the machine."""
         self.books.now = now
-        if rank >= len(self.books.names):  # a guest: commands are typed there, and no tasks run
+        if rank >= len(self.books.names):  # a guest: a machine for typing commands, without tasks
             self.resumed(rank, now)
             return
         try:
@@ -84,19 +88,19 @@ class Core:
         self._life.orders.joined(rank)
         self.resumed(rank, now)
         if self._line:
-            # Not at each of ten thousand: the table is made anew.
+            # Not at the join of each of ten thousand nodes: each look rebuilds the table.
             soon = now + _LOOK_SECONDS if self.books.expected else now
             self._look_at = min(self._look_at or soon, soon)
 
     def resumed(self, rank: int, now: float) -> None:
-        """What was on its way to or from a node may be lost: it tells again."""
+        """Ask a node for a report of the parts there, and repeat requests, since messages on the way may be lost."""
         self.books.now = now
         self._life.count += 1
         self._out.send(rank, "leader", job=self.books.job, token=self._life.count)
         self.calls.ask_again(rank)
 
     def lost(self, rank: int, reason: str, now: float) -> None:
-        """A node is gone for good."""
+        """Handle the final loss of a node."""
         self.books.now = now
         self.books.expected.discard(rank)
         if rank < len(self.books.names):
@@ -109,20 +113,20 @@ class Core:
         self._look()
 
     def received(self, kind: str, rank: int, header: Header, now: float) -> None:
-        """A message. What is none that makes sense is left."""
+        """Handle a message from a node. Ignore messages of an unknown kind."""
         self.books.now = now
         handler = self._HANDLERS.get(kind)
         if handler is not None:
             handler(self, rank, header)
 
     def deadline(self) -> float | None:
-        """When `tick` is wanted at the latest."""
+        """Return the time at which `tick` must be called at the latest; None for no such time."""
         moments = (self._look_at or None, self._line.deadline(), self._life.deadline(), self.calls.deadline())
         waits_for_nodes = self._patient_until if self.books.expected and self._line else None
         return min((one for one in (*moments, waits_for_nodes) if one is not None), default=None)
 
     def tick(self, now: float) -> None:
-        """Time has passed."""
+        """Do the work due at this time."""
         self.books.now = now
         self._life.tick(now)
         self.calls.tick(now)
@@ -137,7 +141,7 @@ class Core:
             self.books.refuse(one.call, Refused("Busy", BUSY))
 
     def too_long(self, effect: Effect, why: str, now: float) -> None:
-        """A message was longer than messages may be, and was not sent."""
+        """Handle a message longer than the limit, which was not sent."""
         self.books.now = now
         if isinstance(effect, SendEach) and effect.kind == "start":
             error = {"name": "TooLarge", "reason": f"the launch is too long for a message: {why}"}
@@ -161,7 +165,7 @@ class Core:
             self.books.refuse(call, refused)
         except NoLayout as error:
             self.books.refuse(call, Refused("InvalidRequest", error.reason, parameter="layout"))
-        except Exception as error:  # whose mistake it is: nobody is to wait for the answer for ever
+        except Exception as error:  # a bug here: the caller must still get an answer
             self.books.refuse(call, Refused("InternalError", f"the leader: {error!r}", exit_status=1))
             raise
         else:
@@ -169,7 +173,7 @@ class Core:
                 self.books.reply(call, reply)
 
     def _hang_up(self, rank: int, header: Header) -> None:
-        """Who called has gone. The door is answered all the same: it has the caller's streams until then."""
+        """Handle a caller's disconnect. Answer the gateway all the same: the caller's streams stay open until then."""
         call: Caller = (rank, header["id"])
         self.calls.hung_up(call)
         step = self._life.of_call(call)
@@ -180,7 +184,7 @@ class Core:
             self._life.order(step, HANG_UP, self.books.now)
 
     def _withdraw(self, rank: int, header: Header) -> None:
-        """A launch is not wanted any more. Where a step has begun, or begins, the answer to the launch says so."""
+        """Withdraw a waiting launch. Where the step already runs or begins, the reply to the launch says so."""
         call: Caller = (rank, header["id"])
         if self._life.of_call(call) is None:
             self._line.remove(call)
@@ -196,7 +200,10 @@ class Core:
         self._life.ended(rank, int(header["step"]), header, self.books.now)
 
     def _order(self, rank: int, header: Header) -> None:
-        """What a client asks of its step. With a number it comes until it was answered, and is done once."""
+        """Pass a client's order on to the step.
+
+        An order with a number is repeated until answered, and carried out once.
+        """
         caller = (rank, header["id"]) if "id" in header else None
         if caller is not None and self.books.comes_again(caller):
             self._life.orders.answer_again(caller)
@@ -213,7 +220,7 @@ class Core:
         self._life.here(rank, numbers, int(header["token"]), self.books.now)
 
     def _again(self, rank: int, header: Header) -> None:
-        """A client's agent asks for the ends of steps of which it may have missed the last word."""
+        """Send the end events of steps again to a client's agent, which may have missed the last events."""
         for job, number in header["steps"]:
             step = self._life.steps.get(number)
             if step is not None:
@@ -224,7 +231,7 @@ class Core:
                 "exit_status": 1, "tasks": [],
             }  # fmt: skip
             events: list[dict[str, Any]] = [{"event": "end", "record": record}]
-            if record["state"] == "NODE_FAIL":  # of which it may not have heard either
+            if record["state"] == "NODE_FAIL":  # the client may have missed the message, too
                 events.insert(0, {"event": "message", "text": f"nodectl: error: {record['reason']}"})
             self._out.send(rank, "event", job=job, step=number, events=events)
 
@@ -239,7 +246,7 @@ class Core:
     # Launches.
 
     def _launch(self, call: Caller, request: object, now: float, *, streams: bool) -> None:
-        """Starts a step, or has it wait; answers when it has begun. Raises Refused."""
+        """Start a step, or let the launch wait; reply when the step has begun. Raises Refused."""
         if self._is_known(call):
             return
         wanted = launch.read(request)
@@ -259,11 +266,13 @@ class Core:
             raise Refused("Busy", BUSY)
         if not self.books.expected and (never := self._table.never_fits(wanted.wish)):
             raise NoLayout(never)
-        one.number = self.books.numbers.take(wanted.numbers)  # by which its user can name it
+        one.number = self.books.numbers.take(wanted.numbers)  # so that the user can name the step
         self._line.add(one)
 
     def _is_known(self, call: Caller) -> bool:
-        """A call that comes again after a leader's death, or a link's. Answers where there is an answer."""
+        """Return whether the launch came before, as after the death of a leader or a link; then repeat the reply, if
+        any.
+        """
         if self._line.get(call) is not None:
             return True
         step = self._life.of_call(call)
@@ -282,7 +291,10 @@ class Core:
         return True
 
     def _place(self, one: Waiting) -> Placed | None:
-        """Raises NoLayout: it never fits, and no node is awaited that would change that."""
+        """Place a step, or return None where the launch must wait.
+
+        Raises NoLayout where the step never fits, and no node is expected that would change this.
+        """
         try:
             return self._table.place(one.asked.wish)
         except NoLayout:
@@ -298,7 +310,7 @@ class Core:
         self._life.start(number, one.asked, placed, one.call, self.books.now, streams=one.streams)
 
     def _look(self) -> None:
-        """Something may be free for those that wait."""
+        """Start the waiting launches for which there is room now."""
         if self._is_looking or not self._line:
             return
         self._is_looking = True
@@ -321,7 +333,7 @@ class Core:
         return True
 
     def _refuse_what_never_fits(self) -> None:
-        """Fewer nodes are there, or no more will come."""
+        """Refuse waiting launches without room on the remaining nodes, once no more nodes are expected."""
         if self.books.expected:
             return
         known: dict[tuple[object, ...], str] = {}

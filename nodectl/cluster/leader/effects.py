@@ -1,4 +1,7 @@
-"""What the leader's core wants done, in this order: values. What is kept is in the journal before anything is sent."""
+"""The effects requested by the leader's core, in order, as values.
+
+Entries reach the journal before any message is sent.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ Header = dict[str, Any]
 
 
 class Send(NamedTuple):
-    """A message to one node."""
+    """A message to a node."""
 
     to: int
     kind: str
@@ -17,7 +20,7 @@ class Send(NamedTuple):
 
 
 class SendEach(NamedTuple):
-    """A message along the tree: `common` to all, and by rank what is a node's own."""
+    """A message along the tree: `common` for all nodes, and by rank the content for each node."""
 
     kind: str
     common: Header
@@ -25,7 +28,7 @@ class SendEach(NamedTuple):
 
 
 class Keep(NamedTuple):
-    """An entry of the journal; `durable`: on the disk before anybody is told."""
+    """An entry of the journal; `durable`: on the disk before any message is sent."""
 
     entry: Header
     durable: bool = False
@@ -35,7 +38,7 @@ Effect = Send | SendEach | Keep
 
 
 class Out:
-    """What is to be done since it was taken last."""
+    """The effects requested since the last `take`."""
 
     __slots__ = ("effects",)
 
@@ -43,14 +46,14 @@ class Out:
         self.effects: list[Effect] = []
 
     def send(self, to: int, kind: str, **header: object) -> None:
-        """A message."""
+        """Add a message."""
         self.effects.append(Send(to, kind, header))
 
     def keep(self, entry: Header, *, durable: bool = False) -> None:
-        """An entry."""
+        """Add an entry of the journal."""
         self.effects.append(Keep(entry, durable))
 
     def take(self) -> list[Effect]:
-        """All of it; nothing is left."""
+        """Return all effects and start an empty list."""
         effects, self.effects = self.effects, []
         return effects

@@ -1,4 +1,4 @@
-"""What a record says of a step that does not depend on how it goes."""
+"""The fields of a step's record known at the step's start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COMMAND = 4096  # characters
 def facts_of(
     key: tuple[int, int], owner: Mapping[str, Any], request: Mapping[str, Any], placed: Placed, nodes: str, now: float
 ) -> dict[str, Any]:
-    """Of a step that was placed on these nodes. `key`: its job and number."""
+    """Return the record's fields for a step placed on `nodes`. `key`: job and number of the step."""
     argv = list(request["argv"])
     return {
         "job": key[0],
@@ -36,7 +36,7 @@ def facts_of(
 
 
 def _told_command(argv: list[str]) -> list[str]:
-    """The first of argv, "..." for the rest."""
+    """Return the first `_COMMAND` characters of argv, with "..." for the rest."""
     room = _COMMAND
     for number, word in enumerate(argv):
         if len(word) >= room:

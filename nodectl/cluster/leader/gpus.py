@@ -1,8 +1,8 @@
-"""What a step is to have of its nodes' GPUs, by srun's options and variables.
+"""A step's GPUs on the nodes, by srun's options and variables.
 
-A step that says nothing has all GPUs of its nodes, as srun's. So variables that say how many the whole job has, say
-nothing of a step. What is named on the command line goes before all variables, and these never keep a step from its
-nodes. Pure.
+A step without such options has all GPUs of its nodes, as srun's has. Variables with the count of the whole job
+therefore do not count for a step. Options of the command line have precedence over all variables, and variables never
+keep a step from its nodes. Pure functions.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ _ALL, _FOR_STEP, _FOR_TASK, _FOR_NODE = "all", "step", "task", "node"
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """`asked`: which ones, and how many; `way`: whether that is for each node, or of what else. `said`: on the command
-    line.
+    """A step's wish for GPUs.
+
+    `asked`: type and count; `way`: the unit that the count is for: each node, each task, the step, or "all" for all
+    GPUs. `said`: given on the command line.
     """
 
     asked: Wanted = Wanted()
@@ -31,11 +33,14 @@ class Gpus:
 
     @property
     def is_all(self) -> bool:
-        """Whether it is whatever its nodes have."""
+        """Whether the step has all GPUs of the nodes."""
         return self.way == _ALL
 
     def on(self, nodeid: int, nodes: int, ntasks: int) -> int:
-        """How many on one of a step's nodes, which has so many of its tasks. Those of all are shared out evenly."""
+        """Return the count of GPUs on a step's node with `ntasks` tasks.
+
+        A step's total is shared out evenly among the nodes.
+        """
         if self.way == _FOR_TASK:
             return self.asked.per_task * ntasks
         if self.way == _FOR_STEP:
@@ -43,7 +48,7 @@ class Gpus:
         return self.asked.count
 
     def nodes(self, most: int) -> int:
-        """On how many nodes they are at least, where one has no more than `most`."""
+        """Return the lowest number of nodes for the GPUs, where a node has no more than `most`."""
         return 1 if self.way == _FOR_NODE else -(-self.asked.count // max(most, 1))
 
 
@@ -51,8 +56,9 @@ ALL = Gpus()
 
 
 def read(given: Mapping[str, str], texts: Mapping[str, str], ntasks: int) -> tuple[Gpus, dict[str, str]]:
-    """What is asked for; and the options of variables that do not count for this step, as empty ones. `given`: options
-    of the command line, `texts`: with those of variables. Raises Refused.
+    """Return the GPUs asked for, and empty options in place of the variables' options without effect on this step.
+
+    `given`: options of the command line; `texts`: the same with those of variables. Raises Refused.
     """
     said = any(given.get(name) for name in _COUNTS)
     dropped = {name: "" for name in _COUNTS if said and name in texts and name not in given}

@@ -1,4 +1,4 @@
-"""Steps that have ended, the latest ones, as many as fit into a bounded memory."""
+"""The latest ended steps, as many as fit into a bounded memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LARGEST = 1 << 20
 
 
 class History:
-    """Records by the number of the step, as JSON texts; and which call launched it."""
+    """Records of ended steps, as JSON texts by number of the step, and the calls of the launches."""
 
     def __init__(self, most: int = _MOST, most_bytes: int = _MOST_BYTES) -> None:
         self._most = most
@@ -26,7 +26,7 @@ class History:
         self._bytes = 0
 
     def add(self, number: int, record: Mapping[str, Any], call: Caller | None) -> dict[str, Any]:
-        """The step has ended. The record as it is kept: of a huge one the tasks and nodes are left out."""
+        """Add the record of an ended step; return the record as kept, without tasks and nodes if too long."""
         kept = dict(record)
         text = lean_json.dumps(kept)
         if len(text) > _LARGEST:
@@ -45,16 +45,16 @@ class History:
         return kept
 
     def get(self, number: int) -> dict[str, Any] | None:
-        """The record."""
+        """Return the step's record; None for none."""
         text = self._records.get(number)
         return None if text is None else dict(lean_json.loads(text))  # type: ignore[call-overload]  # an object
 
     def of_call(self, call: Caller) -> int | None:
-        """The step that this call has launched."""
+        """Return the number of the ended step launched by this call; None for none."""
         return self._by_call.get(call)
 
     def latest(self, most: int, skip: int) -> list[dict[str, Any]]:
-        """The last to end first."""
+        """Return the latest records, the last to end first."""
         numbers = list(reversed(self._records))[skip : skip + most]
         return [record for number in numbers if (record := self.get(number)) is not None]
 
@@ -62,7 +62,7 @@ class History:
         return len(self._records)
 
     def entries(self) -> Iterator[tuple[int, dict[str, Any], Caller | None]]:
-        """All, in the order in which they ended."""
+        """Yield all records with numbers and calls, in the order of the steps' ends."""
         for number in self._records:
             record = self.get(number)
             if record is not None:
@@ -70,5 +70,5 @@ class History:
 
 
 def shortened(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Without its tasks and nodes."""
+    """Return the record without tasks and nodes."""
     return {**record, "tasks": [], "nodes": []}

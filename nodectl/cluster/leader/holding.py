@@ -1,4 +1,4 @@
-"""What a step holds of the nodes, in words that outlive a table of nodes and a leader: by rank, masks of CPUs."""
+"""A step's share of the nodes, by rank with masks of CPUs, valid beyond a node table and a leader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_RANKS = 10_000_000
 
 
 class Share(NamedTuple):
-    """Of one node: a machine mask, how many of its CPUs count, MiB, tasks, keys of devices."""
+    """A share of a node: a machine mask, the count of CPUs, MiB, the number of tasks, keys of devices."""
 
     mask: int
     cpus: int
@@ -26,7 +26,10 @@ class Share(NamedTuple):
 
 
 class Held:
-    """Of one step. `number`: under which the table knows it, 0 where it holds nothing for itself."""
+    """A step's shares of all nodes.
+
+    `number`: the step's number in the table; 0 where the step holds nothing for itself.
+    """
 
     __slots__ = ("number", "shares")
 
@@ -35,7 +38,10 @@ class Held:
         self.number = number
 
     def write(self, job: JobRecord, nodes: NodeTable, place_of: Mapping[int, int]) -> bool:
-        """Into the record of a job, which holds it on this table from then on. False where no node of it is there."""
+        """Write the shares into the job's record, which then holds the shares in this table.
+
+        Return False where none of the nodes is in the table.
+        """
         shares = {place_of[rank]: share for rank, share in self.shares.items() if rank in place_of}
         if not shares:
             return False
@@ -45,7 +51,7 @@ class Held:
         return True
 
     def as_json(self) -> list[object]:
-        """Its number, and rows of ranks that have the same."""
+        """Return the number, and a row for each set of ranks with equal shares."""
         alike: dict[Share, list[int]] = {}
         for rank, share in self.shares.items():
             alike.setdefault(share, []).append(rank)
@@ -59,7 +65,7 @@ class Held:
 
     @classmethod
     def from_json(cls, told: Sequence[Any]) -> Held:
-        """What `as_json` wrote. Raises ValueError, TypeError, IndexError."""
+        """Read the result of `as_json`. Raises ValueError, TypeError, IndexError."""
         number, *rows = told
         shares = {}
         for ranks, mask, cpus, memory, tasks, gres in rows:
@@ -69,7 +75,7 @@ class Held:
 
 
 def resources_of(shares: Mapping[int, Share], nodes: NodeTable) -> JobResources:
-    """The same as a select plugin has it, by index of the node."""
+    """Return the shares, by index of the node, in the form of a select plugin."""
     cores = bitarray(nodes.core_count)
     known: dict[tuple[int, int], bitarray] = {}  # thousands of nodes are of a few kinds
     for index, share in shares.items():
@@ -89,8 +95,10 @@ def resources_of(shares: Mapping[int, Share], nodes: NodeTable) -> JobResources:
 
 
 def shares_of(chosen: JobResources, nodes: NodeTable, parts: Mapping[int, Share], memory: int) -> dict[int, Share]:
-    """What a select plugin chose, by index of the node, for a step that holds all of it. `parts`: what its tasks need
-    there, which says the memory and devices that the plugin does not name. `memory`: MiB of a node without tasks.
+    """Return a select plugin's choice as shares, by index of the node, for a step holding all of the choice.
+
+    `parts`: the needs of its tasks on each node; they supply the memory and devices that the plugin does not name.
+    `memory`: MiB of a node without tasks.
     """
     shares = {}
     for index in chosen.node_bitmap.search(1):
@@ -102,7 +110,7 @@ def shares_of(chosen: JobResources, nodes: NodeTable, parts: Mapping[int, Share]
 
 
 def ranks_of(text: str) -> list[int]:
-    """The numbers of a list as `0-3,8`: of ranks and tasks there may be more than of CPUs. Raises ValueError."""
+    """Return the numbers of a list such as `0-3,8`, which may name more ranks or tasks than CPUs. Raises ValueError."""
     numbers: list[int] = []
     for part in filter(None, text.split(",")):
         low, dash, high = part.partition("-")

@@ -1,8 +1,8 @@
-"""The leader's memory on the disk: a file to which entries are appended, a line each with a sum of it.
+"""The leader's memory on the disk: a file of appended entries, each a line with a checksum.
 
-Whoever is killed while writing leaves a torn last line, which the next one leaves out and writes over. What is appended
-outlives the process at once; what is `durable` outlives the machine. When the file has grown to several times what is
-worth knowing, it is written anew and renamed into place. A disk that is full costs the memory, and not the leader.
+A process killed while writing leaves a torn last line, which the next process ignores and overwrites. Appended entries
+outlive the process at once; `durable` entries outlive the machine. When the file has grown to several times its useful
+size, it is rewritten and renamed into place. A full disk costs the memory, but not the leader.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Entry = Mapping[str, Any]
 
 
 class InUse(Exception):
-    """Another leader has the journal; str() is one line."""
+    """Raised where the journal belongs to another leader; str() is a single line."""
 
 
 class Journal:
-    """The file at `path`, alone. `say` gets a line for the log where it cannot be written. Raises OSError, InUse."""
+    """The journal at `path`, locked. `say` gets a line for the log where a write fails. Raises OSError, InUse."""
 
     def __init__(self, path: str, say: Callable[[str], None]) -> None:
         self._path = path
@@ -41,7 +41,7 @@ class Journal:
         os.ftruncate(self._fd, self._size)
 
     def append(self, entries: Iterable[Entry], *, durable: bool = False) -> None:
-        """These follow."""
+        """Append entries."""
         data = b"".join(map(_line, entries))
         try:
             _write(self._fd, data, self._size)
@@ -49,7 +49,7 @@ class Journal:
                 os.fdatasync(self._fd)
         except OSError as error:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, self._size)  # half of it is worth nothing
+                os.ftruncate(self._fd, self._size)  # a partial entry is worthless
             if not self._is_broken:
                 self._say(f"the leader's journal {self._path} cannot be written: {error.strerror}")
             self._is_broken = True
@@ -59,24 +59,24 @@ class Journal:
         self._size += len(data)
 
     def flush(self) -> None:
-        """What was appended outlives the machine, too."""
+        """Write appended entries to the disk, where entries outlive the machine."""
         if self._is_dirty:
             self._is_dirty = False
-            with contextlib.suppress(OSError):  # at the next line it is told
+            with contextlib.suppress(OSError):  # the next append reports the error
                 os.fdatasync(self._fd)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has been kept."""
+        """Whether the journal has no entries."""
         return not self._size
 
     @property
     def is_long(self) -> bool:
-        """Whether it is worth while to write it anew."""
+        """Whether a rewrite would pay."""
         return self._size > 2 * self._base + _SLACK
 
     def rewrite(self, entries: Iterable[Entry]) -> None:
-        """These say all that is known."""
+        """Replace the journal by entries for the whole state."""
         new = f"{self._path}.new"
         fd = -1
         try:
@@ -90,18 +90,18 @@ class Journal:
             self._say(f"the leader's journal {self._path} cannot be written anew: {error.strerror}")
             if fd >= 0:
                 os.close(fd)
-            self._base = self._size  # not again at once
+            self._base = self._size  # so the next attempt comes later
             return
         os.close(self._fd)
         self._fd, self._size, self._base = fd, len(data), len(data)
 
     def close(self) -> None:
-        """Another one may have it."""
+        """Close the file and release the lock."""
         os.close(self._fd)
 
 
 def read(path: str) -> list[Entry]:
-    """What another leader has kept, who is no more; nothing where there is none. Raises OSError."""
+    """Return the entries of an ended leader's journal; an empty list without a journal. Raises OSError."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -113,8 +113,9 @@ def read(path: str) -> list[Entry]:
 
 
 def _lock(fd: int) -> None:
-    """Where the disk has no locks, as some that a cluster's nodes share, the agent's word counts, which has one leader
-    at a time. Raises OSError.
+    """Lock the file. Raises OSError.
+
+    Some disks shared by a cluster's nodes have no locks; the agent then ensures a single leader at a time.
     """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -124,7 +125,7 @@ def _lock(fd: int) -> None:
 
 
 def _locked(path: str) -> int:
-    """A descriptor of the file that nobody else has. Raises OSError, InUse."""
+    """Return a descriptor of the file, locked by this process alone. Raises OSError, InUse."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -137,11 +138,11 @@ def _locked(path: str) -> int:
             raise
         if os.path.samestat(os.fstat(fd), os.stat(path)):
             return fd
-        os.close(fd)  # it was written anew meanwhile
+        os.close(fd)  # the journal was rewritten meanwhile
 
 
 def _read(fd: int) -> tuple[list[Entry], int]:
-    """The entries up to the first that is torn, and where these end."""
+    """Return the entries up to the first torn line, and the offset of the end."""
     entries: list[Entry] = []
     end = 0
     with open(os.dup(fd), "rb") as file:

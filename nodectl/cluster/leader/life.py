@@ -1,6 +1,7 @@
-"""The life of the steps that run: started on their nodes, told of, ended, recorded.
+"""The life of running steps: start on the nodes, events, end, record.
 
-A step begins when all its nodes have begun, and is over when all its parts are. What one part cannot, ends the others.
+A step begins when all its nodes have begun, and ends when all its parts have ended. The failure of one part ends the
+step's remaining parts.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from nodectl.cluster.leader.sums import CANCELLED, FAILED, NODE_FAIL, OUT_OF_MEM
 from nodectl.cluster.leader.wish import Placed
 from nodectl.kernel.children import said
 
-KILL_SECONDS = 120.0  # in which a part ends that was told to; then its output is dropped, which nobody may read
-DROP_SECONDS = 30.0  # and after these its node does not answer for its processes
+KILL_SECONDS = 120.0  # for a part to end after an order to end; then its output is dropped, which may have no reader
+DROP_SECONDS = 30.0  # after these no more steps are placed on the part's node
 
 
 class Life:
-    """`job`: the number of the allocation; `variables`: what tasks are told of it beside their environment; `expected`:
-    ranks that have not joined yet; `on_free`: something has become free.
+    """The running steps of a cluster.
+
+    `job`: the number of the allocation; `variables`: variables for tasks beside their environment; `expected`: ranks
+    that have not joined yet; `on_free` is called when a step has released its nodes.
     """
 
     def __init__(
@@ -39,19 +42,19 @@ class Life:
         self.variables: dict[str, str] = {}
         self.owner: dict[str, Any] = {}
         self.steps: dict[int, Step] = {}
-        self.count = 0  # of messages by which parts are asked, and by which nodes are asked for their parts
-        self.begin = 0  # of that count; a lower one is an earlier leader's
+        self.count = 0  # of messages that start parts, and of those that ask nodes for their parts
+        self.begin = 0  # the first value of that count; lower ones are an earlier leader's
         self._table = table
         self._out = out
         self._history = history
         self.orders = Orders(out, expected)
         self._on_free = on_free
         self._by_call: dict[Caller, Step] = {}
-        self._talkative: dict[int, Step] = {}  # whose clients are to be told something
+        self._talkative: dict[int, Step] = {}  # steps with events for their clients
         self._ending: dict[int, Step] = {}
 
     def start(self, number: int, asked: Asked, placed: Placed, call: Caller, now: float, *, streams: bool) -> Step:
-        """Starts a step that was placed."""
+        """Start a placed step."""
         table, layout = self._table, placed.layout
         whole, own = parts_of(layout, table.indexed_names, (self.job, number), environment=self.variables)
         each = {placed.ranks[index]: part for index, part in own.items()}
@@ -83,17 +86,17 @@ class Life:
             self._by_call[step.call] = step
 
     def restore(self, step: Step) -> None:
-        """A step of an earlier leader: which of its parts run, their nodes will say."""
+        """Add a step of an earlier leader; the nodes will report the parts still running."""
         self._add(step)
         if step.held.number:
             self._table.hold(step.held)
 
     def of_call(self, call: Caller) -> Step | None:
-        """The running step that this call has launched."""
+        """Return the running step launched by this call; None for none."""
         return self._by_call.get(call)
 
     def begun(self, rank: int, number: int, told: Mapping[str, Any], now: float) -> None:
-        """A node has begun its part, or cannot; or has more to say of it."""
+        """Handle a node's report of a part: begun, failed to begin, or a later report."""
         error: Mapping[str, Any] | None = told.get("error")
         found = self._part(rank, number)
         if found is None:
@@ -104,14 +107,14 @@ class Life:
             step.unbegun -= 1
         elif error is None:
             self._take_standing(step, told, now)
-            return  # told again
+            return  # a repeated report
         if error is None:
             part.state = BEGUN
             step.started = step.started or now
             if not step.unbegun:
                 self._reply(step)
             if step.ending:
-                self.orders.give(step, [rank], way_to_end(step))  # it was on its way when the others were told
+                self.orders.give(step, [rank], way_to_end(step))  # the part was still starting when the end was ordered
             self._take_standing(step, told, now)
             return
         why = f"{self._names[rank]}: {error.get('reason', '')}" if len(step.parts) > 1 else error.get("reason", "")
@@ -120,12 +123,14 @@ class Life:
         self._lose(step, rank, part, str(why), FAILED, now)
 
     def _take_standing(self, step: Step, told: Mapping[str, Any], now: float) -> None:
-        """What a node says whenever it speaks of its part: `joined`, the parts need each other, as those of an MPI
-        program do; `fatal`, state and reason: none of them can go on.
+        """Handle the keys repeated by a node in each report of a part.
+
+        `joined`: the parts need each other, as those of an MPI program do; `fatal`, state and reason: none of the parts
+        can go on.
         """
         if told.get("joined") and step.no_kill:
             step.no_kill = False
-            # A leader may hear of a lost node before it hears this: a later one, and we.
+            # This leader, or a later one, may hear of a lost node first.
             self._out.keep({"e": "step", **step.as_json()})
             if NODE_FAIL in step.sums.states:
                 self._end(step, NODE_FAIL, "a node was lost, and its program is of MPI", now)
@@ -137,7 +142,7 @@ class Life:
             self._end(step, state, reason, now)
 
     def _refuse(self, step: Step, error: Mapping[str, Any], why: str) -> None:
-        """The answer to the launch: one node cannot."""
+        """Refuse the launch because a node cannot begin a part. After a reply, send the client a message instead."""
         if step.replied:
             self._tell(step, {"event": "message", "text": f"nodectl: error: {why}"})
             return
@@ -161,13 +166,13 @@ class Life:
         self.reply_again(step)
 
     def reply_again(self, step: Step) -> None:
-        """The answer to the launch, which its node has lost with an earlier leader."""
+        """Repeat the reply to a launch, which the client's node has lost with an earlier leader."""
         if step.call is not None and step.replied:
             told = {"job": step.job, "step": step.number, "ranks": list_of(step.parts)}
             self._out.send(step.call[0], "reply", id=step.call[1], parameters=told)
 
     def told(self, rank: int, number: int, events: list[Mapping[str, Any]], now: float) -> None:
-        """What happens in a part."""
+        """Handle the events of a part."""
         found = self._part(rank, number)
         if found is None:
             return
@@ -186,12 +191,12 @@ class Life:
                     self._tell(step, {"event": "start", "pids": [pid for _, pid in sorted(step.pids.items())]})
                 return
         if kind == "end":
-            return  # `ended` tells
+            return  # `ended` handles it
         if kind == "exit":
             step.statuses.update(dict.fromkeys(event.get("tasks") or (), int(event.get("status") or 0)))
         if kind == "message" and " CANCELLED AT " in str(event.get("text")):
             if step.cancel_told:
-                return  # each node says so
+                return  # each node reports it
             step.cancel_told = True
         self._tell(step, {**event, "node": self._names[rank]})
         if kind == "exit" and step.kill_on_bad and several and (event.get("status") or event.get("out_of_memory")):
@@ -205,7 +210,7 @@ class Life:
             self._talkative[step.number] = step
 
     def flush(self) -> None:
-        """Sends what clients are to be told, each all at once; nothing before their launch was answered."""
+        """Send all pending events to clients, in a message per step, but only after the reply to the launch."""
         for number, step in list(self._talkative.items()):
             if step.replied and step.is_heard:
                 self._send_events(step)
@@ -217,12 +222,12 @@ class Life:
         step.events = []
 
     def ended(self, rank: int, number: int, told: Mapping[str, Any], now: float) -> None:
-        """A part is over."""
+        """Handle the end of a part."""
         record: Mapping[str, Any] = told["record"]
         found = self._part(rank, number)
         if found is None:
             if number not in self.steps:
-                self._out.send(rank, "over", job=self.job, step=number)  # as it was told when the step was
+                self._out.send(rank, "over", job=self.job, step=number)  # sent before, at the end of the step
             return
         step, part = found
         if part.state == ASKED:
@@ -233,7 +238,7 @@ class Life:
             return
         step.sums.add(part.nodeid, self._names[rank], part.tasks, record)
         self._part_over(step, part, now)
-        # Where no leader was there to be told of the task's exit.
+        # If no leader was there to hear of the task's exit.
         if step.left and step.kill_on_bad and record.get("state") in (FAILED, OUT_OF_MEMORY):
             self._end(step, record["state"], str(record.get("reason") or ""), now)
 
@@ -250,13 +255,13 @@ class Life:
             self._finish(step, now)
 
     def _part(self, rank: int, number: int) -> tuple[Step, Part] | None:
-        """The step and its part there, if that is not over."""
+        """Return the step and the part on this node, unless the part has ended."""
         step = self.steps.get(number)
         part = None if step is None else step.parts.get(rank)
         return None if step is None or part is None or part.state == OVER else (step, part)
 
     def _finish(self, step: Step, now: float) -> None:
-        """All parts are over."""
+        """Finish a step after the end of all parts: record, last event, replies."""
         state, reason = step.cause or step.sums.judged()
         figures = step.sums.figures()
         record = {
@@ -290,7 +295,10 @@ class Life:
         self._on_free()
 
     def order(self, step: Step, call: Mapping[str, Any], now: float, by: Caller | None = None) -> None:
-        """What a client asks of its step, for all its nodes. `by`: the order's name, where it may come again."""
+        """Pass a client's order on to all nodes of the step.
+
+        `by`: the order's name, where the client may repeat the order.
+        """
         if call.get("method") in ("hangup", "End"):
             self.expect_end(step, now)
         if call.get("method") == "hangup":
@@ -298,13 +306,13 @@ class Life:
         self.orders.give(step, step.open_ranks, call, by)
 
     def signal(self, step: Step, number: int, now: float, by: Caller) -> None:
-        """A signal for all its tasks."""
+        """Send a signal to all tasks of a step."""
         self.orders.give(step, step.open_ranks, {"method": "Signal", "parameters": {"signal": number}}, by)
         if number == 9:
             self.expect_end(step, now)
 
     def cancel(self, step: Step, now: float) -> None:
-        """Ends it as a batch system does: SIGTERM, and SIGKILL some time later. Parts that are over stay so."""
+        """End a step as a batch system does: SIGTERM, and later SIGKILL. Ended parts stay ended."""
         if not step.cancel_told and len(step.statuses) < step.facts["ntasks"]:
             step.cancel_told = True
             at = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now))
@@ -320,28 +328,28 @@ class Life:
             self.orders.give(step, step.open_ranks, way_to_end(step))
 
     def expect_end(self, step: Step, now: float) -> None:
-        """Its end was asked for: parts that do not end are given up some day."""
+        """Set the time for giving up parts without an end, since the step's end was requested."""
         if not step.ending:
             step.ending = True
             step.give_up = now + KILL_SECONDS
             self._ending[step.number] = step
 
     def _hang_up(self, rank: int, number: int) -> None:
-        """A part of no step that the leader knows."""
+        """Hang up a part of an unknown step."""
         common = {"job": self.job, "step": number, "call": HANG_UP}
         self._out.effects.append(SendEach("order", common, {rank: None}))
 
     def deadline(self) -> float | None:
-        """When the next part is given up."""
+        """Return the time at which the next part is given up; None for none."""
         return min((step.give_up for step in self._ending.values()), default=None)
 
     def tick(self, now: float) -> None:
-        """Gives up parts that do not end. Nothing more is placed on their nodes."""
+        """Give up parts still running after the time limit for ending, and place no more steps on their nodes."""
         for step in [one for one in self._ending.values() if one.give_up <= now]:
             if not step.dropped:
                 step.dropped = True
                 step.give_up = now + DROP_SECONDS
-                self.orders.give(step, step.open_ranks, KILL)  # where nothing else ends what ignores SIGTERM
+                self.orders.give(step, step.open_ranks, KILL)  # for tasks that ignore SIGTERM
                 self.orders.give(step, step.open_ranks, HANG_UP)
                 continue
             for rank in step.open_ranks:
@@ -350,7 +358,7 @@ class Life:
                 self._lose(step, rank, step.parts[rank], why, NODE_FAIL, now)
 
     def node_lost(self, rank: int, reason: str, now: float) -> None:
-        """What ran there is lost with it; steps of its clients end."""
+        """Give up the parts on a lost node, and end the steps of clients there."""
         self.orders.forget(rank)
         for step in list(self.steps.values()):
             part = step.parts.get(rank)
@@ -365,7 +373,7 @@ class Life:
                 self.order(step, HANG_UP, now)
 
     def part_lost(self, step: Step, rank: int, why: str, now: float) -> None:
-        """Nobody will tell how this part ended."""
+        """Handle a lost part, of which no record will come."""
         part = step.parts[rank]
         tasks = f"{'task' if part.tasks.isdecimal() else 'tasks'} {part.tasks}"
         self._tell(step, {"event": "message", "text": f"nodectl: error: {why}, and {tasks} with it"})
@@ -382,7 +390,10 @@ class Life:
         self._lose(step, rank, part, why, NODE_FAIL, now)
 
     def here(self, rank: int, numbers: list[int], token: int, now: float) -> None:
-        """A node says which parts it has. What was asked of it before and is not done never came there."""
+        """Handle a node's list of parts.
+
+        A part missing there, requested before `token`, never reached the node or is lost.
+        """
         if token <= self.begin:
             return
         there = set(numbers)

@@ -1,9 +1,9 @@
-"""Launches that wait for nodes, in the order in which they came.
+"""Launches waiting for nodes, in the order of arrival.
 
-A queue of its own, and not `nodectl.scheduler`: that one is about jobs, which have priorities, limits, dependencies and
-a life on the disk, and it decides once in a round. A step waits for what other steps of the same user hold for
-milliseconds; srun's rule for it is that it waits, and starts when it fits. A launch that fits passes those before it
-that do not, but each of these no more than `_PASSES` times: then what becomes free is kept for that one.
+A queue of its own, and not `nodectl.scheduler`: the scheduler is for jobs, which have priorities, limits, dependencies
+and a life on the disk, and decides once in a round. A step waits milliseconds for resources that other steps of the
+same user hold; srun's rule for a step is to wait, and to start when it fits. A launch that fits passes earlier launches
+that do not, but each of them at most `_PASSES` times: then free resources are kept for that launch.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _MOST_KINDS = 64  # looked at in one round
 
 
 class Waiting:
-    """One launch that waits: since when, until when (0: for ever), how many bytes it takes, how often it was passed.
-    `number`: of the step that it will be, -1 until it has to wait.
+    """A waiting launch: since when, until when (0: for ever), bytes, how often later launches have passed it.
+
+    `number`: the number of its future step, -1 until the launch has to wait.
     """
 
     __slots__ = ("asked", "call", "number", "passed", "place", "since", "size", "streams", "until")
@@ -40,12 +41,15 @@ class Waiting:
 
 
 class Line:
-    """All that wait. Those that need the same wait behind one another: where the first has no room, none has."""
+    """All waiting launches.
+
+    Launches with the same needs wait behind one another: where the first has no room, none has.
+    """
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[object, ...], OrderedDict[Caller, Waiting]] = {}
         self._by_call: dict[Caller, Waiting] = {}
-        self._limited: dict[Caller, Waiting] = {}  # those that do not wait for ever
+        self._limited: dict[Caller, Waiting] = {}  # launches with a time limit for waiting
         self._bytes = 0
         self._count = 0
 
@@ -56,11 +60,11 @@ class Line:
         return iter(sorted(self._by_call.values(), key=lambda one: one.place))
 
     def has_room(self, size: int) -> bool:
-        """Whether one more of so many bytes can wait."""
+        """Return whether another launch of `size` bytes can wait."""
         return len(self._by_call) < _MOST and self._bytes + size <= _MOST_BYTES
 
     def add(self, one: Waiting) -> None:
-        """At the end."""
+        """Add a launch at the end."""
         self._count += 1
         one.place = self._count
         self._kinds.setdefault(one.asked.alike, OrderedDict())[one.call] = one
@@ -70,7 +74,7 @@ class Line:
         self._bytes += one.size
 
     def remove(self, call: Caller) -> Waiting | None:
-        """It waits no more; None for one that does not wait."""
+        """Remove and return a waiting launch; None where the call has none."""
         one = self._by_call.pop(call, None)
         self._limited.pop(call, None)
         if one is not None:
@@ -82,19 +86,22 @@ class Line:
         return one
 
     def get(self, call: Caller) -> Waiting | None:
-        """Who waits for the answer to this call."""
+        """Return the waiting launch of this call; None for none."""
         return self._by_call.get(call)
 
     def deadline(self) -> float | None:
-        """When the next one gives up waiting."""
+        """Return the time at which the next launch gives up; None for none."""
         return min((one.until for one in self._limited.values()), default=None)
 
     def overdue(self, now: float) -> list[Waiting]:
-        """Those that have waited as long as they may."""
+        """Return the launches past the end of the wait."""
         return [one for one in self._limited.values() if one.until <= now]
 
     def go(self, start: Callable[[Waiting], bool]) -> None:
-        """Something has become free: `start` starts a launch and removes it, or says that it does not fit."""
+        """Start all launches with room now.
+
+        `start` starts and removes a launch and returns True, or returns False where the launch does not fit.
+        """
         blocked: set[tuple[object, ...]] = set()
         passed: list[Waiting] = []
         for _ in range(len(self._by_call)):
@@ -114,11 +121,11 @@ class Line:
                 passed.append(head)
 
     def may_pass(self, alike: tuple[object, ...]) -> bool:
-        """Whether a launch that has just come, and needs this, may start before those that wait."""
+        """Return whether a new launch with such needs may start before the waiting launches."""
         heads = (next(iter(kind.values())) for kind in self._kinds.values())
         return alike not in self._kinds and all(head.passed < _PASSES for head in heads)
 
     def was_passed(self) -> None:
-        """One has."""
+        """Count a start of a new launch before the waiting launches."""
         for kind in self._kinds.values():
             next(iter(kind.values())).passed += 1

@@ -1,11 +1,11 @@
-"""The leader's process: it reads and writes for the core. The agent that is the root of the tree starts it, and starts
-it again.
+"""The leader's process: reads and writes for the core. The agent at the root of the tree starts and restarts it.
 
-Its standard input is a pipe that only the agent holds: the first line is the secret, the second one JSON: `at`, the
-addresses of that agent; `job`, the number of the allocation; `names` of its nodes by rank, and of `guests`, whose ranks
-follow; `epoch` and `root`, the rank of that agent; `directory`, the job's; `journal`, the path of its journal where
-there is no such directory. The end is its end. Exit status: 0 when it was told to end, 1 when it could not begin, with
-a line on standard error, or the others have given it up, SUPERSEDED when they follow another one.
+Its standard input is a pipe that only the agent holds: the first line is the secret, the second one a JSON object:
+`at`, the addresses of that agent; `job`, the number of the allocation; `names` of its nodes by rank, and of `guests`,
+whose ranks follow; `epoch` and `root`, the rank of that agent; `directory`, the job's; `journal`, the path of its
+journal where there is no such directory. The process ends at the end of its standard input. Exit status: 0 at the end
+of standard input; 1, with a line on standard error, when the process could not begin or the other members of the tree
+have given it up; SUPERSEDED when they follow another leader.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LONGEST_LINE = 16 << 20
 
 
 def main() -> int:
-    """The whole process."""
+    """Run the leader's process and return the exit status."""
     try:
         return asyncio.run(_run())
     except Superseded as error:
@@ -57,7 +57,7 @@ async def _run() -> int:
     epoch, tenure = int(told.get("epoch", 0)), None
     journal, before = None, []
     directory = JobDirectory(told["directory"]) if told.get("directory") else None
-    # A disk that is away for a moment is no empty memory: OSError ends this process, and another one is started.
+    # A disk that is briefly unavailable is not an empty journal: OSError ends this process, and the agent restarts it.
     if directory is not None and directory.epoch(epoch) is not None:
         tenure = Tenure(directory, epoch)
         tenure.renew((), asyncio.get_running_loop().time())
@@ -69,7 +69,7 @@ async def _run() -> int:
     members = [*names, *told.get("guests", ())]
     mesh = Mesh(LEADER, members, secret, epoch=epoch, root=int(told.get("root", 0)))
     leader = Leader(mesh, int(told["job"]), names, journal, tenure, before)
-    if tenure is not None and journal is not None and before and not journal.is_empty:  # as a full disk leaves it
+    if tenure is not None and journal is not None and before and not journal.is_empty:  # empty if the disk is full
         tenure.directory.forget_before(epoch)
     try:
         ended = asyncio.create_task(_end_of(lines))
@@ -87,14 +87,17 @@ async def _run() -> int:
 
 
 async def _lead(leader: Leader, mesh: Mesh, at: Sequence[tuple[str, int]]) -> None:
-    """Until the others have given us up. Raises NotJoined, Superseded."""
+    """Lead until the rest of the tree gives this leader up. Raises NotJoined, Superseded."""
     await mesh.join(at)
     leader.go_on()
     await leader.over
 
 
 def _predecessors(directory: JobDirectory, epoch: int) -> list[Entry]:
-    """What the latest leader before this epoch has kept. Who began one and was lost at once has kept nothing."""
+    """Return the journal of the latest leader before this epoch.
+
+    A leader lost at its beginning has kept nothing.
+    """
     for earlier in range(epoch - 1, -1, -1):
         if entries := read(directory.journal(earlier)):
             return entries
@@ -107,8 +110,10 @@ async def _end_of(lines: asyncio.StreamReader) -> None:
 
 
 class Leader:
-    """Between core, journal and mesh, in one event loop. `over` is done when the others have given us up, or raises
-    Superseded. `before`: what an earlier leader has kept on another node.
+    """The connection between core, journal and mesh, in a single event loop.
+
+    `over` is done when the other members of the tree have given the leader up; it raises Superseded where they follow
+    another leader. `before`: the journal entries of an earlier leader on another node.
     """
 
     def __init__(
@@ -149,7 +154,7 @@ class Leader:
             del body
             try:
                 self.core.received(kind, rank, header, self._now())
-            except Exception as error:  # others are not to wait for it
+            except Exception as error:  # other messages must still be handled
                 _say(f"a message {kind!r} of rank {rank} makes no sense: {error!r}")
             self._soon()
 
@@ -167,7 +172,7 @@ class Leader:
         self._tell(self.core.joined, rank, said)
 
     def go_on(self) -> None:
-        """Says every other second that we lead. Where our own agent is silent we do not: it may stand still."""
+        """Renew the tenure every RENEWAL seconds, but not while the leader's own agent is silent, perhaps stopped."""
         if self._tenure is None or self.over.done():
             return
         if self._mesh.is_joined:
@@ -197,7 +202,7 @@ class Leader:
         self._tell(self.core.lost, rank, why)
 
     def _soon(self) -> None:
-        """What has come together in one turn of the loop is answered together."""
+        """Schedule `_drain`, which answers all messages of this turn of the loop together."""
         if not self._is_drain_due:
             self._is_drain_due = True
             self._loop.call_soon(self._drain)
@@ -205,7 +210,7 @@ class Leader:
     def _drain(self) -> None:
         self._is_drain_due = False
         if self._tenure is not None and self._tenure.is_doubtful(self._loop.time()):
-            self._check(self._tenure.check)  # we stood still, perhaps
+            self._check(self._tenure.check)  # this process may have been stopped
         if self.over.done():
             return
         effects = self.core.take()
@@ -238,7 +243,7 @@ class Leader:
         self._tell(self.core.tick)
 
     def close(self) -> None:
-        """It ends."""
+        """Stop the timers, and end journal and core."""
         for timer in (self._timer, self._renewal):
             if timer is not None:
                 timer.cancel()
@@ -248,7 +253,7 @@ class Leader:
 
 
 def _owner() -> dict[str, object]:
-    """Whose steps these are, as records say it."""
+    """Return the user, uid and gid of this process, as in records."""
     uid, gid = os.getuid(), os.getgid()
     try:
         name = pwd.getpwuid(uid).pw_name
@@ -258,9 +263,7 @@ def _owner() -> dict[str, object]:
 
 
 def _chooser() -> Chooser:
-    """By which steps are placed: the plugin and the settings of the user's own configuration. Raises ConfigError,
-    PluginRefused.
-    """
+    """Return the select plugin, with the settings of the user's configuration. Raises ConfigError, PluginRefused."""
     config = load(own_node.configuration(), must_exist=False)
     settings = Settings(
         select_type_parameters=tuple(word.lower() for word in config.select_type_parameters),

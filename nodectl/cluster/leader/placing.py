@@ -1,10 +1,9 @@
-"""Which nodes, CPUs, memory and devices a step gets, and which of its tasks go where.
+"""The placement of a step: nodes, CPUs, memory and devices, and the place of each task.
 
-The select plugin (`chooser.py`) chooses the nodes over the table of them, as it does for a job, and says whether the
-step fits beside those that run. On what is free of the nodes of select/cons_tres the step is then laid out by
-`nodectl.binding`, as a step in its job: as many tasks on each node as on the others, and no more CPUs than they need.
-What another plugin chooses the step holds as it was chosen. For a step that has nothing for itself (--overlap) all
-nodes are idle.
+The select plugin (`chooser.py`) chooses the nodes from the table, as for a job, and says whether the step fits beside
+the running ones. With select/cons_tres, `nodectl.binding` then lays the step out on the free CPUs of the chosen nodes,
+as a step in its job: the same number of tasks on each node, and no more CPUs than they need. With another plugin the
+step holds all that the plugin chose. For a step that holds nothing for itself (--overlap) all nodes count as idle.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from nodectl.selection.records import JobDetails, JobRecord, JobResources, NodeR
 
 
 class Table:
-    """The nodes that have joined, by their ranks, and what of them is taken."""
+    """The joined nodes, by rank, and the resources held by steps there."""
 
     def __init__(self, settings: Settings | None = None, chooser: Chooser | None = None) -> None:
         self._chooser = chooser or cons_tres(settings)
@@ -62,7 +61,7 @@ class Table:
         self._number = 0
 
     def add(self, rank: int, name: str, machine: Machine) -> None:
-        """A node has joined, or joins again."""
+        """Add a joined node, also for the second time."""
         same = self.machines.get(rank) == machine and self.names.get(rank) == name
         self.machines[rank], self.names[rank] = machine, name
         was_down = self._down.pop(rank, None) is not None
@@ -73,8 +72,8 @@ class Table:
             self._set_state(rank, NODE_STATE_IDLE)
 
     def take_out(self, rank: int, reason: str) -> None:
-        """Nothing is placed there any more."""
-        self._down[rank] = reason  # also of one that has not joined, as a new leader is told
+        """Place no more steps on a node."""
+        self._down[rank] = reason  # also for a node that has not joined, as reported to a new leader
         if rank in self.machines and self._selection is not None:
             self._set_state(rank, NODE_STATE_DOWN)
 
@@ -85,21 +84,21 @@ class Table:
         selection.update_node_state(node)
 
     def why_down(self, rank: int) -> str:
-        """Why nothing is placed there; "" where it is."""
+        """Return the reason why a node gets no steps; "" where the node gets steps."""
         return self._down.get(rank, "")
 
     def is_up(self, rank: int) -> bool:
-        """Whether steps are placed there."""
+        """Return whether steps are placed on a node."""
         return rank in self.machines and rank not in self._down
 
     @property
     def settings(self) -> Settings:
-        """By which steps are placed."""
+        """The settings for placing steps."""
         return self._chooser.parameters.settings
 
     @property
     def selection(self) -> Selection:
-        """The plugin over the nodes that there are now. Raises Refused: it cannot go on with them."""
+        """The select plugin over the present nodes. Raises Refused where the plugin fails."""
         if self._selection is None:
             try:
                 self._selection = self._made()
@@ -108,13 +107,13 @@ class Table:
         return self._selection
 
     def _let_go(self) -> None:
-        """The nodes, or what is held of them, are others: the plugin is told when it is asked again."""
+        """End the plugin's selection after nodes or holdings have changed; the next use makes a new selection."""
         if self._selection is not None:
             self._selection.end()
             self._selection = None
 
     def end(self) -> None:
-        """The leader ends."""
+        """End the plugin when the leader ends."""
         self._let_go()
         self._chooser.end()
 
@@ -144,7 +143,10 @@ class Table:
         )
 
     def place(self, wish: Wish) -> Placed | None:
-        """Takes what the step needs, and lays it out there; None where it has to wait. Raises Refused: it never can."""
+        """Take the resources for a step and lay the step out; None where the step must wait.
+
+        Raises Refused where the step never fits.
+        """
         if not self.machines:
             raise Refused(NEVER)
         try:
@@ -159,7 +161,7 @@ class Table:
         if request.nodelist or request.exclude:
             check_names(request, self.indexed_names)
         job = self._job(wish)
-        if not self._chooser.lays_out:  # to our own the network is all the same
+        if not self._chooser.lays_out:  # nodectl's own plugin ignores the network
             selection.info.admit(job, is_kept=False)
         placed = None
         try:
@@ -170,7 +172,7 @@ class Table:
         return placed
 
     def _placed_as(self, job: JobRecord, wish: Wish, selection: Selection) -> Placed | None:
-        """The step as this job of the plugin's. Raises Refused."""
+        """Place the step as this job of the plugin. Raises Refused."""
         request = wish.request
         in_use = self._ledger().with_devices if wish.gpus.is_all else ()
         found = self._chosen(job, request, without=in_use)
@@ -189,10 +191,12 @@ class Table:
     def _begun(
         self, job: JobRecord, wish: Wish, allocation: Allocation, chosen_for: JobResources | None = None
     ) -> Placed | None:
-        """The step laid out on that, which it holds from now on, and all of `chosen_for`, where there is that; None
-        where others do. Raises Refused.
+        """Lay the step out on the allocation and hold the resources. Raises Refused.
+
+        Return None where steps hold some of the resources already. With `chosen_for`, the step holds all of that
+        choice.
         """
-        chosen = len(allocation.nodes)  # of -N 1-3, and of nodes for which there are no tasks
+        chosen = len(allocation.nodes)  # for -N 1-3, and with nodes without tasks
         nodes = (chosen, chosen) if wish.request.nodes else None
         step = replace(wish.request, relative=None, exclusive=False, nodes=nodes)
         layout = place(self._topologies, allocation, step, self.settings, reasons=False)
@@ -200,7 +204,7 @@ class Table:
             shares = self._shares(layout, wish)
             if chosen_for is not None:
                 shares = shares_of(chosen_for, self.selection.nodes, shares, wish.memory)
-        except Refused:  # where its tasks are there are fewer GPUs for it than where they might be
+        except Refused:  # the nodes of its tasks have fewer free GPUs than nodes elsewhere
             if self._holdings:
                 return None
             raise
@@ -210,7 +214,7 @@ class Table:
         return Placed(layout, self._ranks, held)
 
     def _begin(self, job: JobRecord, held: Held, shares: Mapping[int, Share]) -> bool:
-        """The step holds that from now on; False where others do."""
+        """Hold the shares for the step. Return False where the plugin refuses because the resources are taken."""
         selection = self.selection
         job.job_resrcs = resources_of(shares, selection.nodes)
         job.node_bitmap = job.job_resrcs.node_bitmap
@@ -224,12 +228,13 @@ class Table:
         return True
 
     def _evenly(self, found: Choice, request: Request) -> Allocation:
-        """What is free of the nodes that were chosen: srun lays a step out on all of its job's nodes, as many tasks on
-        each as on the others.
+        """Return an allocation of the free CPUs on the chosen nodes.
+
+        srun lays a step out on all of its job's nodes, with the same number of tasks on each.
         """
         per_node = request.ntasks_per_node or 0
         if per_node * found.nodes.count() < tasks_of(request):
-            per_node = 0  # more tasks than that go there all the same
+            per_node = 0  # more tasks than that still go to each node
         most = per_node * (request.cpus_per_task or 1)
         grants = []
         for index in found.nodes.search(1):
@@ -243,7 +248,10 @@ class Table:
     def _chosen(
         self, job: JobRecord, request: Request, *, ever: bool = False, without: Iterable[int] = ()
     ) -> Choice | Refusal:
-        """What the plugin chooses among the nodes that are up, `without` these, or would choose on idle ones."""
+        """Return the plugin's choice among the nodes in operation.
+
+        `without`: indices of nodes to leave out; `ever`: choose as if all nodes were idle.
+        """
         ever = ever or request.overlap
         among = None
         if request.relative or ever or without:
@@ -268,7 +276,7 @@ class Table:
         return JobRecord(self._number, details=details)
 
     def _ask_for_gpus(self, details: JobDetails, gpus: Gpus) -> None:
-        """On each node the most that one of them needs. Raises Refused."""
+        """Ask for the same number of GPUs on each node: the highest need of a node. Raises Refused."""
         asked = self._asked(gpus)
         most = self.most_gpus.get(asked.type, 0)
         if not self.most_gpus:
@@ -280,12 +288,14 @@ class Table:
         details.layout = {"gres_flags": "enforce-binding"} if asked.enforce else {}
 
     def _asked(self, gpus: Gpus) -> Wanted:
-        """Where nobody has told of any GPU of which type it is, Slurm has given those of the right one."""
+        """Return the wish for GPUs, without a type where no GPU's type is known: then Slurm gave GPUs of the right
+        type.
+        """
         return gpus.asked if len(self.most_gpus) > 1 else replace(gpus.asked, type="")
 
     @property
     def most_gpus(self) -> Mapping[str, int]:
-        """By type how many a node has at most, "" for any; of types that nobody has told nothing but that."""
+        """The highest number of GPUs on a node, by type; "" for any type. GPUs of unknown type count only for ""."""
         if self._most_gpus is None:
             self._most_gpus = {}
             for devices in {machine.devices for machine in self.machines.values()}:
@@ -295,9 +305,7 @@ class Table:
         return self._most_gpus
 
     def _shares(self, layout: Layout, wish: Wish) -> dict[int, Share]:
-        """What the step holds, by index of the node: its CPUs, with the memory and GPUs that go with them. Raises
-        Refused.
-        """
+        """Return the step's shares, by index of the node: CPUs, memory and GPUs. Raises Refused."""
         known: dict[Share, Share] = {}
         shares = {}
         for nodeid, part in enumerate(layout.nodes):
@@ -309,7 +317,7 @@ class Table:
         return shares
 
     def _gpus(self, wish: Wish, part: NodeShare, count: int) -> tuple[str, ...]:
-        """Their keys on one node: so many, near its CPUs, or all. Raises Refused."""
+        """Return the keys of a step's GPUs on a node: all GPUs, or `count` near the step's CPUs. Raises Refused."""
         machine = self.machines[self._ranks[part.node]]
         if wish.gpus.is_all:
             return tuple(device.key for device in machine.devices if device.name == GPU)
@@ -321,7 +329,7 @@ class Table:
         return tuple(device.key for device in hold(machine.devices, asked, busy, part.cpus, machine.topology))
 
     def _must_fit_some_day(self, job: JobRecord, request: Request, busy: Refusal) -> None:
-        """Raises Refused where it would not fit on the nodes that there are, with nobody on them."""
+        """Raise Refused where the job would not fit on the present nodes, even idle."""
         never = self._chosen(job, request, ever=True)
         if isinstance(never, Refusal):
             raise Refused(never.reason)
@@ -329,7 +337,7 @@ class Table:
             raise Refused(busy.reason)
 
     def never_fits(self, wish: Wish) -> str:
-        """Why the step cannot be placed on the nodes that are left, whoever ends; "" where it can."""
+        """Return the reason why the step never fits on the remaining nodes, even idle; "" where the step can fit."""
         try:
             self._must_fit_some_day(self._job(wish), wish.request, Refusal(BUSY, ""))
         except Refused as error:
@@ -339,7 +347,7 @@ class Table:
         return ""
 
     def hold(self, held: Held) -> None:
-        """A step of an earlier leader has this."""
+        """Record the shares of an earlier leader's step."""
         if held.number:
             self._number = max(self._number, held.number)
             job = JobRecord(held.number)
@@ -349,7 +357,7 @@ class Table:
             self._let_go()
 
     def release(self, held: Held) -> None:
-        """The step has ended."""
+        """Release the shares of an ended step."""
         job = self._jobs.pop(held.number, None)
         if self._holdings.pop(held.number, None) is not None:
             for rank, share in held.shares.items():
@@ -359,8 +367,10 @@ class Table:
             self._selection.forget(job)
 
     def give_up(self, held: Held, rank: int) -> bool:
-        """The step goes on without this node, which is lost: the plugin is told. False where nothing changes: the step
-        holds nothing there, or nothing else, or the plugin keeps it.
+        """Release a step's share on a lost node and tell the plugin; the step goes on without the node.
+
+        Return False where nothing changes: the step holds nothing there, or only that share, or the plugin keeps the
+        share.
         """
         share = held.shares.get(rank)
         if share is None or held.number not in self._holdings or len(held.shares) == 1:
@@ -377,19 +387,19 @@ class Table:
         return True
 
     def cpus(self) -> dict[str, int]:
-        """By name of each node, how many CPUs steps can have there."""
+        """Return the number of CPUs usable by steps, by name of each node."""
         return {self.names[rank]: self._usable_of(rank).bit_count() for rank in sorted(self.machines)}
 
     def cpus_used(self, rank: int) -> int:
-        """The mask of the CPUs there that steps hold."""
+        """Return the mask of the CPUs held by steps on a node."""
         return self._ledger().cpus_used(self._index(rank))
 
     def memory_used(self, rank: int) -> int:
-        """MiB that steps hold there."""
+        """Return the MiB held by steps on a node."""
         return self._ledger().memory_used(self._index(rank))
 
     def devices_used(self, rank: int) -> list[str]:
-        """The keys of the devices there that steps hold."""
+        """Return the keys of the devices held by steps on a node."""
         return sorted(self._ledger().devices_used(self._index(rank)))
 
     def _ledger(self) -> Ledger:

@@ -1,4 +1,4 @@
-"""What a new leader makes of its predecessor's journal, and the journal that says the same in fewer words."""
+"""The state of a new leader from a predecessor's journal, and the shortest journal of the present state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodectl.cluster.leader.steps import Caller, Step
 
 
 def restore(books: Books, journal: Sequence[Mapping[str, Any]]) -> None:
-    """Entries that make no sense, as of another version, are left out."""
+    """Restore the books from a journal. Entries without a known form, as of another version, are left out."""
     running: dict[int, Step] = {}
     epoch = int(books.now)
     for entry in journal:
@@ -30,7 +30,7 @@ def restore(books: Books, journal: Sequence[Mapping[str, Any]]) -> None:
             continue
     books.life.begin = books.life.count = epoch << 32
     books.out.keep({"e": "leader", "epoch": epoch})
-    books.numbers.next = books.numbers.before = books.numbers.kept  # which of the last block were given is not known
+    books.numbers.next = books.numbers.before = books.numbers.kept  # the numbers used of the last block are unknown
     for step in running.values():
         books.life.restore(step)
 
@@ -40,7 +40,7 @@ def _caller(told: Sequence[Any] | None) -> Caller | None:
 
 
 def entries(books: Books) -> list[dict[str, Any]]:
-    """All that is known now."""
+    """Return entries for the whole present state."""
     return [
         {"e": "leader", "epoch": books.life.begin >> 32},
         {"e": "numbers", "kept": books.numbers.kept},

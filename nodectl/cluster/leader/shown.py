@@ -1,4 +1,4 @@
-"""Nodes, launches that wait, and ended steps, as org.nodectl tells of them."""
+"""Nodes, waiting launches and ended steps, in the form of org.nodectl."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MOST_NAMED = 8  # steps for which a launch waits
 
 
 def name_of(request: Mapping[str, Any]) -> str:
-    """Of a step."""
+    """Return the name of the step."""
     return str(request.get("name") or str(request["argv"][0]).rpartition("/")[2])
 
 
 def brief(record: dict[str, Any]) -> dict[str, Any]:
-    """A record in a list of them: of a large step not each task and node."""
+    """Shorten a record for a list: at most `_LONGEST` tasks and nodes."""
     for part in ("tasks", "nodes"):
         if len(record.get(part) or ()) > _LONGEST:
             record[part] = record[part][:_LONGEST]
@@ -30,7 +30,7 @@ def brief(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def waiting(books: Books, one: Waiting) -> dict[str, object]:
-    """A launch that waits, as a job of the queue."""
+    """Return a waiting launch as a job of the queue."""
     asked = one.asked
     wish = asked.wish.request
     tasks = tasks_of(wish)
@@ -50,7 +50,7 @@ def waiting(books: Books, one: Waiting) -> dict[str, object]:
 
 
 def explanation(books: Books, one: Waiting) -> dict[str, object]:
-    """Why a launch waits."""
+    """Explain why a launch waits."""
     row = waiting(books, one)
     running = [f"step {step.name} ({step.facts['name']})" for step in books.life.steps.values()]
     told = {name: row[name] for name in ("state", "reason", "words")}
@@ -58,7 +58,7 @@ def explanation(books: Books, one: Waiting) -> dict[str, object]:
 
 
 def nodes(books: Books) -> Iterator[dict[str, object]]:
-    """The nodes of the allocation, those that have not joined too."""
+    """Yield the nodes of the allocation, including nodes still to join."""
     running: dict[int, int] = {}
     for step in books.life.steps.values():
         for rank in step.open_ranks:

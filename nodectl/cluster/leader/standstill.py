@@ -1,4 +1,4 @@
-"""Steps that are suspended, and go on: each on all of its nodes, or on none."""
+"""Suspending and resuming steps: each on all of the step's nodes, or on none."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _OVER = "NoSuchStep"  # a part that has just ended is no reason to fail
 
 
 class _Order:
-    """Suspend or Resume, asked of all nodes of some steps. `left`: numbers of what was asked, whose answers are
-    awaited; `running`: processes that could not be stopped. Without a `call` nobody wants to know what became of it.
+    """Suspend or Resume, sent to all nodes of some steps.
+
+    `left`: numbers of the requests without an answer yet; `running`: processes that could not be stopped. `call` is
+    None where no caller waits for the result.
     """
 
     def __init__(self, call: Caller | None, method: str, steps: Sequence[Step]) -> None:
@@ -27,16 +29,19 @@ class _Order:
 
 
 class Standstill:
-    """Of one leader. `ask(rank, call, method, parameters)` asks a node, and returns a number for the answer."""
+    """The suspend and resume requests of a leader.
+
+    `ask(rank, call, method, parameters)` asks a node, and returns a number for the answer.
+    """
 
     def __init__(self, books: Books, ask: Callable[[int, Caller, str, Mapping[str, Any]], int]) -> None:
         self._books = books
         self._ask = ask
         self._orders: dict[int, _Order] = {}
-        self._busy: set[int] = set()  # numbers of steps of which an order is under way
+        self._busy: set[int] = set()  # numbers of steps with a pending order
 
     def suspend(self, call: Caller, steps: Sequence[Step]) -> None:
-        """Stops them; answers when all stand still. Raises Refused."""
+        """Suspend the steps; reply when all have stopped. Raises Refused."""
         for step in steps:
             if step.suspended:
                 raise Refused("WrongState", f"step {step.name} is suspended already")
@@ -45,7 +50,7 @@ class Standstill:
         self._begin(_Order(call, "Suspend", steps))
 
     def resume(self, call: Caller, steps: Sequence[Step]) -> None:
-        """Lets them go on. Raises Refused."""
+        """Resume the steps. Raises Refused."""
         for step in steps:
             if not step.suspended:
                 raise Refused("WrongState", f"step {step.name} is not suspended")
@@ -64,18 +69,18 @@ class Standstill:
                 try:
                     number = self._ask(rank, order.call or (rank, 0), order.method, _name(step))
                 except Refused:
-                    continue  # the node is gone, and what it had with it
+                    continue  # the node is gone, and its parts with it
                 order.left.add(number)
                 self._orders[number] = order
         if not order.left:
             self._finish(order)
 
     def awaits(self, number: int) -> bool:
-        """Whether the answer to this is ours, wherever who asked has gone."""
+        """Return whether the request with this number was sent from here, even after a disconnect of the caller."""
         return number in self._orders
 
     def answered(self, number: int, header: Mapping[str, Any]) -> bool:
-        """A node has answered. False where it is no answer to this."""
+        """Take a node's answer. Return False for the number of a different request."""
         order = self._orders.pop(number, None)
         if order is None:
             return False
@@ -92,7 +97,7 @@ class Standstill:
     def _finish(self, order: _Order) -> None:
         self._busy.difference_update(step.number for step in order.steps)
         if order.refused is not None and order.method == "Suspend":
-            # On all nodes: of one whose first answer was lost with a link, the second says that it was done already.
+            # On all nodes: if a node's first answer was lost with a link, its second one says that it was done already.
             self._send(_Order(None, "Resume", order.steps))
         elif order.refused is None:
             for step in order.steps:

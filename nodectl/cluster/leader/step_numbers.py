@@ -1,4 +1,7 @@
-"""Numbers of steps: each is given once, whoever dies. The journal has a block of them before one is used."""
+"""Numbers of steps: each is given once, even across a leader's death.
+
+The journal has a block of numbers before the first of them is used.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,19 @@ _MOST_RESERVED = 4096
 
 
 class Numbers:
-    """`next` is the one that is given next; those before `kept` are in the journal."""
+    """The step numbers of a cluster.
+
+    `next` is the number given next; those before `kept` are in the journal.
+    """
 
     def __init__(self, out: Out) -> None:
         self._out = out
         self.next = self.kept = 0
-        self.before = 0  # an earlier leader may have reserved what is below this
+        self.before = 0  # an earlier leader may have reserved numbers below this
         self._reserved: OrderedDict[int, None] = OrderedDict()
 
     def draw(self) -> int:
-        """A number that no step has or had."""
+        """Return a number never used by a step."""
         if self.next >= self.kept:
             self.kept = self.next + _BLOCK
             self._out.keep({"e": "numbers", "kept": self.kept}, durable=True)
@@ -29,12 +35,15 @@ class Numbers:
         return number
 
     def seen(self, number: int) -> None:
-        """A node has a step of this number: a journal was lost."""
+        """Skip a number in use on a node, which may be new to this leader where a journal was lost."""
         if number >= self.next:
             self.next = number + 1
 
     def reserve(self) -> int:
-        """For a client that must know it before it launches; never 0, by which such a client means a new job's."""
+        """Reserve a number for a client which needs the number before the launch.
+
+        The number is never 0: such a client takes 0 as a new job's.
+        """
         number = self.draw() or self.draw()
         self._reserved[number] = None
         while len(self._reserved) > _MOST_RESERVED:
@@ -42,7 +51,7 @@ class Numbers:
         return number
 
     def check(self, numbers: tuple[int, int], job: int) -> None:
-        """Raises Refused for those of another job, and for a step that was not reserved."""
+        """Raise Refused for numbers of a different job, and for a step never reserved."""
         of_job, step = numbers
         if of_job not in (-1, job):
             raise Refused(
@@ -52,7 +61,7 @@ class Numbers:
             raise invalid("step", f"{job}.{step} was not reserved by you")
 
     def take(self, numbers: tuple[int, int]) -> int:
-        """The one that was reserved, or a new one."""
+        """Return the reserved number, or a new number."""
         step = numbers[1]
         if step in self._reserved or 0 <= step < self.before:
             self._reserved.pop(step, None)

@@ -1,4 +1,4 @@
-"""Steps that run on nodes of a cluster, as the leader knows them: values."""
+"""The running steps of a cluster, in the leader: values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Caller = tuple[int, int]
 
 
 class Part:
-    """`asked`: the leader's count of messages when it was, by which an answer is told from an earlier one."""
+    """A step's part on a node.
+
+    `asked`: the leader's message count at the request, which tells an answer from one to an earlier request.
+    """
 
     __slots__ = ("asked", "nodeid", "state", "tasks")
 
@@ -28,9 +31,11 @@ class Part:
 
 
 class Step:
-    """One step. `parts` by rank; `left` of them are not over, `unbegun` have not answered. `cause`: state and reason
-    that its record will have, whatever its parts say. `give_up`: when parts that do not end are given up.
-    `suspended`: it stands still. `is_heard`: whether its client's node hears this leader, as far as is known.
+    """A running step of the cluster.
+
+    `parts` by rank; `left` of them have not ended, `unbegun` have not answered. `cause`: state and reason for its
+    record, regardless of its parts. `give_up`: the time at which parts that do not end are given up. `suspended`:
+    whether the step is suspended. `is_heard`: whether its client's node hears this leader, as far as is known.
     """
 
     __slots__ = (
@@ -61,28 +66,28 @@ class Step:
         self.cancel_told = False
         self.started = 0.0
         self.sums = Sums()
-        self.events: list[Mapping[str, Any]] = []  # for its client, since they were sent last
+        self.events: list[Mapping[str, Any]] = []  # for its client, not sent yet
         self.pids: dict[int, int] = {}  # by task
-        self.statuses: dict[int, int] = {}  # likewise, of those that have ended
+        self.statuses: dict[int, int] = {}  # by task, of ended tasks
         self.waiters: list[Caller] = []
 
     @property
     def name(self) -> str:
-        """As users name it."""
+        """The step's name for users, as `JOB.STEP`."""
         return f"{self.job}.{self.number}"
 
     @property
     def open_ranks(self) -> list[int]:
-        """Of the parts that are not over."""
+        """The ranks of the parts still running."""
         return [rank for rank, part in self.parts.items() if part.state != OVER]
 
     def hear(self, rank: int) -> None:
-        """Its client is there, on that node, and hears this leader."""
+        """Record the node of the step's client, which hears this leader."""
         self.client = rank
         self.is_heard = True
 
     def as_json(self) -> dict[str, Any]:
-        """What a later leader has to know of it."""
+        """Return the data of the step for a later leader."""
         return {
             "number": self.number,
             "facts": self.facts,
@@ -97,7 +102,7 @@ class Step:
 
     @classmethod
     def from_json(cls, job: int, told: Mapping[str, Any]) -> Step:
-        """What `as_json` wrote: whether its parts run is not known. Raises KeyError, ValueError, TypeError."""
+        """Read the result of `as_json`; whether the parts run is not known. Raises KeyError, ValueError, TypeError."""
         parts = {int(rank): Part(nodeid, tasks, 0) for nodeid, (rank, tasks) in enumerate(told["ranks"])}
         call = told["call"]
         step = cls(
@@ -110,7 +115,7 @@ class Step:
         return step
 
     def summary(self, names: Sequence[str]) -> dict[str, Any]:
-        """As lists of running steps have it."""
+        """Return the step's record for lists of running steps."""
         return {
             **self.facts,
             "state": "SUSPENDED" if self.suspended else "RUNNING",
@@ -123,7 +128,7 @@ class Step:
         }
 
     def tasks(self) -> list[dict[str, Any]]:
-        """Those that have started, as far as there is room for them."""
+        """Return the started tasks, at most `_MOST_TASKS`."""
         return [
             {"task": task, "pid": self.pids[task], "status": self.statuses.get(task), "cpus": ""}
             for task in sorted(self.pids)[:_MOST_TASKS]
@@ -131,10 +136,10 @@ class Step:
 
 
 def tasks_of(part: Part) -> list[int]:
-    """The numbers of its tasks in the step."""
+    """Return the numbers of the part's tasks in the step."""
     return ranks_of(part.tasks)
 
 
 def list_of(numbers: object) -> str:
-    """As `0-3,8`."""
+    """Return the numbers as a list such as `0-3,8`."""
     return format_cpulist(numbers)  # type: ignore[arg-type]  # numbers

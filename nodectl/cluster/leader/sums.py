@@ -1,5 +1,4 @@
-"""One record of a step over several nodes, made of the records of its parts as they come, in memory that does not grow
-with its tasks.
+"""The record of a step over several nodes, built from the incoming records of the parts, in bounded memory.
 
 Exit status: as srun's, as `stepd/exit_status.py` has it for one node.
 """
@@ -13,7 +12,7 @@ from typing import Any
 COMPLETED, FAILED, CANCELLED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL = (
     "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL",
 )  # fmt: skip
-# What a step is when its parts ended so: the first one of these.
+# The state of a step: the first of these among the states of its parts.
 _WORST = (NODE_FAIL, OUT_OF_MEMORY, TIMEOUT, "PREEMPTED", CANCELLED, FAILED, COMPLETED)
 _MOST_TASKS = 2048
 _MOST_NODES = 1024
@@ -24,7 +23,10 @@ _OF_NODE = ("state", "reason", "exit_status", "cpu_seconds", "peak_memory", "unk
 
 
 class Sums:
-    """Of one step. Good tasks and nodes are not told any more where there are too many; bad ones take their places."""
+    """The sums for a step.
+
+    Beyond a limit, good tasks and nodes are left out, and bad ones take their places.
+    """
 
     __slots__ = (
         "_code", "_forced", "_highest", "_most_nodes", "_nodes", "_reasons", "_seconds", "_signal", "_sums", "_tasks",
@@ -36,7 +38,7 @@ class Sums:
         self._tasks: list[tuple[bool, Mapping[str, Any]]] = []
         self._nodes: list[tuple[bool, Mapping[str, Any]]] = []
         self._victims: list[Mapping[str, Any]] = []
-        self._reasons: dict[str, tuple[int, str]] = {}  # by state, that of the first node
+        self._reasons: dict[str, tuple[int, str]] = {}  # by state, the reason of the first node
         self._seconds = [0.0, 0.0]
         self._sums: dict[str, float] = {}
         self._highest: dict[str, float] = {}
@@ -45,14 +47,14 @@ class Sums:
         self.ended: float | None = None
 
     def lose(self, nodeid: int, name: str, tasks: str, why: str, state: str = NODE_FAIL) -> None:
-        """A part has no record."""
+        """Add a part without a record."""
         self.states.add(state)
         self._reasons.setdefault(state, (nodeid, why))
         row = {"node": name, "nodeid": nodeid, "tasks": tasks, "state": state, "reason": why, "exit_status": 1}
         _keep(self._nodes, _MOST_NODES, row, bad=True)
 
     def add(self, nodeid: int, name: str, tasks: str, record: Mapping[str, Any]) -> None:
-        """A part has ended so."""
+        """Add the record of an ended part."""
         state = str(record.get("state", FAILED))
         self.states.add(state)
         reason = str(record.get("reason") or "")
@@ -95,19 +97,19 @@ class Sums:
         self._victims += (record.get("victims") or ())[: _MOST_VICTIMS - len(self._victims)]
 
     def exit_status(self, state: str) -> int:
-        """Of a step in this state."""
+        """Return the exit status of a step with this state."""
         if state == OUT_OF_MEMORY:
             return 1
         status = 128 + self._signal if self._signal else self._code or self._forced
         return status or (0 if state == COMPLETED else 1)
 
     def judged(self) -> tuple[str, str]:
-        """State and reason, where nobody has said otherwise."""
+        """Return state and reason of the step, for a step without a `cause`."""
         state = next((one for one in _WORST if one in self.states), FAILED)
         return state, self._reasons.get(state, (0, ""))[1]
 
     def figures(self) -> dict[str, object]:
-        """What a record has beside facts, state and status. The highest of the nodes', or the sum."""
+        """Return the rest of the record, beside facts, state and status: sums or highest values over the nodes."""
         return {
             "started": self.started,
             "ended": self.ended,

@@ -1,5 +1,6 @@
-"""What running steps use on all of their nodes, which are asked. A late one counts with what it said before; what it
-says then counts for who asks next.
+"""The resource usage of running steps, asked of all nodes.
+
+A late node counts with its previous answer; the late answer counts in the next reply.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from nodectl.cluster.leader.books import Books
 from nodectl.cluster.leader.steps import OVER, Caller, Step
 from nodectl.wire.dispatch import Refused
 
-_SECONDS = 0.5  # for which others wait for a node
+_SECONDS = 0.5  # for a node to answer
 _COUNTED = ("cpu_seconds", "read", "written")  # from a part's beginning on
 _PRESSURE = ("cpu", "memory", "io")
 
 
 class Usages:
-    """Of one leader. `ask(rank, call, method, parameters)` asks a node, and returns a number for the answer; `leave`
-    says that no caller waits for the answer to such a number any more.
+    """The usage requests of a leader.
+
+    `ask(rank, call, method, parameters)` asks a node, and returns a number for the answer; `leave` detaches such a
+    number from its caller, once no caller waits for the answer.
     """
 
     def __init__(
@@ -28,13 +31,13 @@ class Usages:
         self._ask = ask
         self._leave = leave
         self._callers: list[Caller] = []
-        self._left: dict[int, int] = {}  # nodes that have not answered, by the number of what they were asked
-        self._late: dict[int, int] = {}  # likewise, for which nobody waits; they are not asked again meanwhile
+        self._left: dict[int, int] = {}  # nodes that have not answered, by the number of the request
+        self._late: dict[int, int] = {}  # late nodes, by the number of the request; they are not asked again meanwhile
         self._until = 0.0
-        self._said: dict[tuple[int, int], Mapping[str, Any]] = {}  # by step and node, the latest
+        self._said: dict[tuple[int, int], Mapping[str, Any]] = {}  # the latest answer by step and node
 
     def tell(self, call: Caller) -> None:
-        """Answers it soon. Nodes are asked once, however many want to know."""
+        """Reply to a call soon. Each node is asked once, however many callers wait."""
         if call not in self._callers:
             self._callers.append(call)
         if self._left:
@@ -50,11 +53,11 @@ class Usages:
             self._finish()
 
     def awaits(self, number: int) -> bool:
-        """Whether the answer to this is ours."""
+        """Return whether the request with this number was sent from here."""
         return number in self._left or number in self._late
 
     def answered(self, number: int, header: Mapping[str, Any]) -> bool:
-        """A node has answered. False where it is no answer to this."""
+        """Take a node's answer. Return False for the number of a different request."""
         is_late = number in self._late
         rank = (self._late if is_late else self._left).pop(number, None)
         if rank is None:
@@ -67,11 +70,11 @@ class Usages:
         return True
 
     def deadline(self) -> float | None:
-        """When nobody waits any longer."""
+        """Return the time at which callers stop waiting; None for no wait."""
         return self._until if self._left else None
 
     def tick(self, now: float) -> None:
-        """Time has passed."""
+        """Reply without the late nodes once the time is up."""
         if self._left and now >= self._until:
             for number in self._left:
                 self._leave(number)

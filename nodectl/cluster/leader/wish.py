@@ -1,4 +1,4 @@
-"""What a step asks of a cluster, and where it goes."""
+"""A step's request for resources of a cluster, and the placement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodectl.model.value_class import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a step asks for: its options, MiB of each node or of each CPU, GPUs, words about the network."""
+    """A step's request: options, MiB of each node or of each CPU, GPUs, words about the network."""
 
     request: Request
     memory: int = 0
@@ -22,7 +22,10 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a step goes. `ranks`: by index of the layout's nodes; `held`: what nobody else has meanwhile."""
+    """The placement of a step.
+
+    `ranks`: by index of the layout's nodes; `held`: the shares that the step alone holds.
+    """
 
     layout: Layout
     ranks: tuple[int, ...]

@@ -1,8 +1,9 @@
-"""A connection of asyncio that carries payloads: TCP with the handshake before and frames in it.
+"""A connection of asyncio for payloads: TCP, first the handshake, then frames.
 
-What is sent within one turn of the event loop goes out in one write. Where the other side is slower than those whose
-payloads are passed on to it, nothing more is read from these until it has caught up; where it takes nothing at all they
-do not wait for it, and the link is cut when more than `most_queued` is waiting.
+All payloads sent within one turn of the event loop go out in one write. Where the far side is slower than the links
+whose payloads are passed on to it, nothing more is read from these links until the far side has caught up. Where the
+far side reads nothing at all, these links do not wait, and the connection is cut when more than `most_queued` bytes
+wait.
 """
 
 import asyncio
@@ -13,16 +14,18 @@ from typing import cast
 from nodectl.cluster.link.frames import BadFrame, Opener, Sealer
 from nodectl.cluster.link.handshake import NONCE, Handshake, Refused
 
-MOST_QUEUED = 32 << 20  # bytes; the largest launch on 10,000 nodes is some of them
+MOST_QUEUED = 32 << 20  # bytes; the largest launch on 10,000 nodes needs some of them
 HANDSHAKE = 5.0  # seconds
-_ROOM = 1 << 20  # less is waiting: who sends much may go on
-_CROWDED = 4 << 20  # more is waiting: those wait whose payloads are passed on
-_STUCK = 0.5  # seconds in which nothing is taken, after which nobody waits
+_ROOM = 1 << 20  # bytes; with less in the queue, a sender of much data may go on
+_CROWDED = 4 << 20  # bytes; with more in the queue, the links whose payloads are passed on wait
+_STUCK = 0.5  # seconds in which the far side reads nothing, after which no link waits for it
 
 
 class Link(asyncio.Protocol):
-    """One end. `proven` is called when the other side has the secret, `came` with each payload, `ended` once, with the
-    reason. None of them may block.
+    """An end of a connection.
+
+    Calls `proven` when the far side has proven that it knows the secret, `came` with each payload, `ended` once, with
+    the reason. None of them may block.
     """
 
     def __init__(
@@ -48,9 +51,9 @@ class Link(asyncio.Protocol):
         self._batched = 0
         self._paused = False
         self._waiting: list[asyncio.Future[None]] = []
-        self._given = 0  # bytes that went to the transport
-        self._left = 0  # of them were not taken by the kernel, when we last looked
-        self._sources: set[Link] = set()  # from whom nothing is read because of us
+        self._given = 0  # bytes written to the transport
+        self._left = 0  # bytes of these that the kernel had not taken when we last looked
+        self._sources: set[Link] = set()  # links from which nothing is read because of this one
         self._patience: asyncio.TimerHandle | None = None
         self._stuck = False
         self._holders = 0
@@ -59,10 +62,10 @@ class Link(asyncio.Protocol):
         self.heard = self.sent = self._loop.time()
         self.over = False
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begins the handshake."""
+        """Begin the handshake."""
         self._transport = transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(high=_ROOM)
         if self._shake is not None:
@@ -70,7 +73,7 @@ class Link(asyncio.Protocol):
         self._timer = self._loop.call_later(self._limit, self.cut, "the other side has not proven itself in time")
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of the handshake, then frames."""
+        """Handle bytes of the handshake, then of frames."""
         self.heard = self._loop.time()
         try:
             if self._shake is not None:
@@ -83,26 +86,29 @@ class Link(asyncio.Protocol):
             self.cut(str(error))
 
     def pause_writing(self) -> None:
-        """The kernel takes no more."""
+        """Stop writing: the kernel's buffer is full."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Write again: the kernel's buffer has room."""
         self._paused = False
         self._let_go()
 
     def eof_received(self) -> None:
-        """The other side is gone: asyncio closes."""
+        """Let asyncio close the connection: the far side is gone."""
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The end, whoever wanted it."""
+        """Report the end of the connection, on either side's initiative."""
         early = ", perhaps because it has another secret" if self._shake is not None else ""
         self._end(str(error) if error else f"the other side has closed the connection{early}")
 
-    # What its owner calls.
+    # Called by the owner.
 
     def send(self, payload: bytes, source: object = None) -> None:
-        """Never blocks. Nothing goes out where the link is over. `source`: the link on which it came."""
+        """Send a payload without blocking. A closed link sends nothing.
+
+        `source`: the link from which the payload came.
+        """
         if self.over or self._sealer is None:
             return
         frame = self._sealer.seal(payload)
@@ -110,7 +116,7 @@ class Link(asyncio.Protocol):
             self._loop.call_soon(self._flush)
         self._batch.append(frame)
         self._batched += len(frame)
-        if self._batched + self._left > self._many:  # at most so many: to know it better is work
+        if self._batched + self._left > self._many:  # an upper bound: the exact number costs a call
             self._crowded(source)
 
     def _crowded(self, source: object) -> None:
@@ -122,40 +128,40 @@ class Link(asyncio.Protocol):
 
     @property
     def queued(self) -> int:
-        """Bytes that have not gone to the kernel."""
+        """The number of bytes not yet written to the kernel."""
         self._left = 0 if self._transport is None else self._transport.get_write_buffer_size()
         return self._batched + self._left
 
     @property
     def room(self) -> bool:
-        """False for who sends much, until `drained`."""
+        """False if a sender of much data should wait for `drained`."""
         return not self._paused and self.queued < _ROOM
 
     async def drained(self) -> None:
-        """Returns when there is room, or the link is over."""
+        """Wait until there is room, or the link is closed."""
         while not (self.room or self.over):
             self._waiting.append(self._loop.create_future())
             await self._waiting[-1]
 
     @property
     def held(self) -> bool:
-        """True while nothing is read from the other side, because others are slower."""
+        """True while nothing is read from the far side, because another link is slower."""
         return self._holders > 0
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """Ours, as the other side sees it."""
+        """The address of this side, as seen by the far side."""
         name = self._transport.get_extra_info("sockname") if self._transport is not None else ("", 0)
         return name[0], name[1]
 
     def cut(self, reason: str) -> None:
-        """Ends it at once; what waits is lost."""
+        """Close the link at once; queued data is lost."""
         if self._transport is not None:
             self._transport.abort()
         self._end(reason)
 
     def close(self) -> None:
-        """Ends it when what waits has gone out."""
+        """Close the link after queued data has gone out."""
         if self._transport is not None:
             self._flush()
             self._transport.close()
@@ -201,7 +207,7 @@ class Link(asyncio.Protocol):
             self._patience = self._loop.call_later(_STUCK, self._look, self._taken)
 
     def _look(self, before: int) -> None:
-        """Whether the other side takes anything at all."""
+        """Release the waiting links if the far side has read nothing since `before`."""
         self._patience = None
         if self._taken == before:
             self._stuck = True
@@ -222,13 +228,13 @@ class Link(asyncio.Protocol):
         return self._given + self._batched - self.queued
 
     def hold(self) -> None:
-        """Nothing more is read from the other side until `let_go`."""
+        """Read nothing more from the far side until `let_go`."""
         self._holders += 1
         if self._holders == 1 and self._transport is not None:
             self._transport.pause_reading()
 
     def let_go(self) -> None:
-        """It is read again."""
+        """Read from the far side again."""
         self._holders -= 1
         if self._holders == 0 and self._transport is not None:
             self.heard = self._loop.time()

@@ -14,11 +14,11 @@ HEAD = _LENGTH + MAC
 
 
 class BadFrame(Exception):
-    """What came is not what the other side has sent; str() is one line. The connection is over."""
+    """A frame that differs from the frame sent; str() is a single line. The connection must end."""
 
 
 class Sealer:
-    """Makes the frames of one direction."""
+    """An encoder of frames in a single direction."""
 
     __slots__ = ("_keyed", "_number")
 
@@ -27,13 +27,13 @@ class Sealer:
         self._number = 0
 
     def seal(self, payload: bytes) -> bytes:
-        """The frame of the next payload. Raises ValueError for one that is too long."""
+        """Return the frame of the next payload. Raises ValueError if the payload is too long."""
         if len(payload) > LONGEST:
             raise ValueError(f"a message of {len(payload)} bytes is longer than {LONGEST}")
         return b"%b%b%b" % (len(payload).to_bytes(_LENGTH, "big"), self.mac(payload), payload)
 
     def mac(self, payload: bytes) -> bytes:
-        """Of the next payload."""
+        """Return the MAC of the next payload."""
         mac = self._keyed.copy()
         mac.update(self._number.to_bytes(8, "big"))
         mac.update(payload)
@@ -42,7 +42,10 @@ class Sealer:
 
 
 class Opener:
-    """Takes the frames of one direction apart. It never holds more than one frame and what came with its end."""
+    """A decoder of frames in a single direction.
+
+    Holds at most one frame and the data received with its end.
+    """
 
     __slots__ = ("_data", "_sealer")
 
@@ -51,16 +54,16 @@ class Opener:
         self._sealer = Sealer(key)
 
     def feed(self, data: bytes) -> None:
-        """Bytes as they come."""
+        """Add received bytes."""
         self._data += data
 
     @property
     def size(self) -> int:
-        """Bytes that wait for the rest of their frame."""
+        """The number of bytes received of an incomplete frame."""
         return len(self._data)
 
     def next(self) -> bytes | None:
-        """The next payload, None until more has come. Raises BadFrame; there is no next one then."""
+        """Return the next payload, None until more data comes. Raises BadFrame; no payload follows then."""
         data = self._data
         if len(data) < HEAD:
             return None

@@ -1,13 +1,13 @@
-"""The first bytes of a connection: each side proves that it has the secret. No I/O; the random bytes are given.
+"""The first bytes of a connection: each side proves knowledge of the secret. No I/O; the random bytes are given.
 
     caller     hello: name and version of the protocol, 32 random bytes
     answerer   hello
     caller     proof: of its role and both hellos
-    answerer   proof, likewise
+    answerer   proof: of its role and both hellos
 
-The answerer says nothing that depends on the secret before the caller's proof is right, and a proof serves for one role
-of one conversation only: neither can be asked for what the other one would have to say. The keys of both directions
-come from the secret and both hellos.
+The answerer sends nothing that depends on the secret before the caller's proof is right, and a proof serves for one
+role of one conversation only: an attacker cannot get a proof for one side by asking the other. The keys of both
+directions come from the secret and both hellos.
 """
 
 from nodectl.cluster.link import keys
@@ -21,16 +21,20 @@ _FROM_CALLER, _FROM_ANSWERER = b"frames of caller", b"frames of answer"
 
 
 class Refused(Exception):
-    """The other side does not speak this protocol or does not have the secret; str() is one line."""
+    """A failed handshake: the far side speaks another protocol or lacks the secret; str() is a single line."""
 
 
 def hello(nonce: bytes, version: int = VERSION) -> bytes:
-    """The first bytes of either side."""
+    """Return the first bytes of either side."""
     return b"%b%04d\n%b" % (_NAME, version, nonce)
 
 
 class Handshake:
-    """One side of it. `done` when the other side is proven; then the keys are there, and what came after in `rest`."""
+    """A side of a handshake.
+
+    `done` is true when the far side is proven. Then the keys are set, and `rest` has the bytes received after the
+    handshake.
+    """
 
     __slots__ = ("_calls", "_came", "_ours", "_secret", "_transcript", "done", "receiving", "rest", "sending")
 
@@ -46,11 +50,11 @@ class Handshake:
         self.rest = b""
 
     def begin(self) -> bytes:
-        """What is to be sent before anything has come."""
+        """Return the bytes to send before any have come."""
         return self._ours if self._calls else b""
 
     def feed(self, data: bytes) -> bytes:
-        """Takes what came; what is to be sent now. Raises Refused."""
+        """Handle received bytes; return the bytes to send now. Raises Refused."""
         self._came += data
         answer = b""
         if not self._transcript:
@@ -86,7 +90,7 @@ class Handshake:
 
 
 def _check_name(came: bytes) -> None:
-    """Raises Refused as soon as it is certain that this is something else."""
+    """Check the protocol's name and version. Raises Refused as soon as a mismatch is certain."""
     line = came[: _HELLO - NONCE]
     if not line.startswith(_NAME[: len(line)]):
         raise Refused("the other side does not speak as a nodectl cluster does")

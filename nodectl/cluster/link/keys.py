@@ -1,4 +1,4 @@
-"""What the secret is used for: one keyed BLAKE2b for each purpose, so that no answer serves for another."""
+"""Keys and proofs from the secret: a keyed BLAKE2b for each purpose, so no answer serves for another purpose."""
 
 from _blake2 import blake2b
 from _operator import _compare_digest
@@ -9,12 +9,15 @@ MAC = 16
 
 
 def derived(secret: bytes, purpose: bytes, transcript: bytes) -> bytes:
-    """32 bytes that only who has the secret can say of this conversation. `purpose` has at most 16 bytes."""
+    """Return 32 bytes for this conversation, which only a process with the secret can compute.
+
+    `purpose` has at most 16 bytes. Raises ValueError for a secret of a wrong length.
+    """
     if not SHORTEST <= len(secret) <= LONGEST:
         raise ValueError(f"a secret of {len(secret)} bytes is none")
     return blake2b(transcript, digest_size=PROOF, key=secret, person=purpose).digest()
 
 
 def are_same(one: bytes, other: bytes) -> bool:
-    """Compares in a time that tells nothing of where they differ."""
+    """Compare two values in constant time."""
     return _compare_digest(one, other)

@@ -1,5 +1,5 @@
-"""Who is in the cluster and how a message gets there: joining, routes, the dead. `mesh.Mesh` is what others use.
+"""The members of the cluster and the way of a message: joining, routes, lost ranks. The entry point is `mesh.Mesh`.
 
-Run by the agent and the leader, which are processes of the user. All but `mesh.py` and `parent.py` is without I/O and
-without a clock: it is told what came and when, and says what to send.
+Run by the agent and the leader, which are processes of the user. Every module but `mesh.py`, `links.py` and `parent.py`
+has no I/O and no clock: the caller passes in the messages and the time, and gets back the messages to send.
 """

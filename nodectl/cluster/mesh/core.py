@@ -1,7 +1,7 @@
-"""One member of the tree: what it does with what comes from its neighbours. No I/O, no clock.
+"""A member of the tree: how a rank handles messages from neighbours. No I/O, no clock.
 
-Neighbours are wires: one up, one for each rank that stands directly beneath, one to the leader where that lives here.
-The root also keeps the roll (`root.py`).
+Neighbours are wires: one up to the parent, one to each rank directly beneath, one to the leader where the leader has
+joined here. The root also keeps the roll (`root.py`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,39 +23,45 @@ class Wire(Protocol):
     """A proven link to a neighbour."""
 
     def send(self, payload: bytes, source: "Wire | None" = None) -> None:
-        """Never blocks. Where the other side is slow, nothing more is read from `source` until it has caught up."""
+        """Send a payload without blocking.
+
+        Where the neighbour is slow, nothing more is read from `source` until the neighbour has caught up.
+        """
 
     def cut(self, reason: str) -> None:
-        """Ends it at once."""
+        """Close the link at once."""
 
 
 class Listener(Protocol):
-    """Whom a member tells what concerns those who use it."""
+    """The owner of a `Core`, called with messages and with changes of the tree."""
 
     def message(self, message: Message) -> None:
-        """One for us has come."""
+        """Handle a message addressed to this rank."""
 
     def own(self, message: Message) -> None:
-        """One from us to us."""
+        """Handle a message from this rank to itself."""
 
     def lost(self, rank: int, why: str) -> None:
-        """A node is gone for good; it may be ours."""
+        """Handle the permanent loss of a rank, which may be this rank."""
 
     def resumed(self, rank: int) -> None:
-        """What was on its way between us and a rank may be lost."""
+        """Handle a restored way to a rank: messages between the rank and this member may have been lost."""
 
     def leader(self) -> None:
-        """There is a leader, or another one than before."""
+        """Handle the arrival of the first leader or of a new leader."""
 
     def orphaned(self, why: str) -> None:
-        """The wire up is no more."""
+        """Handle the end of the wire to the parent."""
 
     def succeeded(self, epoch: int, root: int, at: Addresses) -> None:
-        """Another tree has taken the place of this one, under this rank."""
+        """Handle a new tree with root `root`, which replaces this tree."""
 
 
 class Core:
-    """`start` is the number before that of the first message: a process that begins anew goes on with higher ones."""
+    """A member of the tree.
+
+    Messages are numbered from `start` + 1: a process that begins anew must use higher numbers than the one before.
+    """
 
     def __init__(self, rank: int, count: int, settings: Settings, listener: Listener, start: int) -> None:
         self.rank = rank
@@ -65,7 +71,7 @@ class Core:
         self.addresses: Addresses = ()
         self.up: Wire | None = None
         self.root: Addresses = ()
-        self.above: Above = []  # from the nearest to the root: whom an orphan asks
+        self.above: Above = []  # from the nearest to the root: an orphan asks these ranks for a place
         self.beneath: dict[int, Wire] = {}
         self.gone: dict[int, str] = {}
         self.leader_turn = -1
@@ -75,36 +81,36 @@ class Core:
         self._ranks: dict[Wire, int] = {}
         self._leader_way: Wire | None = None
         self._censuses = 0
-        self._counted: dict[int, int] = {}  # the turn of the last census of each beneath us
+        self._counted: dict[int, int] = {}  # the turn of the last census of each rank beneath us
         self._number = start
-        self._last: dict[int, int] = {}  # the number of what has come from each
-        self._peers: set[int] = set()  # to whom something was sent
+        self._last: dict[int, int] = {}  # the number of the last message from each rank
+        self._peers: set[int] = set()  # ranks to which we have sent a message
 
     def succeed(self, peers: Iterable[int], gone: Mapping[int, str], now: float) -> None:
-        """This tree takes the place of another: with whom something was on its way there, and who was lost."""
+        """Take over the lost ranks of the tree before, and the peers with messages under way there."""
         del now
         self._peers.update(peers)
         self.gone.update(gone)
 
     @property
     def number(self) -> int:
-        """Of the latest message from here."""
+        """The number of the latest message from here."""
         return self._number
 
     @property
     def peers(self) -> set[int]:
-        """With whom there was something."""
+        """The ranks with which this rank has exchanged messages."""
         return self._peers | self._last.keys()
 
     @property
     def nodes(self) -> int:
-        """How many ranks stand beneath us, with ours."""
+        """The number of ranks beneath this rank, including this rank."""
         return 1 + len(self.beneath) + self._routes.count(self.beneath)
 
     # Messages.
 
     def send(self, to: int, kind: str, header: Header, body: bytes = b"") -> None:
-        """Raises ValueError or TypeError for what cannot be sent."""
+        """Send a message to a rank. Raises ValueError or TypeError where the message cannot be encoded."""
         self._number += 1
         if to == self.rank:
             self.listener.own(Message(to, self._number, kind, header, body))
@@ -113,14 +119,14 @@ class Core:
         self._pass_on(to, envelope.message(self.rank, to, self._number, kind, header, body), None)
 
     def send_each(self, kind: str, common: Header, parts: Mapping[int, object], body: bytes = b"") -> None:
-        """Likewise to many, who each get a part of their own."""
+        """Send a message to many ranks, with a separate part for each rank."""
         self._number += 1
         self._peers.update(parts)
         for payload in envelope.each(self.rank, self._number, kind, common, parts, body):
             self._spread(payload, None)
 
     def heard(self, wire: Wire, payload: bytes, now: float) -> None:
-        """What has come over a wire. Raises BadMessage."""
+        """Handle a payload from a wire. Raises BadMessage."""
         kind = payload[:1]
         if kind == envelope.BEAT:
             return
@@ -144,7 +150,7 @@ class Core:
             raise envelope.BadMessage("a payload of no kind that is known")
 
     def hop(self, to: int) -> Wire | None:
-        """The wire that leads to a rank."""
+        """Return the wire on the way to a rank, or None where there is no way."""
         if to == tree.LEADER:
             return self._leader_way or self.up
         if to in self.gone:
@@ -153,7 +159,10 @@ class Core:
         return self.up if child is None else self.beneath[child]
 
     def _pass_on(self, to: int, payload: bytes, came: Wire | None) -> None:
-        """Never back to where it came from: what has no way ends here, and its ends are told by `resumed` or `lost`."""
+        """Pass a payload on, but never back over the wire `came`.
+
+        A payload without a way is dropped; both ends learn of the loss by `resumed` or `lost`.
+        """
         hop = self.hop(to)
         if hop is not None and hop is not came:
             hop.send(payload, came)
@@ -178,21 +187,24 @@ class Core:
             self.listener.message(message)
 
     def tick(self, now: float) -> None:
-        """Time has passed."""
+        """Do due work. Only the root has due work."""
 
     def postpone(self, by: float) -> None:
-        """We were stopped for so long, and perhaps others, too."""
+        """Prolong the root's deadlines by `by` seconds, for which this process did not run.
+
+        Other processes may have been stopped, too.
+        """
 
     # Neighbours.
 
     def welcomed(self, wire: Wire, words: Header) -> None:
-        """We stand beneath the one at the other end of `wire`. Raises BadWords."""
+        """Take the process at the far end of `wire` as parent. Raises BadWords."""
         self.up = wire
         self._learn(words)
         self.announce(0.0)
 
     def ended(self, wire: Wire, why: str, now: float) -> None:
-        """A wire is over."""
+        """Handle the end of a wire."""
         if wire is self.up:
             self.up = None
             self.listener.orphaned(why)
@@ -201,14 +213,14 @@ class Core:
             self.announce(now)
 
     def announce(self, now: float) -> None:
-        """Says upward who stands beneath us."""
+        """Send the parent a census of the ranks directly beneath this rank."""
         if self.up is not None and self.rank != tree.LEADER:
             self._censuses += 1
             census = Census(self.rank, self._censuses, list(self._entries.values()))
             self.up.send(envelope.control(census.words()))
 
     def give_up(self, rank: int, why: str, now: float) -> None:
-        """Somebody who knows says that a rank is lost."""
+        """Report upward the loss of a rank; the reporter is certain."""
         if self.up is not None:
             self.up.send(envelope.control({"say": "give_up", "rank": rank, "why": why}))
 
@@ -225,7 +237,7 @@ class Core:
                 self.give_up(number(words, "rank"), text(words, "why"), now)
 
     def asked(self, wire: Wire, join: Join, now: float) -> None:
-        """Somebody wants to stand beneath us."""
+        """Handle a request to join beneath this rank."""
         if join.rank == self.rank:
             refuse(wire, "it is ours", lost=False)  # one of our addresses is also that of another node
         elif join.rank in self.gone:
@@ -236,7 +248,7 @@ class Core:
             self.adopt(wire, join, now)
 
     def adopt(self, wire: Wire, join: Join, now: float) -> None:
-        """It stands beneath us, instead of an earlier one of its rank."""
+        """Accept a rank beneath this rank, in place of an earlier process of the same rank."""
         known = self._entries.get(join.rank)
         if known is not None:
             if known.turn >= join.turn:
@@ -255,7 +267,10 @@ class Core:
         self.announce(now)
 
     def counted(self, wire: Wire, census: Census, now: float) -> bool:
-        """A census from beneath, on its way to the root, tells us where the leader is, too. False: it is an old one."""
+        """Enter a census from beneath in the routes and send the census up. Return False for an outdated census.
+
+        The census also shows where the leader is.
+        """
         if census.turn <= self._counted.get(census.at, 0):
             return False
         self._counted[census.at] = census.turn
@@ -274,12 +289,12 @@ class Core:
         if self._leader_way is wire:
             self._leader_way = None
 
-    # What comes down from the root, and goes on down.
+    # Control messages from the root, also passed on down.
 
     def _told(self, say: str, words: Header, now: float) -> None:
         if say == "above":
             self._learn(words)
-            self.announce(now)  # on a way that was broken censuses were lost
+            self.announce(now)  # censuses were lost while the way was broken
             return
         if say == "no":
             self.lost(self.rank, text(words, "why"))
@@ -298,13 +313,13 @@ class Core:
         self.tell_beneath(words)
 
     def tell_beneath(self, words: Header) -> None:
-        """To all of those beneath, with the leader."""
+        """Send a control message to every rank directly beneath, and to the leader."""
         payload = envelope.control(words)
         for wire in list(self._ranks):
             wire.send(payload)
 
     def lost(self, rank: int, why: str) -> None:
-        """For good."""
+        """Record a rank as lost for good."""
         if rank in self.gone:
             return
         self.gone[rank] = why
@@ -318,9 +333,9 @@ class Core:
         self.listener.lost(rank, why)
 
     def resumed(self, top: int) -> None:
-        """The way of a rank was broken and is whole again: between those beneath it and all others much may be lost.
+        """Report each peer with possibly lost messages after the way of rank `top` was broken and is whole again.
 
-        Those beneath it have not heard either what was told meanwhile, of each other too.
+        The ranks beneath `top` have missed messages from all ranks elsewhere, and control messages about each other.
         """
         if self._stands_beneath(self.rank, top):
             affected = [*self._peers, *self._last]
@@ -334,13 +349,13 @@ class Core:
                 self.listener.resumed(peer)
 
     def led(self, turn: int, at: int) -> None:
-        """The leader's whereabouts. One of another turn knows nothing of what was sent to the one before."""
+        """Record where the leader is. A leader of a new turn knows nothing of messages to the leader before."""
         self.leader_at = at
         if turn <= self.leader_turn:
             return
         known = self.leader_turn >= 0
         self.leader_turn = turn
-        if self.rank == tree.LEADER:  # our own link was cut, where there was one
+        if self.rank == tree.LEADER:  # our own link was cut, if there was one
             for peer in sorted({*self._peers, *self._last}) if known else ():
                 self.listener.resumed(peer)
         else:
@@ -357,9 +372,9 @@ class Core:
         return {"above": [[*one] for one in above], "lost": gone, "leader": self.leader_turn, "at": self.leader_at}
 
     def _learn(self, words: Header) -> None:
-        """What the one above us knows."""
+        """Record the parent's knowledge, and send the same to the ranks beneath."""
         self.above = [(rank, addresses_of(rest)) for rank, rest in ranks_of(words, "above")]
-        if self.above[-1][0] != tree.ROOT:  # who is above us does not know yet who is above it
+        if self.above[-1][0] != tree.ROOT:  # our parent does not know its own ancestors yet
             self.above.append((tree.ROOT, self.root))
         for rank, why in ranks_of(words, "lost"):
             self.lost(rank, str(why))
@@ -368,5 +383,5 @@ class Core:
 
 
 def refuse(wire: Wire, why: str, *, lost: bool) -> None:
-    """Whoever asked tries elsewhere, or ends, where it is lost."""
+    """Refuse a join. The caller asks another rank, or ends where `lost` is true."""
     wire.send(envelope.control({"say": "no", "why": why, "lost": lost}))

@@ -1,7 +1,7 @@
-"""What is written on a message beside its words: from whom, to whom, its number. Who passes it on reads no JSON.
+"""The envelope of a message: sender, addressee, number. A member passes a message on without parsing JSON.
 
 M sender to number kind | header as JSON, \\n, body
-E sender number kind | what all get | rank and length of each one's part | the parts | body
+E sender number kind | common header | rank and length of each part | the parts | body
 C JSON                                                  between two neighbours
 B                                                       a heartbeat
 """
@@ -23,11 +23,11 @@ Hop = TypeVar("Hop")
 
 
 class BadMessage(Exception):
-    """What came over a proven link is no message: the other side is not of this version."""
+    """A malformed payload from a proven link: the far side runs another version."""
 
 
 class Message(NamedTuple):
-    """One that has arrived."""
+    """A received message."""
 
     sender: int
     number: int
@@ -37,7 +37,7 @@ class Message(NamedTuple):
 
 
 def message(sender: int, to: int, number: int, kind: str, header: Header, body: bytes) -> bytes:
-    """The payload. Raises ValueError or TypeError for what cannot be sent."""
+    """Return the payload of a message. Raises ValueError or TypeError where the message cannot be encoded."""
     name = kind.encode("ascii")
     text = lean_json.dumps(header).encode("ascii")
     payload = b"%b%b%b\n%b" % (_MESSAGE.pack(MESSAGE, sender, to, number, len(name)), name, text, body)
@@ -47,14 +47,14 @@ def message(sender: int, to: int, number: int, kind: str, header: Header, body: 
 
 
 def addressee(payload: bytes) -> int:
-    """To whom a message goes."""
+    """Return the rank to which a message goes. Raises BadMessage."""
     if len(payload) < _MESSAGE.size:
         raise BadMessage("a message without an envelope")
     return int.from_bytes(payload[5:9], "big", signed=True)
 
 
 def opened(payload: bytes) -> Message:
-    """A message that is for us."""
+    """Decode a message to this rank. Raises BadMessage."""
     _, sender, _, number, length = _MESSAGE.unpack_from(payload)
     start = _MESSAGE.size + length
     end = payload.find(b"\n", start)
@@ -66,14 +66,14 @@ def opened(payload: bytes) -> Message:
 
 
 def each(sender: int, number: int, kind: str, common: Header, parts: Mapping[int, object], body: bytes) -> list[bytes]:
-    """The payloads of a message of which every rank gets its part."""
+    """Encode a message with a part for each rank; return the payloads."""
     texts = [(rank, lean_json.dumps(part).encode("ascii")) for rank, part in parts.items()]
     head = (sender, number, kind.encode("ascii"), lean_json.dumps(common).encode("ascii"), body)
     return _packed(head, texts)
 
 
 def split(payload: bytes, hop_of: Callable[[int], Hop]) -> dict[Hop, list[bytes]]:
-    """The payloads for each next hop of a message that every rank gets a part of."""
+    """Split a message with parts for several ranks by next hop; return the payloads for each hop."""
     head, parts = _unpacked(payload)
     sorted_out: dict[Hop, list[tuple[int, bytes]]] = {}
     for rank, text in parts:
@@ -82,7 +82,7 @@ def split(payload: bytes, hop_of: Callable[[int], Hop]) -> dict[Hop, list[bytes]
 
 
 def opened_each(payload: bytes) -> Message:
-    """Likewise, with the part of a single rank: ours."""
+    """Decode a message with a single part, the part of this rank. Raises BadMessage."""
     (sender, number, kind, common, body), parts = _unpacked(payload)
     if len(parts) != 1:
         raise BadMessage("a part for one has come with others")
@@ -94,7 +94,7 @@ _Head = tuple[int, int, bytes, bytes, bytes]
 
 
 def _packed(head: _Head, parts: Iterable[tuple[int, bytes]]) -> list[bytes]:
-    """Several where one would be long: nobody's heartbeat waits behind a frame of megabytes."""
+    """Encode the parts, in several payloads if large: no heartbeat should wait behind a frame of megabytes."""
     payloads: list[bytes] = []
     some: list[tuple[int, bytes]] = []
     size = 0
@@ -137,12 +137,12 @@ def _unpacked(payload: bytes) -> tuple[_Head, list[tuple[int, bytes]]]:
 
 
 def control(words: Header) -> bytes:
-    """What one neighbour says to the other."""
+    """Encode a control message between two neighbours."""
     return CONTROL + lean_json.dumps(words).encode("ascii")
 
 
 def control_words(payload: bytes) -> Header:
-    """Likewise, read. Raises BadMessage."""
+    """Decode a control message. Raises BadMessage."""
     return _read(payload[1:])
 
 

@@ -1,4 +1,4 @@
-"""The links of one member: those who call it, and those whom it calls, once they have proven themselves."""
+"""The links of a member: incoming and outgoing connections, both sides proven to know the secret."""
 
 import asyncio
 import functools
@@ -13,14 +13,15 @@ from nodectl.cluster.mesh.envelope import Header
 from nodectl.cluster.mesh.roll import Addresses
 from nodectl.cluster.mesh.settings import Settings
 
-_BACKLOG = 4096  # who waits in the kernel
-_AT_ONCE = 128  # are taken from there, before others are heard again
-_STAGGER = 0.25  # seconds, after which the next address is tried, too
+_BACKLOG = 4096  # connections that wait in the kernel
+_AT_ONCE = 128  # connections accepted in a row, before the loop reads from links again
+_STAGGER = 0.25  # seconds before the next address is tried, too
 
 
 class Links:
-    """`key` is what both sides prove to have. `came` gets what a link brings, but for an answer, which `answered` gets;
-    `ended` gets those that are over.
+    """The links of a member. Both sides of a link prove knowledge of `key`.
+
+    Calls `answered` with the answer to an `ask`, `came` with every other payload, `ended` with each closed link.
     """
 
     def __init__(
@@ -38,10 +39,10 @@ class Links:
         self._most_strangers = min(settings.most_strangers, _descriptors() // 4)
         self.proven: set[Link] = set()
         self._asked: dict[Link, asyncio.Future[Header]] = {}
-        self._fresh: set[Link] = set()  # we have dialed them, and not yet asked anything
+        self._fresh: set[Link] = set()  # links that we have dialed, and over which we have not yet asked anything
 
     async def listen(self, hosts: Sequence[str], port: int) -> list[tuple[str, int]]:
-        """The addresses at which others reach us. Raises OSError."""
+        """Listen on `hosts`; return the addresses. Raises OSError."""
         for host in hosts:
             server = await self._loop.create_server(self._stranger, host, port, backlog=_AT_ONCE)
             for sock in server.sockets:
@@ -52,18 +53,18 @@ class Links:
 
     @property
     def listens(self) -> bool:
-        """Whether anybody can reach us."""
+        """True if this member listens for connections."""
         return bool(self._servers)
 
     def close(self) -> None:
-        """Ends everything; what waits still goes out."""
+        """Close all links and listening sockets, after queued data has gone out."""
         for server in self._servers:
             server.close()
         for link in [*self.proven, *self.strangers]:
             link.close()
 
     def begin_anew(self, key: bytes) -> None:
-        """From now on the others have this key; who has another one is heard no more."""
+        """Use a new key from now on. Links with the earlier key are ignored and closed."""
         self.key = key
         why = "it is of an earlier tree"
         links, self.proven = self.proven, set()
@@ -74,7 +75,7 @@ class Links:
             link.cut(why)
 
     def _stranger(self) -> Link:
-        """Whoever connects. Where there are too many who prove nothing, the one that has had the most time goes."""
+        """Return the link for a new connection. With too many unproven connections, cut the oldest."""
         if len(self.strangers) >= self._most_strangers:
             next(iter(self.strangers)).cut("there are too many who do not prove themselves")
         link = self._link(calls=False, proven=self._proven)
@@ -115,10 +116,13 @@ class Links:
         elif not answer.done():
             answer.set_exception(ConnectionError(why))
 
-    # Those whom we call.
+    # Outgoing links.
 
     async def dial(self, addresses: Addresses, seconds: float) -> Link:
-        """The first that answers; one that is slow does not keep the next from being tried. Raises OSError."""
+        """Return a link to the first address with an answer. Raises OSError.
+
+        The addresses are tried at a short interval, without waiting for a slow one.
+        """
         dials = [functools.partial(self._dial, host, port, seconds) for host, port in addresses]
         link: Link | None = None
         try:
@@ -132,7 +136,7 @@ class Links:
         raise next((error for error in errors if isinstance(error, OSError)), OSError("no address is known"))
 
     async def _dial(self, host: str, port: int, seconds: float) -> Link:
-        """A proven link. Raises OSError."""
+        """Connect to an address and return the proven link. Raises OSError."""
         proven: asyncio.Future[Header] = self._loop.create_future()
 
         def is_proven(link: Link) -> None:
@@ -162,7 +166,7 @@ class Links:
         return link
 
     async def ask(self, link: Link, words: Header, seconds: float) -> Header:
-        """What the other side answers. Raises OSError."""
+        """Send a control message and return the answer. Raises OSError."""
         answer: asyncio.Future[Header] = self._loop.create_future()
         self._asked[link] = answer
         link.send(envelope.control(words))
@@ -176,6 +180,6 @@ class Links:
 
 
 def _descriptors() -> int:
-    """How many we may have. Steps and commands need some, whoever connects."""
+    """Return the limit of open descriptors. Links may use a part only: steps and commands need the rest."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft

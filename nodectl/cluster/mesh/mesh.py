@@ -1,15 +1,15 @@
-"""A member of the cluster in asyncio: what the agent and the leader send by, and are told by.
+"""A member of the cluster in asyncio, by which the agent and the leader send and receive messages.
 
     mesh = Mesh(rank, names, secret, said={"cpus": 8})
     mesh.handle("start", started)
-    await mesh.listen(["0.0.0.0"])          the root: its addresses go to all others
-    await mesh.join([("n1", 34567)])        all others; the leader joins the agent that started it
+    await mesh.listen(["0.0.0.0"])          the root: its addresses go to all other members
+    await mesh.join([("n1", 34567)])        every other member; the leader joins the agent that started it
     mesh.send(LEADER, "begun", {"job": 7, "step": 0})
 
-What is sent before `join` has returned is lost.
+Messages sent before `join` has returned are lost.
 
-Where the root is lost another rank may take its place: `succeed` makes a new tree of those who follow, whose epoch is
-part of its keys, so that nobody hears what is said in an earlier one.
+When the root is lost, another rank may take its place: `succeed` makes a new tree of the ranks that follow. The new
+tree's epoch is part of its keys, so that no member accepts messages from an earlier tree.
 """
 
 import asyncio
@@ -35,14 +35,16 @@ from nodectl.cluster.mesh.words import BadWords
 __all__ = ["LEADER", "Header", "Mesh", "NotJoined", "Settings"]
 
 LEADER = tree.LEADER
-_SAID = "mesh.said"  # an agent's words of its machine, to the leader
+_SAID = "mesh.said"  # the kind of an agent's message to the leader that describes its machine
 _OF_EPOCH = b"epoch"
 Handler = Callable[[int, Header, bytes], None]
 
 
 class Mesh:
-    """`said` is what the leader is told of this machine when we have joined, and each new leader again. `root`: whose
-    tree it is in this `epoch`; the root's place is the first, and it has changed places with rank 0.
+    """A member of the tree with root `root` in this `epoch`.
+
+    After the join the member sends the leader `said`, a description of this machine, and again to each new leader. The
+    root takes place 0 in the tree; in exchange, rank 0 takes the place of the root's rank.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class Mesh:
         self._said = said or {}
         self._secret = secret
         self._loop = asyncio.get_running_loop()
-        start = time.monotonic_ns()  # higher than all that an earlier leader has used, which ran on this machine, too
+        start = time.monotonic_ns()  # above every number of an earlier leader, which ran on this machine, too
         self._turn = start if rank == LEADER else 0
         self._core = self._planted(start)
         self._handlers: dict[str, Handler] = {_SAID: self._introduce}
@@ -76,7 +78,7 @@ class Mesh:
         self._links = Links(self._key(), settings, self._came, self._answered, self._ended)
         self._welcomed = False
         self._closed = False
-        self._is_silent = False  # while a link is cut over which nothing comes: nobody there answers, either
+        self._is_silent = False  # while a silent link is cut: its other side would not answer, either
         self._returning: asyncio.Task[None] | None = None
         self._ticking = self._loop.create_task(self._tick())
 
@@ -90,57 +92,64 @@ class Mesh:
         return keys.derived(self._secret, _OF_EPOCH, b"%d" % self.epoch) if self.epoch else self._secret
 
     def _place(self, rank: int) -> int:
-        """Of a rank in the tree; likewise the rank of a place."""
+        """Return the place of a rank in the tree, or the rank at a place: the mapping is symmetric."""
         if self.root == tree.ROOT:
             return rank
         return {self.root: tree.ROOT, tree.ROOT: self.root}.get(rank, rank)
 
-    # What others use.
+    # For the owner.
 
     def handle(self, kind: str, handler: Handler) -> None:
-        """`handler(sender's rank, header, body)` is called with each message of this kind. It must not block."""
+        """Call `handler(sender's rank, header, body)` with each message of this kind. The handler must not block."""
         self._handlers[kind] = handler
 
     def on_lost(self, told: Callable[[int, str], None]) -> None:
-        """`told(rank, why)`: a node is gone for good. Our own rank: the others have given us up, or we cannot reach
-        them; nothing that is sent arrives any more.
+        """Call `told(rank, why)` when a node is gone for good.
+
+        With our own rank: the cluster has given this node up, or this node cannot reach the cluster; no message arrives
+        any more.
         """
         self._on_lost.append(told)
 
     def on_joined(self, told: Callable[[int, Header], None]) -> None:
-        """At the leader, once for each rank: what its agent said of its machine."""
+        """At the leader, call `told(rank, said)` once for each rank, with the agent's description of the machine."""
         self._on_joined.append(told)
 
     def on_resumed(self, told: Callable[[int], None]) -> None:
-        """`told(rank)`: what was on its way between us and that rank may be lost, in both directions; from now on
-        messages arrive again. Told for those only with whom there was something. LEADER: or it is another one.
+        """Call `told(rank)` when the way to a rank is whole again after a break.
+
+        Messages under way in either direction may be lost. `told` is called only for ranks with which this rank
+        exchanged messages. With LEADER, the leader may also be a new one.
         """
         self._on_resumed.append(told)
 
     def on_rootless(self, told: Callable[[bool], None]) -> None:
-        """`told(True)`: the root has not been reached for half of `grace`, and we look on for ever, or until `succeed`;
-        `told(False)`: it is there again, or another one.
+        """Call `told(True)` when the root is missed, `told(False)` when a root is back, the same or another.
+
+        The root is missed when it has not been reached for half of `grace`. With a callback set, the member then
+        searches without a limit, or until `succeed`.
         """
         self._on_rootless = told
 
     @property
     def is_joined(self) -> bool:
-        """Whether a link goes up, of all but the root."""
+        """True if this member has a parent. The root has none."""
         return self._core.up is not None
 
     @property
     def nodes(self) -> int:
-        """How many ranks stand beneath us, with ours."""
+        """The number of ranks beneath this rank, including this rank."""
         return self._core.nodes
 
     @property
     def addresses(self) -> Addresses:
-        """On which others reach us."""
+        """The addresses on which this member listens."""
         return self._core.addresses
 
     def succeed(self, epoch: int, root: int, at: Addresses) -> None:
-        """From now on we stand in the tree of this epoch, with this rank as its root, at these addresses; those beneath
-        us are told. Of an epoch that we have, or a lower one, nothing is done.
+        """Move to the tree of this epoch, with root `root` at the addresses `at`, and inform the ranks beneath.
+
+        Does nothing where the epoch is not above the member's own.
         """
         if epoch <= self.epoch or self._closed:
             return
@@ -168,50 +177,52 @@ class Mesh:
             self._returning = self._loop.create_task(self._return(Search([(tree.ROOT, at)])))
 
     def send(self, to: int, kind: str, header: Header, body: bytes = b"") -> None:
-        """Never blocks. Arrives once, after what was sent before, or not at all. Raises ValueError where it is longer
-        than a frame, 4 MiB.
+        """Send a message without blocking. Raises ValueError above 4 MiB, the size of a frame.
+
+        The message arrives once, after the messages sent before, or not at all.
         """
         self._core.send(self._place(to), kind, header, body)
 
     def send_each(self, kind: str, common: Header, each: Mapping[int, object], body: bytes = b"") -> None:
-        """To every rank in `each`: it gets the header {**common, "part": its own part}."""
+        """Send every rank in `each` a message with the header {**common, "part": each[rank]}."""
         self._core.send_each(kind, common, {self._place(rank): part for rank, part in each.items()}, body)
 
     def give_up(self, rank: int, why: str) -> None:
-        """The engine says that a node is lost."""
+        """Declare a node lost, on the engine's word."""
         self._core.give_up(self._place(rank), why, self._loop.time())
 
     def room(self, to: int) -> bool:
-        """False for who sends much, until `drained`."""
+        """False if a sender of much data to rank `to` should wait for `drained`."""
         link = self._core.hop(self._place(to))
         return not isinstance(link, Link) or link.room
 
     async def drained(self, to: int) -> None:
-        """Returns when there is room on the way to a rank."""
+        """Wait until there is room on the way to a rank."""
         link = self._core.hop(self._place(to))
         if isinstance(link, Link):
             await link.drained()
 
     @property
     def has_leader(self) -> bool:
-        """At the root: whether a way leads to the leader."""
+        """At the root: true if a way leads to the leader."""
         return self._core.hop(LEADER) is not None
 
     async def listen(self, hosts: Sequence[str], port: int = 0) -> list[tuple[str, int]]:
-        """The addresses on which others reach us. `hosts` are numbers, as all addresses are: for a name asyncio would
-        ask in a thread. Raises OSError.
+        """Listen on `hosts` and return the addresses. Raises OSError.
+
+        `hosts` are numeric, as all addresses are: for a name asyncio would call the resolver in a thread.
         """
         found = await self._links.listen(hosts, port)
         self._core.addresses = tuple(found)
         return found
 
     async def join(self, at: Sequence[tuple[str, int]], *, limit: float = 30.0) -> None:
-        """Returns when we stand in the tree. `at`: the root's addresses. Raises NotJoined."""
+        """Join the tree of the root at `at`; return when a parent has accepted this member. Raises NotJoined."""
         self._core.root = tuple(at)
         await parent.seek(self._ask, Search([(tree.ROOT, tuple(at))]), limit)
 
     async def close(self) -> None:
-        """Ends everything."""
+        """Close the links and stop the tasks."""
         self._leave()
         for task in (self._ticking, self._returning):
             if task is not None:
@@ -223,10 +234,10 @@ class Mesh:
         self._closed = True
         self._links.close()
 
-    # What the core tells.
+    # Called by the core.
 
     def message(self, message: Message) -> None:
-        """One for us has come."""
+        """Call the handler of a message to this rank."""
         handler = self._handlers.get(message.kind)
         if handler is None:
             self._loop.call_exception_handler({"message": f"nobody handles a message {message.kind!r}"})
@@ -236,58 +247,61 @@ class Mesh:
     def _call(self, what: str, told: Callable[..., None], *words: object) -> None:
         try:
             told(*words)
-        except Exception as error:  # whose mistake it is: no reason to cut a link
+        except Exception as error:  # a mistake of the handler: no reason to cut a link
             self._loop.call_exception_handler({"message": what, "exception": error})
 
     def own(self, message: Message) -> None:
-        """One from us to us, later as all others."""
+        """Deliver a message from this rank to itself in a later turn of the loop, asynchronously like every message."""
         self._loop.call_soon(self.message, message)
 
     def lost(self, rank: int, why: str) -> None:
-        """A node is gone for good. Where it is ours, those beneath us stand elsewhere from now on."""
+        """Report a node as gone for good. If this node is lost, close all links.
+
+        The ranks beneath have to join elsewhere.
+        """
         if rank == self._core.rank:
             self._leave()
         for told in self._on_lost:
             self._call("a lost node", told, self._place(rank), why)
 
     def resumed(self, rank: int) -> None:
-        """What was on its way may be lost."""
+        """Report a restored way to a rank: messages may be lost."""
         if rank == LEADER:
             self.leader()
         for told in self._on_resumed:
             self._call("a way that is whole again", told, self._place(rank))
 
     def leader(self) -> None:
-        """Whoever leads is told of our machine."""
+        """Send a new leader the description of this machine."""
         if self.rank != LEADER:
             self.send(LEADER, _SAID, self._said)
 
     def _introduce(self, rank: int, said: Header, _: bytes) -> None:
-        """At the leader: an agent's words, which may come again after a link was cut."""
+        """At the leader: report an agent's description, once. An agent repeats the description after a link was cut."""
         if rank not in self._introduced:
             self._introduced.add(rank)
             for told in self._on_joined:
                 self._call("a node that has joined", told, rank, said)
 
     def orphaned(self, why: str) -> None:
-        """We look for another parent, or for the same again where it has only closed the link."""
+        """Search for another parent, or for the same parent after a mere loss of the link."""
         if not self._closed:
             above = [one for one in self._core.above if one[0] not in self._core.gone]
             silent = [above[0][0]] if self._is_silent and above else []
             self._returning = self._loop.create_task(self._return(Search(above, silent)))
 
     def succeeded(self, epoch: int, root: int, at: Addresses) -> None:
-        """Who stands above us is in another tree."""
+        """Follow the parent into another tree."""
         self._loop.call_soon(self.succeed, epoch, root, at)
 
-    # What the links tell.
+    # Called by the links.
 
     def _came(self, link: Link, payload: bytes) -> None:
-        """Raises BadMessage, ValueError."""
+        """Pass a payload to the core. Raises BadMessage, ValueError."""
         self._core.heard(link, payload, self._loop.time())
 
     def _answered(self, link: Link, words: Header) -> None:
-        """Whom we have asked to stand beneath it says so, or not. Raises BadMessage."""
+        """Handle the answer to a join: a welcome makes the far side the parent. Raises BadMessage."""
         if words.get("say") == "welcome":
             self._welcomed = True
             try:
@@ -302,7 +316,7 @@ class Mesh:
     # The parent.
 
     async def _ask(self, addresses: Addresses, avoid: list[int]) -> Answer:
-        """Raises OSError where nobody answers."""
+        """Ask the member at `addresses` for a place beneath. Raises OSError without an answer."""
         settings = self.settings
         link = await self._links.dial(addresses, settings.grace / 4 if self._welcomed else settings.handshake)
         try:
@@ -341,7 +355,10 @@ class Mesh:
     # Time.
 
     async def _tick(self) -> None:
-        """Heartbeats, and who has none. Where we were stopped ourselves, the others get their time again."""
+        """Send heartbeats and cut silent links.
+
+        After a stop of this process, each neighbour has the full time again.
+        """
         last = self._loop.time()
         while True:
             await asyncio.sleep(self.settings.beat)

@@ -1,4 +1,4 @@
-"""The way to a parent in asyncio: who is to be asked (`search.py`) is asked, again and again, until one takes us."""
+"""The search for a parent in asyncio: ask the candidates of `search.py` again and again until a candidate accepts."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
 class Answer(NamedTuple):
-    """What somebody said who was asked. `say` is welcome, go or no."""
+    """The answer of a candidate parent. `say` is welcome, go or no."""
 
     say: str
     words: Header
@@ -23,7 +23,10 @@ Ask = Callable[[Addresses, list[int]], Awaitable[Answer]]
 
 
 async def seek(ask: Ask, search: Search, limit: float) -> None:
-    """Returns when somebody has taken us. `ask` raises OSError where nobody answers. Raises NotJoined."""
+    """Ask candidates until a candidate accepts this member.
+
+    `ask` raises OSError where no candidate answers. Raises NotJoined after `limit` seconds, or where this rank is lost.
+    """
     loop = asyncio.get_running_loop()
     until = loop.time() + limit
     pause = _FIRST_PAUSE
@@ -37,6 +40,6 @@ async def seek(ask: Ask, search: Search, limit: float) -> None:
             if search.answered(say, words):
                 return
         search.again()
-        await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311  # many ask at the same time
+        await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311  # many members ask at the same time
         pause = min(2 * pause, _LONGEST_PAUSE)
     raise NotJoined(search.why)

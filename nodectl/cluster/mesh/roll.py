@@ -1,8 +1,8 @@
-"""The root's roll: which rank stands beneath which, who is missing, who is lost for good. No I/O, no clock.
+"""The root's roll: which rank stands beneath which, which ranks are missing, which are lost for good. No I/O, no clock.
 
-It is told whom each node has directly beneath it (a census). A rank is there while a chain of such leads from it up to
-the root. One that no longer is there gets `grace` seconds to be back; then it is lost, and stays so. Where more are
-missing than are there, they get `doubt` seconds more: it may be the root that is cut off, and the others will say so.
+The root receives the ranks directly beneath each node (a census). A rank is there while a chain of censuses leads from
+it up to the root. A rank no longer there has `grace` seconds to come back; then it is lost for good. While more ranks
+are missing than are there, they get `doubt` seconds more: the root itself may be cut off, and other ranks will say so.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ Addresses = tuple[tuple[str, int], ...]
 
 
 class Entry(NamedTuple):
-    """One rank in a census. `turn` counts how often it has joined: an older report does not undo a newer one."""
+    """A rank in a census. `turn` counts the joins of the rank: an older report does not undo a newer report."""
 
     rank: int
     turn: int
@@ -22,14 +22,14 @@ class Entry(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a census has changed: who is there for the first time, whose way was broken and is whole again."""
+    """The result of a census: newly joined ranks, and ranks with a restored way."""
 
     joined: list[int]
     resumed: list[int]
 
 
 class Roll:
-    """What the root knows."""
+    """The root's knowledge of the tree."""
 
     def __init__(self, count: int, width: int, grace: float, doubt: float = 0.0) -> None:
         self._count = count
@@ -41,12 +41,12 @@ class Roll:
         self._beneath: dict[int, set[int]] = {tree.ROOT: set()}
         self.addresses: dict[int, Addresses] = {}
         self.there = {tree.ROOT}
-        self.missing: dict[int, float] = {}  # until when it may be back
-        self.awaited: dict[int, float] = {}  # likewise, of those that stood in the tree before this one
+        self.missing: dict[int, float] = {}  # the deadline for the rank's return
+        self.awaited: dict[int, float] = {}  # the deadline for ranks of the tree before this one
         self.lost: dict[int, str] = {}
 
     def census(self, at: int, entries: Iterable[Entry], now: float) -> Change:
-        """Whom `at` has beneath it now: all of them."""
+        """Record all ranks directly beneath `at`; return the changes."""
         change = Change([], [])
         if at in self.lost:
             return change
@@ -73,7 +73,7 @@ class Roll:
         return change
 
     def overdue(self, now: float) -> list[int]:
-        """Who has been missing for too long: lost from here on."""
+        """Declare ranks lost after too long an absence, and return the ranks."""
         doubt = self._doubt if len(self.missing) > len(self.there) else 0.0
         late = [rank for rank, until in self.missing.items() if until + doubt <= now]
         late += [rank for rank, until in self.awaited.items() if until <= now]
@@ -82,17 +82,20 @@ class Roll:
         return late
 
     def postpone(self, by: float) -> None:
-        """Everybody who is missing gets so many seconds more."""
+        """Give every missing rank `by` seconds more."""
         self.missing = {rank: until + by for rank, until in self.missing.items()}
         self.awaited = {rank: until + by for rank, until in self.awaited.items()}
 
     def succeed(self, lost: Mapping[int, str], until: float) -> None:
-        """Another root has known these: who is not lost is to come until then."""
+        """Take over the lost ranks of the root before. Every remaining rank must join by `until`."""
         self.lost.update(lost)
         self.awaited = {rank: until for rank in range(1, self._count) if rank not in self.lost}
 
     def lose(self, rank: int, why: str, now: float) -> bool:
-        """Says that a rank is lost for good: those beneath it have to stand elsewhere. False where that was known."""
+        """Declare a rank lost for good. Return False where the loss was known.
+
+        The ranks beneath must join elsewhere.
+        """
         if rank in self.lost or rank == tree.ROOT:
             return False
         self.lost[rank] = why
@@ -107,7 +110,7 @@ class Roll:
         return True
 
     def way_up(self, rank: int, without: Iterable[int] = ()) -> list[int]:
-        """Beneath whom a rank may stand, the nearest first, the root last."""
+        """Return the ancestors beneath which a rank may stand, the nearest first, the root last."""
         avoided = set(without)
         return [one for one in tree.ancestors(rank, self._width) if one in self.there and one not in avoided]
 
@@ -118,7 +121,7 @@ class Roll:
         self._beneath[at].add(rank)
 
     def _mark(self, top: int, now: float, *, there: bool) -> None:
-        """The rank and all beneath it."""
+        """Mark a rank and all ranks beneath as there or missing."""
         waiting = [top]
         while waiting:
             rank = waiting.pop()

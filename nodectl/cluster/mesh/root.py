@@ -1,4 +1,4 @@
-"""The root of the tree: it says who stands beneath whom, and who is lost."""
+"""The root of the tree: assigns parents, and declares ranks lost."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,42 +9,45 @@ from nodectl.cluster.mesh.roll import Entry, Roll
 from nodectl.cluster.mesh.settings import Settings
 from nodectl.cluster.mesh.words import Census, Join
 
-_TIMES_OF_A_SEARCH = 2  # after the loss of an old root not all notice it at the same time
+_TIMES_OF_A_SEARCH = 2  # not all ranks notice the loss of an old root at the same time
 
 
 class Root(Core):
-    """The member of rank 0."""
+    """The member at place 0 of the tree."""
 
     def __init__(self, count: int, settings: Settings, listener: Listener, start: int) -> None:
         super().__init__(tree.ROOT, count, settings, listener, start)
         self.roll = Roll(count, settings.width, settings.grace, settings.silence + settings.grace)
-        self._waiting: dict[Wire, tuple[Join, float]] = {}  # until when for its parent
+        self._waiting: dict[Wire, tuple[Join, float]] = {}  # the request, and the deadline for the parent
         self._waiting_for: dict[int, list[Wire]] = {}
         self._has_succeeded = False
 
     def succeed(self, peers: Iterable[int], gone: Mapping[int, str], now: float) -> None:
-        """Likewise; who does not come in time is lost."""
+        """Take over peers and lost ranks of the tree before. Ranks without a join in time are lost."""
         super().succeed(peers, gone, now)
         self._has_succeeded = True
         limit = self.settings.silence + self.settings.grace + self.settings.patience
         self.roll.succeed(gone, now + _TIMES_OF_A_SEARCH * limit)
 
     def tick(self, now: float) -> None:
-        """Time has passed."""
+        """Declare overdue ranks lost; place waiting ranks past their deadline."""
         if late := self.roll.overdue(now):
             self._say_lost({rank: self.roll.lost[rank] for rank in late})
         for wire, (join, until) in list(self._waiting.items()):
-            if until <= now and wire in self._waiting:  # its place may have come with another's
+            if until <= now and wire in self._waiting:  # an earlier placement in this loop may have placed it
                 del self._waiting[wire]
                 self._place(wire, join, now)
 
     def postpone(self, by: float) -> None:
-        """Nobody is lost because we were stopped."""
+        """Prolong all deadlines by `by` seconds, for which this process did not run."""
         self.roll.postpone(by)
         self._waiting = {wire: (join, until + by) for wire, (join, until) in self._waiting.items()}
 
     def asked(self, wire: Wire, join: Join, now: float) -> None:
-        """The first that a rank does: it learns where it stands. Who comes before its parent waits for it."""
+        """Handle a request to join, the first message of every rank, and assign a parent.
+
+        A rank that comes before its parent waits for the parent.
+        """
         if join.rank == tree.LEADER:
             self.adopt(wire, join, now)
         elif join.rank in self.roll.lost:
@@ -67,16 +70,16 @@ class Root(Core):
             wire.send(envelope.control({"say": "go", "to": above}))
 
     def ended(self, wire: Wire, why: str, now: float) -> None:
-        """A wire is over, perhaps of one that waits."""
+        """Handle the end of a wire, perhaps of a waiting rank."""
         self._waiting.pop(wire, None)
         super().ended(wire, why, now)
 
     def announce(self, now: float) -> None:
-        """Who stands directly beneath us."""
+        """Enter the ranks directly beneath the root in the roll."""
         self._enter(self.rank, list(self._entries.values()), now)
 
     def counted(self, wire: Wire, census: Census, now: float) -> bool:
-        """Who stands beneath somebody."""
+        """Enter a census in the roll. Return False for an outdated census."""
         is_new = super().counted(wire, census, now)
         if is_new:
             self._enter(census.at, census.entries, now)
@@ -105,7 +108,7 @@ class Root(Core):
                 self._place(wire, self._waiting.pop(wire)[0], now)
 
     def give_up(self, rank: int, why: str, now: float) -> None:
-        """Somebody who knows says that a rank is lost."""
+        """Declare a rank lost, on the word of a member or of the engine."""
         if tree.ROOT < rank < self.count and self.roll.lose(rank, why, now):
             self._say_lost({rank: why})
 

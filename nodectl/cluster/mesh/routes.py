@@ -1,7 +1,8 @@
-"""Who stands beneath us, and beneath whom, as the censuses say that pass us on their way to the root. No I/O, no clock.
+"""The routes to the ranks beneath a member, learnt from the censuses passing by on the way to the root. No I/O, no
+clock.
 
-A rank does not always stand where it could: the nearest ancestor may be out of its reach alone. So the way to it is
-what has been said of it, not what follows from its number.
+A rank does not always stand at its regular place: its nearest ancestor may be unreachable for it alone. So a route
+follows from the censuses, not from the rank's number.
 """
 
 from collections.abc import Container, Iterable
@@ -10,7 +11,7 @@ from nodectl.cluster.mesh.roll import Entry
 
 
 class Routes:
-    """Of one member. What it does not know stands somewhere else: the way to it goes up."""
+    """The routes of a member. The way to an unknown rank goes up."""
 
     def __init__(self) -> None:
         self._above: dict[int, int] = {}
@@ -18,7 +19,7 @@ class Routes:
         self._beneath: dict[int, set[int]] = {}
 
     def census(self, at: int, entries: Iterable[Entry]) -> None:
-        """Whom `at`, one beneath us, has beneath it now."""
+        """Record the ranks directly beneath `at`, which itself is beneath this member."""
         before = self._beneath.get(at, set())
         now = set()
         for rank, turn, _ in entries:
@@ -32,11 +33,11 @@ class Routes:
                 del self._above[rank]
 
     def count(self, neighbours: Container[int]) -> int:
-        """How many stand beneath these."""
+        """Return the number of known ranks beneath `neighbours`."""
         return sum(self.next_hop(rank, neighbours) is not None for rank in self._above)
 
     def next_hop(self, to: int, neighbours: Container[int]) -> int | None:
-        """Which neighbour leads to a rank; None where the way goes up."""
+        """Return the neighbour on the way to a rank; None where the way goes up."""
         above = self._above
         at: int | None = to
         while at is not None and at not in neighbours:

@@ -1,4 +1,4 @@
-"""The search for a parent: ancestors are asked, the nearest first, until one takes us. No I/O, no clock."""
+"""The search for a parent: the order in which to ask ancestors, the nearest first. No I/O, no clock."""
 
 from collections.abc import Iterable
 
@@ -10,11 +10,14 @@ from nodectl.cluster.mesh.words import BadWords, addresses_of, ranks_of
 
 
 class NotJoined(Exception):
-    """Nobody has taken us; str() is one line."""
+    """No rank has accepted this member. str() is a single line."""
 
 
 class Search:
-    """`above` are whom we know, the root last. `avoided` are those whom others know and we could not reach."""
+    """A search for a parent.
+
+    `above` are the known ancestors, the root last. `avoided` are ancestors that could not be reached.
+    """
 
     def __init__(self, above: Above, avoided: Iterable[int] = ()) -> None:
         self._above = above
@@ -25,24 +28,24 @@ class Search:
         self.again()
 
     def again(self) -> None:
-        """From the beginning: those who were avoided come last, but for the root."""
+        """Start over. Avoided ranks come last, except the root."""
         self._left = sorted(self._above, key=lambda one: (one[0] in self.avoided, -one[0]))
 
     def next(self) -> Addresses | None:
-        """The addresses of whom to ask now; None when all were asked: `again`, after a while."""
+        """Return the addresses of the next rank to ask; None when all were asked: call `again` after a while."""
         if not self._left:
             return None
         self._asked, addresses = self._left.pop(0)
         return addresses
 
     def failed(self, why: str) -> None:
-        """Whom we asked last does not answer, or does not want us."""
+        """Record a failure: the last rank asked does not answer, or refuses."""
         self.why = why
         if self._asked != tree.ROOT and self._asked not in self.avoided:
             self.avoided.append(self._asked)
 
     def answered(self, say: str, words: Header) -> bool:
-        """True where we are welcome. Raises NotJoined where we are lost."""
+        """Handle an answer. Return True for a welcome. Raises NotJoined where this rank is lost."""
         if say == "welcome":
             return True
         if say == "go":

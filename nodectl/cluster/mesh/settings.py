@@ -1,4 +1,4 @@
-"""The tree's measures: its width, and how long what may take. Tests make them small."""
+"""The settings of the tree: width and time limits. Tests use small values."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from nodectl.cluster.link import connection
 
 
 class Settings(NamedTuple):
-    """In seconds, where it is a time."""
+    """The width of the tree, and limits; times in seconds."""
 
     width: int = tree.WIDTH
     beat: float = 1.0  # a heartbeat, each way over each link

@@ -1,4 +1,4 @@
-"""What neighbours say to each other, read: each value is checked before it is used."""
+"""Parse the control messages between neighbours: check every value before use."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,11 +10,11 @@ _MOST_ADDRESSES = 64
 
 
 class BadWords(Exception):
-    """A word is missing or is not what it has to be."""
+    """A value is missing or malformed."""
 
 
 class Census(NamedTuple):
-    """Whom `at` has directly beneath it: all of them. `turn` counts: on two ways an older one may come later."""
+    """All ranks directly beneath `at`. `turn` counts up: by two ways an older census may arrive later."""
 
     at: int
     turn: int
@@ -22,26 +22,26 @@ class Census(NamedTuple):
 
     @classmethod
     def of(cls, words: Mapping[str, object]) -> "Census":
-        """Raises BadWords."""
+        """Parse a census. Raises BadWords."""
         return cls(number(words, "at"), number(words, "turn"), entries_of(words))
 
     def words(self) -> dict[str, object]:
-        """As it is sent."""
+        """Return the census as sent."""
         return {"say": "census", "at": self.at, "turn": self.turn, "there": [[*entry] for entry in self.entries]}
 
 
 class Join(NamedTuple):
-    """Somebody wants to stand beneath us. `avoid` are those whom it could not reach."""
+    """A request to stand beneath the receiver. `avoid` are ranks out of the sender's reach."""
 
     rank: int
     turn: int
     addresses: Addresses
     avoid: tuple[int, ...]
-    first: bool  # it has never stood beneath anybody
+    first: bool  # the sender has never had a parent
 
     @classmethod
     def of(cls, words: Mapping[str, object], count: int) -> "Join":
-        """Raises BadWords."""
+        """Parse a join request. Raises BadWords."""
         rank = number(words, "rank")
         if not tree.LEADER <= rank < count or rank == tree.ROOT:
             raise BadWords(f"rank {rank} of {count} cannot join")
@@ -50,7 +50,7 @@ class Join(NamedTuple):
 
 
 def number(words: Mapping[str, object], name: str) -> int:
-    """Raises BadWords."""
+    """Return the integer `name`. Raises BadWords."""
     value = words.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
         raise BadWords(f"{name} is no number")
@@ -58,7 +58,7 @@ def number(words: Mapping[str, object], name: str) -> int:
 
 
 def text(words: Mapping[str, object], name: str) -> str:
-    """Raises BadWords."""
+    """Return the string `name`. Raises BadWords."""
     value = words.get(name)
     if not isinstance(value, str):
         raise BadWords(f"{name} is no text")
@@ -66,7 +66,7 @@ def text(words: Mapping[str, object], name: str) -> str:
 
 
 def addresses_of(value: object) -> Addresses:
-    """Pairs of host and port. Raises BadWords."""
+    """Parse a list of pairs of host and port. Raises BadWords."""
     if not isinstance(value, list) or len(value) > _MOST_ADDRESSES:
         raise BadWords("no list of addresses")
     found = []
@@ -78,7 +78,7 @@ def addresses_of(value: object) -> Addresses:
 
 
 def ranks_of(words: Mapping[str, object], name: str) -> list[tuple[int, object]]:
-    """Pairs of a rank and something. Raises BadWords."""
+    """Parse a list of pairs of a rank and a value. Raises BadWords."""
     found = []
     for one in _list(words, name):
         if not (isinstance(one, list) and len(one) == 2 and isinstance(one[0], int)):
@@ -88,7 +88,7 @@ def ranks_of(words: Mapping[str, object], name: str) -> list[tuple[int, object]]
 
 
 def entries_of(words: Mapping[str, object]) -> list[Entry]:
-    """Of a census. Raises BadWords."""
+    """Parse the entries of a census. Raises BadWords."""
     found = []
     for one in _list(words, "there"):
         if not (isinstance(one, list) and len(one) == 3 and isinstance(one[0], int) and isinstance(one[1], int)):

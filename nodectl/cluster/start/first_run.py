@@ -1,9 +1,10 @@
-"""The first command of an allocation that asks for more than one node, or that no service is there for, starts the
-cluster. Run by `nodectl run` and `nodectl bulk`, before they connect.
+"""The automatic start of a cluster by an allocation's first command for several nodes, or without a service here.
 
-Several such commands at a time end with one cluster. On one machine the holder's lock says whose start it is, and the
-others wait for it. Among machines it is the directory of the agent of rank 0: whose agent has it goes on, and the
-others find the door of that cluster on their machine.
+Run by `nodectl run` and `nodectl bulk`, before they connect.
+
+Several such commands at a time end with one cluster. On one machine the holder's lock decides which command starts it,
+and the other commands wait. Between machines the directory of the agent of rank 0 decides: the start whose agent has
+the directory goes on, and the other commands find the door of that cluster on their machine.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from nodectl.cluster.start.starter import Outcome
 
-SECONDS = 120.0  # in which all agents have to be there: another start may have to end first
+SECONDS = 120.0  # the time limit for all agents to join: another start may have to end first
 _LOOK = 0.05
 _LOOKS = 20  # before Slurm is asked again
 _MOST_NODES = 1 << 20
@@ -39,7 +40,7 @@ _ELSE = "`nodectl cluster start` tells it of each node"
 
 
 def _or_a_plugins(parser: type[Parser]) -> type[Parser]:
-    """A parser for which what it does not know is a plugin's option: plugins are not asked yet."""
+    """Return a parser for which an unknown option is a plugin's: plugins are not loaded yet."""
 
     class Lenient(parser):  # type: ignore[misc,valid-type]
         def find(self, name: str) -> Option:
@@ -52,19 +53,22 @@ def _or_a_plugins(parser: type[Parser]) -> type[Parser]:
 
 
 def begin(words: Sequence[str], parser: type[Parser], **how: Any) -> None:
-    """Has a cluster where these words, of a command with this parser, need one. Raises Failed, BadOption."""
+    """Start a cluster if the words of this command need a cluster. Raises Failed, BadOption.
+
+    `parser` is the command's parser, `how` its arguments.
+    """
     try:
         several = asks_for_several(words, parser, **how)
     except BadOption:
         if _is_served():
-            return  # whoever reads them with its plugins says what is wrong
+            return  # the command reports the mistake once it has loaded the plugins
         raise
     if several is None or (not several and _is_served()):
         return
     engine = Slurm(os.environ)
     nodes = starter.nodes_of(engine)
     if len(nodes.names) < 2 and _is_served():
-        return  # whoever is asked says that there is one node
+        return  # the service reports that there is one node
     if sys.stderr.isatty():
         print(
             f"{Program.name}: starting the cluster of job {nodes.job} on {os.environ['SLURM_JOB_NODELIST']}; "
@@ -92,7 +96,7 @@ def begin(words: Sequence[str], parser: type[Parser], **how: Any) -> None:
 
 
 def asks_for_several(words: Sequence[str], parser: type[Parser], **how: Any) -> bool | None:
-    """Whether it cannot be done on one node; None where they ask for no step. Raises BadOption."""
+    """Return True if the command needs several nodes; None if the command asks for no step. Raises BadOption."""
     parsed = _or_a_plugins(parser)(**how).parse(words)
     values = parsed.values
     if not parsed.wants_step:
@@ -102,28 +106,34 @@ def asks_for_several(words: Sequence[str], parser: type[Parser], **how: Any) -> 
     try:
         names = expand(str(values.get("nodelist", "")))
     except Refused:
-        names = ()  # whoever is asked says what is wrong
+        names = ()  # the service reports the mistake
     least = str(values.get("nodes", "")).partition("-")[0]
     return len(names) > 1 or (whole(least, _MOST_NODES) or 0) > 1
 
 
 def _is_served() -> bool:
-    """Whether a service on this node takes steps of one node."""
+    """Return True if a service on this node takes steps for a single node."""
     return any(os.path.exists(path) for path in (DEFAULT_SOCKET, configured(None).socket))
 
 
 def _is_there(job: int) -> bool:
-    """The cluster that another command has started: where that was on this machine, with all of its nodes."""
+    """Return True if the cluster of another command is up.
+
+    If that command ran on this machine, all its nodes must have joined.
+    """
     told = holders.ask_status(job)
     return (told is None or set(told["joined"]) == set(told["nodes"])) and bool(cluster_door.socket())
 
 
 def _follow_another(engine: Slurm, outcome: Outcome) -> None:
-    """None was started: a command elsewhere was quicker, whose agents Slurm runs; or it cannot be. Raises Failed."""
+    """Wait for the door of a cluster started elsewhere, after this start failed. Raises Failed.
+
+    Another command was quicker, and Slurm runs its agents; or no start is possible.
+    """
     job = outcome.nodes.job
     (name, why), *others = ((name, why) for name, why in outcome.missing.items() if name in outcome.nodes.names)
     until = time.monotonic() + SECONDS
-    comes = not (why.startswith(SERVED) and outcome.nodes.guests)  # else the others have no door here, and make none
+    comes = not (why.startswith(SERVED) and outcome.nodes.guests)  # else the cluster has no door here, and makes none
     while comes and time.monotonic() < until and engine.runs(outcome.nodes):
         for _ in range(_LOOKS):
             if cluster_door.socket():

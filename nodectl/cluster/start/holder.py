@@ -1,7 +1,9 @@
-"""The holder: what `nodectl cluster start` leaves behind. It keeps the standard input of the agents open, and what
-keeps the agents: srun, or one ssh a host. When it goes, however that happens, their input ends, and they do.
+"""The holder: the process left behind by `nodectl cluster start`. Holds the agents' standard input open.
 
-Run as the user, in a session of its own, by no terminal.
+The holder also keeps the processes that run the agents: srun, or one ssh a host. When the holder ends, for whatever
+reason, the agents' input ends, and the agents end too.
+
+Run as the user, in a session of its own, without a terminal.
 """
 
 from __future__ import annotations
@@ -27,17 +29,19 @@ from nodectl.cluster.succession.directory import JobDirectory
 from nodectl.kernel import signals
 from nodectl.wire import lean_json
 
-_LONGEST_LINE = 4096  # of what an agent says to people
+_LONGEST_LINE = 4096  # of a message of an agent to people
 _MOST_LOGGED = 1 << 20
-_END_SECONDS = 10.0  # which agents get, before Slurm is asked to end them, and then that again
+_END_SECONDS = 10.0  # for the agents to end; after that for each harder attempt
 _BACKLOG = 8
 _MOST_VISITORS = 8
 _NAP = 0.05
 
 
 class Holder:
-    """`secret` is what agents prove themselves by. `told` is the pipe to the starter: a line for each thing that it
-    should know. Until all agents have joined, the end of that pipe is the end of it all.
+    """The keeper of a cluster's agents.
+
+    `secret` is the secret by which agents prove themselves. `told` is the pipe to the starter: a line for each event.
+    Until all agents have joined, the end of that pipe ends the cluster.
     """
 
     def __init__(self, engine: Engine, nodes: Nodes, secret: bytes, place: HoldersPlace, told: int) -> None:
@@ -56,7 +60,7 @@ class Holder:
         self._ending = False
 
     def run(self, agent: Sequence[str]) -> None:
-        """All of its life. `agent`: the command."""
+        """Start the agents with the command `agent`, serve until the end, and clean up."""
         self._listener.bind(self._place.socket)
         self._listener.listen(_BACKLOG)
         has_died = False
@@ -70,10 +74,10 @@ class Holder:
             if has_died:
                 self._sweep()
             self._place.remove()
-            JobDirectory.of(self._nodes.job, self._secret).remove()  # where the agents share it with us
+            JobDirectory.of(self._nodes.job, self._secret).remove()  # if the agents share it with us
 
     def _has_nodes(self) -> bool:
-        """Whether anything keeps agents of nodes. Guests alone are nothing."""
+        """True if a process keeps the agent of a node. Agents of guests do not count."""
         return any(not one.over and one.ranks[0] < len(self._nodes.names) for one in self._streams)
 
     def _begin(self, agent: Sequence[str]) -> None:
@@ -86,7 +90,7 @@ class Holder:
             streams.write(f"{self._secret.hex()}\n".encode())
 
     def _turn(self, seconds: float | None) -> None:
-        """Waits for one thing to happen, and does what is to be done about it."""
+        """Wait for events, at most `seconds`, and handle the events."""
         running = [streams for streams in self._streams if not streams.over]
         ready = self._wait(running, seconds)
         for streams in running:
@@ -113,7 +117,7 @@ class Holder:
                 poll.register(streams.stdin, select.POLLOUT)
         poll.register(self._listener, select.POLLIN)
         if self._told >= 0:
-            poll.register(self._told, 0)  # the end of the other side alone
+            poll.register(self._told, 0)  # only the end of the other side
         for visitor in self._visitors:
             poll.register(visitor, 0 if self._ending else select.POLLIN)
         return {fd for fd, _ in poll.poll(None if seconds is None else seconds * 1000)}
@@ -148,7 +152,7 @@ class Holder:
             self._tell({"joined": names[said.rank], "alone": said.is_alone})
 
     def _bury(self, streams: Streams) -> None:
-        """A process has ended. Where it was one host's, that one's agent has, too."""
+        """Handle the end of a process, which for a single host is also the end of the host's agent."""
         streams.bury()
         if len(streams.ranks) > 1:
             return
@@ -185,7 +189,7 @@ class Holder:
         try:
             visitor, _ = self._listener.accept()
         except OSError:
-            time.sleep(_NAP)  # it has gone; or no descriptor is left, and it waits
+            time.sleep(_NAP)  # the visitor has gone; or no descriptor is left, and the visitor waits
             return
         if len(self._visitors) >= _MOST_VISITORS:
             visitor.close()
@@ -193,7 +197,10 @@ class Holder:
             self._visitors.append(visitor)
 
     def _serve(self, visitor: socket.socket) -> None:
-        """`stop`: who asked sees the end of the connection when nothing is left. `status`: one line."""
+        """Handle a request on the socket: `stop` or `status`.
+
+        `stop`: the connection closes when nothing is left of the cluster. `status`: a line of JSON.
+        """
         try:
             asked = visitor.recv(64, socket.MSG_DONTWAIT).strip()
             if asked == b"status":
@@ -220,7 +227,7 @@ class Holder:
     # The end.
 
     def _end(self) -> None:
-        """Closes their input; then what they have not done is done for them."""
+        """Close the agents' input, then cancel and kill the remaining processes."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._ending = True
         for streams in self._streams:
@@ -236,8 +243,10 @@ class Holder:
             self._turn(min(left, 0.2))
 
     def _sweep(self) -> None:
-        """Nobody has ended the agents, but what kept them has died: they may have been killed before they had removed
-        what is theirs.
+        """Run the sweeper on all nodes after srun has died.
+
+        Slurm then kills the agents, perhaps before they have removed their files. Engines with `kills` false need no
+        sweeper.
         """
         if not self._engine.kills or not self._joined.issuperset(range(len(self._nodes.names))):
             return
@@ -260,7 +269,7 @@ class Holder:
 
 
 def become(holder: Holder, agent: Sequence[str]) -> NoReturn:
-    """What the starter's child does."""
+    """Turn this child of the starter into the holder."""
     status = 1
     try:
         os.setsid()
@@ -268,7 +277,7 @@ def become(holder: Holder, agent: Sequence[str]) -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _leave)
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each host takes four
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each host takes four descriptors
         holder.run(agent)
         status = 0
     except (NoEngine, OSError) as error:

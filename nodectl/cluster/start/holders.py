@@ -1,4 +1,4 @@
-"""What commands ask the holder on their machine."""
+"""Requests to the holder on this machine, by commands."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from nodectl.config.own_node import NotOurs
 
 
 def ask_status(job: int) -> dict[str, Any] | None:
-    """Nodes, and who has joined; None where there is no holder."""
+    """Return the nodes and the joined nodes; None where no holder runs."""
     answer = _ask(job, b"status\n")
     found: dict[str, Any] | None = json.loads(answer) if answer else None
     return found
 
 
 def stop(job: int) -> bool:
-    """Returns when nothing is left of the cluster; False where there is no holder."""
+    """Stop the cluster; return when nothing is left. Return False where no holder runs."""
     return _ask(job, b"stop\n") is not None
 
 

@@ -1,5 +1,6 @@
-"""Directories in which holders and agents of a user have theirs: made where they are missing, removed where nothing is
-in them. Processes of the user's do either at any time.
+"""The parent directories of holders and agents of a user: made when missing, removed when empty.
+
+Processes of the user do either at any time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _TRIES = 1000
 
 
 def make(*paths: str) -> None:
-    """Each is in the one before. Raises OSError, NotOurs."""
+    """Make the directories, each inside the previous. Raises OSError, NotOurs."""
     for _ in range(_TRIES):
         if all(map(_is_there, paths)):
             return
@@ -21,8 +22,9 @@ def make(*paths: str) -> None:
 
 
 def _is_there(path: str) -> bool:
-    """Makes it; False where it, or the one above, was removed meanwhile. Nothing is made in what may be somebody
-    else's.
+    """Make a directory; return False if this directory or the parent was removed meanwhile. Raises NotOurs, OSError.
+
+    The owner is checked: nothing may be made inside another user's directory.
     """
     try:
         os.mkdir(path, 0o700)
@@ -39,7 +41,7 @@ def _is_there(path: str) -> bool:
 
 
 def remove(*paths: str) -> None:
-    """From the last one on, up to one in which there is something."""
+    """Remove the directories, the last first, up to a directory in use."""
     for path in reversed(paths):
         try:
             os.rmdir(path)

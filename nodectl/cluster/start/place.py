@@ -1,4 +1,4 @@
-"""Where the holder of a cluster has its files: a directory of the user's alone, below that of a node of one's own.
+"""The holder's files: a directory of the user's alone, below the directory of the user's own node.
 
 Run by the commands of `nodectl cluster`, and by the holder.
 """
@@ -13,12 +13,13 @@ from nodectl.config import own_node
 
 
 class Taken(Exception):
-    """Another holder of this job is on this machine."""
+    """A second holder of this job runs on this machine."""
 
 
 class HoldersPlace:
-    """The directory of the holder of a job, locked for as long as it lives. What it is in is made. Raises OSError,
-    NotOurs.
+    """The directory of a job's holder, locked for the holder's lifetime.
+
+    The constructor makes the parent directories. Raises OSError, NotOurs.
     """
 
     def __init__(self, job: int) -> None:
@@ -29,8 +30,9 @@ class HoldersPlace:
         self.log = f"{self.path}/log"
 
     def take(self) -> int:
-        """The descriptor that has the lock; what an earlier holder has left is removed. Raises Taken, OSError,
-        NotOurs.
+        """Lock the directory and return the descriptor of the lock. Raises Taken, OSError, NotOurs.
+
+        Removes the leftovers of an earlier holder.
         """
         while (fd := self._locked()) < 0:
             pass
@@ -38,7 +40,9 @@ class HoldersPlace:
         return fd
 
     def _locked(self) -> int:
-        """-1 where an earlier holder has removed the directory meanwhile. Raises Taken, OSError, NotOurs."""
+        """Return the locked descriptor; -1 where an earlier holder removed the directory. Raises Taken, OSError,
+        NotOurs.
+        """
         try:
             os.mkdir(self.path, 0o700)
         except FileExistsError:
@@ -53,7 +57,7 @@ class HoldersPlace:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(fd), os.lstat(self.path)):
-                own_node.must_be_ours(self.path)  # which nobody else removes from now on
+                own_node.must_be_ours(self.path)  # from now on no other process removes it
                 return fd
         except BlockingIOError:
             os.close(fd)
@@ -67,13 +71,13 @@ class HoldersPlace:
         return -1
 
     def remove(self) -> None:
-        """The holder is about to end."""
+        """Remove the directory before the holder ends."""
         self._empty()
         os.rmdir(self.path)
         self.leave()
 
     def leave(self) -> None:
-        """Removes what it is in, unless others have something there."""
+        """Remove the parent directories, unless in use."""
         own_directories.remove(*self._above)
 
     def _empty(self) -> None:
@@ -85,15 +89,15 @@ class HoldersPlace:
 
 
 def _above() -> tuple[str, str]:
-    """The directories that it is in."""
+    """Return the parent directories."""
     above = own_node.runtime_dir()
-    if not os.path.isdir(os.path.dirname(above)):  # the variable that names it has come from another machine
+    if not os.path.isdir(os.path.dirname(above)):  # the variable with its name came from another machine
         above = f"/tmp/nodectl-{os.geteuid()}"
     return above, f"{above}/holders"
 
 
 def sweep(job: int) -> None:
-    """Removes what a holder of this job that was killed has left on this machine."""
+    """Remove the leftovers of a killed holder of this job from this machine."""
     try:
         if not os.path.isdir(f"{_above()[-1]}/{job}"):
             return

@@ -1,4 +1,4 @@
-"""The starter: has agents started, by a holder that stays, and waits until all have joined.
+"""The starter: has a holder start the agents, and waits until all have joined. The holder stays.
 
 Run by the command `nodectl cluster start`.
 """
@@ -30,11 +30,15 @@ _PATIENCE = 40.0  # seconds for a holder that is to end
 
 
 class RunsAlready(Failed):
-    """Somebody on this machine has started it, or is about to."""
+    """A cluster of this job already runs on this machine, or is about to start."""
 
 
 class Outcome(NamedTuple):
-    """What became of it: `missing` says why nodes have not joined, and guests; `alone` share no disk with the first."""
+    """The result of a start.
+
+    `missing`: the reason for each node, or guest, that has not joined. `alone`: the nodes without a disk shared with
+    the first node.
+    """
 
     nodes: Nodes
     missing: Mapping[str, str]
@@ -42,12 +46,12 @@ class Outcome(NamedTuple):
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a cluster, with all of its nodes."""
+        """True if the cluster is up, with all nodes."""
         return self.missing.keys().isdisjoint(self.nodes.names)
 
     @property
     def warning(self) -> str:
-        """Of nodes that could not follow the first one as leader; "" where all could."""
+        """A line about nodes unable to follow the first node as leader; "" where all nodes can."""
         first, *others = self.nodes.names
         alone = [name for name in others if name in self.alone]
         if not alone:
@@ -57,7 +61,7 @@ class Outcome(NamedTuple):
 
 
 def nodes_of(engine: Engine) -> Nodes:
-    """Those on which it would be, and this machine where it is none of them. Raises Failed."""
+    """Return the nodes of the cluster, with this machine as a guest if not among the nodes. Raises Failed."""
     try:
         nodes = engine.nodes()
     except NoEngine as error:
@@ -66,7 +70,7 @@ def nodes_of(engine: Engine) -> Nodes:
 
 
 def start(engine: Engine, agent: Sequence[str], seconds: float) -> Outcome:
-    """Starts `agent` on all nodes. Where one is missing at the end, nothing is left of the others. Raises Failed."""
+    """Start `agent` on all nodes. Where a node is missing at the end, stop all nodes again. Raises Failed."""
     nodes = nodes_of(engine)
     try:
         place = HoldersPlace(nodes.job)
@@ -86,21 +90,24 @@ def start(engine: Engine, agent: Sequence[str], seconds: float) -> Outcome:
     try:
         waiting.read(reader, time.monotonic() + seconds)
     finally:
-        os.close(reader)  # if one is missing, the holder ends all of it
+        os.close(reader)  # if a node is missing, the holder ends the cluster
         if waiting.missing.keys() & {*nodes.names}:
             _wait_for(holder)
     return Outcome(nodes, waiting.reasons(engine, seconds), waiting.alone)
 
 
 def _guests(nodes: Nodes) -> tuple[str, ...]:
-    """This machine, where it is none of the nodes: commands that are typed here want a door."""
+    """Return this machine's name unless the machine is a node: commands typed here need a door."""
     here = os.uname().nodename
     is_node = {os.environ.get("SLURMD_NODENAME"), here} & {*nodes.names}
     return () if is_node else (here,)
 
 
 def _detach(place: HoldersPlace, keep: set[int]) -> None:
-    """In the holder nothing of the terminal's stays open, nor of a script's whose end somebody waits for."""
+    """Redirect the holder's standard streams and close every other descriptor but `keep`.
+
+    An open terminal would stay in use, and a script would wait for the end of its output.
+    """
     null = os.open("/dev/null", os.O_RDWR)
     log = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for fd, target in ((null, 0), (null, 1), (log, 2)):
@@ -115,11 +122,11 @@ def _wait_for(holder: int) -> None:
 
 
 class _Waiting:
-    """What the holder tells."""
+    """The holder's messages, until the cluster is up or has failed."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
-        self.missing = dict.fromkeys(nodes.members)  # in their order
+        self.missing = dict.fromkeys(nodes.members)  # in the order of nodes
         self.alone: list[str] = []
         self._failed: dict[str, str] = {}
         self._said: list[str] = []
@@ -127,11 +134,11 @@ class _Waiting:
 
     @property
     def _fails(self) -> bool:
-        """Whether there will be no cluster. A guest is no reason."""
+        """True if a node has failed, so there will be no cluster. Guests do not count."""
         return not self._failed.keys().isdisjoint(self._nodes.names)
 
     def read(self, fd: int, deadline: float) -> None:
-        """Until all have joined, one says that it cannot, the holder has ended, or that time."""
+        """Read messages until all have joined, a node fails, the holder ends, or `deadline`."""
         lines = Lines()
         poll = select.poll()
         poll.register(fd, select.POLLIN)
@@ -154,7 +161,7 @@ class _Waiting:
             self._said = [*self._said[-_MOST_SAID:], str(said["said"])]
 
     def reasons(self, engine: Engine, seconds: float) -> dict[str, str]:
-        """Of each that is missing the best that is known; of one alone where nobody was waited for any longer."""
+        """Return the best known reason for each missing node; after a failure, only the first failed node's."""
         if not self.missing:
             return {}
         if self._fails:
@@ -166,13 +173,16 @@ class _Waiting:
         told = {name: f"{engine.name} says that it is {state}" for name, state in states.items()}
         if self.missing.keys() <= {*self._nodes.guests}:
             told |= self._failed
-        # Where srun does not reach one, it ends the others: only the first of these is why.
+        # Where srun does not reach a node, it ends the others: only the first of these reasons is the cause.
         told |= {name: why for name in self.missing if (why := self._said_of(f"failed on node {name}:"))}
         told = told or {name: why for name in self.missing if (why := self._said_of(f" {name}:", f"-{name}:"))}
         return told or dict.fromkeys(self.missing, otherwise)
 
     def _first_failure(self) -> dict[str, str]:
-        """How many fail at the same moment is chance, so they are only counted."""
+        """Return the first failure, with a count of further failures.
+
+        How many nodes fail at the same moment is chance.
+        """
         name, *others = (name for name in self._failed if name in self._nodes.names)
         if not others:
             return {name: self._failed[name]}
@@ -180,5 +190,5 @@ class _Waiting:
         return {name: f"{reason}; {len(others)} other{'s' * (len(others) > 1)} failed, too{arrow}{advice}"}
 
     def _said_of(self, *words: str) -> str | None:
-        """A line of srun's or of slurmstepd's, the last one."""
+        """Return the last line of srun or slurmstepd with any of `words`."""
         return next((line for line in reversed(self._said) if any(word in line for word in words)), None)

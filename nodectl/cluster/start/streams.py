@@ -1,4 +1,4 @@
-"""One process that was started for agents, as its holder sees it: what is to be written to it, and lines that come."""
+"""The streams of a process started for agents, as seen by the holder: queued output, and lines of input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CHUNK = 65536
 
 
 class Streams:
-    """srun, ssh, or the agent of a guest. Nothing here waits."""
+    """The streams of srun, ssh, or a guest's agent. No method waits."""
 
     def __init__(self, agents: Agents) -> None:
         self.process = agents.process
@@ -19,7 +19,7 @@ class Streams:
         self.stdin, self.stdout, self.stderr = agents.stdin, agents.stdout, agents.stderr
         self.pidfd = os.pidfd_open(agents.process.pid)
         self._lines = {self.stdout: Lines(), self.stderr: Lines()}
-        self.last_said = ""  # to people
+        self.last_said = ""  # the last message of the agent to people
         self._waiting = b""
         self._closed = False
         self.over = False
@@ -28,16 +28,16 @@ class Streams:
 
     @property
     def writes(self) -> bool:
-        """Whether something is left to be written."""
+        """True if output is queued."""
         return bool(self._waiting) and not self._closed
 
     @property
     def reads(self) -> list[int]:
-        """What something may still come from."""
+        """The descriptors with possible input."""
         return list(self._lines)
 
     def write(self, line: bytes = b"") -> None:
-        """Writes on. Who does not read any more has ended, or is about to."""
+        """Queue a line and write as much as possible. Drop the queue if the process no longer reads."""
         self._waiting += line
         if not self.writes:
             return
@@ -49,7 +49,7 @@ class Streams:
             self._waiting = b""
 
     def read(self, fd: int) -> list[str]:
-        """Whole lines. Raises BadWords."""
+        """Return whole lines. Raises BadWords."""
         try:
             data = os.read(fd, _CHUNK)
         except BlockingIOError:
@@ -63,13 +63,13 @@ class Streams:
         return self._lines[fd].feed(data)
 
     def close(self) -> None:
-        """The agents are to end."""
+        """Close the standard input, to end the agents."""
         if not self._closed:
             self._closed = True
             os.close(self.stdin)
 
     def bury(self) -> None:
-        """The process has ended."""
+        """Reap the process and close all streams."""
         self.process.wait()
         self.over = True
         os.close(self.pidfd)

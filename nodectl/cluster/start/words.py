@@ -1,15 +1,15 @@
-"""What is said between the holder, which keeps agents, and an agent: a line each.
+"""The lines exchanged between the holder, which keeps agents, and an agent.
 
-In the agent's standard input the first line is the secret, in hexadecimal; the second one comes when the agent of rank
-0 has said where it listens, and is what that one said. Then nothing comes any more, and at the end of it the agent
-ends, with all that it has started. From its standard output, which nobody else may write to:
+The agent's standard input has first the secret, in hexadecimal; the second line comes when the agent of rank 0 has said
+where it listens, and repeats its line. Then nothing more comes, and at the end of the input the agent ends, with all
+that it has started. The agent's standard output, which no other process may write to:
 
     leader 10.0.0.1:40001 [fd00::1]:40002     rank 0: others can join there
     joined 1                                  this rank is in the tree, and its door is open
-    joined 1 alone                            likewise, and it ends if rank 0 is lost: they share no disk
+    joined 1 alone                            as above, but ends if rank 0 is lost: it shares no disk with rank 0
     failed n2 there is no room in /tmp        this agent cannot go on
 
-What an agent says to people goes to standard error. Pure.
+An agent's messages to people go to standard error. Pure.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import NamedTuple
 
 LONGEST = 1 << 16  # bytes of a line
 LEADER, JOINED, FAILED, ALONE = "leader", "joined", "failed", "alone"
-SERVED = "another agent serves"  # how it says in `failed` that a cluster of its job is there
+SERVED = "another agent serves"  # the start of `why` in `failed` when a cluster of the job is there already
 
 
 class BadWords(Exception):
-    """The other side does not keep to this; str() is one line."""
+    """A line in violation of this protocol; str() is a single line."""
 
 
 class Lines:
-    """Whole lines of what comes in pieces."""
+    """A buffer for splitting input into lines."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """The lines that are whole now. Raises BadWords."""
+        """Return the complete lines. Raises BadWords."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LONGEST:
             self._rest = b""
@@ -41,27 +41,27 @@ class Lines:
 
 
 class Joined(NamedTuple):
-    """An agent has joined. `is_alone`: nobody could take the place of who leads."""
+    """An agent after joining. `is_alone`: no node could take the leader's place."""
 
     rank: int
     is_alone: bool = False
 
 
 class Failed(NamedTuple):
-    """An agent cannot go on. It may not know its node's name."""
+    """An agent unable to go on. The agent may not know the node's name."""
 
     name: str
     why: str
 
 
 class Leader(NamedTuple):
-    """The line that goes to all agents."""
+    """The line with the root's addresses, for all agents."""
 
     line: str
 
 
 def read(line: str) -> Joined | Failed | Leader | None:
-    """What an agent has said on its standard output; None for what is none of this. Raises BadWords."""
+    """Parse a line of an agent's standard output; return None for a line outside the protocol. Raises BadWords."""
     word, _, rest = line.partition(" ")
     if word == LEADER:
         return Leader(line)

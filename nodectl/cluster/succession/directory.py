@@ -1,15 +1,16 @@
-"""The job's directory, below the user's home or XDG_STATE_HOME, which the nodes share where a site shares homes.
+"""The job's directory, below the user's home or XDG_STATE_HOME, shared by the nodes where a site shares homes.
 
-    epoch.N       who leads in epoch N, and where; made by link(2), so that of two who want to lead one does
-    journal.N     what that leader keeps
-    tenure        it writes here every two seconds; where nothing changes for fifteen, nobody leads any more
-    orphan.N.R    rank R, which does not reach the root of epoch N, writes here every second
+    epoch.N       the leader of epoch N, and its address; made by link(2), so that only one of two contenders succeeds
+    journal.N     the journal of that leader
+    tenure        the leader writes here every two seconds; without a change for fifteen seconds, there is no leader any
+    more
+    orphan.N.R    rank R, which cannot reach the root of epoch N, writes here every second
 
-Its name follows from the cluster's secret: who sees a directory of this name sees that of this cluster. Nobody compares
-clocks of two machines: a file is looked at again and again, and it has changed or not. Files are written in place and
-opened anew for each look, by which NFS asks its server.
+The directory's name follows from the cluster's secret: a node that sees a directory of this name sees that of this
+cluster. No node compares the clocks of two machines: a file is read again and again, and has changed or not. Files are
+written in place and opened anew for each reading, so that NFS asks its server.
 
-Run by the agent, the leader and the heir, as the user. All of it may wait as long as the disk's server does.
+Run by the agent, the leader and the heir, as the user. Every call may wait as long as the disk's server does.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from nodectl.config import own_node
 from nodectl.model.number import whole
 from nodectl.wire import lean_json
 
-LEASE = 15.0  # seconds without a change, after which nobody leads any more
+LEASE = 15.0  # seconds without a change, after which there is no leader any more
 RENEWAL = 2.0
 SUPERSEDED = 3  # exit status of a leader that leads no more
 _SIZE = 64  # bytes of a file that is written in place
 _LARGEST = 1 << 16
 _MOST = 1 << 31
 _NAME = b"job directory"
-_STALE = 86_400.0  # seconds, after which the directory of a cluster that was killed as a whole is removed
+_STALE = 86_400.0  # seconds, after which the directory of a killed cluster is removed
 _OVER = "over"
 
 
 class Epoch(NamedTuple):
-    """`rank` is the root of the tree, beside the leader; `at` are its addresses."""
+    """An epoch of leadership. `rank` is the root of the tree, beside the leader; `at` are the root's addresses."""
 
     number: int
     rank: int
@@ -48,14 +49,14 @@ class Epoch(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Of a node that misses the root: how many nodes it speaks for, and what changes with each second."""
+    """A claim of a node without the root: the number of nodes represented, and a text with a new value every second."""
 
     nodes: int
     text: bytes
 
 
 class JobDirectory:
-    """Of one cluster. Methods raise OSError."""
+    """The directory of a cluster. Methods raise OSError."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -63,12 +64,12 @@ class JobDirectory:
 
     @classmethod
     def of(cls, job: int, secret: bytes) -> JobDirectory:
-        """That of a job, by its cluster's secret, which the name does not tell."""
+        """Return the directory of a job, named after the cluster's secret without revealing the secret."""
         name = keys.derived(secret, _NAME, b"").hex()[:32]
         return cls(f"{own_node.state_dir()}/cluster/{job}.{name}")
 
     def make(self, at: Addresses) -> None:
-        """By the agent of rank 0, which leads first. What others have left long ago is removed."""
+        """Make the directory, in the agent of rank 0, the first leader. Remove long abandoned directories."""
         above = os.path.dirname(self.path)
         os.makedirs(above, mode=0o700, exist_ok=True)
         with contextlib.suppress(OSError):
@@ -78,19 +79,22 @@ class JobDirectory:
 
     @property
     def is_there(self) -> bool:
-        """Whether this machine sees it."""
+        """True if this machine sees the directory."""
         return os.path.exists(self._epoch(0))
 
     def remove(self) -> None:
-        """The cluster ends."""
+        """Remove the directory at the end of the cluster."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def journal(self, epoch: int) -> str:
-        """The path of what this epoch's leader keeps."""
+        """Return the path of the epoch's journal."""
         return f"{self.path}/journal.{epoch}"
 
     def forget_before(self, epoch: int) -> None:
-        """Files of earlier epochs, but for who led in them: it is by these that a late one sees that it is late."""
+        """Remove the files of earlier epochs, except epoch.N.
+
+        By epoch.N a late leader sees that it is late.
+        """
         for name in os.listdir(self.path):
             kind, _, rest = name.partition(".")
             past = whole(rest.partition(".")[0], _MOST)
@@ -98,13 +102,13 @@ class JobDirectory:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(f"{self.path}/{name}")
 
-    # Who leads.
+    # The leader of an epoch.
 
     def _epoch(self, epoch: int) -> str:
         return f"{self.path}/epoch.{epoch}"
 
     def take(self, wanted: Epoch) -> Epoch:
-        """Begins an epoch; the answer is who has begun it."""
+        """Begin an epoch; return the epoch as actually begun, possibly by another node."""
         new = f"{self._epoch(wanted.number)}.{wanted.rank}.new"
         words = {"epoch": wanted.number, "rank": wanted.rank, "at": [list(one) for one in wanted.at]}
         with open(new, "wb") as file:
@@ -114,7 +118,7 @@ class JobDirectory:
         try:
             os.link(new, self._epoch(wanted.number))
         except FileExistsError:
-            pass  # by another one; or by us, whose server has answered the second time only
+            pass  # by another node; or by us: the server answered the second attempt only
         finally:
             os.unlink(new)
         made = self.epoch(wanted.number)
@@ -123,7 +127,7 @@ class JobDirectory:
         return made
 
     def epoch(self, epoch: int) -> Epoch | None:
-        """Who leads in it, None where it has not begun."""
+        """Return the epoch of a number; None if the epoch has not begun."""
         text = _read(self._epoch(epoch))
         if text is None:
             return None
@@ -134,8 +138,10 @@ class JobDirectory:
             raise OSError(5, str(error), self._epoch(epoch)) from None
 
     def after(self, epoch: int) -> Epoch | None:
-        """The latest one behind this one. The directory is listed, for which NFS asks its server: that a file was not
-        there its client believes for up to a minute.
+        """Return the latest epoch after `epoch`, None where there is none.
+
+        The directory is listed, for which NFS asks its server: its client remembers for up to a minute that a file was
+        missing.
         """
         try:
             names = os.listdir(self.path)
@@ -145,25 +151,28 @@ class JobDirectory:
         latest = max((found for found in numbers if found is not None), default=epoch)
         return self.epoch(latest) if latest > epoch else None
 
-    # Whether anybody does.
+    # Whether there is a leader.
 
     def renew(self, epoch: int, *, over: bool = False) -> None:
-        """Its leader leads still, or leads no more."""
+        """Renew the leader's tenure in this epoch, or record the tenure's end."""
         self._count += 1
         _write(f"{self.path}/tenure", f"{epoch} {_OVER if over else self._count}")
 
     def tenure(self, epoch: int) -> tuple[bytes, bool]:
-        """What changes while somebody leads; whether the leader of this epoch has said that it leads no more."""
+        """Return the tenure file's content, and whether the leader of this epoch has ended.
+
+        The content changes as long as there is a leader.
+        """
         text = _read(f"{self.path}/tenure") or b""
         return text, text.split() == [b"%d" % epoch, _OVER.encode()]
 
     def claim(self, epoch: int, rank: int, nodes: int) -> None:
-        """This rank misses the root, and so many nodes with it."""
+        """Record a claim: this rank misses the root, and speaks for `nodes` nodes."""
         self._count += 1
         _write(self._claim(epoch, rank), f"{nodes} {self._count}")
 
     def withdraw(self, epoch: int, rank: int) -> None:
-        """It misses it no more."""
+        """Remove the claim of this rank."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._claim(epoch, rank))
 
@@ -171,7 +180,7 @@ class JobDirectory:
         return f"{self.path}/orphan.{epoch}.{rank}"
 
     def claims(self, epoch: int) -> Mapping[int, Claim]:
-        """Of all who miss it, by rank."""
+        """Return the claims of all ranks without the root, by rank."""
         found = {}
         for name in os.listdir(self.path):
             kind, _, rest = name.partition(".")
@@ -184,14 +193,14 @@ class JobDirectory:
 
 
 class Still:
-    """For how long something has not changed, by our own clock."""
+    """A stopwatch for an unchanged text, on this machine's clock."""
 
     def __init__(self) -> None:
         self._known: bytes | None = None
         self._since = 0.0
 
     def seconds(self, text: bytes, now: float) -> float:
-        """Now that it is this."""
+        """Return the time since `text` last changed."""
         if text != self._known:
             self._known, self._since = text, now
         return now - self._since
@@ -206,7 +215,7 @@ def _write(path: str, text: str) -> None:
 
 
 def _read(path: str) -> bytes | None:
-    """None where there is nothing."""
+    """Return the content of a file, None where the file is missing."""
     try:
         with open(path, "rb") as file:
             return file.read(_LARGEST)
@@ -215,13 +224,16 @@ def _read(path: str) -> bytes | None:
 
 
 def _sweep(above: str) -> None:
-    """A leader writes every two seconds: whose tenure is a day old has ended, whatever the clocks say."""
+    """Remove directories of clusters killed long ago.
+
+    A leader writes every two seconds: a tenure a day old is over, whatever the clocks say.
+    """
     for name in os.listdir(above):
         path = f"{above}/{name}"
         tenure = f"{path}/tenure"
         try:
             changed = os.lstat(tenure if os.path.lexists(tenure) else path).st_mtime
         except OSError:
-            continue  # it has gone
+            continue  # the directory has gone
         if time.time() - changed > _STALE:
             shutil.rmtree(path, ignore_errors=True)

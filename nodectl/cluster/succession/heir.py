@@ -1,8 +1,10 @@
-"""The heir: what an agent starts when it does not reach the root of the tree. It looks into the job's directory until
-it knows whom to follow: the disk's server may hang, and the agent waits for nobody.
+"""The heir: a process of an agent cut off from the root of the tree. Finds the epoch to follow.
 
-Its standard input is a pipe that only the agent holds: one line of JSON, and the end is its end. What it finds it says
-in one line of JSON: an epoch, or `why` there is none.
+It looks into the job's directory until it knows the epoch. The disk's server may hang, and the agent does not wait for
+it.
+
+Its standard input is a pipe that only the agent holds: a line of JSON, and the end of the pipe ends the process. It
+writes the result as a line of JSON: an epoch, or `why` there is none.
 """
 
 from __future__ import annotations
@@ -19,15 +21,16 @@ from nodectl.cluster.mesh.words import addresses_of, number
 from nodectl.cluster.succession.directory import LEASE, Epoch, JobDirectory, Still
 from nodectl.wire import lean_json
 
-PATIENCE = 25.0  # seconds; a leader that is cut off from most nodes has seen by then that these miss it
+PATIENCE = 25.0  # seconds; by then a leader cut off from most nodes has seen their claims
 _LOOK = 1.0
-_LOOKS = 2  # after which others have said that they are there, too
+_LOOKS = 2  # by then the other nodes have written their claims, too
 _LONGEST = 1 << 16
 
 
 class Heir:
-    """Of the agent of `rank`, which listens at `at` and speaks for so many `nodes`. A guest leads nobody: `nodes` is 0.
-    Pure, but for the directory.
+    """The heir of the agent of `rank`, which listens at `at` and speaks for `nodes` nodes. Pure, but for the directory.
+
+    A guest leads no node: its `nodes` is 0.
     """
 
     def __init__(self, directory: JobDirectory, epoch: int, rank: int, at: Addresses, nodes: int) -> None:
@@ -42,7 +45,9 @@ class Heir:
         self._free = 0
 
     def look(self, now: float) -> Epoch | str | None:
-        """Whom to follow, it may be us; why there is nobody; None: look again. Raises OSError."""
+        """Return the epoch to follow, possibly with the agent as root; the reason for none; or None to look again.
+        Raises OSError.
+        """
         self._begun = now if self._begun is None else self._begun
         directory = self._directory
         if (later := directory.after(self._epoch)) is not None:
@@ -61,7 +66,7 @@ class Heir:
         return None
 
     def _is_first(self, now: float) -> bool:
-        """Whether no lower rank misses the root, too, and would lead."""
+        """True if no lower rank misses the root, too, and would lead."""
         for rank, claim in self._directory.claims(self._epoch).items():
             still = self._others.setdefault(rank, Still()).seconds(claim.text, now)
             if rank < self._rank and still < LEASE:
@@ -69,13 +74,13 @@ class Heir:
         return True
 
     def leave(self) -> None:
-        """It is wanted no more."""
+        """Withdraw the claim at the end of the process."""
         with contextlib.suppress(OSError):
             self._directory.withdraw(self._epoch, self._rank)
 
 
 def main() -> int:
-    """The whole process."""
+    """Run the heir process."""
     told = lean_json.load_object(sys.stdin.buffer.readline(_LONGEST))
     directory = JobDirectory(str(told["directory"]))
     at = addresses_of(told["at"])

@@ -1,4 +1,4 @@
-"""From a request to a step: who asks, what they may have, where its tasks go, how it is confined.
+"""From a request to a step: the caller, the caller's limits, the layout of the tasks, the confinement.
 
 Runs in the daemon, as root. It imports `processes`, `reception`, `steps` and `jobs`.
 """

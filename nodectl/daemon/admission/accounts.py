@@ -15,19 +15,19 @@ from nodectl.kernel import _kernel
 from nodectl.model.number import whole
 
 _NO_ID = 2**32 - 1  # what setresgid(2) takes for "leave it"
-_NO_USER = -1  # whose turn it is to have a uid looked up that may have no account
+_NO_USER = -1  # the turn for look-ups of uids that may have no account
 
 
 class UnknownUser(Exception):
-    """No such user or group; str() is one line."""
+    """An unknown user or group; str() is a single line."""
 
 
 class LookUpFailed(Exception):
-    """Whether there is such a user or group is not known; str() is one line."""
+    """A failed look-up: the user or group may exist or not; str() is a single line."""
 
 
 class User:
-    """One account."""
+    """A user's account."""
 
     __slots__ = ("gid", "gids", "name", "uid")
 
@@ -39,7 +39,7 @@ class User:
 
 
 class Users:
-    """The cache. `turns` lets each user wait for one look-up at a time."""
+    """The cache of accounts. `turns` lets each user wait for a single look-up at a time."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -47,18 +47,18 @@ class Users:
         self._known: dict[int | str, tuple[float, User]] = {}
 
     async def get(self, who: int | str) -> User:
-        """The account of a uid or name. Raises UnknownUser, LookUpFailed."""
+        """Return the account of a uid or name. Raises UnknownUser, LookUpFailed."""
         known = self.known(who)
         if known is not None:
             return known
         user = await asyncio.to_thread(_look_up, who)
-        if len(self._known) > 4096:  # no user list is that long; a scan of uids is
+        if len(self._known) > 4096:  # no user list is longer; a scan of uids would be
             self._known.clear()
         self._known[who] = (time.monotonic() + self._seconds, user)
         return user
 
     async def exist(self, uid: int) -> bool:
-        """True for a uid that has an account. One uid is looked up after the other."""
+        """Return True for a uid with an account. Only a single uid is looked up at a time."""
         if self.known(uid) is not None:
             return True
         async with self.turns.of(_NO_USER):
@@ -69,17 +69,17 @@ class Users:
         return True
 
     def known(self, who: int | str) -> User | None:
-        """The account if it is in the cache; does not wait."""
+        """Return the account if in the cache, without waiting; None for a missing account."""
         found = self._known.get(who)
         return found[1] if found is not None and found[0] > time.monotonic() else None
 
     def forget(self) -> None:
-        """Empties the cache."""
+        """Empty the cache."""
         self._known.clear()
 
 
 async def group_id(name: str) -> int:
-    """The gid of a group by name or number. Raises UnknownUser, LookUpFailed."""
+    """Return the gid of a group by name or number. Raises UnknownUser, LookUpFailed."""
     if name.isdecimal():
         gid = whole(name, _NO_ID - 1)
         if gid is None:
@@ -96,7 +96,7 @@ def _look_up_group(name: str) -> int:
 
 
 def _not_found(kind: str, who: int | str, name: str | None, number: int) -> UnknownUser | LookUpFailed:
-    """Python has one error for an account that is not there and for a name service that does not answer."""
+    """Return the right error: Python has the same error for a missing account and a failing name service."""
     if error := _kernel.account_errno(kind == "group", name, number):
         return LookUpFailed(f"look up {kind} {who!r}: {os.strerror(error)}")
     return UnknownUser(f"no {kind} {who!r}")

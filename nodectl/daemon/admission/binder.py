@@ -1,4 +1,4 @@
-"""Decides where the steps of this node go. The machine, the configuration of binding and the devices are read once.
+"""The layout of this node's steps. The machine, the binding configuration and the devices are read once.
 
 Runs in the daemon, as root, for task_p_slurmd_launch_request: before any process of a step exists. The rules are
 `nodectl.binding`.
@@ -32,8 +32,9 @@ _GPUS_OF_JOB = "SLURM_JOB_GPUS"
 
 
 class Binder:
-    """`allocation` is what a job may hold at most, `cores` the same in numbers of cores. `running` gives the steps
-    whose devices are taken. CPUs that come online later count from the daemon's next start.
+    """The binder of the node. `allocation` is the mask of CPUs for jobs, `cores` the same as core numbers.
+
+    `running` returns the steps whose devices are taken. CPUs that come online later count from the daemon's next start.
     """
 
     def __init__(self, config: Config, running: Callable[[], Iterable[Step]]) -> None:
@@ -51,8 +52,9 @@ class Binder:
         self.cores = self.cores_of(self.allocation)
 
     def check(self, layout: Mapping[str, object], ntasks: int, *, own: bool) -> None:
-        """Raises Refused for options that make no sense, and where the step makes a job of its `own` for what this node
-        does not have.
+        """Raise Refused for invalid options, and where a new job asks for resources missing on this node.
+
+        `own` is True where the step makes a job of its own.
         """
         request = self._read(layout)
         asked = devices.wanted(_texts(layout), ntasks)
@@ -61,20 +63,20 @@ class Binder:
             if asked.count:
                 devices.hold(self.node_devices, asked, (), self.allocation, self._machine)
             if request.nodes and request.nodes[0] > 1:
-                self._layouts.get(request, self.allocation)  # says what is wrong with that
+                self._layouts.get(request, self.allocation)  # raises the reason
 
     @property
     def machine(self) -> Topology:
-        """As it was when the daemon started."""
+        """The machine as read at the daemon's start."""
         return self._machine
 
     @property
     def settings(self) -> Settings:
-        """The configuration as the rules of binding read it."""
+        """The configuration in the form of the binding rules."""
         return self._settings
 
     def cores_of(self, mask: int) -> str:
-        """The numbers of the cores of which a mask has a CPU."""
+        """Return the numbers of the cores with any CPU in the mask."""
         found = self._cores.get(mask)
         if found is None:
             if len(self._cores) >= _MOST_MASKS:
@@ -84,30 +86,33 @@ class Binder:
         return found
 
     def give(self, step: Step, mask: int) -> None:
-        """The job of the step holds these CPUs. Until a task plugin binds it, the step may use them all."""
+        """Give the step's job these CPUs. Until a task plugin binds the step, the step may use all of these CPUs."""
         step.allocation = step.base = step.step_cpus = mask
         step.cores = self.cores_of(mask)
 
     def asked(self, step: Step) -> devices.Wanted:
-        """The devices that the step asks for by itself. Raises Refused."""
+        """Return the devices requested by the step alone. Raises Refused."""
         return devices.wanted(_texts(step.layout), step.ntasks)
 
     def choose(self, step: Step, keys: Iterable[str], taken: Iterable[str]) -> list[str]:
-        """Of the devices of a job those that a step of it asks for, without those that others have. Raises Refused."""
+        """Return the keys of the step's devices, chosen among the job's `keys` without `taken`. Raises Refused."""
         of_job = [device for device in self.node_devices if device.key in keys]
         busy = [device for device in of_job if device.key in taken]
         return [one.key for one in devices.hold(of_job, self.asked(step), busy, step.base, self._machine)]
 
     def options_of(self, step: Step) -> Request:
-        """What the options of layout mean. Raises Refused."""
+        """Return the parsed options of layout. Raises Refused."""
         return self._read(step.layout)
 
     def is_exact(self, step: Step) -> bool:
-        """Whether the step takes no more of its job than it names. Raises Refused."""
+        """Return True where the step takes only the named amounts of the job. Raises Refused."""
         return is_exact(self._read(step.layout))
 
     def fits(self, step: Step, cpus: int) -> bool:
-        """Whether the step can be laid out on these CPUs, with as many of them as on all that its job has."""
+        """Return True where the step can be laid out on these CPUs.
+
+        The CPUs must be as many as the step needs, or as all CPUs of the job where the job has fewer.
+        """
         request = self._read(step.layout)
         need = 1 if request.overcommit else min(step.ntasks * step.cpus_per_task, step.allocation.bit_count())
         if cpus.bit_count() < need:
@@ -119,7 +124,7 @@ class Binder:
         return True
 
     def _read(self, layout: Mapping[str, object]) -> Request:
-        """What the options mean. The latest ones are kept, for steps that are alike. Raises Refused."""
+        """Return the parsed options, and keep the latest result for equal steps. Raises Refused."""
         texts, request = self._latest
         if texts != layout:
             request = request_of(layout, {}, str(layout.get("hostfile", "")))
@@ -127,8 +132,9 @@ class Binder:
         return request
 
     def bind(self, req: Step) -> None:
-        """Fills in the CPUs, memory and devices of a step and of its tasks, and their variables. Raises Refused, with
-        the reason in the step too.
+        """Set the CPUs, memory, devices and variables of a step and of the step's tasks. Raises Refused.
+
+        The reason is in the step, too.
         """
         try:
             self._bind(req)
@@ -142,7 +148,7 @@ class Binder:
         held = self._held(req, asked)
         if req.step_id in (BATCH, EXTERN):
             _keep_to_job(req)
-        elif req.part is None:  # else it was laid out with the other parts
+        elif req.part is None:  # else the caller has laid out all parts
             need = req.ntasks * req.cpus_per_task
             self._lay_out_tasks(req, devices.cpus_near(held, req.base, asked, need, self._machine))
         if held:
@@ -157,18 +163,20 @@ class Binder:
             req.task_variables = [devices.task_environment(of_task) for of_task in given]
             variables = devices.step_environment(gpus, texts)
             if not req.is_first:
-                del variables[_GPUS_OF_JOB]  # which are in the environment that the step came with
+                del variables[_GPUS_OF_JOB]  # these are in the step's environment already
             req.environment.update(variables)
 
     def _has_gpus_for_others(self, req: Step) -> bool:
-        """Whether the step is a part without GPUs on a node of its user's own that has some: it comes with variables of
-        its job, which has them. Within a job of Slurm's these are what it is given.
+        """Return True for a part without GPUs on its user's own node where the node has GPUs.
+
+        The part comes with variables of its job, which has the GPUs. Within a job of Slurm's, these variables are its
+        share.
         """
         is_own = req.part is not None and not req.within
         return is_own and any(device.name == devices.GPU for device in self.node_devices)
 
     def _held(self, req: Step, asked: devices.Wanted) -> list[devices.Device]:
-        """The devices of the step: those that its job was given; else, for a job's first step, free ones."""
+        """Return the step's devices: given to the job already, or free devices for a first step. Raises Refused."""
         if req.devices:
             return [device for device in self.node_devices if device.key in req.devices]
         if asked.count and not req.is_first and req.part is None:
@@ -191,7 +199,7 @@ class Binder:
         req.environment.update(layout.environment)
 
     def explain(self, req: Step) -> Mapping[str, object]:
-        """The layout of a step with the rule behind it. Raises Refused."""
+        """Return the layout of a step with the reasons for each place. Raises Refused."""
         if req.part is not None:
             return given_answer(req.numbers, req.cpu_masks, req.step_cpus, req.mems, req.environment)
         layout = self._lay_out(self._read(req.layout), req.base, reasons=True)
@@ -203,12 +211,13 @@ class Binder:
         return answer
 
     def _apart(self, request: Request, cpus: int) -> tuple[int, Layout]:
-        """A layout, and the CPUs out of which it was made: for a step that takes a part of them, away from what such
-        steps of other jobs have, as far as there is room.
+        """Return a layout and its CPUs, away from the small steps of other jobs where there is room.
+
+        This applies to a step which takes only a part of the CPUs.
         """
         layout = self._layouts.get(request, cpus)
         mine = layout.nodes[0].cpus
-        # Also one that took all that others had left to it.
+        # Including steps that took all CPUs left by other steps.
         others = [live.step_cpus for live in self._running() if live.step_cpus != self.allocation]
         if mine == cpus or not any(mask & mine for mask in others):
             return cpus, layout
@@ -224,8 +233,9 @@ class Binder:
         return cpus, layout
 
     def _holders(self, masks: Iterable[int]) -> dict[int, int]:
-        """By mask of a core, how many of the masks hold something of it. Hundreds of small steps on hundreds of cores
-        are not compared one by one.
+        """Return by core mask the number of `masks` with a CPU of the core.
+
+        Hundreds of small steps on hundreds of cores are thus not compared one by one.
         """
         holders = dict.fromkeys(self._core_of.values(), 0)
         for mask in masks:
@@ -243,8 +253,9 @@ class Binder:
 
     @functools.cached_property
     def node_devices(self) -> tuple[devices.Device, ...]:
-        """Looked up when they are first asked for. A user's own node has those that its variables leave it, as it has
-        the CPUs of its affinity.
+        """The devices of the node, detected at the first use.
+
+        A user's own node has only the devices that its variables leave, as it has only the CPUs of its affinity.
         """
         found = detected_devices.of(self._gres)
         return found if os.geteuid() == 0 else devices.visible(found, os.environ)
@@ -255,7 +266,7 @@ class Binder:
 
 
 def _keep_to_job(req: Step) -> None:
-    """The tasks of a script or of an allocation are bound to all that the job has."""
+    """Bind the tasks of a script or an allocation to all CPUs of the job."""
     req.base = req.step_cpus = req.allocation
     req.cpu_masks = [req.allocation] * req.ntasks
 

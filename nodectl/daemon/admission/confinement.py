@@ -1,7 +1,8 @@
-"""Which level of confinement a step gets, and the compiled filters that the levels need (`nodectl/confine/`).
+"""The level of confinement for a step, and the compiled filters for the levels (`nodectl/confine/`).
 
-A helper process compiles the filters into a memfd that the forkserver has open and that is sealed when it is complete,
-unless those that an earlier daemon kept still hold. A step with a level waits for them; a step without one does not.
+A helper process compiles the filters into a memfd, which the forkserver has open and which is sealed when it is
+complete, unless the filters kept by an earlier daemon still hold. A step with a level waits for them; a step without a
+level does not.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_
 
 
 class ConfinementLevels:
-    """The levels of one node's steps; `live` gives the running ones, `base` is the cgroup of jobs, "" for none."""
+    """The levels of the node's steps; `live` returns the running steps, `base` is the cgroup of jobs, "" for none."""
 
     def __init__(self, config: Config, live: Callable[[], Iterable[LiveStep]], base: str) -> None:
         self._config = config
@@ -43,10 +44,10 @@ class ConfinementLevels:
             self._make()  # beside the other preparations of a daemon
 
     def level_of(self, request: Mapping[str, object], peer: Peer) -> str:
-        """The level of the requested step. Raises Refused where it is unknown, or lower than it must be.
+        """Return the level of the requested step. Raises Refused where the level is unknown or too low.
 
         A process of a step gets no step of a lower level than its own: otherwise it could escape by asking. A process
-        at strict gets no step at all, because a step has directories of its own choice.
+        at strict gets no step at all, because a step chooses its own directories.
         """
         asked = request.get("secure")
         if asked is not None and asked not in LEVELS:
@@ -68,15 +69,16 @@ class ConfinementLevels:
         return own.step.secure
 
     def check_enter(self, live: LiveStep, peer: Peer) -> None:
-        """Raises Refused for a caller more confined than the step that it enters, or of another step and at strict."""
+        """Raise Refused for a caller more confined than the entered step, or of another step and at strict."""
         own = self._origin(peer, entered=live.step)
         if own is not None and (own.step.secure == STRICT or is_below(live.step.secure, own.step.secure)):
             theirs = f"step {live.step}, at secure={live.step.secure}"
             raise Refused("NotPermitted", f"{theirs}, is not entered from {own}, at {own.step.secure}")
 
     def check_change(self, call: Call, name_of: Callable[[int], str]) -> None:
-        """Raises Refused for a process of a strict step that changes anything but its own job, of which `name_of` tells
-        the name that it has besides its number.
+        """Raise Refused for a process of a strict step, unless the only change is to the process's own job.
+
+        `name_of` returns the name of a job besides its number.
         """
         own = self._origin(call.peer)
         if own is None or own.step.secure != STRICT:
@@ -87,11 +89,11 @@ class ConfinementLevels:
             raise Refused("NotPermitted", f"secure: {own}, at {STRICT}, changes nothing but its own job")
 
     def is_ready(self, level: str) -> bool:
-        """True when a step of the level can begin at once."""
+        """Return True when a step of the level can begin at once."""
         return level in self._possible
 
     async def ready(self, level: str) -> None:
-        """Waits until a step of the level can begin. Raises Refused where it cannot."""
+        """Wait until a step of the level can begin. Raises Refused where the level is not possible."""
         why = "" if self.is_ready(level) or self._is_made() else await asyncio.shield(self._make())
         if self.is_ready(level):
             return
@@ -100,27 +102,27 @@ class ConfinementLevels:
         raise Refused("LaunchRefused", f"secure: {level} is not possible here: {why}", exit_status=1)
 
     async def settle(self) -> None:
-        """Before the daemon ends."""
+        """Stop the compilation and close the memfd, before the daemon ends."""
         if self._making is not None:
             self._making.cancel()
             await asyncio.wait([self._making])
         os.close(self.programs)
 
     def _origin(self, peer: Peer, entered: Step | None = None) -> Origin | None:
-        """The confined step in which the caller is or may be. Raises Refused."""
+        """Return the confined step of the caller, or the step possibly containing the caller. Raises Refused."""
         return self._callers.origin(peer, (live.step for live in self._live()), entered)
 
     def _is_made(self) -> bool:
         return DEFAULT in self._possible
 
     def _make(self) -> "asyncio.Task[str]":
-        """The compilation that is under way; a new one where the last has failed."""
+        """Return the running compilation; start a new compilation where the last has failed."""
         if self._making is None or self._making.done():
             self._making = asyncio.get_running_loop().create_task(self._compile())
         return self._making
 
     async def _compile(self) -> str:
-        """Returns why there are no filters, "" when there are."""
+        """Compile the filters. Return the error, "" for none."""
         if os.geteuid() == 0 and not _kernel.capabilities()[0] & CAP_SETPCAP:
             return "the service lacks CAP_SETPCAP"
         os.ftruncate(self.programs, 0)
@@ -148,14 +150,16 @@ class ConfinementLevels:
         return process.results[0]
 
     def _seal(self) -> None:
-        """They are complete."""
+        """Seal the complete filters."""
         fcntl.fcntl(self.programs, fcntl.F_ADD_SEALS, _SEALS)
         self._possible |= {DEFAULT, STRICT} if _kernel.landlock_abi() >= LEAST_LANDLOCK else {DEFAULT}
 
 
 def _own_names(number: int, name_of: Callable[[int], str]) -> set[object]:
-    """What a job is called, by calls about steps and by those about jobs. The last task of an array has the array's own
-    number, which then means all of the array.
+    """Return the names of a job in calls about steps and in calls about jobs.
+
+    The last task of an array has the array's own number; in calls about jobs that number means the whole array, so it
+    is left out.
     """
     name = name_of(number) or str(number)
     return {number, name} if name.startswith(f"{number}_") else {number, name, str(number)}

@@ -1,4 +1,4 @@
-"""plugstack.conf as it is at each launch: read again when a file of it has changed."""
+"""The plugstack.conf at each launch: read again when a file has changed."""
 
 from nodectl.config import Config
 from nodectl.spank import plugstack
@@ -6,7 +6,7 @@ from nodectl.wire.dispatch import Refused
 
 
 class CurrentPlugstack:
-    """The file of one node."""
+    """The plugstack of the node."""
 
     def __init__(self, config: Config) -> None:
         self._path = config.plugstack_config
@@ -14,7 +14,7 @@ class CurrentPlugstack:
         self._known: plugstack.Plugstack | None = None
 
     def get(self) -> plugstack.Plugstack:
-        """What it says now. Raises Refused."""
+        """Return the current plugstack. Raises Refused."""
         if self._known is None or not self._known.is_current():
             try:
                 self._known = plugstack.read(self._path, self._plugin_dir)

@@ -1,8 +1,7 @@
-"""A job that runs and is given more of the machine: its cgroup, and the file of its first step, where its share is kept
-for later steps and a later daemon.
+"""Growth of a running job: a larger share for the job's cgroup and the first step's file, for later steps and daemons.
 
-Steps that run keep their CPUs; their job's memory is theirs too, so the first one's limit is raised with it. The daemon
-writes as root; what it does twice comes to the same.
+The first step's file keeps the job's share. Running steps keep their CPUs; the job's memory is shared with them, so the
+first step's limit is raised with it. The daemon writes as root; a repeated write has the same result.
 """
 
 import asyncio
@@ -17,11 +16,11 @@ from nodectl.model.step import Step
 
 _USER = "/user"
 _MEMORY = ("memory.max", "memory.high", "memory.swap.max")
-_PATIENCE = 1.0  # seconds for a stepd, which does not answer while it is in a plugin's hook
+_PATIENCE = 1.0  # seconds for a stepd, which does not answer during a plugin's hook
 
 
 class Growth:
-    """Of the jobs of one node. `mount` is the cgroup2 mount."""
+    """The growth of the node's jobs. `mount` is the cgroup2 mount."""
 
     def __init__(self, mount: str, binder: Binder, constraints: Constraints) -> None:
         self._mount = mount
@@ -29,9 +28,7 @@ class Growth:
         self._constraints = constraints
 
     async def grow(self, first: LiveStep, mask: int, memory: int) -> None:
-        """From now on the job of this first step has all CPUs of the mask, and so many MiB (0: no limit). Raises
-        OSError.
-        """
+        """Give the job of this first step all CPUs of the mask, and `memory` MiB (0: no limit). Raises OSError."""
         async with first.updating:
             old, new = first.step, copy.copy(first.step)
             new.allocation, new.memory, new.cores = mask, memory, self._binder.cores_of(mask)

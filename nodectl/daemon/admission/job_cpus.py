@@ -1,8 +1,9 @@
-"""Which CPUs and devices of their job its further steps get.
+"""The CPUs and devices of a job for the job's further steps.
 
-A step takes all CPUs of its job, and waits while another step has any of them. With --exact it takes what it names, of
-those that no other step has. With --overlap it shares. The steps of a script and of an allocation take none; where the
-configuration has jobs share their CPUs by force, steps share theirs too. Used in the daemon's event loop; no I/O.
+A step takes all CPUs of its job, and waits while another step has any of them. With --exact it takes what it names, out
+of the CPUs that no other step has. With --overlap it shares. The steps of a script and of an allocation take none;
+where the configuration makes jobs share their CPUs by force, steps share theirs too. Used in the daemon's event loop;
+no I/O.
 """
 
 from collections.abc import Iterable
@@ -20,7 +21,7 @@ BUSY = "Requested nodes are busy"
 
 
 class JobCpus:
-    """The CPUs of one node's jobs."""
+    """The CPUs of the node's jobs."""
 
     def __init__(self, config: Config, binder: Binder, further_steps: FurtherSteps) -> None:
         self._binder = binder
@@ -28,7 +29,7 @@ class JobCpus:
         self._shared = config.over_subscribe.startswith("force")
 
     def claim(self, step: Step, first: Step) -> None:
-        """Gives a further step what it may use of the job of `first`. Raises Refused: Busy where it has to wait."""
+        """Give a further step CPUs and devices of the job of `first`. Raises Refused, Busy where the step must wait."""
         self._binder.give(step, first.allocation)
         if self._further_steps.stands_still(first.job_id):
             raise _busy(first.job_id)
@@ -41,8 +42,9 @@ class JobCpus:
             raise invalid("layout", error.reason) from None
 
     def _holders(self, job: int) -> Iterable[Step]:
-        """The job's steps that have CPUs for themselves. One that has left its record has none: its client may know of
-        its end before we do.
+        """Yield the job's steps with CPUs for exclusive use.
+
+        A step that has left its record has none: its client may know of the end before we do.
         """
         for live in self._further_steps.running(job):
             if not _shares(live) and not live.files.has_record():
@@ -58,7 +60,9 @@ class JobCpus:
         step.base = step.step_cpus = free
 
     def _give_devices(self, step: Step, first: Step, others: Iterable[Step]) -> None:
-        """A step has all devices of its job, or those that it asks for; an exact one that asks for none has none."""
+        """Give a step all devices of the job, or the requested devices; an exact step without a request gets no
+        devices.
+        """
         asked = self._binder.asked(step)
         if not asked.count:
             step.devices = [] if self._binder.is_exact(step) else list(first.devices)

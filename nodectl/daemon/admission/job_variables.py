@@ -1,6 +1,7 @@
-"""The variables that a job's script finds: Slurm's, of the job as a whole; its steps read there what they are not told.
+"""The variables of a job's script: Slurm's variables for the whole job, read by the job's steps.
 
-What the stepd sets for every step comes on top (`nodectl/task/environment.py`). Pure functions of values.
+The steps take the options that they are not given from these variables. The stepd adds the variables of every step
+(`nodectl/task/environment.py`). Pure functions of values.
 """
 
 import socket
@@ -18,7 +19,7 @@ _ASKED = {
 
 
 def of_script(step: Step, job: JobRecord) -> dict[str, str]:
-    """What the step that runs the script of a job has beside what was submitted. The step has its job's share."""
+    """Return the variables of a job's script step beyond the submitted ones. The step has the job's share already."""
     details = job.details
     tasks = str(details.num_tasks)
     variables = {
@@ -51,7 +52,7 @@ def _memory(job: JobRecord) -> dict[str, str]:
 
 
 def _array(job: JobRecord) -> dict[str, str]:
-    """Of a task of an array: what the array was when it was submitted."""
+    """Return the variables of an array's task: the array as submitted."""
     if job.array_task_id is None:
         return {}
     variables = {"ARRAY_JOB_ID": str(job.array_job_id), "ARRAY_TASK_ID": str(job.array_task_id)}

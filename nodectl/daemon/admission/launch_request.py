@@ -1,4 +1,4 @@
-"""From a launch request to the Step that is run, or one line why not.
+"""Make the Step of a launch request, or refuse the request with a single line.
 
 Runs in the daemon, as root, and does not trust the request: its shape has been checked; its meaning is checked here,
 against the machine and the caller.
@@ -38,16 +38,20 @@ _UNNUMBERED: dict[str, object] = {
 
 
 def _total_tasks(request: Mapping[str, object]) -> int:
-    """Tasks of the whole step. Raises Refused."""
+    """Return the number of tasks of the whole step. Raises Refused."""
     if "part" not in request:
         return int(str(request["ntasks"]))
-    from nodectl.daemon.admission import part  # few steps are one
+    from nodectl.daemon.admission import part  # few steps are parts
 
     return int(str(part.shaped(request["part"])["ntasks"]))
 
 
 async def who_runs(users: Users, request: Mapping[str, object], caller: int) -> User:
-    """The account that the step runs as: the caller's, or with --uid/--gid, from root, another. Raises Refused."""
+    """Return the account to run the step. Raises Refused.
+
+    It is the caller's account; only root may choose another account with --uid. The group of --gid must be one of the
+    account's groups, unless root asks.
+    """
     wanted, looked_up = request.get("uid"), "uid"
     try:
         async with users.turns.of(caller):
@@ -79,7 +83,7 @@ def make_step(  # everything a step is made from
     hard_limits: Mapping[str, int],
     secure: str,
 ) -> Step:
-    """The Step that a request means, without its number and cgroup. Raises Refused, naming the parameter."""
+    """Return the Step of a request, without number and cgroup. Raises Refused, with the parameter's name."""
     argv: list[str] = request["argv"]  # type: ignore[assignment]  # REQUEST says so
     _check(request, config)
     layout = _layout(request, binder)
@@ -133,7 +137,7 @@ def _task_scripts(request: Mapping[str, object], config: Config) -> dict[str, ob
 
 
 def _of_tasks(request: Mapping[str, object]) -> dict[str, object]:
-    """What they run beside `argv`, and are told."""
+    """Return the programs and variables of the tasks besides `argv`."""
     return {
         "bulk": request.get("bulk", False),
         "programs": request.get("programs", []),
@@ -142,7 +146,7 @@ def _of_tasks(request: Mapping[str, object]) -> dict[str, object]:
 
 
 def _kept(request: Mapping[str, object]) -> dict[str, str]:
-    """With --preserve-env what the job in which it was typed says of tasks and nodes."""
+    """With --preserve-env, return the variables about tasks and nodes of the job in which the command was typed."""
     if not request.get("preserve_env"):
         return {}
     environment: Mapping[str, str] = request["environment"]  # type: ignore[assignment]  # REQUEST says so
@@ -169,7 +173,7 @@ def _container(request: Mapping[str, object], config: Config) -> Mapping[str, ob
 
 
 def _patience(config: Config) -> dict[str, object]:
-    """Seconds that the configuration grants, and how tasks are started."""
+    """Return the periods configured for a step, in seconds, and how tasks are started."""
     return {
         "kill_wait": config.kill_wait,
         "unkillable_timeout": config.unkillable_step_timeout,
@@ -180,7 +184,10 @@ def _patience(config: Config) -> dict[str, object]:
 
 
 def _unbound(binder: Binder, ntasks: int) -> dict[str, object]:
-    """A step that no task plugin binds: every task may use all that the job holds. Its limits are set later."""
+    """Return the fields of a step not bound by any task plugin: every task may use all resources of the job.
+
+    Limits are set later.
+    """
     return {
         "allocation": binder.allocation,
         "cores": binder.cores,
@@ -201,8 +208,10 @@ def _unbound(binder: Binder, ntasks: int) -> dict[str, object]:
 
 
 def _layout(request: Mapping[str, object], binder: Binder) -> dict[str, object]:
-    """The options of layout and binding in force: given ones, then srun's variables of the step's environment. Raises
-    Refused.
+    """Return the options of layout and binding in force: given options, then srun's variables of the step's
+    environment.
+
+    Raises Refused.
     """
     try:
         layout = launch.options_of(request)
@@ -215,7 +224,7 @@ def _layout(request: Mapping[str, object], binder: Binder) -> dict[str, object]:
 
 
 def _cpus_per_task(layout: Mapping[str, object], allocation: int) -> int:
-    """CPUs for each task; SLURM_CPUS_PER_TASK counts too."""
+    """Return the CPUs for each task; SLURM_CPUS_PER_TASK counts too. Raises Refused."""
     text = str(layout.get("cpus_per_task", 1))
     number = whole(text, _MOST_CPUS)
     if number is None:
@@ -228,7 +237,10 @@ def _cpus_per_task(layout: Mapping[str, object], allocation: int) -> int:
 def _memory(
     request: Mapping[str, object], layout: Mapping[str, object], config: Config, constraints: Constraints
 ) -> dict[str, object]:
-    """MiB of --mem, or of --mem-per-cpu for the CPUs asked for, 0 for none. Limits are set when the step is bound."""
+    """Return the MiB of --mem, or of --mem-per-cpu for the requested CPUs, 0 for none. Raises Refused.
+
+    Limits are set when the step is bound.
+    """
     if "mem" in request and "mem_per_cpu" in request:
         raise invalid("mem", "it and --mem-per-cpu are mutually exclusive")
     cpus = int(str(request["ntasks"])) * int(str(layout.get("cpus_per_task", 1)))
@@ -238,7 +250,7 @@ def _memory(
 
 
 def check_memory(memory: int, constraints: Constraints) -> None:
-    """Raises Refused for more MiB than there are."""
+    """Raise Refused for more MiB than the machine has."""
     if memory > constraints.total:
         raise invalid("mem", f"{memory} MiB are more than the {constraints.total} MiB of this machine")
 
@@ -258,7 +270,10 @@ def _check(request: Mapping[str, object], config: Config) -> None:
 
 
 def _job_control(given: Mapping[str, str]) -> dict[str, str]:
-    """The variables of the job's prologs and epilogs, which run as root: every name is SPANK_ and a plain word."""
+    """Return the variables of the job's prologs and epilogs. Raises Refused.
+
+    The scripts run as root: every name is SPANK_ and a plain word.
+    """
     variables = {}
     total = 0
     for name, value in given.items():

@@ -1,7 +1,7 @@
 """A cache of layouts: where steps are short, the same request comes a thousand times.
 
-The key is what was asked for, not how the user wrote it. The cache is bounded in bytes: a step of many tasks, or with
-long lists, has a layout of hundreds of KiB. Used only from the event loop; no I/O.
+The key is the parsed request, not the user's wording. The cache is bounded in bytes: a step of many tasks, or with long
+lists, has a layout of hundreds of KiB. Used only from the event loop; no I/O.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ _FIXED, _TASK, _TEXT, _NUMBER = 4096, 320, 64, 48
 
 
 class LayoutCache:
-    """`make` makes a layout of a request and the CPUs to be used; what it raises is not kept."""
+    """The cache. `make` makes a layout of a request and the usable CPUs; an exception from `make` is not kept."""
 
     def __init__(self, make: Callable[[Request, int], Layout], most: int = _MOST) -> None:
         self._make = make
@@ -25,7 +25,7 @@ class LayoutCache:
         self.size = 0
 
     def get(self, request: Request, cpus: int) -> Layout:
-        """The layout, as it was made before or made now."""
+        """Return the layout, from the cache or newly made."""
         key = request, cpus
         found = self._kept.pop(key, None)
         if found is None:
@@ -42,7 +42,7 @@ class LayoutCache:
 
 
 def _size(request: Request, layout: Layout) -> int:
-    """Bytes, rather more than fewer."""
+    """Return an upper estimate of the bytes."""
     texts = [*request.nodelist, *request.exclude, *request.hosts, *layout.environment.values(), layout.rule]
     numbers: list[int] = []
     for bind in (request.cpu_bind, request.mem_bind):

@@ -1,4 +1,4 @@
-"""Which MPI plugin a step has: `--mpi`, or what is configured, or what the program was found to be linked to."""
+"""The MPI plugin of a step: from `--mpi`, the configuration, or the library linked to the program."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,10 @@ _KIND = "mpi/"
 
 
 def choose(step: Step, request: Mapping[str, object], config: Config) -> None:
-    """Sets it, and tells the step's user of a program that will be alone. Raises Refused for one that is not there."""
+    """Set the step's MPI plugin. Raises Refused for an unknown plugin.
+
+    The user of a program linked to an MPI library gets a warning where --mpi=none leaves each of several tasks alone.
+    """
     linked = str(request.get("mpi_linked", ""))
     asked = str(request.get("mpi", ""))
     name = asked.removeprefix(_KIND) or config.mpi_default

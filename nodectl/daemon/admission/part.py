@@ -1,9 +1,9 @@
-"""A step on this node that is a part of one over several nodes: what the request says of it, and the Step's fields.
+"""A step on this node as a part of a step over several nodes: the part in the request, and the Step's fields.
 
-Who asks has laid the whole step out (`nodectl/binding/parts.py`): CPUs, masks and numbers are taken as given, within
-what is theirs. On a node of a user's own that is all of it, and nobody else may ask; at root's service it is what the
-caller's job of Slurm's has (`slurm_job.py`). The daemon believes none of it: what is not of this machine, or not of
-that job, is refused. Pure but for who runs this daemon.
+The caller has laid the whole step out (`nodectl/binding/parts.py`): CPUs, masks and numbers are taken as given, within
+the caller's resources. On a user's own node these are all resources, and no other user may ask; at root's service they
+are the resources of the caller's job of Slurm's (`slurm_job.py`). The daemon trusts none of it: it refuses everything
+outside this machine, or outside that job. Pure except for the uid of this daemon.
 """
 
 import os
@@ -74,7 +74,7 @@ PART: "Shape" = {
 
 
 def shaped(part: object) -> Mapping[str, object]:
-    """A part of the right shape. Raises Refused."""
+    """Return a part after a check of the shape. Raises Refused."""
     try:
         return check(part, PART)
     except BadShape as error:
@@ -82,9 +82,7 @@ def shaped(part: object) -> Mapping[str, object]:
 
 
 def allow(request: Mapping[str, object], caller: "Peer", slurm_jobs: "SlurmJobs") -> "SlurmJob | None":
-    """The job of Slurm's within which the part is to be; None on the user's own node. Raises Refused where the caller
-    may ask for no part.
-    """
+    """Return the job of Slurm's around the part, None on the user's own node. Raises Refused if not permitted."""
     job = None
     if os.geteuid() == 0:
         job = slurm_jobs.of(caller)
@@ -101,21 +99,21 @@ def allow(request: Mapping[str, object], caller: "Peer", slurm_jobs: "SlurmJobs"
 
 
 def apply(step: Step, request: Mapping[str, object], binder: Binder, job: "SlurmJob | None" = None) -> None:
-    """Makes the step the part that its request says, within `job`. Raises Refused."""
+    """Make the step the part in the request, within `job`. Raises Refused."""
     part = shaped(request["part"])
     if job is not None:
         if part.get("devices"):
             raise invalid("part", "devices: those of the job are Slurm's to give")
         step.within, step.hard_limits, step.container = job.place, job.hard_limits, {}
         step.cgroup = slurms.step_path(job.place, int(str(part["step"])))
-        step.shares = shares.asked(request)  # what the service's steps have without asking is of its own machine
+        step.shares = shares.asked(request)  # the service's default shares are not for jobs of Slurm's
     step.part = _read(part, step.ntasks)
     step.job_id, step.step_id = int(str(part["job"])), int(str(part["step"]))
-    step.first_step = EXTERN  # its job is held by nothing that runs here
+    step.first_step = EXTERN  # nothing on this node holds its job
     step.node_name = str(part["node"])
     variables: Mapping[str, str] = part.get("environment", {})  # type: ignore[assignment]  # PART says so
     step.environment = {**step.environment, **variables, **_binding(part, variables)}
-    step.environment.pop(_SOCKET)  # further steps are asked of those who asked for this one
+    step.environment.pop(_SOCKET)  # the part's tasks ask the cluster, not this service, for further steps
     if _SOCKET in request["environment"]:  # type: ignore[operator]  # REQUEST says so
         step.environment[_SOCKET] = request["environment"][_SOCKET]  # type: ignore[index]
     step.job_began = float(whole(step.environment.get("SLURM_JOB_START_TIME", ""), 1 << 40) or 0)
@@ -124,7 +122,7 @@ def apply(step: Step, request: Mapping[str, object], binder: Binder, job: "Slurm
 
 
 def _read(part: Mapping[str, object], ntasks: int) -> Part:
-    """Its numbers. Raises Refused."""
+    """Return the part after a check of the numbers. Raises Refused."""
     total, nodes = int(str(part["ntasks"])), int(str(part["nnodes"]))
     if int(str(part["nodeid"])) >= nodes:
         raise invalid("part", f"nodeid: {part['nodeid']} is none of {nodes} nodes")
@@ -143,7 +141,7 @@ def _read(part: Mapping[str, object], ntasks: int) -> Part:
 
 
 def _binding(part: Mapping[str, object], variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables that tell this node's binding."""
+    """Return the variables with this node's binding."""
     bind: Sequence[str] = part.get("bind", ())  # type: ignore[assignment]  # PART says so
     if not bind:
         return {}
@@ -158,7 +156,7 @@ def _binding(part: Mapping[str, object], variables: Mapping[str, str]) -> dict[s
 
 
 def _give(step: Step, part: Mapping[str, object], binder: Binder, most: int) -> None:
-    """CPUs of the mask `most`, memory nodes and devices. Raises Refused for those that this machine has not."""
+    """Give the step CPUs of the mask `most`, memory nodes and devices. Raises Refused for any not on this machine."""
     if wrong := _mask(part["cpus"]):
         raise invalid("part", f"cpus: {wrong}")
     cpus = int(str(part["cpus"]), 16)
@@ -188,7 +186,7 @@ def _give(step: Step, part: Mapping[str, object], binder: Binder, most: int) -> 
 
 
 def _memory(given: object, there: set[int]) -> set[int]:
-    """NUMA nodes that a list names; all of them where none is given. Raises Refused."""
+    """Return the NUMA nodes in a list; all nodes where no list is given. Raises Refused."""
     if given is None:
         return there
     try:

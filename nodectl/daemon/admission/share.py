@@ -1,7 +1,7 @@
-"""What a job holds of this machine, and how its first step is given it.
+"""A job's share of this machine, and the transfer of the share to the job's first step.
 
-The first step's file is where the share is kept: a later daemon and the job's further steps take it from there. Used in
-the daemon's event loop; no I/O.
+The first step's file keeps the share: a later daemon and the job's further steps read it there. Used in the daemon's
+event loop; no I/O.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,9 @@ FIRST_STEP = {records.RUN: 0, records.ALLOC: EXTERN, records.BATCH: BATCH}
 
 
 class Share(NamedTuple):
-    """`mask` is a machine mask of CPUs, `cpus` how many of these are counted, `memory` MiB (0: no limit of its own),
+    """A job's share of the machine.
+
+    `mask` is a machine mask of CPUs, `cpus` how many of these are counted, `memory` MiB (0: no limit of its own),
     `devices` their keys (gpu:0).
     """
 
@@ -32,7 +34,7 @@ class Share(NamedTuple):
 
 
 def share_of(resources: JobResources, nodes: NodeTable) -> Share:
-    """What a job holds of the first of its nodes, which is this machine."""
+    """Return the job's share of the job's first node, this machine."""
     index = resources.node_bitmap.find(bitarray("1"))
     node = nodes[index]
     return Share(
@@ -44,7 +46,7 @@ def share_of(resources: JobResources, nodes: NodeTable) -> Share:
 
 
 def make_first(step: Step, job: JobRecord, share: Share, binder: Binder, base: str) -> None:
-    """Makes the step the first one of a job. `base` is the path below the cgroup2 mount where jobs live, "" without
+    """Make the step the first step of a job. `base`: the path below the cgroup2 mount where jobs live, "" without
     cgroups.
     """
     step.job_id = job.job_id

@@ -1,9 +1,8 @@
-"""What one call may cost, over all that it names, and when it lets others be served.
+"""Budgets and time slices of calls: the most work of a single call, and when the call pauses for pending calls.
 
-A call that goes through many things does so in slices of 10 ms. In each turn of the event loop one slice of one call is
-done, however many such calls there are: all other calls are served in between. What a call names it pays for in
-units, of which it has a bounded number: a job, a range or an index that has to be looked at is one. Used only from the
-event loop.
+A call over many objects works in slices of 10 ms. In each turn of the event loop one slice of one call is done, however
+many calls of this kind there are: all other calls are served in between. A call pays for its names in units, of which
+it has a bounded number: each job, range or index to be looked at is one. Used only from the event loop.
 """
 
 import asyncio
@@ -20,18 +19,18 @@ _T = TypeVar("_T")
 
 
 class Slices:
-    """The slices of all calls, one in each turn of the event loop, in the order in which they were asked for."""
+    """The slices of all calls, a single slice in each turn of the event loop, in the order of requests."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._planned = False
 
     def is_asked_for(self) -> bool:
-        """True where calls wait for their next slice."""
+        """Return True where calls wait for the next slice."""
         return bool(self._waiting)
 
     async def next(self) -> None:
-        """Returns when the caller's next slice begins."""
+        """Return when the caller's next slice begins."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         self._plan()
@@ -54,7 +53,7 @@ class Slices:
 
 
 class Work:
-    """The work of one call. Between two elements: `if work.is_due(): await work.rest()`."""
+    """The work of a call. Between two elements: `if work.is_due(): await work.rest()`."""
 
     def __init__(self, slices: Slices, *, most: int = _MOST, clock: Callable[[], float] = time.perf_counter) -> None:
         self._slices = slices
@@ -63,7 +62,7 @@ class Work:
         self._until = 0.0 if slices.is_asked_for() else clock() + SLICE
 
     def spend(self, units: int) -> None:
-        """Pays for elements before they are looked at. Raises Refused."""
+        """Pay for elements before looking at the elements. Raises Refused."""
         self._left -= units
         if self._left < 0:
             raise Refused(
@@ -73,16 +72,16 @@ class Work:
             )
 
     def is_due(self) -> bool:
-        """True where the slice is over."""
+        """Return True where the slice is over."""
         return self._clock() >= self._until
 
     async def rest(self) -> None:
-        """Lets others be served."""
+        """Let the event loop serve pending calls."""
         await self._slices.next()
         self._until = self._clock() + SLICE
 
     async def through(self, pieces: Generator[None, None, _T]) -> _T:
-        """All pieces of something, slice by slice. Returns what the generator does."""
+        """Run all pieces of a generator, slice by slice. Return the generator's result."""
         while True:
             try:
                 next(pieces)

@@ -1,8 +1,8 @@
-"""The job of Slurm's that a caller of this service is a process of: what they may have of this machine by it.
+"""The job of Slurm's of a calling process, and the resources of this machine available through this job.
 
-All of it is the kernel's word. Who calls is told from others that may have had the process' number
-(`wire/peer_process.py`); in which cgroup that process is, only root decides, where directories of Slurm's
-are root's. Nothing is taken from what the caller says, or from Slurm's variables. Runs in the daemon, as root.
+All of it comes from the kernel. The caller is distinguished from later processes with the same number
+(`wire/peer_process.py`); only root decides in which cgroup the process is, where directories of Slurm's belong to root.
+Nothing is taken from the caller's words, or from Slurm's variables. Runs in the daemon, as root.
 """
 
 import os
@@ -31,8 +31,10 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """`place`: the path of the cgroup in which the job's steps here may have theirs. `cpus`: the mask of those that the
-    caller's cgroup may use. `memory`: the limit of what is around `place`, in MiB; 0 for none. `hard_limits`: the
+    """A job of Slurm's on this machine.
+
+    `place`: the path of the cgroup in which the job's steps here may have theirs. `cpus`: the mask of the CPUs that the
+    caller's cgroup may use. `memory`: the limit of the cgroups around `place`, in MiB; 0 for none. `hard_limits`: the
     caller's, by names without RLIMIT_, -1 for infinity.
     """
 
@@ -44,12 +46,12 @@ class SlurmJob:
 
 
 def scope_of(config: Config) -> str:
-    """Where Slurm has the cgroups of its jobs here; "" for nowhere."""
+    """Return the cgroup of Slurm's jobs on this node, "" for none."""
     return config.slurm_scope.replace("%n", config.node_name)
 
 
 class SlurmJobs:
-    """Of one node. `mount`: where cgroup2 is."""
+    """The jobs of Slurm's on the node. `mount`: the cgroup2 mount."""
 
     def __init__(self, config: Config, mount: str, *, has_cgroups: bool) -> None:
         self._mount = mount
@@ -59,7 +61,7 @@ class SlurmJobs:
             self._why = "this service tracks steps without cgroups"
 
     def of(self, peer: Peer) -> SlurmJob:
-        """Raises Refused with the reason, one line, where steps of the caller's job cannot be run here."""
+        """Return the caller's job. Raises Refused with a single-line reason where the job's steps cannot run here."""
         if self._why:
             raise _no(self._why)
         if peer.uid == 0:
@@ -70,12 +72,12 @@ class SlurmJobs:
             found = self._of_process(peer.pid)
         except OSError as error:
             raise _no(f"process {peer.pid}: {error.filename or ''}: {error.strerror}") from None
-        if not peer.lives():  # what was read may be another process'
+        if not peer.lives():  # the values read may belong to a later process
             raise _no("the process that asks has ended")
         return found
 
     def _of_process(self, pid: int) -> SlurmJob:
-        """Raises Refused, OSError."""
+        """Return the job of a process. Raises Refused, OSError."""
         cgroup = cgroup_of(pid)
         found = slurms.place_of(cgroup, self._scope)
         if found is None:
@@ -109,7 +111,10 @@ def _is_certain(peer: Peer) -> bool:
 
 
 def _must_be_roots(mount: str, place: str, scope: str) -> None:
-    """Where a directory on the way is somebody else's they decide who is in it. Raises Refused, OSError."""
+    """Raise Refused where a directory on the way is not root's alone. Raises OSError.
+
+    The owner of such a directory could choose the processes in it.
+    """
     while len(place) >= len(scope):
         status = os.lstat(mount + place)
         if status.st_uid != 0 or status.st_mode & _OTHERS_WRITE:
@@ -118,8 +123,10 @@ def _must_be_roots(mount: str, place: str, scope: str) -> None:
 
 
 def _must_see_the_same(pid: int) -> None:
-    """A step that this service runs sees its files, network and processes: of a job that was given others (a /tmp of
-    its own, a container) it would be no part. Raises Refused, OSError.
+    """Raise Refused where the process has a different root directory or different namespaces. Raises OSError.
+
+    Our steps see this service's files, network and processes. A job with different ones (a /tmp of its own, a
+    container) would not include such a step.
     """
     # Never looked at itself: a stat(2) of a root directory of the user's may wait for a file system of the user's.
     if os.readlink(f"/proc/{pid}/root") != os.readlink("/proc/self/root"):
@@ -130,7 +137,9 @@ def _must_see_the_same(pid: int) -> None:
 
 
 def _hard_limits(pid: int) -> dict[str, int]:
-    """As proc(5) has them; prlimit(2) wants a capability that a container's root may not have. Raises OSError."""
+    """Return the hard limits from proc(5); prlimit(2) needs a capability missing for root in a container. Raises
+    OSError.
+    """
     limits = {}
     for line in pseudo_file.read(f"/proc/{pid}/limits").decode("ascii").splitlines():
         name = _LIMITS.get(line[:_SOFT].strip())

@@ -1,6 +1,6 @@
-"""What one user may have of the node at a time: steps, tasks, and bytes of steps' files, traces included.
+"""The limits of a user on the node: steps, tasks, and bytes of step files, including traces.
 
-Those files lie in memory as a rule, and the daemon and each stepd hold their content too; so they count until the step
+These files are in memory as a rule, and the daemon and each stepd hold their content too; so they count until the step
 is in the history. Root has no limits. Used only from the event loop.
 """
 
@@ -11,14 +11,14 @@ from nodectl.wire.dispatch import Refused
 
 
 class UserBudget:
-    """What the users of one node have, and may have."""
+    """The usage and limits of the node's users."""
 
     def __init__(self, config: Config, registry: Registry) -> None:
         self._config = config
         self._registry = registry
 
     def check(self, uid: int, ntasks: int) -> None:
-        """Checks, before anything is done for a step, that the user may have one more. Raises Refused."""
+        """Check, before any work for a step, whether the user may have another step. Raises Refused."""
         if uid == 0:
             return
         running = [live.step.ntasks for live in self._registry.unfinished() if live.step.uid == uid]
@@ -27,7 +27,7 @@ class UserBudget:
             self._hold("max_tasks_per_user", sum(running) + ntasks, f"{sum(running)} tasks of yours are running")
 
     def take(self, live: LiveStep, size: int) -> None:
-        """Counts the step, whose files will have so many bytes, just before it is registered. Raises Refused."""
+        """Count the step, just before registration, with `size` bytes of files. Raises Refused."""
         uid = live.step.uid
         self.check(uid, live.step.ntasks)  # once more: other steps may have been admitted meanwhile
         if uid != 0:

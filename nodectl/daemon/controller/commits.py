@@ -1,7 +1,7 @@
-"""Group commit: all that the turn of the event loop has put into the store goes to the disk together.
+"""Group commit: all changes put into the store in a turn of the event loop go to the disk in a single transaction.
 
 A job is accepted when it is on the disk. A hundred submissions in one turn wait for one fsync(2). While another process
-has locked the file, they wait for that, for a few seconds. Used only from the event loop.
+has locked the file, they wait for that process, for a few seconds. Used only from the event loop.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ _SOON = 0.1
 
 
 class NotWritten(Exception):
-    """What was put is not on the disk; str() says why, in one line."""
+    """The changes are not on the disk; str() gives the reason in a single line."""
 
 
 class Commits:
-    """The commits of one node's jobs."""
+    """The commits of the node's jobs."""
 
     def __init__(self, store: JobStore) -> None:
         self._store = store
@@ -30,7 +30,7 @@ class Commits:
         self._tries_again = False
 
     def durable(self) -> "asyncio.Future[None]":
-        """Is done when everything that has been put is on the disk; fails with NotWritten where that cannot be."""
+        """Return a future for all changes so far: done after the write, failed with NotWritten if the write fails."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiting.append(waiter)
@@ -40,13 +40,13 @@ class Commits:
         return waiter
 
     def soon(self) -> None:
-        """What has been put is written; nobody waits for it."""
+        """Have all changes so far written, without waiting."""
         self.durable().add_done_callback(lambda done: done.exception())
 
     def now(self) -> str:
-        """Writes. Returns why it cannot, one line, "" where it could. What was not written is tried again later."""
+        """Write the changes. Return "", or the error as a single line; unwritten changes are tried again later."""
         error = self._write()
-        if error is not None and is_worth_waiting(error):  # those who wait do so a little longer
+        if error is not None and is_worth_waiting(error):  # the waiting calls wait a little longer
             self._write_soon()
         else:
             self._tell_waiters(error)

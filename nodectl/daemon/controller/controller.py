@@ -1,9 +1,10 @@
-"""The queue of this node: jobs come in, the scheduler decides, the daemon carries that out and tells what came of it.
+"""The controller of this node's jobs: accepts jobs, carries out the scheduler's decisions and records the results.
 
-One object per daemon, touched only from the event loop. What a job is on the disk and what runs of it agree whenever
-the daemon may die: a job is RUNNING on the disk before anything of it begins, and it has ended there together with its
-last step. Other modules of this package do the parts: `table.py` knows the jobs, `rounds.py` drives the scheduler,
-`starts.py` begins batch jobs, `ends.py` ends jobs, `restore.py` takes over what an earlier daemon left.
+The daemon has one such object and uses it only from its event loop. The state of a job on the disk and its processes
+agree whenever the daemon may die: a job is RUNNING on the disk before any part of it begins, and has ended there
+together with its last step. Other modules of this package do the parts: `table.py` knows the jobs, `rounds.py` drives
+the scheduler, `starts.py` begins batch jobs, `ends.py` ends jobs, `restore.py` takes over the jobs of an earlier
+daemon.
 """
 
 import contextlib
@@ -39,7 +40,7 @@ _STOP_SECONDS = 5.0
 
 
 class Controller(Core, Watcher):
-    """See the module. It is the Watcher of the jobs that run."""
+    """The controller of the node, and the Watcher of the running jobs."""
 
     def __init__(self, config: Config, table: JobTable, parts: Parts) -> None:
         super().__init__(config, table, parts, Leases(config.interactive_lease, self._client_gone))
@@ -51,12 +52,12 @@ class Controller(Core, Watcher):
         self.signals = JobSignals(self)
         self.ends.run_is_over = self.signals.forget
         parts.starts.is_over = self.ends.is_doomed
-        self._early: dict[int, Mapping[str, Any]] = {}  # ends of jobs that were noticed before there was a queue
-        self._stopping: set[int] = set()  # jobs that are being suspended, so that they make room
+        self._early: dict[int, Mapping[str, Any]] = {}  # ends of jobs noticed before the queue started
+        self._stopping: set[int] = set()  # jobs being suspended to make room
         self._begun = False
 
     def begin(self, scheduler: Scheduler, selection: Selection) -> None:
-        """The queue is there, with all that an earlier daemon left."""
+        """Start the queue, with the jobs left by an earlier daemon."""
         self.scheduler, self.selection = scheduler, selection
         self.rounds = Rounds(scheduler, self._carry_out, self.table.tell_all)
         self._begun = True
@@ -74,13 +75,13 @@ class Controller(Core, Watcher):
         self.rounds.kick()
 
     def has_early(self, job_id: int) -> bool:
-        """True for a job whose end was noticed before there was a queue."""
+        """Return True for a job whose end the daemon noticed before the queue started."""
         return job_id in self._early
 
     # Jobs come in.
 
     async def submit(self, job: JobRecord, batch: PackedText | None = None) -> None:
-        """A job with a number joins the queue. Returns when it is on the disk. Raises Refused."""
+        """Add a numbered job to the queue. Return once the job is on the disk. Raises Refused."""
         try:
             self.scheduler.submit(job, time.time())
         except NotAdmitted as error:
@@ -107,8 +108,10 @@ class Controller(Core, Watcher):
             self.table.withdraw(job)
 
     def try_start(self, job: JobRecord) -> str:
-        """Starts a job that has no row in the store while it runs; its step's file will be there. Returns why it has to
-        wait, "" when it is RUNNING. Raises Refused for one that never can.
+        """Start a job without a row in the store: while the job runs, the file of the first step takes the place of the
+        row.
+
+        Return why the job has to wait, or "" when it is RUNNING. Raises Refused for a job that can never start.
         """
         with self.selection.together:
             try:
@@ -123,7 +126,7 @@ class Controller(Core, Watcher):
         return why
 
     def take_granted(self, job_id: int, uid: int, caller: int) -> JobRecord:
-        """A job that has been given resources and whose client now launches its first step. Raises Refused."""
+        """Return a job with granted resources whose client now launches the first step. Raises Refused."""
         job = self.table.jobs.get(job_id)
         if job is None or job.user_id != uid or caller not in (0, uid):
             raise Refused("NoSuchJob", f"no job {job_id} waits for a launch of yours", subject="unknown")
@@ -133,12 +136,12 @@ class Controller(Core, Watcher):
         return job
 
     def is_queued(self, job_id: object) -> bool:
-        """True for a job that came into the queue, and not for one that started at once."""
+        """Return True for a job from the queue, False for a job started at once."""
         job = self.table.jobs.get(int(str(job_id))) if job_id is not None else None
         return job is not None and not self.table.is_unwritten(job)
 
     def never_began(self, job: JobRecord, why: str) -> None:
-        """The first step of a job did not begin, and nothing of it runs."""
+        """End a job whose first step did not begin; nothing of the job runs."""
         if self.scheduler.jobs.get(job.job_id) is not job or self.parts.registry.first(job.job_id) is not None:
             return
         if self.table.is_unwritten(job):
@@ -188,7 +191,7 @@ class Controller(Core, Watcher):
             self._changed(start)
 
     def _begin_failed(self, job: JobRecord, why: str) -> None:
-        """It waits again; the run that never was does not count."""
+        """Put the job back into the queue, without counting the failed run."""
         self.scheduler.begin_failed(job, why, time.time())
         job.restart_cnt -= 1
 
@@ -198,7 +201,7 @@ class Controller(Core, Watcher):
             self.table.changed(start.array)
 
     async def _begin_batch(self, job: JobRecord) -> None:
-        """`_carry_out` has told that it is starting."""
+        """Begin the first step of a batch job, already added to `ends.starting` by `_carry_out`."""
         try:
             await self.parts.starts.begin(self.selection, job)
         except CannotBegin as error:
@@ -240,12 +243,12 @@ class Controller(Core, Watcher):
             self.ends.cancel(job, "", "PREEMPTED", why)
 
     def _make_stop(self, job: JobRecord) -> None:
-        if job.job_id not in self._stopping:  # else for another one, which has left the line
+        if job.job_id not in self._stopping:  # else it is being suspended for another job, which has left the queue
             self._stopping.add(job.job_id)
             self.tasks.begin(self._stop(job))
 
     async def _stop(self, job: JobRecord) -> None:
-        """Suspends a job that makes room. Where it runs all the same in the end, others are asked."""
+        """Suspend a job to make room. If the job still runs afterwards, the scheduler tries other jobs."""
         try:
             await self.parts.suspension.suspend_job(job.job_id)
         except Refused as error:
@@ -261,14 +264,15 @@ class Controller(Core, Watcher):
                 self.rounds.kick()
 
     async def _take_over(self, job: JobRecord) -> None:
-        """An earlier daemon may have been suspending it."""
+        """Take over a job from an earlier daemon, which may have been suspending the job."""
         await self.parts.suspension.take_over(job.job_id)
         if job.job_state == RUNNING and job.preempted_by:
             self._make_stop(job)
 
     async def go_on(self, job: JobRecord) -> str:
-        """Its CPUs are its own again; lets it run. Returns why it stays suspended after all, which is logged too; ""
-        where it runs.
+        """Resume a job after the queue has given the CPUs back.
+
+        Return why the job stays suspended, which is logged too, or "" when it runs.
         """
         try:
             await self.parts.suspension.resume_job(job.job_id)
@@ -338,7 +342,7 @@ class Controller(Core, Watcher):
         return why
 
     async def change_time_limit(self, job: JobRecord) -> None:
-        """Tells the first step of a running job its new time limit."""
+        """Send the new time limit of a running job to the first step."""
         self.signals.watch(job)
         first = self.parts.registry.first(job.job_id)
         if first is not None and not first.in_prolog:
@@ -350,13 +354,13 @@ class Controller(Core, Watcher):
     # The daemon's life.
 
     async def settle(self) -> None:
-        """The daemon ends: nothing begins any more, and what is known is written."""
+        """Stop the queue before the daemon ends: start nothing more, and write all state."""
         if not self._begun:
             return
         self.rounds.end()
         self.leases.end_all()
         self.signals.end()
-        await self.tasks.finish(_STOP_SECONDS)  # for prolog and epilog others wait
+        await self.tasks.finish(_STOP_SECONDS)  # `NodeJobs.settle` waits for prologs and epilogs
         self.table.store.put_usage(self.scheduler.usage(time.time()))
         with contextlib.suppress(NotWritten):  # the next daemon finds what is on the disk, and the files of steps
             await self.table.commits.durable()

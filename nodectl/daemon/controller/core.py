@@ -1,6 +1,6 @@
-"""What the parts of the controller share: the tables, the scheduler, and who is told of changes.
+"""The shared state of the controller's parts: the table of jobs, the scheduler, the leases and the tasks.
 
-One object per daemon, touched only from the event loop: `controller.py` makes it.
+The daemon has one such object, which `controller.py` makes, and uses it only from its event loop.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _USAGE_SECONDS = 5.0
 
 
 class Core:
-    """`scheduler`, `selection` and `rounds` are there once the queue has begun, which comes before anybody calls."""
+    """The shared state. `scheduler`, `selection` and `rounds` exist once the queue has begun, before any call comes."""
 
     scheduler: Scheduler
     selection: Selection
@@ -34,7 +34,7 @@ class Core:
         self._usage_due = False
 
     def usage_changed(self) -> None:
-        """What users have used is written from time to time."""
+        """Have the users' usage written within a few seconds."""
         if not self._usage_due:
             self._usage_due = True
             asyncio.get_running_loop().call_later(_USAGE_SECONDS, self._write_usage)

@@ -1,8 +1,8 @@
-"""Jobs that are about to be over, and launches that wait for that rather than in the queue.
+"""Jobs about to end, and the launches waiting for the end of a job instead of in the queue.
 
-A client may know of the end of its step before the daemon does, and launch the next one at once. What the last job held
-is then about to be free: such a launch tries again as soon as a job is over, for a second at most. Launches try in the
-order in which they came. Used only from the event loop.
+A client may learn of the end of its step before the daemon does, and launch the next step at once. The resources of the
+last job are then about to become free: the launch tries again as soon as a job is over, for at most a second. Launches
+try in the order in which they came. Used only from the event loop.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ BUSY = f"{NODE}.Busy"
 
 
 class Departures:
-    """The ends of one node's jobs that are under way."""
+    """The node's jobs about to end."""
 
     def __init__(self, registry: Registry, further_steps: FurtherSteps) -> None:
         self._registry = registry
@@ -28,8 +28,9 @@ class Departures:
         self._waiting: list[asyncio.Future[bool]] = []
 
     def any(self) -> bool:
-        """True where a job has left nothing to do but to notice its end: its steps have left their records, and no
-        epilog follows, which may take long.
+        """Return True where a job has ended, but the daemon has not yet noticed the end.
+
+        The steps of the job have left their records, and no epilog follows, which could take long.
         """
         return any(live.step.is_first and self._leaves(live) for live in self._registry.unfinished())
 
@@ -40,19 +41,20 @@ class Departures:
         return all(live.last_record is not None or live.files.has_record() for live in running)
 
     def over(self) -> None:
-        """A job is over: who waits tries again, the first one first."""
+        """Wake the waiting launches, in the order of arrival, because a job is over."""
         for waiter in self._waiting:
             if not waiter.done():
                 waiter.set_result(True)
 
     @property
     def others_first(self) -> bool:
-        """True while somebody who came earlier is about to try again."""
+        """True while an earlier launch is about to try again."""
         return any(waiter.done() for waiter in self._waiting)
 
     async def attempt(self, start: Callable[[], _T]) -> _T:
-        """What `start` returns. While it is refused as Busy, tries again with each job that is over, until none is
-        about to be, or until the second has passed. Raises Refused.
+        """Return the result of `start`. While `start` is refused as Busy, try again whenever a job is over.
+
+        Give up when no job is about to end, or after one second. Raises Refused.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + _PATIENCE
@@ -64,7 +66,7 @@ class Departures:
                     raise
 
     async def _next(self, until: float) -> bool:
-        """True when a job is over, False when it is too late for that."""
+        """Return True when a job is over, False when the time is up."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[bool] = loop.create_future()
         timer = loop.call_at(until, _too_late, waiter)

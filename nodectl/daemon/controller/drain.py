@@ -1,4 +1,4 @@
-"""Whether jobs may start on this machine: an admin says so, and a prolog or epilog that fails. Kept over restarts."""
+"""Whether jobs may start on this machine: drained by an admin, or by a failing prolog or epilog. Survives restarts."""
 
 import time
 from collections.abc import Mapping
@@ -15,20 +15,20 @@ DRAIN, RESUME = "drain", "resume"
 
 
 class Drain:
-    """The state of one node."""
+    """The drain state of the node."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
     def restore(self, node: NodeRecord) -> None:
-        """As an earlier daemon left it; before anybody asks."""
+        """Restore the state left by an earlier daemon, before the daemon answers any call."""
         kept = self._core.table.store.node()
         if kept is not None and kept[0] == DRAIN:
             _, node.reason, node.reason_uid, node.reason_time = kept
             node.node_state |= NODE_STATE_DRAIN
 
     async def update(self, state: str, reason: str, uid: int) -> None:
-        """An admin wants it. Raises Refused."""
+        """Set the state as an admin asks. Raises Refused."""
         node: NodeRecord = self._core.selection.nodes[0]
         before = (node.node_state, node.reason, node.reason_uid, node.reason_time)
         self._set(state, reason, uid)
@@ -41,7 +41,9 @@ class Drain:
             raise Refused("WrongState", f"node {node.name} is as it was: {error}") from None
 
     def failed(self, record: Mapping[str, Any]) -> None:
-        """The prolog or the epilog of a job failed; `record` is its first step's."""
+        """Drain the node, if configured, after a failed prolog or epilog. `record` is the record of the job's first
+        step.
+        """
         costly = (name for name in self._core.config.drain_on_failure if record.get(name))
         why = next((str(record[name]) for name in costly), "")
         node: NodeRecord = self._core.selection.nodes[0]

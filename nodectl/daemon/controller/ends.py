@@ -1,7 +1,8 @@
-"""How jobs end: by themselves, cancelled, preempted, or to be put into the queue again.
+"""How jobs end: by themselves, cancelled, preempted, or requeued.
 
-The end of a job that runs has two moments. When its termination begins, the select plugin is told, before any process
-is signalled; when nothing of it is left, what it held is free. What it will then have become is noted in between.
+The end of a running job has two moments. When its termination begins, the select plugin is told, before any process is
+signalled. When nothing of the job is left, its resources are free. Between the two, a Doom holds the state that the job
+will get.
 """
 
 import contextlib
@@ -25,12 +26,12 @@ COMPLETED = "COMPLETED"
 
 
 def given_to(job: JobRecord) -> str:
-    """Why a job ends that has given away what it held."""
+    """Return the end reason of a job that has given its resources to another job."""
     return f"job {job.given_to} was given what it held"
 
 
 class Doom(NamedTuple):
-    """What a job becomes when it is over; `hold`: who holds it where it is queued again."""
+    """The final state of a job, decided before the job is over; `hold`: the holder of a job to be requeued."""
 
     state: str
     reason: str
@@ -38,8 +39,10 @@ class Doom(NamedTuple):
 
 
 class Ends:
-    """The ends of one node's jobs. `starting`: jobs whose first step is being made. `given_is_free` is called when a
-    job is over that has given what it held to another one; `run_is_over` at the end of each run.
+    """The ends of the node's jobs.
+
+    `starting`: the jobs whose first step is being made. `given_is_free` is called when a job is over that has given its
+    resources to another job, `run_is_over` at the end of each run.
     """
 
     given_is_free: Callable[[JobRecord], None]
@@ -53,10 +56,10 @@ class Ends:
         self._dooms: dict[int, Doom] = {}
         self.starting: set[int] = set()
 
-    # Somebody wants it.
+    # Ends that a user, an admin or the scheduler asks for.
 
     def cancel(self, job: JobRecord, tasks: str, state: str, reason: str) -> None:
-        """Ends a job, or these of the waiting tasks of an array."""
+        """End a job, or the named waiting tasks of an array."""
         if job.job_state == PENDING:
             self._cancel_waiting(job, tasks, reason)
         else:
@@ -77,7 +80,7 @@ class Ends:
         self._core.rounds.kick()
 
     def requeue(self, job: JobRecord, reason: str, hold: str = "") -> None:
-        """Ends what runs of a batch job, which then waits again. A later daemon knows too."""
+        """End the running steps of a batch job, which then waits again. A later daemon knows this too."""
         if job.job_id not in self._dooms:
             job.to_requeue = hold
             self._table.changed(job)
@@ -85,7 +88,7 @@ class Ends:
         self._doom(job, Doom(REQUEUED, reason, hold))
 
     def never(self, job: JobRecord, state: str, reason: str) -> None:
-        """A job that waited can never start."""
+        """End a waiting job without any chance to start."""
         job.job_state, job.state_desc, job.end_time = state, reason, time.time()
         self._core.leases.end(job.job_id)
         self._table.ended(job)
@@ -101,18 +104,18 @@ class Ends:
         self._dooms[job.job_id] = doom
         self.begins(job)
         if job.job_id in self.starting:
-            return  # who starts it looks for this
+            return  # `Controller._begin_batch` looks for the doom after the start
         if not self._end_steps(job, doom):
             self._without_steps(job)
 
     def catch_up(self, job: JobRecord) -> None:
-        """Its first step has been started; was its end wanted meanwhile?"""
+        """End the steps of a job if an end was requested while the first step was being started."""
         doom = self._dooms.get(job.job_id)
         if doom is not None:
             self._end_steps(job, doom)
 
     def has_not_begun(self, job: JobRecord) -> bool:
-        """Its first step was not started. Where its end was wanted meanwhile, that comes now: True."""
+        """Handle a failed start: if an end of the job was requested meanwhile, end or requeue it and return True."""
         doom = self._dooms.pop(job.job_id, None)
         if doom is None:
             return False
@@ -126,11 +129,11 @@ class Ends:
         return True
 
     def is_doomed(self, job_id: int) -> bool:
-        """True for a job that is to end before it has begun."""
+        """Return True for a job with an end requested before the start."""
         return job_id in self._dooms
 
     def _end_steps(self, job: JobRecord, doom: Doom) -> bool:
-        """False where there are none, and nothing is left to be waited for."""
+        """End the job's steps. Return False where the job has no steps and nothing is left to wait for."""
         registry = self._core.parts.registry
         steps = registry.steps_of(job.job_id)
         state = "CANCELLED" if doom.state == REQUEUED else doom.state
@@ -142,25 +145,25 @@ class Ends:
         return bool(steps) or registry.first(job.job_id) is not None
 
     def _without_steps(self, job: JobRecord) -> None:
-        """A job that has been given resources and whose client has launched nothing."""
+        """End a job with granted resources whose client has launched nothing."""
         doom = self._dooms.pop(job.job_id)
         job.state_desc = doom.reason
         self.over(job, doom.state if doom.state in ENDED else "CANCELLED", 1)
 
-    # It happens.
+    # Ends that happen.
 
     def begins(self, job: JobRecord) -> None:
-        """Its termination begins."""
+        """Begin the termination of a job: tell the scheduler and the select plugin."""
         if job.job_state not in (PENDING, COMPLETING):
             self._core.scheduler.ending(job, time.time())
             self._steps.killed(job.job_id)
             self._table.changed(job)
 
     def has_ended(self, job: JobRecord, record: Mapping[str, Any]) -> None:
-        """Nothing of it is left; `record` is its first step's."""
+        """Finish a job after all processes and the epilog have ended; `record` is the record of the first step."""
         doom = self._dooms.pop(job.job_id, None)
         if doom is None and job.to_requeue is not None:
-            doom = Doom(REQUEUED, QUEUED_AGAIN, job.to_requeue)  # an earlier daemon was told
+            doom = Doom(REQUEUED, QUEUED_AGAIN, job.to_requeue)  # an earlier daemon was asked to requeue it
         if job.given_to:
             doom = Doom(COMPLETED, given_to(job))
             record = {**record, "exit_status": 0}  # its user wanted that end
@@ -183,7 +186,10 @@ class Ends:
         self.over(job, state if state in ENDED else "FAILED", int(record.get("exit_status", 1)))
 
     def _again(self, job: JobRecord, doom: Doom, *, died: bool) -> None:
-        """`died`: before its script began. What lets it die may do so each time: it waits longer and longer."""
+        """Put the job into the queue again. `died`: the job died before the script began.
+
+        The cause of the death may recur, so the job waits longer each time.
+        """
         job.end_time, job.to_requeue = time.time(), None
         self._table.store.put_run(job)
         self._wait_again(job, doom, died=died)
@@ -202,7 +208,7 @@ class Ends:
             scheduler.hold(job, doom.hold, now)
 
     def over(self, job: JobRecord, state: str, exit_code: int) -> None:
-        """It has ended for good."""
+        """End the job for good."""
         self._core.leases.end(job.job_id)
         self.run_is_over(job.job_id)
         words = job.state_desc
@@ -220,7 +226,7 @@ class Ends:
 
     def _after_end(self) -> None:
         self._core.usage_changed()
-        # Not only jobs that wait: one that was suspended to make room goes on now.
+        # Not only waiting jobs need a round: a job that was suspended to make room goes on now.
         if self._core.scheduler.next_time(time.time()) is not None:
             self._core.rounds.kick()
 

@@ -1,9 +1,9 @@
-"""Jobs that give what they hold to another job of their user (`scheduler/expansion.py`), as the service carries it out.
+"""Jobs giving all resources to another job of the same user (`scheduler/expansion.py`): the work of the service.
 
-The moment is one transaction: from then on the one job holds all, and the other nothing; that one is ended. Its
-processes may run for a while still, with its own limits in its own cgroup. The other's cgroup and its first step's file
-grow when they are gone, so that what the processes of both can use is never more than what is held for them. Used only
-from the event loop.
+The transfer is one transaction: from then on the target job holds everything and the source job nothing, and the
+service ends the source job. The processes of the source may run for a while, with its own limits in its own cgroup. The
+target's cgroup and the file of its first step grow when those processes are gone, so the processes of both can never
+use more than what is held for them. Used only from the event loop.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _PATIENCE = 60.0  # beyond the time that processes get to end
 
 
 class Expansions:
-    """The expansions of one node's jobs."""
+    """The expansions of the node's jobs."""
 
     def __init__(self, core: Core, ends: Ends) -> None:
         self._core = core
@@ -34,7 +34,7 @@ class Expansions:
         ends.given_is_free = self._is_free
 
     def expand(self, source: JobRecord) -> None:
-        """Gives all that a job holds to the one that it was submitted to expand, and ends it. Raises Refused."""
+        """Give all resources of a job to the job named at submission, and end the giver. Raises Refused."""
         try:
             target = self._core.scheduler.target_of(source)
             memory = self._memory(source, target)
@@ -45,11 +45,11 @@ class Expansions:
         table = self._core.table
         table.changed(source)
         table.written_from_now_on(target)
-        table.commits.now()  # before anything is ended; where that fails it is tried again, and the caller is told
+        table.commits.now()  # before the end of `source`; a failed write is tried again, and the caller learns of it
         self._end(source)
 
     def _memory(self, source: JobRecord, target: JobRecord) -> int:
-        """The MiB that are the limit of `target` when it has those of `source` too."""
+        """Return the memory limit of `target`, in MiB, including the memory of `source`. Raises Refused."""
         theirs, mine = self._first(target, source), self._first(source, source)
         for live in self._core.parts.registry.steps_of(source.job_id):
             if live is not mine:
@@ -68,7 +68,7 @@ class Expansions:
         self._ends.cancel(job, "", COMPLETED, given_to(job))
 
     def go_on(self) -> None:
-        """The daemon begins: what an earlier one began is brought to its end."""
+        """Finish the expansions begun by an earlier daemon."""
         for job in list(self._core.table.jobs.values()):
             if job.given_to and job.is_active:
                 self._end(job)
@@ -76,7 +76,7 @@ class Expansions:
                 self._begin_growth(job)
 
     def _is_free(self, source: JobRecord) -> None:
-        """The processes of a job are gone that has given to another one what it held."""
+        """Let a target grow: the processes of the giving job, `source`, are gone."""
         target = self._core.table.jobs.get(source.given_to)
         if target is not None:
             self._begin_growth(target)
@@ -95,13 +95,13 @@ class Expansions:
             self._growing.discard(job.job_id)
 
     def _may_grow(self, job: JobRecord) -> bool:
-        """Whether all that the job was given is there to be used."""
+        """Return True where the job runs and every giving job is gone."""
         jobs = self._core.table.jobs
         runs = jobs.get(job.job_id) is job and job.job_state in (RUNNING, SUSPENDED)
         return runs and bool(job.joining) and not any(number in jobs for number, _ in job.joining)
 
     async def _try_to_grow(self, job: JobRecord) -> bool:
-        """False where that has to be tried again."""
+        """Grow the job's cgroup and the file of the first step. Return False where the caller must try again."""
         try:
             await self._core.table.commits.durable()  # a later daemon must not see it smaller than its step's file
         except NotWritten:
@@ -128,7 +128,7 @@ class Expansions:
         return True
 
     async def settle(self, job: JobRecord) -> None:
-        """Returns when the job can use all that it was given, or has ended. Raises Refused where that takes long."""
+        """Return when the job can use all given resources, or has ended. Raises Refused where this takes too long."""
         table = self._core.table
         end = time.monotonic() + self._core.config.kill_wait + _PATIENCE
         while job.joining and table.jobs.get(job.job_id) is job and job.is_active:

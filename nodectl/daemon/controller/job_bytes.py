@@ -1,7 +1,7 @@
-"""How many bytes the daemon keeps for a job of the queue: what counts against its user.
+"""How many bytes the daemon keeps for a queued job, counted against the job's user.
 
-Rather more than fewer, as Python has them: a mask or a range of indices of a few characters is an object of many bytes.
-What compresses well on the disk counts as it is. Functions of values.
+The count is an upper estimate of the bytes that Python uses: a mask or a range of indices of a few characters is an
+object of many bytes. Text that compresses well on the disk counts uncompressed. Functions of values.
 """
 
 from nodectl.binding.entries import MAX_ENTRIES
@@ -14,7 +14,7 @@ _TERM = 512  # of a dependency, in indices of both jobs
 
 
 def of(job: JobRecord) -> int:
-    """Bytes of the record and of what is made of it; not of what a batch job is started with."""
+    """Return the bytes of a job's record and of all objects made from the record, without the text of a batch job."""
     details = job.details
     texts = [job.name, job.comment, job.account, job.qos, job.nodes, job.state_desc, job.select_packed]
     texts += [details.work_dir, details.std_in, details.std_out, details.std_err, details.reservation]
@@ -32,6 +32,9 @@ def _of_separated(text: str, separators: str, of_part: int) -> int:
 
 
 def _of_list(text: str) -> int:
-    """An option of layout, perhaps with a list of masks: "0x1*64,0x2" is 65 of them, and written out as well."""
+    """Return the bytes of a layout option, which may hold a list of masks.
+
+    "0x1*64,0x2" stands for 65 masks, and is also kept written out.
+    """
     repeated = sum(whole(rest.partition(",")[0], MAX_ENTRIES) or 0 for rest in text.split("*")[1:])
     return 2 * len(text) + _ENTRY * (1 + text.count(",") + repeated)

@@ -10,16 +10,17 @@ from nodectl.scheduler import job_array
 from nodectl.selection.records import JobRecord
 
 LARGEST = 2**32 - 1
-_LONGEST = 1000  # characters of a name that is told: a longer one is none that a call may have
+_LONGEST = 1000  # characters of a displayed name: a call may not contain a longer name
 
 
 class BadName(ValueError):
-    """No name of a job; str() is one line."""
+    """A malformed name of a job; str() is a single line."""
 
 
 class JobName(NamedTuple):
-    """What a name means: a job or an array, and, where only some tasks of it are meant, their indices, as they were
-    written and as ranges.
+    """The meaning of a name: a job or an array and, if the name selects tasks of an array, the indices of the tasks.
+
+    `tasks` has the indices as written, `indices` as ranges.
     """
 
     job: int
@@ -28,7 +29,7 @@ class JobName(NamedTuple):
 
 
 def parse(text: str, spend: Callable[[int], None] = job_array.freely) -> JobName:
-    """Reads a name. `spend` as in `job_array.tasks_of`. Raises BadName, and what `spend` raises."""
+    """Parse a name. `spend` as in `job_array.tasks_of`. Raises BadName, and any error of `spend`."""
     number, underscore, tasks = text.strip().partition("_")
     job = whole(number, LARGEST)
     if not job or (underscore and not tasks):
@@ -43,7 +44,7 @@ def parse(text: str, spend: Callable[[int], None] = job_array.freely) -> JobName
 
 
 def name_of(job: JobRecord) -> str:
-    """The name by which people know a job."""
+    """Return the name by which people know a job."""
     if job.array_task_id is not None:
         return f"{job.array_job_id}_{job.array_task_id}"
     if job.array_tasks:

@@ -1,6 +1,7 @@
-"""From what a client asks to the record of a job: how many CPUs, how much memory, which devices, when, in what order.
+"""Make the record of a job from a client's request: how many CPUs, how much memory, which devices, when, which order.
 
-The daemon does this for each job, also for one that `nodectl run` makes; the request has been checked as a step's is.
+The daemon does this for each job, including the jobs that `nodectl run` makes. The request has been checked like that
+of a step.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ USER, ADMIN = "user", "admin"
 
 
 class Machine(NamedTuple):
-    """What a job is compared with: how many CPUs one can have here at most, and the partition's name."""
+    """The bounds of a job on this machine: the most CPUs of a job, and the name of the partition."""
 
     cpus: int
     partition: str
 
 
 def checked_options(options: object) -> Mapping[str, object]:
-    """`JobOptions` of the right shape. Raises Refused."""
+    """Return `JobOptions` after a check of the shape. Raises Refused."""
     try:
         return check(options, JOB_OPTIONS)
     except BadShape as error:
@@ -41,7 +42,10 @@ def checked_options(options: object) -> Mapping[str, object]:
 
 
 def job_of(step: Step, asked: Request, machine: Machine, request: Mapping[str, object], *, held_by: str) -> JobRecord:
-    """The job that a step of its own makes. `asked` is what its options of layout mean. Raises Refused."""
+    """Return the record of a new job made for a step. Raises Refused.
+
+    `asked` holds the step's layout options, parsed.
+    """
     return JobRecord(
         0,
         step.uid,
@@ -91,7 +95,7 @@ def _details(step: Step, asked: Request, machine: Machine, held_by: str, memory_
 
 
 def _gres(step: Step) -> dict[str, int]:
-    """Devices by name or name:type. Raises Refused."""
+    """Return the number of devices by name or name:type. Raises Refused."""
     if not any(name in step.layout for name in ("gpus", "gpus_per_node", "gpus_per_task", "gres")):
         return {}
     try:
@@ -104,7 +108,7 @@ def _gres(step: Step) -> dict[str, int]:
 
 
 def told(argv: Sequence[str]) -> list[str]:
-    """As much of a command as is kept of it."""
+    """Return as much of a command as the record of a job keeps."""
     words: list[str] = []
     room = _MOST_TOLD
     for word in argv:
@@ -116,7 +120,7 @@ def told(argv: Sequence[str]) -> list[str]:
 
 
 def apply_options(job: JobRecord, options: Mapping[str, object], *, is_admin: bool) -> None:
-    """Writes the options of a job that waits into its record. Raises Refused."""
+    """Write the options of a waiting job into the job's record. Raises Refused."""
     details, given = job.details, dict(options)
     if "priority" in given and not is_admin:
         raise invalid("priority", "only an admin gives jobs a priority")
@@ -149,7 +153,7 @@ def apply_options(job: JobRecord, options: Mapping[str, object], *, is_admin: bo
 
 
 def _warning(text: str) -> str:
-    """Raises Refused."""
+    """Return the option --signal in normal form, "" for none. Raises Refused."""
     try:
         return str(warning_of(text)) if text else ""
     except ValueError as error:

@@ -1,6 +1,6 @@
-"""Signals for jobs: those that somebody sends, and the one that a job wants before its time is up (sbatch's --signal).
+"""Signals for jobs: from users, and as the warning before a job's time limit (sbatch's --signal).
 
-That one is sent once in each run of a job. Used only from the event loop.
+The warning is sent once in each run of a job. Used only from the event loop.
 """
 
 import asyncio
@@ -21,15 +21,17 @@ _LONGEST = 3600.0  # the clock may be set meanwhile
 
 
 class JobSignals:
-    """The signals of one node's jobs."""
+    """The signals of the node's jobs."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._timers: dict[int, asyncio.TimerHandle] = {}
 
     async def send(self, job: JobRecord, number: int, by: int, *, batch: bool) -> bool:
-        """Signals the steps of a job. Slurm's rule: all but the script, or the script alone. What holds an allocation
-        is no program of its user, and gets SIGKILL alone. True for any.
+        """Send a signal to the steps of a job. Return True where the signal is meant for any step.
+
+        By Slurm's rule the signal goes to all steps but the script, or to the script alone. The step that holds an
+        allocation is no program of its user and receives only SIGKILL.
         """
         steps = [live for live in self._core.parts.registry.steps_of(job.job_id) if _is_meant(live, number, batch)]
         self._core.selection.job_signal(job, number)
@@ -40,14 +42,14 @@ class JobSignals:
         return bool(steps)
 
     def watch(self, job: JobRecord) -> None:
-        """It runs from now on, or has another time limit."""
+        """Set the timer for the job's warning signal: the job has started, or the time limit has changed."""
         self.forget(job.job_id)
         if job.details.signal and job.time_limit and job.is_active and job.warned != job.restart_cnt:
             wait = min(max(self._left(job), 0.0), _LONGEST)
             self._timers[job.job_id] = asyncio.get_running_loop().call_later(wait, self._look, job)
 
     def forget(self, job_id: int) -> None:
-        """A run of it is over: nothing is kept of it until its time would have been up."""
+        """Remove the timer of a job after the end of a run."""
         timer = self._timers.pop(job_id, None)
         if timer is not None:
             timer.cancel()
@@ -79,7 +81,7 @@ class JobSignals:
         await self.send(job, number, 0, batch=batch)
 
     def end(self) -> None:
-        """The daemon ends; the next one sends what is still to be sent."""
+        """Remove all timers, because the daemon ends. The next daemon sends the remaining signals."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -1,6 +1,6 @@
-"""Jobs whose clients wait for them: one whose client has gone is cancelled after a while.
+"""Leases of jobs with waiting clients: a job whose client has gone is cancelled after a while.
 
-A client that waits asks again and again (Await). It may lose its connection and come back, also over a restart of the
+A waiting client asks again and again (Await). It may lose its connection and come back, even over a restart of the
 daemon. Used only from the event loop.
 """
 
@@ -19,7 +19,7 @@ class _Lease:
 
 
 class Leases:
-    """`seconds` may pass between two questions; then `over(job)` is called, once."""
+    """The leases of the node. When `seconds` pass between two questions of a client, `over(job)` is called, once."""
 
     def __init__(self, seconds: float, over: Callable[[int], None]) -> None:
         self._seconds = seconds
@@ -27,7 +27,7 @@ class Leases:
         self._leases: dict[int, _Lease] = {}
 
     def begin(self, job: int) -> None:
-        """From now on its client is expected to ask."""
+        """Begin a job's lease: the client must ask from now on."""
         if job not in self._leases:
             loop = asyncio.get_running_loop()
             lease = self._leases[job] = _Lease(loop.time())
@@ -37,19 +37,19 @@ class Leases:
         return job in self._leases
 
     def end(self, job: int) -> None:
-        """Nothing more is expected: its step has begun, or it has ended."""
+        """End a job's lease: the first step has begun, or the job has ended."""
         lease = self._leases.pop(job, None)
         if lease is not None and lease.timer is not None:
             lease.timer.cancel()
 
     def end_all(self) -> None:
-        """The daemon ends; the next one begins them anew."""
+        """End all leases, because the daemon ends. The next daemon begins the leases anew."""
         for job in list(self._leases):
             self.end(job)
 
     @contextmanager
     def asked(self, job: int) -> Iterator[None]:
-        """While the client's question is open, and for a while after that, nothing ends."""
+        """Keep the lease alive while the client's question is open, and for `seconds` afterwards."""
         lease = self._leases.get(job)
         if lease is None:
             yield

@@ -1,4 +1,4 @@
-"""The shapes of what a client says of a job: what `JobOptions` of org.nodectl may hold, and names of jobs."""
+"""The shapes of a client's description of a job: the fields of `JobOptions` of org.nodectl, and names of jobs."""
 
 from typing import TYPE_CHECKING
 
@@ -40,5 +40,5 @@ JOB_OPTIONS: "Shape" = {
 
 
 def an_object(value: object) -> str:
-    """The shape of what has a shape of its own and is checked later."""
+    """Accept any object: the shape of a value with a separate, later check."""
     return "" if isinstance(value, dict) else "not an object"

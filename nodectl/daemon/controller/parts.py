@@ -1,4 +1,4 @@
-"""What the queue needs of the other parts of the daemon. One object, made once."""
+"""The parts of the daemon used by the queue. A single object, made once."""
 
 from typing import NamedTuple
 

@@ -1,10 +1,9 @@
-"""What an earlier daemon left of the queue: which jobs wait, which run, and what became of the others meanwhile.
+"""Restore the queue left by an earlier daemon: which jobs wait, which run, and which have ended since.
 
-Runs once at a daemon's start, when the steps that run have been taken over (`daemon/recovery/sweep.py`). The event loop
-goes on meanwhile: the queue may take seconds to read, and steps may end. The controller keeps those ends until it
-begins. A job whose
-row says that it runs, and of which there is neither a step nor the record of one, has never begun: it waits again. In
-another boot of the machine it may have begun, and the machine has ended it.
+Runs once at a daemon's start, after the running steps have been taken over (`daemon/recovery/sweep.py`). The event loop
+continues meanwhile: reading the queue may take seconds, and steps may end. The controller keeps those ends until it
+begins. A job whose row says that it runs, but which has neither a step nor the record of one, has never begun: it waits
+again. If the machine has been booted since, the job may have begun, and the machine has ended it.
 """
 
 import time
@@ -43,14 +42,16 @@ _RESET = "the machine was reset, or switched off, while the job ran"
 
 
 class _Found(NamedTuple):
-    """`jobs` that have not ended; `ended` those that have meanwhile, with what became of them."""
+    """The jobs found: `jobs` have not ended, `ended` have ended since, each with state and reason."""
 
     jobs: list[JobRecord]
     ended: list[tuple[JobRecord, str, str]]
 
 
 async def restore(controller: Controller, selection: Selection, boot: str) -> None:
-    """Gives the controller its scheduler, with all that there is. Raises selection.answers.SelectionFailed."""
+    """Create the controller's scheduler with all restored jobs and begin the queue. Raises
+    selection.answers.SelectionFailed.
+    """
     now = time.time()
     store = controller.table.store
     store.drop_dead_nodes()
@@ -85,7 +86,7 @@ async def restore(controller: Controller, selection: Selection, boot: str) -> No
 
 
 def _new_id(numbers: FurtherSteps) -> int:
-    """The number of a job that is split off an array. Raises NotAdmitted, which the scheduler expects."""
+    """Return the number of a job split off an array. Raises NotAdmitted, as expected by the scheduler."""
     try:
         return numbers.new_job()
     except Refused as error:
@@ -93,7 +94,7 @@ def _new_id(numbers: FurtherSteps) -> int:
 
 
 def _reservations(controller: Controller, now: float) -> Iterator[ReservationRequest]:
-    """Those that are not over."""
+    """Yield the current reservations, and drop the expired reservations from the store."""
     store = controller.table.store
     for one in store.reservations():
         made = ReservationRequest(**{**one, "users": tuple(one["users"]), "flags": tuple(one["flags"])})
@@ -107,7 +108,7 @@ def _jobs(controller: Controller, nodes: NodeTable, boot: str) -> Generator[None
     registry = controller.parts.registry
     found = _Found([], [])
     known = set()
-    running = list(_first_steps(controller))  # those that end meanwhile, too
+    running = list(_first_steps(controller))  # including the steps that end meanwhile
     for kept in controller.table.store.waiting():
         yield
         job = kept.record
@@ -135,12 +136,12 @@ def _jobs(controller: Controller, nodes: NodeTable, boot: str) -> Generator[None
 
 
 def _keep_given(jobs: list[JobRecord]) -> None:
-    """A job that has given to another one what it held holds nothing, while that one is there, and ends."""
+    """Set each giving job to COMPLETING. While the target lists the giver, the resources move to `given_resrcs`."""
     holders = {job.job_id: job for job in jobs if job.is_active}
     for job in (one for one in jobs if one.given_to and one.is_active):
         job.job_state = COMPLETING
         if job.job_resrcs is not None and not job.job_resrcs.nhosts:
-            job.job_resrcs = job.node_bitmap = None  # of one whose end was noticed already nothing runs
+            job.job_resrcs = job.node_bitmap = None  # its end was noticed already, so nothing of it runs
         target = holders.get(job.given_to)
         if target is not None and any(number == job.job_id for number, _ in target.joining):
             job.given_resrcs, job.job_resrcs, job.node_bitmap, job.nodes = job.job_resrcs, None, None, ""
@@ -162,7 +163,7 @@ def _runs(job: JobRecord, kept: Kept, first: LiveStep, nodes: NodeTable, *, ends
 
 
 def _is_gone(controller: Controller, kept: Kept, nodes: NodeTable, boot: str, found: _Found) -> None:
-    """A job that was active, and of which there are no files."""
+    """Decide about an active job without files: the job ends, waits again, or waits for the client's first step."""
     job = kept.record
     record = controller.parts.registry.batch.record(job.job_id, FIRST_STEP[job.held_by])
     if record is not None and record.get("restart", 0) != job.restart_cnt:
@@ -212,7 +213,7 @@ def _wait_again(job: JobRecord) -> None:
 
 
 def _of_step(live: LiveStep, nodes: NodeTable, *, ends: bool) -> JobRecord:
-    """A job that has no row while it runs, from its first step."""
+    """Return the record of a job without a row, made from the job's first step."""
     step = live.step
     held = _held_by_step(step, nodes)
     return JobRecord(
@@ -241,7 +242,7 @@ def _held_by_step(step: Step, nodes: NodeTable) -> JobResources:
 
 
 def _outcome(controller: Controller, job_id: int, task: int | None) -> Outcome | None:
-    """How a job or a task of an array has ended that is not in the queue any more."""
+    """Return the outcome of a job or array task after leaving the queue; None while the job or task has not ended."""
     job = controller.table.get(job_id) if task is None else None
     if job is None:
         return controller.table.store.outcome(job_id, task)

@@ -1,9 +1,9 @@
-"""The scheduler's rounds in the event loop: when it looks at the queue, and for how long at a time.
+"""The scheduler's rounds in the event loop: when the scheduler looks at the queue, and for how long at a time.
 
-A round is begun when something has changed, or when time alone may have changed something. It goes on in slices, so
-that the loop is never held up for long; a queue that takes long to look at is looked at less often. At rest nothing is
-done. After an error what was decided is carried out all the same, and all of the queue is looked at again a little
-later: nobody waits for ever because of somebody else's job. Used only from the event loop.
+A round begins when something has changed, or when time alone may have changed something. A round runs in slices, so
+that it never holds up the loop for long; the longer a round takes, the less often one begins. An idle queue costs
+nothing. After an error the decisions made so far are still carried out, and the whole queue is looked at again a little
+later, so that no job waits forever because of another user's job. Used only from the event loop.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _MOST_DECISIONS = 32  # of a slice: to carry them out, and to write them, takes 
 
 
 class Rounds:
-    """`carry_out` is called with the decisions of a slice, `over` at the end of a round."""
+    """The rounds of the scheduler. `carry_out` is called with the decisions of a slice, `over` after a round."""
 
     def __init__(
         self, scheduler: Scheduler, carry_out: Callable[[list[Decision]], None], over: Callable[[], None]
@@ -38,7 +38,7 @@ class Rounds:
         self._ended = False
 
     def kick(self) -> None:
-        """Something has changed: a round begins soon, and another one if one is under way."""
+        """Begin a round soon, because something has changed; during a round, begin the next round afterwards."""
         if self._wanted or self._ended:
             return
         self._wanted = True
@@ -46,7 +46,7 @@ class Rounds:
             self._begin_at(self._rested)
 
     def end(self) -> None:
-        """The daemon ends."""
+        """Stop the rounds, because the daemon ends."""
         self._ended = True
         self._round = None
         if self._timer is not None:
@@ -79,7 +79,7 @@ class Rounds:
             if not self._ended:
                 self._round, self._wanted = None, True
                 self._begin_at(asyncio.get_running_loop().time() + _AGAIN)
-                self._scheduler.changed(time.time())  # what this round had still to look at, it knows no more
+                self._scheduler.changed(time.time())  # the scheduler forgot the rest of this round
             raise
 
     def _look(self) -> None:
@@ -97,7 +97,7 @@ class Rounds:
             asyncio.get_running_loop().call_soon(self._slice)
 
     def _decide(self, decisions: list[Decision], until: float) -> bool:
-        """True where the round is over."""
+        """Append the decisions of a slice to `decisions`. Return True where the round is over."""
         for decision in self._round or ():
             if decision is not None:
                 decisions.append(decision)

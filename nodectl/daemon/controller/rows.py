@@ -1,4 +1,4 @@
-"""What users are told of a job, as the rows of Queue and the record of ShowJob. Functions of values, in the daemon."""
+"""A job as shown to users: the rows of Queue and the record of ShowJob. Functions of values, in the daemon."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PRIVATE = ("name", "account", "command", "comment", "work_dir", "stdin", "stdou
 
 
 def used_seconds(job: JobRecord, now: float) -> float:
-    """How long it has run, without the time that an admin, or another job, had it suspended."""
+    """Return how long the job has run, minus the time for which an admin or another job had the job suspended."""
     if not job.start_time or job.job_state == PENDING:
         return 0.0
     stands_still = job.job_state == SUSPENDED and not job.suspended_by_owner
@@ -25,12 +25,12 @@ def used_seconds(job: JobRecord, now: float) -> float:
 
 
 def held(job: JobRecord, nodes: NodeTable) -> dict[str, object]:
-    """What it holds, as `resources_as_json` writes it; empty for nothing."""
+    """Return the resources of a job in the format of `resources_as_json`, empty for none."""
     return {} if job.job_resrcs is None else resources_as_json(job.job_resrcs, nodes)
 
 
 def row(job: JobRecord, resources: Mapping[str, object], now: float, why: Explanation | None) -> dict[str, object]:
-    """A job as the queue tells it. `why` it waits or stands still, None for one that does neither."""
+    """Return a job as a row of the queue. `why` explains a waiting or suspended job, and is None for other jobs."""
     details = job.details
     shares: list[Mapping[str, object]] = list(resources.values())  # type: ignore[arg-type]  # by node
     mask = int(str(shares[0]["mask"]), 16) if shares else 0
@@ -57,7 +57,7 @@ def row(job: JobRecord, resources: Mapping[str, object], now: float, why: Explan
         "submit": job.submit_time,
         "eligible": job.eligible_time,
         "start": (why.expected_start if why and job.job_state == PENDING else job.start_time) or None,
-        "end": (job.end_time or None) if job.time_limit or not job.is_active else None,  # else nobody knows
+        "end": (job.end_time or None) if job.time_limit or not job.is_active else None,  # else unknown
         "time_limit": job.time_limit,
         "used": used_seconds(job, now),
         "tasks": details.num_tasks,
@@ -77,7 +77,7 @@ def row(job: JobRecord, resources: Mapping[str, object], now: float, why: Explan
 
 
 def record(job: JobRecord, resources: Mapping[str, object], now: float, why: Explanation | None) -> dict[str, object]:
-    """All that is known of it."""
+    """Return everything known about a job."""
     details = job.details
     return {
         **row(job, resources, now, why),
@@ -104,14 +104,18 @@ def record(job: JobRecord, resources: Mapping[str, object], now: float, why: Exp
 
 
 def without_private(row_: dict[str, object]) -> dict[str, object]:
-    """For who is neither its owner nor an admin. Why it waits anybody is told; how it ended may name its files."""
+    """Remove the private fields, for a user who is neither owner of the job nor admin.
+
+    The words of a waiting or suspended job stay, because everybody may know why a job waits. The words of an ended job
+    may name its files.
+    """
     empty: dict[str, object] = {"command": [], "layout": {}}
     private = _PRIVATE if row_["state"] in (PENDING, SUSPENDED) else {*_PRIVATE, "words"}
     return {name: empty.get(name, "") if name in private else value for name, value in row_.items()}
 
 
 def without_others(why: Explanation, user: str) -> Explanation:
-    """For a user who is told nothing of others' jobs."""
+    """Hide other users' jobs in an explanation, for a user who may not see these jobs."""
     others = [name for name in why.for_whom if not name.endswith(f" of {user}")]
 
     def hidden(text: str) -> str:

@@ -1,7 +1,8 @@
-"""Copies of batch scripts, from which they are executed: <state_dir>/spool/job7/slurm_script.
+"""Copies of batch scripts, from which the scripts run: <state_dir>/spool/job7/slurm_script.
 
-The store has the script; the copy is made when the job starts and goes when it ends. It belongs to its user alone. The
-directories belong to root, so nobody can put another file in its place. Runs in the daemon, as root.
+The store has the script. The daemon makes the copy when the job starts and removes it when the job ends. The file
+belongs to the job's user alone. The directories belong to root, so that no other user can put another file in its
+place. Runs in the daemon, as root.
 """
 
 import os
@@ -12,18 +13,18 @@ _JOB = "job"
 
 
 class Spool:
-    """The copies of one node."""
+    """The copies of scripts on the node."""
 
     def __init__(self, state_dir: str) -> None:
         self._directory = f"{state_dir}/spool"
         self._state_dir = state_dir
 
     def script(self, job: int) -> str:
-        """The path of a job's script."""
+        """Return the path of a job's script."""
         return f"{self._directory}/{_JOB}{job}/{_SCRIPT}"
 
     def write(self, job: int, script: bytes, uid: int, gid: int) -> str:
-        """Makes a job's copy. Returns its path. Raises OSError."""
+        """Write the copy of a job's script. Return the path. Raises OSError."""
         self._prepare()
         directory = f"{self._directory}/{_JOB}{job}"
         os.makedirs(directory, mode=0o711, exist_ok=True)
@@ -43,7 +44,7 @@ class Spool:
         return path
 
     def _prepare(self) -> None:
-        """Who executes the script must be able to reach it, and nobody sees which others there are."""
+        """Make the directories searchable but not readable: a user can reach a script, but cannot list them."""
         os.makedirs(self._directory, mode=0o711, exist_ok=True)
         for path in (self._state_dir, self._directory):
             mode = os.stat(path).st_mode & 0o777
@@ -51,11 +52,11 @@ class Spool:
                 os.chmod(path, mode | 0o011)
 
     def remove(self, job: int) -> None:
-        """The job has ended."""
+        """Remove the script of an ended job."""
         _remove(f"{self._directory}/{_JOB}{job}")
 
     def sweep(self, known: Container[int]) -> None:
-        """At the daemon's start: removes copies of jobs that are over."""
+        """Remove the copies of all jobs outside `known`. Called at the daemon's start."""
         try:
             names = os.listdir(self._directory)
         except FileNotFoundError:
@@ -67,6 +68,6 @@ class Spool:
 
 
 def _remove(directory: str) -> None:
-    import shutil  # with what it brings along: only where there are scripts
+    import shutil  # slow to import: only where there are scripts
 
     shutil.rmtree(directory, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""How a batch job begins: its step is made anew from what was submitted, its script copied, its first step started.
+"""The start of a batch job: make the step anew from the submitted text, copy the script, start the first step.
 
-By then the job is RUNNING on the disk, with what it holds. Whatever goes wrong before its step begins puts it into the
-queue again, or ends it where it never can begin. Runs in the daemon's event loop, as root.
+By then the job is RUNNING on the disk, with the resources that it holds. If anything goes wrong before its step begins,
+the job goes back into the queue, or ends where it can never begin. Runs in the daemon's event loop, as root.
 """
 
 import asyncio
@@ -30,14 +30,16 @@ _NULL = "/dev/null"
 
 
 class Begin(Protocol):
-    """Starts a step that no client waits for (`daemon/methods/start.py`)."""
+    """A function to start a step without a waiting client (`daemon/methods/start.py`)."""
 
     def __call__(self, step: Step) -> Mapping[str, object] | Awaitable[Mapping[str, object]]:
-        """Raises Refused."""
+        """Start the step. Raises Refused."""
 
 
 class CannotBegin(Exception):
-    """The job does not begin. `for_good`: it never can; else it is tried again. str() is one line."""
+    """The job does not begin; str() is a single line. `for_good`: no later try can succeed; else the start is tried
+    again.
+    """
 
     def __init__(self, why: str, *, for_good: bool) -> None:
         super().__init__(why)
@@ -45,8 +47,10 @@ class CannotBegin(Exception):
 
 
 class Starts:
-    """The starts of one node's batch jobs. `base` is the path below the cgroup2 mount where jobs live. `is_over` tells
-    of a job whether it is to end before it has begun.
+    """The starts of the node's batch jobs.
+
+    `base` is the path below the cgroup2 mount where jobs live. `is_over` returns True for a job that must end before it
+    has begun.
     """
 
     is_over: Callable[[int], bool]
@@ -65,7 +69,10 @@ class Starts:
         self._slices = Slices()
 
     async def ready(self, selection: Selection, job: JobRecord) -> bool:
-        """Waits until the plugin says that the job's nodes are ready; False where that takes too long."""
+        """Wait until the select plugin reports the job's nodes as ready.
+
+        Return False where that takes too long, or where the job must end.
+        """
         for _ in range(int(_READY_SECONDS / _READY_PAUSE)):
             if selection.job_ready(job):
                 return True
@@ -75,7 +82,7 @@ class Starts:
         return False
 
     async def begin(self, selection: Selection, job: JobRecord) -> None:
-        """Begins the job's first step. Raises CannotBegin; then nothing of it runs, and nothing has."""
+        """Begin the job's first step. Raises CannotBegin; then nothing of the job runs or has run."""
         try:
             packed = self._store.batch(text_of(job))
         except sqlite3.Error as error:
@@ -103,7 +110,7 @@ class Starts:
             raise CannotBegin(str(error), for_good=not error.error.endswith(".LaunchRefused")) from None
 
     async def _made(self, text: BatchText, job: JobRecord) -> Step:
-        """Raises Refused."""
+        """Return the job's first step, made from the submitted text. Raises Refused."""
         request = self._maker.shaped(text.request["request"])
         caller, level = int(text.request["caller"]), str(text.request["level"])
         user = await self._maker.user_of(request, caller)
@@ -111,7 +118,7 @@ class Starts:
             raise Refused("NotPermitted", f"{user.name} has another number than when the job was submitted")
         await self._maker.ready(level)
         step = self._maker.make(request, user, caller, level)
-        tasks = str(step.ntasks)  # of the steps that the script starts; it is one task itself
+        tasks = str(step.ntasks)  # of the steps that the script starts; the script itself is one task
         step.environment = {**step.environment, "SLURM_NTASKS": tasks, "SLURM_NPROCS": tasks}
         step.name, step.ntasks, step.cpu_masks = job.name, 1, [0]
         step.stdin = step.stdin or _NULL

@@ -1,4 +1,4 @@
-"""What the select plugin is told of steps: it may pick their nodes, and hears of their kills and ends."""
+"""Reports of steps to the select plugin: the plugin may pick the nodes of a step, and learns of kills and ends."""
 
 import time
 
@@ -8,7 +8,7 @@ from nodectl.selection.records import StepRecord
 
 
 class StepsTold:
-    """The steps of this node's jobs that run, as records of the select interface."""
+    """The running steps of this node's jobs, as records of the select interface."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -16,7 +16,7 @@ class StepsTold:
         self._killed: set[tuple[int, int]] = set()  # of these, job and step
 
     def begins(self, job_id: int, number: int, ntasks: int) -> str:
-        """A step is about to be started. Returns what the plugin keeps of it, packed, for `go_on`."""
+        """Report a step about to start. Return the plugin's packed data of the step, for `go_on`."""
         job = self._core.table.jobs.get(job_id)
         if job is None:
             return ""
@@ -26,7 +26,7 @@ class StepsTold:
         return self._core.selection.info.pack_step(step)
 
     def go_on(self, found: Step) -> None:
-        """A step that an earlier daemon has started runs."""
+        """Restore the record of a running step from an earlier daemon."""
         job = self._core.table.jobs.get(found.job_id)
         if job is None:
             return
@@ -36,8 +36,9 @@ class StepsTold:
         self._steps.setdefault(found.job_id, {})[found.step_id] = step
 
     def killed(self, job_id: int, number: int | None = None) -> None:
-        """The processes of this step, or of all steps of the job, are about to be killed. The plugin hears of each step
-        once.
+        """Report this step, or every step of the job, as about to be killed.
+
+        The plugin is told once for each step.
         """
         for step in self._steps.get(job_id, {}).values():
             if number in (None, step.step_id) and (job_id, step.step_id) not in self._killed:
@@ -45,7 +46,7 @@ class StepsTold:
                 self._core.selection.step_finish(step, killing_step=True)
 
     def over(self, job_id: int, number: int) -> None:
-        """A step has ended, with all its processes."""
+        """Report an ended step; all processes of the step are gone."""
         job = self._core.table.jobs.get(job_id)
         steps = self._steps.get(job_id, {})
         step = steps.pop(number, None)

@@ -1,6 +1,7 @@
-"""The jobs that this daemon knows: those of the queue, found by name, and the latest that have ended.
+"""The jobs known to this daemon: the jobs of the queue, found by name, and the latest ended jobs.
 
-What changes of a job is put into the store here, and who waits for it is told. Used only from the event loop.
+This module puts each change of a job into the store and wakes the calls that wait for it. Used only from the event
+loop.
 """
 
 import asyncio
@@ -17,12 +18,15 @@ from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.wire.dispatch import Refused
 
-_MOST_RECENT = 16  # of those that the history has
+_MOST_RECENT = 16  # ended jobs, of those in the history
 
 
 class JobTable:
-    """`jobs` is the scheduler's own table of jobs that have not ended, which it changes; `waiting` are those of them
-    that wait for their start, or for their CPUs. `most_bytes` may be kept for each user's jobs, root excepted.
+    """The table of the node's jobs.
+
+    `jobs` is the scheduler's own table of jobs that have not ended, which the scheduler changes. `waiting` holds the
+    jobs among them that wait for their start, or for their CPUs. The daemon keeps at most `most_bytes` for each user's
+    jobs, root excepted.
     """
 
     def __init__(self, store: JobStore, most_bytes: int) -> None:
@@ -32,20 +36,21 @@ class JobTable:
         self.waiting: set[int] = set()
         self.store = store
         self.commits = Commits(store)
-        self.bytes: Counter[int] = Counter()  # by user: what is kept for their jobs of the queue
+        self.bytes: Counter[int] = Counter()  # by user: bytes kept for the queued jobs
         self._bytes: dict[int, tuple[int, int]] = {}  # by job: user and bytes of the record
-        self._texts: dict[int, tuple[int, int]] = {}  # by job or array: user and bytes of what it is started with
-        self._arrays: dict[int, set[int]] = {}  # by array, the jobs of it that have not ended
-        self._tasks: dict[int, dict[int, int]] = {}  # of these, those that are one task each, by its index
-        self._recent: OrderedDict[int, JobRecord] = OrderedDict()  # that have ended
+        self._texts: dict[int, tuple[int, int]] = {}  # by job or array: user and bytes of its batch text
+        self._arrays: dict[int, set[int]] = {}  # by array: its jobs that have not ended
+        self._tasks: dict[int, dict[int, int]] = {}  # by array: the jobs of a single task, by the task's index
+        self._recent: OrderedDict[int, JobRecord] = OrderedDict()  # ended jobs
         self._unwritten: set[int] = set()  # jobs that are not in the store while they run
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
 
     def restoring(
         self, jobs: Mapping[int, JobRecord], waiting_tasks: Callable[[JobRecord], job_array.Tasks]
     ) -> Generator[None, None, None]:
-        """At the daemon's start. `waiting_tasks` are those for which the record of an array stands. May be left at any
-        yield.
+        """Fill the table at the daemon's start. The caller may pause at any yield.
+
+        `waiting_tasks` returns the waiting tasks for which the record of an array stands.
         """
         self.jobs, self._waiting_tasks = jobs, waiting_tasks
         for job in jobs.values():
@@ -60,14 +65,14 @@ class JobTable:
                 self.store.drop_batch(job_id)
 
     def check_bytes(self, uid: int) -> None:
-        """Raises Refused where more is kept for the user's jobs than may be."""
+        """Raise Refused if the daemon keeps more bytes for the user's jobs than allowed."""
         kept = self.bytes[uid]
         if uid and kept > self._most_bytes:
             what = f"what is kept for your jobs in the queue would have {kept} bytes"
             raise Refused("LaunchRefused", f"{what}: max_batch_bytes_per_user = {self._most_bytes}", exit_status=1)
 
     def _count(self, job: JobRecord) -> None:
-        """What is kept for it counts, as it is now."""
+        """Count the bytes of the job's current record."""
         self._discount(job)
         size = job_bytes.of(job)
         self._bytes[job.job_id] = job.user_id, size
@@ -96,10 +101,10 @@ class JobTable:
         else:
             self.waiting.discard(job.job_id)
 
-    # What becomes of jobs.
+    # Changes of jobs.
 
     def add(self, job: JobRecord, batch: PackedText | None = None) -> None:
-        """A job is in the queue; it is written with the next commit, with what it is started with."""
+        """Add a job to the queue. The next commit writes the job and, for a batch job, the script and request."""
         self._index(job)
         self._put(job)
         if batch is not None:
@@ -108,34 +113,37 @@ class JobTable:
             self.bytes[batch.uid] += batch.size
 
     def add_unwritten(self, job: JobRecord) -> None:
-        """A job whose step's file is its record while it runs."""
+        """Note a job recorded, while running, only in the file of the first step."""
         self._unwritten.add(job.job_id)
 
     def is_unwritten(self, job: JobRecord) -> bool:
-        """True for one that has no row while it runs."""
+        """Return True for a running job without a row."""
         return job.job_id in self._unwritten
 
     def withdraw(self, job: JobRecord) -> None:
-        """It could not be written, or did not begin, so it never was."""
+        """Remove a job that could not be written or did not begin; no trace of the job remains."""
         self._unwritten.discard(job.job_id)
         self._drop(job)
         self.store.forget(job.job_id)
         self._tell(job.job_id)
 
     def changed(self, job: JobRecord) -> None:
-        """Something of the job is different: it will be written, and who waits is told."""
+        """Write a changed job with the next commit, and wake the calls waiting for the job."""
         self._index(job)
         if job.job_id not in self._unwritten:
             self._put(job)
         self._tell(job.job_id)
 
     def written_from_now_on(self, job: JobRecord) -> None:
-        """It has changed, and its step's file does not tell all of it any more: it has a row from now on."""
+        """Give a changed job a row, because the file of the first step no longer holds the whole state."""
         self._unwritten.discard(job.job_id)
         self.changed(job)
 
     def ended(self, job: JobRecord) -> None:
-        """It has left the queue for good. One that has a row is written soon, others with their step."""
+        """Move a job from the queue to the recent jobs, for good.
+
+        A job with a row is written soon, a job without one together with its step.
+        """
         if job.job_id in self._unwritten:
             self._unwritten.remove(job.job_id)
         else:
@@ -150,7 +158,7 @@ class JobTable:
         self._tell(job.job_id)
 
     def _drop(self, job: JobRecord) -> bool:
-        """True when nothing will be started any more with what it was started with."""
+        """Remove the job from the table. Return True when no further job will use the batch text."""
         self.waiting.discard(job.job_id)
         self._discount(job)
         others = self._arrays.get(job.array_job_id)
@@ -165,10 +173,10 @@ class JobTable:
         self._less(*self._texts.pop(text_of(job), (job.user_id, 0)))
         return job.held_by == BATCH
 
-    # Who waits for a change.
+    # Calls that wait for a change.
 
     async def change(self, job_id: int, seconds: float) -> None:
-        """Returns when something of the job is different, or after so many seconds."""
+        """Return when the job changes, or after `seconds`."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(job_id, []).append(waiter)
         try:
@@ -183,7 +191,7 @@ class JobTable:
                 self._waiters.pop(job_id, None)
 
     def tell_all(self) -> None:
-        """The reasons for which jobs wait may be others."""
+        """Wake all waiting calls, because the reasons for which jobs wait may have changed."""
         for job_id in list(self._waiters):
             self._tell(job_id)
 
@@ -195,20 +203,21 @@ class JobTable:
     # Finding.
 
     def get(self, job_id: int) -> JobRecord | None:
-        """A job, also one that has ended lately."""
+        """Return a queued or recently ended job."""
         return self.jobs.get(job_id) or self._recent.get(job_id)
 
     def anywhere(self, job_id: int) -> JobRecord | None:
-        """Likewise, or one that the store knows."""
+        """Return a queued or recently ended job, or a job from the store."""
         found = self.get(job_id)
         if found is None and (kept := self.store.find(job_id)) is not None:
             found = kept.record
         return found
 
     def named(self, text: str, spend: Callable[[int], None] = job_array.freely) -> list[tuple[JobRecord, str]]:
-        """The jobs in the queue that a name means, and, of an array that waits, which of its tasks; "" for all. `spend`
-        is told how many jobs, ranges and indices are looked at, before they are. Raises Refused where the name is none,
-        and what `spend` raises.
+        """Return the queued jobs that a name means, each with the meant tasks of a waiting array ("" for all).
+
+        `spend` is called with the number of jobs, ranges and indices to look at, before they are looked at. Raises
+        Refused where the name is malformed, and whatever `spend` raises.
         """
         try:
             name = parse(text, spend)
@@ -233,7 +242,7 @@ class JobTable:
                     yield job, name.tasks
 
     def _numbers(self, name: JobName, spend: Callable[[int], None]) -> set[int]:
-        """The jobs that a name may mean: all of an array, or, where it names few tasks, these."""
+        """Return the candidate jobs of a name: all jobs of an array, or only the named tasks if few."""
         array = self._arrays.get(name.job, set())
         named = job_array.size(name.indices) if name.tasks else len(array)
         spend(1 + min(named, len(array)))
@@ -244,5 +253,5 @@ class JobTable:
 
 
 def text_of(job: JobRecord) -> int:
-    """Under which number the store has what a batch job is started with: its own, or its array's."""
+    """Return the number under which the store keeps a batch job's text: the array's number, or else the job's."""
     return job.array_job_id or job.job_id

@@ -1,4 +1,4 @@
-"""This machine as the one node of the table, and the select plugin over it. In the daemon, once at its start."""
+"""This machine as the only node of the table, and the select plugin over it. In the daemon, once at the start."""
 
 from nodectl import messages
 from nodectl.config import Config
@@ -11,7 +11,7 @@ from nodectl.selection.slurmctld import parameters_of
 
 
 def selection_of(config: Config, plugin: Plugin, binder: Binder, memory: int) -> Selection:
-    """The plugin over this machine, which has so many MiB for jobs."""
+    """Return the select plugin's Selection over this machine, which has `memory` MiB for jobs."""
     machine = binder.machine
     node = NodeRecord(
         config.node_name,
@@ -23,7 +23,7 @@ def selection_of(config: Config, plugin: Plugin, binder: Binder, memory: int) ->
     late = (
         f"plugin {plugin.title}: a function did not return within {config.spank_hook_timeout} s, nothing interrupted it"
     )
-    # A daemon that hangs serves nobody: it ends, and the next one begins.
+    # A daemon that hangs serves no call: it ends, and the next one begins.
     caller = caller_of(config.spank_hook_timeout, lambda: messages.tell("plugin-late", late))
     parameters = parameters_of(config, binder.settings)
     return Selection(plugin, NodeTable([node]), caller, parameters=parameters, believes_own=True)

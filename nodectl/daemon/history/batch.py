@@ -1,7 +1,7 @@
-"""Steps that have ended and are not in the history yet. They are written together; then their files are removed.
+"""Ended steps waiting for the history, written in batches. Writing a batch removes the files of the steps.
 
-While the history cannot be written, for instance on a full disk, they wait here, and are found here. Used in the event
-loop only.
+While the history cannot be written, for instance on a full disk, the steps wait here and can be queried here. Used in
+the event loop only.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ _SECONDS_AGAIN = 5.0
 
 
 class Batch:
-    """The waiting steps of one node."""
+    """The waiting steps of a node."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._steps: dict[tuple[int, int], tuple[Ended, LiveStep]] = {}
-        self._failed: dict[tuple[int, int], LiveStep] = {}  # whose files could not be removed
+        self._failed: dict[tuple[int, int], LiveStep] = {}  # steps with files that could not be removed
         self._due = False
         self._spare = SpareMemory()
 
     def add(self, live: LiveStep, record: Mapping[str, object]) -> None:
-        """Adds a step with its record; it is written soon."""
+        """Add a step with the record, to be written soon."""
         self._steps[live.key] = Ended(record, live.files.trace()), live
         self._flush_in(_SECONDS)
 
     def flush(self) -> None:
-        """Writes them now. What cannot be written is tried again later, and the log says so."""
+        """Write all waiting steps now. On failure log the error and try again later."""
         if not self._steps:
             return
         batch = list(self._steps.values())
@@ -52,7 +52,7 @@ class Batch:
             self._remove_files(live)
 
     def _remove_files(self, live: LiveStep) -> None:
-        """What cannot be removed is tried again later: the next daemon would take the step for one that runs."""
+        """Remove the step's files; on failure try again later, as the next daemon would take the step for running."""
         try:
             live.files.remove(may_be_plain=not live.step.stack)
         except OSError as error:
@@ -65,13 +65,14 @@ class Batch:
             self._failed.pop(live.key, None)
 
     def _remove_again(self, live: LiveStep) -> None:
-        if self._failed.get(live.key) is live:  # else they are removed, and a later run may have some of these names
+        if self._failed.get(live.key) is live:  # else the files are gone, and a later run may use their names
             del self._failed[live.key]
             self._remove_files(live)
 
     def make_way(self, job: int, step: int) -> str:
-        """A step of this number is to begin: what an earlier run of a requeued job left, under the same names, goes
-        into the history, and from the disk. Returns why it cannot yet, one line, "" where nothing is left.
+        """Move the step's earlier run, of a requeued job, from the disk into the history, to free the file names.
+
+        Called before the step begins. Return "", or why the step cannot begin yet, one line.
         """
         key = job, step
         if key in self._steps:
@@ -83,22 +84,23 @@ class Batch:
         return "the files of its earlier run cannot be removed" if key in self._failed else ""
 
     def waiting(self) -> Iterator[LiveStep]:
-        """The steps that are not in the history yet."""
+        """Yield the steps not yet in the history."""
         return (live for _, live in self._steps.values())
 
     def record(self, job: int, step: int) -> Mapping[str, object] | None:
-        """A step's record, from here or from the history; None for one that neither knows."""
+        """Return a step's record, from here or from the history, or None for an unknown step."""
         waiting = self._steps.get((job, step))
         return self._store.record(job, step) if waiting is None else waiting[0].record
 
     def trace(self, job: int, step: int) -> bytes:
-        """Likewise its trace."""
+        """Return a step's trace, from here or from the history, b"" for an unknown step."""
         waiting = self._steps.get((job, step))
         return (self._store.trace(job, step) or b"") if waiting is None else waiting[0].trace
 
     def last_step(self, job: int, restart: int) -> int:
-        """The highest number of a step that has ended of this run of a job, -1 where there is none; named ones have no
-        number.
+        """Return the highest number of an ended step in this run of a job, or -1 for none.
+
+        Named steps have no number.
         """
         ended = (live.step for _, live in self._steps.values() if live.step.job_id == job)
         numbers = (step.step_id for step in ended if step.restart == restart and step.step_id < BATCH)
@@ -116,7 +118,7 @@ class Batch:
 
 
 def _keep(live: LiveStep, record: Mapping[str, object]) -> None:
-    """Writes the record for the next daemon, if there is room: so far only this one knows it."""
+    """Write the record to the step's file for the next daemon, if the disk has room and no record is there."""
     if not live.files.has_record():
         with contextlib.suppress(OSError):
             live.files.write_record(record)

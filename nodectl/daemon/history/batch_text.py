@@ -1,7 +1,7 @@
-"""What a batch job is started with, as it is and as the history keeps it: packed.
+"""The text with which a batch job starts, plain and compressed for the history.
 
-A script may have megabytes, and the event loop compresses them. So both ways are generators: others are served between
-two pieces. Functions of values, in the daemon.
+A script may have megabytes, and the event loop compresses it. So both directions are generators: the event loop serves
+other calls between two pieces. Functions of values, in the daemon.
 """
 
 import json
@@ -17,7 +17,7 @@ _T = Generator[None, None, bytes]
 
 
 class BatchText(NamedTuple):
-    """What a batch job is started with. `request`: that of its Submit, who called, and the level of confinement."""
+    """The text of a batch job. `request` holds the parameters of Submit, the caller, and the level of confinement."""
 
     uid: int
     request: Mapping[str, Any]
@@ -25,7 +25,7 @@ class BatchText(NamedTuple):
 
 
 class PackedText(NamedTuple):
-    """The same, compressed. `size`: its bytes before that."""
+    """A compressed BatchText. `size` is the number of bytes before compression."""
 
     uid: int
     size: int
@@ -34,7 +34,7 @@ class PackedText(NamedTuple):
 
 
 def packing(text: BatchText) -> Generator[None, None, PackedText]:
-    """Returns it packed. May be left at any yield."""
+    """Compress the text and return the result. The generator may be dropped at any yield."""
     words = dumps(text.request).encode("ascii")
     yield
     script = yield from _compressed(text.script)
@@ -43,7 +43,7 @@ def packing(text: BatchText) -> Generator[None, None, PackedText]:
 
 
 def unpacking(text: PackedText) -> Generator[None, None, BatchText]:
-    """The other way. Raises zlib.error, ValueError for what `packing` has not made."""
+    """Expand a packed text. Raises zlib.error, or ValueError for data not made by `packing`."""
     words = yield from _expanded(text.request)
     script = yield from _expanded(text.script)
     return BatchText(text.uid, json.loads(words), script)

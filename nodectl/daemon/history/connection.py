@@ -1,8 +1,8 @@
-"""The connection to the history's file, and what its errors mean.
+"""The connection to the history file, with errors explained.
 
-Each error says which file failed, why, and what to do. Once the daemon serves, its event loop waits for a lock of
-another process for a moment, and only once: until something can be written again, statements that find the file locked
-fail at once. What can wait is tried again meanwhile (`patiently`). Used in the event loop only.
+Each error says which file failed, why, and how to fix that. Once the daemon serves, its event loop waits for another
+process's lock for a moment, and only once: until a write succeeds again, statements that find the file locked fail at
+once. Work that can wait is tried again meanwhile (`patiently`). Used in the event loop only.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ _MOMENT_SECONDS = 0.2  # nodes that share a file lock it for milliseconds
 _PATIENCE_SECONDS = 5.0
 _AGAIN_SECONDS = 0.1
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_WRITES = ("BEGIN IMMEDIATE", "INSERT")  # what succeeds only while no other process has the lock
+_WRITES = ("BEGIN IMMEDIATE", "INSERT")  # statements that need the lock
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _Result = TypeVar("_Result")
 
 
 def why_unusable(path: str, error: sqlite3.Error) -> str:
-    """One line: the file, what is wrong, and what to do where that is known."""
+    """Return a line with the file, the fault, and the remedy if known."""
     if _is(error, _LOCKED):
         return f"{path} is locked by another process, which `fuser -v {path}` names: {_plain(error)}"
     if _is(error, _DAMAGED):
@@ -38,14 +38,12 @@ def why_unusable(path: str, error: sqlite3.Error) -> str:
 
 
 def locked_for(error: sqlite3.Error) -> float | None:
-    """For how many seconds the file has been locked by then; None where something else is wrong."""
+    """Return the seconds for which the file had been locked at the error, or None for a different error."""
     return getattr(error, "locked_for", 0.0) if _is(error, _LOCKED) else None
 
 
 async def patiently(work: Callable[[], _Result]) -> _Result:
-    """Does the work, and tries again while the file is locked, until it has been locked for a few seconds. Raises
-    sqlite3.Error.
-    """
+    """Do the work, with retries until the file has been locked for a few seconds. Raises sqlite3.Error."""
     while True:
         try:
             return work()
@@ -56,13 +54,13 @@ async def patiently(work: Callable[[], _Result]) -> _Result:
 
 
 def is_worth_waiting(error: sqlite3.Error) -> bool:
-    """True where the file has been locked for so short a time that it may soon be free."""
+    """Return True for a lock younger than a few seconds, which may soon be released."""
     seconds = locked_for(error)
     return seconds is not None and seconds < _PATIENCE_SECONDS
 
 
 class Connection(sqlite3.Connection):
-    """See the module. It waits for locks, until `be_quick`. Raises sqlite3.Error."""
+    """The SQLite connection to the history file, with long waits for locks until `be_quick`. Raises sqlite3.Error."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, isolation_level=None, timeout=_START_SECONDS)
@@ -72,12 +70,12 @@ class Connection(sqlite3.Connection):
         self._damage_is_told = False
 
     def be_quick(self) -> None:
-        """From now on the event loop serves users."""
+        """Shorten the wait for locks: from now on the event loop serves users."""
         self._is_quick = True
         self._wait_for_locks(_MOMENT_SECONDS)
 
     def execute(self, *statement: Any) -> sqlite3.Cursor:
-        """As sqlite3's, with errors explained."""
+        """Execute a statement, as sqlite3 does, with errors explained."""
         with self.explained():
             rows = super().execute(*statement)
         if self._locked_since is not None and statement[0].startswith(_WRITES):
@@ -85,17 +83,17 @@ class Connection(sqlite3.Connection):
         return rows
 
     def executemany(self, *statement: Any) -> sqlite3.Cursor:
-        """Likewise."""
+        """Execute a statement for many rows, as sqlite3 does, with errors explained."""
         with self.explained():
             return super().executemany(*statement)
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """What fails in here says which file failed, and what to do."""
+        """Add the file and the remedy to errors raised in the block."""
         try:
             yield
         except sqlite3.Error as error:
-            if not hasattr(error, "locked_for"):  # else an inner one has explained it
+            if not hasattr(error, "locked_for"):  # else an inner call has explained the error
                 self._explain(error)
             raise
 

@@ -1,4 +1,4 @@
-"""What this daemon has seen end, in numbers: for `nodectl metrics`. They begin at 0 with each daemon."""
+"""Counters of steps ended under this daemon, for `nodectl metrics`. All begin at 0 with each daemon."""
 
 import bisect
 import time
@@ -9,7 +9,7 @@ LAUNCH_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 
 
 
 class Counters:
-    """Steps that have ended; how long they took from the call of the launch to the start of their tasks."""
+    """The counts of ended steps, and of times from the launch call to the start of the tasks."""
 
     def __init__(self) -> None:
         self._since = time.time()
@@ -19,7 +19,7 @@ class Counters:
         self._seconds = 0.0
 
     def add(self, record: Mapping[str, object]) -> None:
-        """A step's record, whoever wrote it."""
+        """Count a step's record, written by the stepd or the daemon."""
         self._ended[str(record.get("state", "UNKNOWN"))] += 1
         match record.get("cpu_seconds"):
             case [int() | float() as user, int() | float() as system]:
@@ -32,7 +32,10 @@ class Counters:
                 self._seconds += seconds
 
     def told(self) -> Mapping[str, object]:
-        """As values; the launches of a bucket are those above the bound before it, and the last one has no bound."""
+        """Return the counts as values.
+
+        The launches of a bucket are those above the bound before it; the last bucket has no bound.
+        """
         return {
             "since": self._since,
             "steps_ended": dict(self._ended),

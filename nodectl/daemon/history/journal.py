@@ -1,4 +1,4 @@
-"""One line in the daemon's log for each step that has ended. Later steps do not push it out, as they do in the history.
+"""A line in the daemon's log for each ended step. Later steps do not push the line out, as happens in the history.
 
 Names come from users, so they are written as JSON: one line, ASCII.
 """
@@ -14,7 +14,7 @@ _LONGEST = 64
 
 
 def tell(record: Mapping[str, object]) -> None:
-    """Writes the line. Where the log cannot be written, nothing else fails."""
+    """Write the line of an ended step. If the log cannot be written, nothing else fails."""
     facts = {name: record.get(name) for name in _TOLD}
     facts["name"] = str(facts["name"])[:_LONGEST]
     words = " ".join(f"{name}={_word(value)}" for name, value in facts.items())

@@ -1,8 +1,8 @@
-"""Ended steps and jobs for accounting, a page at a time, newest end first; and jobs that have not ended.
+"""Pages of ended steps and jobs for accounting, newest end first, and of unfinished jobs.
 
-A page costs the event loop a bounded time, however long the history is: it reads along an index, no more than so many
-rows and characters. Where the next one begins is a text that its caller hands back: a position in the index, so that
-what ends or is forgotten meanwhile moves nothing.
+A page costs the event loop a bounded time, however long the history is: it reads along an index, up to a limit of rows
+and characters. The position of the next page is a text that the caller hands back. It is a position in the index, so
+that rows added or forgotten meanwhile move nothing.
 """
 
 import math
@@ -13,17 +13,17 @@ from nodectl.daemon.history.store import Store
 
 _ROOM = 1 << 18  # characters of records in one page
 _MOST = 1000  # rows
-_MOST_QUESTIONS = 200  # of which each is about one job: there may be nothing to tell of thousands of them
+_MOST_QUESTIONS = 200  # queries, one for each job: thousands of jobs may have no rows
 _OPEN, _ENDED, _NAMED = "open", "ended", "named"
 _LATEST = 1e300
 
 
 class BadPosition(ValueError):
-    """What was handed back is not what was handed out."""
+    """Raised for a position never handed out."""
 
 
 class Wanted(NamedTuple):
-    """One user's (None: all), of these jobs (none: of all), that have ended since then."""
+    """A selection by user (None: all), by `jobs` (empty: all), and by a time of end from `since` on."""
 
     uid: int | None = None
     jobs: Sequence[int] = ()
@@ -31,14 +31,18 @@ class Wanted(NamedTuple):
 
 
 class Page(NamedTuple):
-    """`rows` are the columns asked for; `next` is where the next page begins, "" where there is none."""
+    """A page. `rows` are the columns asked for; `next` is the position of the next page, "" for none."""
 
     rows: list[tuple[str, ...]]
     next: str
 
 
 class _Table(NamedTuple):
-    """`columns` are read; `of_job` is by which a job's rows are found, in the order of `order`: one index each."""
+    """A table to read.
+
+    `columns` are the columns read. `of_job` are the conditions that find a job's rows, in the order of `order`, with
+    one index each.
+    """
 
     name: str
     columns: str
@@ -51,12 +55,13 @@ _JOBS = _Table("job", "record, resources", ("id = :job", "array = :job AND id !=
 
 
 def steps(store: Store, wanted: Wanted, position: str = "") -> Page:
-    """Records of ended steps. Raises BadPosition, sqlite3.Error."""
+    """Return records of ended steps. Raises BadPosition, sqlite3.Error."""
     return _page(store, _STEPS, wanted, position or (_NAMED if wanted.jobs else _ENDED))
 
 
 def jobs(store: Store, wanted: Wanted, position: str = "") -> Page:
-    """Records and resources of jobs, first of those that have not ended; a number also names the tasks of its array.
+    """Return records and resources of jobs, unfinished jobs first. A number also selects the tasks of an array.
+
     Raises BadPosition, sqlite3.Error.
     """
     return _page(store, _JOBS, wanted, position or (_NAMED if wanted.jobs else _OPEN))
@@ -102,7 +107,7 @@ def _of_open(store: Store, wanted: Wanted, after: float) -> Page:
 
 
 def _of_named(store: Store, table: _Table, wanted: Wanted, after: Sequence[float]) -> Page:
-    """The jobs one after the other, until the page is full."""
+    """Read the named jobs in turn until the page is full."""
     place, first, second = after
     rows: list[tuple[str, ...]] = []
     room = _ROOM
@@ -132,7 +137,7 @@ def _of_named(store: Store, table: _Table, wanted: Wanted, after: Sequence[float
 def _take(
     cursor: Iterable[tuple[object, ...]], keys: int, room: int = _ROOM
 ) -> tuple[list[tuple[str, ...]], tuple[object, ...] | None]:
-    """Rows without their keys, and the keys of the last one if there are more."""
+    """Return the rows without keys, and the keys of the last row if more rows follow."""
     rows: list[tuple[str, ...]] = []
     last: tuple[object, ...] | None = None
     for row in cursor:

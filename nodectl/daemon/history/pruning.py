@@ -1,9 +1,8 @@
-"""What the history forgets: the oldest steps and jobs of users who have more than their share, and what is too old.
+"""Prunes the history: forgets the oldest steps and jobs of users above a fair share, and expired records.
 
 The share is the largest one that keeps all users together within the limit. A user who has less than a share loses
-nothing. Its age is the order in which something was recorded, never a clock, which may be set back; only days are
-counted by the clock. The database itself counts what each user has (`schema.py`). Used by `Store`, within its
-transactions.
+nothing. Age is the order of recording, never a clock, which may be set back; only days are counted by the clock. The
+database itself counts the records and bytes of each user (`schema.py`). Used by `Store`, within its transactions.
 """
 
 import sqlite3
@@ -19,7 +18,7 @@ _OLD = "ended > 0 AND ended < ?"
 
 
 class Limits(NamedTuple):
-    """How many steps, and how many jobs, are kept; how many bytes of each; for how many days (0: for ever)."""
+    """The limits for steps and, separately, for jobs: number of records, bytes, and days (0: for ever)."""
 
     records: int
     most_bytes: int
@@ -27,7 +26,7 @@ class Limits(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """A table, the table that counts what users have of it, and how many bytes a row is."""
+    """A table, the table of counts by user, the SQL for a row's bytes, and a condition on rows."""
 
     table: str
     kept: str
@@ -42,9 +41,7 @@ _KINDS = (
 
 
 def prune(db: sqlite3.Connection, limits: Limits, now: float) -> None:
-    """Forgets what is over the limits, once it is enough to be worth it, and some of what is too old. Raises
-    sqlite3.Error.
-    """
+    """Forget rows above the limits, once the excess is worth the cost, and some expired rows. Raises sqlite3.Error."""
     for kind in _KINDS:
         _keep_shares(db, kind, limits)
         if limits.days:
@@ -52,7 +49,7 @@ def prune(db: sqlite3.Connection, limits: Limits, now: float) -> None:
 
 
 def has_old(db: sqlite3.Connection, limits: Limits, now: float) -> bool:
-    """Whether something is too old. Raises sqlite3.Error."""
+    """Return True if expired rows exist. Raises sqlite3.Error."""
     oldest = now - limits.days * _DAY
     return bool(limits.days) and any(
         db.execute(f"SELECT 1 FROM {kind.table} WHERE {_OLD} LIMIT 1", (oldest,)).fetchone()  # noqa: S608
@@ -75,7 +72,7 @@ def _keep_shares(db: sqlite3.Connection, kind: _Kind, limits: Limits) -> None:
 
 
 def fair(sizes: Iterable[int], most: int) -> int:
-    """The largest share of `most` for which everybody can have what they need up to that share."""
+    """Return the largest share at which sum(min(size, share)) is within `most`, up to the largest size."""
     share, rest, ordered = 0, most, sorted(sizes)
     for place, size in enumerate(ordered):
         share = rest // (len(ordered) - place)
@@ -86,7 +83,7 @@ def fair(sizes: Iterable[int], most: int) -> int:
 
 
 def _forget_old(db: sqlite3.Connection, kind: _Kind, before: float) -> None:
-    """Some of those that ended before that."""
+    """Delete some rows with an end before the time."""
     statement = f"SELECT rowid, {kind.size} FROM {kind.table} WHERE {_OLD} ORDER BY ended LIMIT {_MOST_AT_ONCE}"  # noqa: S608
     left, found = _MOST_BYTES, []
     for rowid, of_record in db.execute(statement, (before,)):
@@ -98,8 +95,9 @@ def _forget_old(db: sqlite3.Connection, kind: _Kind, before: float) -> None:
 
 
 def _forget(db: sqlite3.Connection, kind: _Kind, uid: int, records: int, size: int, most: int) -> int:
-    """At least so many records and bytes of the user's, as far as there are, but not many more than `most` bytes: the
-    next transaction goes on. Returns how many bytes that was.
+    """Delete the user's oldest rows: `records` rows and `size` bytes at least. Return the bytes deleted.
+
+    There may be fewer. The work stops soon after `most` bytes; the next transaction goes on.
     """
     last, done = None, 0
     statement = f"SELECT rowid, {kind.size} FROM {kind.table} WHERE uid = ?{kind.which} ORDER BY rowid"  # noqa: S608

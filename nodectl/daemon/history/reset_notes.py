@@ -1,4 +1,4 @@
-"""Notes on running steps, so that a reset of the machine does not lose them.
+"""Notes on running steps, which survive a reset of the machine.
 
 The steps' files in /run serve the next daemon, but do not outlive the machine. So the history notes the record that a
 running step gets if nothing more is heard of it. Notes are written in the event loop, with one fsync(2) for all steps
@@ -21,7 +21,7 @@ _WHY = "the machine was reset, or switched off, while the step ran"
 
 
 def boot_id() -> str:
-    """Which boot of the machine this is."""
+    """Return the id of the present boot of the machine."""
     return pseudo_file.read(_BOOT_ID).decode("ascii").strip()
 
 
@@ -37,7 +37,7 @@ class ResetNotes:
         self._complained = False
 
     def record_lost(self, known: Container[tuple[int, int]]) -> None:
-        """After a start: steps that were noted in an earlier boot have ended as NODE_FAIL, except those in `known`."""
+        """After a start: record steps noted in an earlier boot as ended with NODE_FAIL, except the steps in `known`."""
         try:
             self._store.record_lost(self._boot, known)
         except sqlite3.Error as error:  # the notes stay
@@ -46,7 +46,7 @@ class ResetNotes:
             self.begun()
 
     def begun(self) -> None:
-        """A step has begun; it will be noted unless it is short."""
+        """Schedule a note of a begun step. A short step gets none."""
         if not self._due:
             self._due = True
             asyncio.get_running_loop().call_later(_SECONDS, self._note)
@@ -63,7 +63,7 @@ class ResetNotes:
             self.begun()
 
     def _written(self, steps: Collection[LiveStep]) -> bool:
-        """False where it has to be tried again, which the log tells once."""
+        """Write the notes. Return False for a failure to be retried, which is logged once."""
         try:
             self._store.note(self._boot, [live.death_record(_WHY) for live in steps])
         except sqlite3.Error as error:

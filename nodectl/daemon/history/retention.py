@@ -1,6 +1,4 @@
-"""Forgets what has been kept for its days also where nothing new is recorded: at the daemon's start, then each hour, a
-little at a time.
-"""
+"""Forgets expired records also while no steps end: at the daemon's start, then each hour, a little at a time."""
 
 import asyncio
 import sqlite3
@@ -13,7 +11,7 @@ _SECONDS_MORE = 0.1  # others have their turns in between
 
 
 def begin(store: Store) -> None:
-    """From now on, as long as the event loop runs."""
+    """Forget expired records from now on, as long as the event loop runs."""
     more = False
     try:
         more = store.forget_old()

@@ -1,8 +1,8 @@
-"""The tables of the history's file, and how the file of an earlier version becomes one of this version.
+"""The tables of the history file, and the upgrade of a file of an earlier version.
 
 `user_version` of the file is the version of its tables. A file of an earlier version is brought up to date in one
-transaction: it is the old one or the new one, whatever happens meanwhile, and nothing of it is lost. A later version
-is refused. Used by `Store` when it opens the file.
+transaction: it is the old one or the new one, whatever happens meanwhile, and nothing of it is lost. A later version is
+refused. Used by `Store` when it opens the file.
 """
 
 import sqlite3
@@ -81,12 +81,13 @@ _JOBS = (
 
 
 class UnknownVersion(Exception):
-    """The file is a later version's; str() says which."""
+    """Raised for a file of an unknown version; str() names the version."""
 
 
 def prepare(db: sqlite3.Connection) -> None:
-    """Makes the tables, or brings those of an earlier version up to date. A file of this version is only read: the
-    disk may be full. Raises sqlite3.Error, UnknownVersion.
+    """Create the tables, or upgrade tables of an earlier version. Raises sqlite3.Error, UnknownVersion.
+
+    A file of this version is only read: the disk may be full.
     """
     if _version(db) == VERSION:
         return
@@ -112,9 +113,9 @@ def _version(db: sqlite3.Connection) -> int:
 def _bring_up_to_date(db: sqlite3.Connection) -> None:
     for statement in _TABLES:
         db.execute(statement)
-    if _has(db, "step"):  # version 1, or one that was killed before it said so
+    if _has(db, "step"):  # version 1, or a daemon that was killed before it set the version
         db.execute(_STEP.format(name="new_step"))
-        columns = "rowid, job, step, uid, ended, record, trace"  # what is forgotten first goes by the rowid
+        columns = "rowid, job, step, uid, ended, record, trace"  # the rowid is the order of pruning
         db.execute(f"INSERT INTO new_step ({columns}) SELECT {columns} FROM step ORDER BY rowid")  # noqa: S608
         db.execute("DROP TABLE step")  # its triggers and indices go with it
         db.execute("DROP TABLE IF EXISTS kept")

@@ -1,10 +1,11 @@
-"""The history: one SQLite file (WAL) with every step that ended, its record and its trace, and the counter of job ids;
-of steps that have run for a while, the record that they have should the machine be reset; where containers lie; and
-jobs (`job_store.py`).
+"""The history: an SQLite file (WAL) of the node's ended steps and jobs, and the counter of job ids.
 
-Only the daemon writes it. Several nodes may share one file (private nodes of root do), so ids come from a
-transaction, not from memory. Ends of steps are written in batches: until then their files wait in the steps
-directory, which survives the daemon.
+The file holds the record and the trace of each ended step, notes on steps that have run for a while (the record that
+the step gets if the machine is reset), the directories of containers, and jobs (`job_store.py`).
+
+Only the daemon writes the file. Several nodes may share one file (private nodes of root do), so job ids come from a
+transaction, not from memory. Ended steps are written in batches. Until then their files wait in the steps directory,
+which survives the daemon.
 """
 
 import contextlib
@@ -28,10 +29,10 @@ _DRAW = (
     " ON CONFLICT (name) DO UPDATE SET value = MAX(value, :below) + :count RETURNING value"
 )
 _LEAVE_OUT = "INSERT INTO counter VALUES ('job', :job) ON CONFLICT (name) DO UPDATE SET value = MAX(value, :job)"
-_AT_A_TIME = 16  # job ids, where jobs come one after the other: so many are lost should the daemon be killed
+_AT_A_TIME = 16  # job ids, where jobs come in quick succession: so many are lost if the daemon is killed
 _SOON = 1.0  # seconds
 _OF_STEP = "SELECT {} FROM step WHERE job = ? AND step = ? ORDER BY restart DESC LIMIT 1"
-# Of what is known of a job's steps that which cannot be of parts of this user's, and the job as one of this node's own.
+# Rows which show that the job is this node's own: steps that are no parts of this user, and the job itself.
 _NOT_PARTS = """
     SELECT 1 FROM (SELECT record FROM step WHERE job = :job UNION ALL SELECT record FROM running WHERE job = :job)
     WHERE json_extract(record, '$.uid') IS NOT :uid OR json_extract(record, '$.part') IS NULL
@@ -45,28 +46,28 @@ _QUICKLY, _WINDOW, _MEMORY = 1, 13, 5
 
 
 class StoreError(Exception):
-    """The history cannot be used; str() names the file."""
+    """Raised when the history cannot be used; str() names the file."""
 
 
 class Ended(NamedTuple):
-    """A step for the history: its record and the raw trace."""
+    """The record and the raw trace of an ended step."""
 
     record: Mapping[str, object]
     trace: bytes
 
 
 class Beside(Protocol):
-    """What is written with the next transaction, whatever that is for."""
+    """A participant in the next transaction of the store, whichever step or job causes the transaction."""
 
     def write(self, db: sqlite3.Connection) -> None:
-        """In the transaction. Raises sqlite3.Error."""
+        """Write into the open transaction. Raises sqlite3.Error."""
 
     def written(self) -> None:
-        """It is over and was not in vain."""
+        """Forget the queued writes: the transaction is committed."""
 
 
 class Store:
-    """The open file. `beside`: others that write into it."""
+    """The open history file. `beside` lists the objects which write into the same transactions."""
 
     def __init__(
         self,
@@ -77,8 +78,10 @@ class Store:
         days: int = 0,
         least_job: int = 1,
     ) -> None:
-        """`limit` steps are kept, and `most_bytes`, for so many days (0: for ever); `tell` is called with each record
-        that was added. No job id that is given out is below `least_job`.
+        """Open or create the history at `path`. Raises StoreError.
+
+        The history keeps `limit` steps and as many jobs, `most_bytes` bytes of each, for `days` days (0: for ever). It
+        calls `tell` with each added record, and gives out no job id below `least_job`.
         """
         self.least_job = least_job
         self._limits = pruning.Limits(limit, most_bytes, days)
@@ -103,11 +106,11 @@ class Store:
             raise StoreError(f"{path}: {error}") from error
 
     def serve(self) -> None:
-        """From now on users wait for the event loop: it does not wait for a process that has locked the file."""
+        """Shorten the wait for locks on the file: from now on users wait for the event loop."""
         self._db.be_quick()
 
     def must_wait(self) -> bool:
-        """True where another process has locked the file, and the next job id is not drawn yet."""
+        """Return True if another process has locked the file and no job id was drawn in advance."""
         try:
             self.draw()
         except sqlite3.Error as error:
@@ -115,44 +118,47 @@ class Store:
         return False
 
     def draw(self) -> None:
-        """Draws the next job id, if it is not drawn yet. Raises sqlite3.Error."""
+        """Draw a job id unless a drawn id is left. Raises sqlite3.Error."""
         if not self._drawn:
             self._draw()
 
     def next_job(self) -> int:
-        """A job id that no other job of this history has or will have. Raises sqlite3.Error."""
+        """Return a job id which no past or later job of this history has. Raises sqlite3.Error."""
         self.draw()
         return self._drawn.pop()
 
     @property
     def has_next_job(self) -> bool:
-        """True where the next job id needs no transaction."""
+        """Whether the next job id needs no transaction."""
         return bool(self._drawn)
 
     def pass_over(self, job: int) -> None:
-        """A job of other nodes too has this id: no job of this history's own will. Raises sqlite3.Error."""
+        """Exclude the id of a job which several nodes share from later draws. Raises sqlite3.Error."""
         if job <= _LAST_JOB:
             self._db.execute(_LEAVE_OUT, {"job": job})
             self._drawn = [drawn for drawn in self._drawn if drawn > job]
 
     def is_elsewheres(self, job: int, uid: int) -> bool:
-        """Whether all that is known of this job are steps of this user's that are parts of others. Raises
-        sqlite3.Error.
+        """Return True if the history knows the job only as this user's parts of steps over several nodes.
+
+        Also True for an unknown job. Raises sqlite3.Error.
         """
         return self._db.execute(_NOT_PARTS, {"job": job, "uid": uid}).fetchone() is None
 
     def give_back(self, job: int) -> None:
-        """A job id that was drawn and is not used; it is given out next."""
+        """Take back a drawn job id which no job used. The next job gets this id."""
         self._drawn.append(job)
 
     def draw_next_job(self) -> None:
-        """Draws the next job id in advance, so that a launch does not wait for a transaction."""
+        """Draw a job id in advance, because a launch should not wait for a transaction."""
         with contextlib.suppress(sqlite3.Error):  # the launch that needs it reports why there is none
             self.draw()
 
     def _draw(self) -> None:
-        """After the last number they begin again, leaving out those of jobs that are known. Where others, too, give
-        numbers to what is recorded here these are always left out.
+        """Draw job ids, several at a time where jobs come in quick succession. Raises sqlite3.Error.
+
+        After the last number the ids begin again at `least_job`, without the ids of known jobs. If `least_job` is above
+        1, Slurm also numbers jobs that are recorded here, so the ids of known jobs are always left out.
         """
         now = time.monotonic()
         count = _AT_A_TIME if now - self._drawn_at < _SOON else 1
@@ -167,13 +173,13 @@ class Store:
                     self._drawn.append(job)
 
     def _knows(self, job: int) -> bool:
-        """Whether the job is known, or a step of it has ended or runs."""
+        """Return True if the history has the job, or a step of the job, ended or running."""
         statement = "SELECT 1 FROM step WHERE job = :job UNION ALL SELECT 1 FROM running WHERE job = :job"
         statement += " UNION ALL SELECT 1 FROM job WHERE id = :job LIMIT 1"
         return self._db.execute(statement, {"job": job}).fetchone() is not None
 
     def add(self, steps: Sequence[Ended]) -> None:
-        """Writes steps that have ended, in one transaction; one that is there already stays."""
+        """Write ended steps in a single transaction. Steps already in the history stay unchanged."""
         rows = [
             (s.record["job"], s.record["step"], s.record["uid"], s.record["ended"], dumps(s.record),
              _compressed(s.trace), s.record.get("restart", 0))
@@ -188,18 +194,21 @@ class Store:
                 self._tell(step.record)
 
     def note(self, boot: str, records: Iterable[Mapping[str, object]]) -> None:
-        """Writes to the disk which records running steps have should the machine be reset. Raises sqlite3.Error."""
+        """Write to the disk the records which running steps get if the machine is reset. Raises sqlite3.Error."""
         rows = [(record["job"], record["step"], boot, dumps(record)) for record in records]
         self._write_through("INSERT OR REPLACE INTO running VALUES (?, ?, ?, ?)", rows)
 
     def _write_through(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
-        """Writes with fsync(2), which covers all earlier writes: no id that the history knows is given out again."""
+        """Write with fsync(2), which covers all earlier writes: the history never gives out a known job id again."""
         with self.transaction(through=True):
             self._db.executemany(statement, rows)
 
     @contextlib.contextmanager
     def transaction(self, *, through: bool = False) -> Iterator[None]:
-        """All or nothing, and what others want to write `beside`; `through` to the disk. Raises sqlite3.Error."""
+        """Run the block and the writes of `beside` in a transaction. Raises sqlite3.Error.
+
+        `through` waits for the disk.
+        """
         if through:
             self._db.execute("PRAGMA synchronous=FULL")
         try:
@@ -220,7 +229,10 @@ class Store:
             other.written()
 
     def forget_old(self) -> bool:
-        """Forgets some of what has been kept for its days; whether there is more. Raises sqlite3.Error."""
+        """Forget some steps and jobs older than the limit of days. Return True if more are left.
+
+        Raises sqlite3.Error.
+        """
         now = time.time()
         if not pruning.has_old(self._db, self._limits, now):
             return False
@@ -229,55 +241,56 @@ class Store:
         return pruning.has_old(self._db, self._limits, now)
 
     def query(self, statement: str, values: Sequence[object] | Mapping[str, object] = ()) -> Iterator[Any]:
-        """The rows of a question. Raises sqlite3.Error."""
+        """Yield the rows of a query. Raises sqlite3.Error."""
         with self._db.explained():
             yield from self._db.execute(statement, values)
 
     def record_lost(self, boot: str, known: Container[tuple[int, int]]) -> None:
-        """Records steps that any node noted before this boot as ended, except those in `known`."""
+        """Record steps noted by any node in an earlier boot as ended, except the steps in `known`."""
         rows = self._db.execute("SELECT job, step, record FROM running WHERE boot != ?", (boot,))
         ended = [json.loads(record) for job, step, record in rows if (job, step) not in known]
         if ended:
             self.add([Ended({**record, "ended": time.time()}, b"") for record in ended])
 
     def note_containers(self, plugin: str, base: str) -> None:
-        """Writes to the disk that containers of this plugin's lie below `base`. Raises sqlite3.Error."""
+        """Note on the disk the directory `base`, below which containers of the plugin lie. Raises sqlite3.Error."""
         if (plugin, base) not in self._containers:
             self._write_through("INSERT OR IGNORE INTO container VALUES (?, ?)", [(plugin, base)])
             self._containers.append((plugin, base))
 
     def forget_containers(self, plugin: str, base: str) -> None:
-        """There are no such containers any more, and there will be none. Raises sqlite3.Error."""
+        """Delete the note on `base`, where no containers of the plugin are left or will come. Raises sqlite3.Error."""
         self._db.execute("DELETE FROM container WHERE plugin = ? AND base = ?", (plugin, base))
         self._containers = [place for place in self._containers if place != (plugin, base)]
 
     def containers(self) -> list[tuple[str, str]]:
-        """Plugins and bases that this daemon found noted or has noted, and has not forgotten."""
+        """Return the (plugin, base) pairs noted and not forgotten, including notes of earlier daemons."""
         return list(self._containers)
 
     def record(self, job: int, step: int) -> Mapping[str, object] | None:
-        """A step's record, the latest of a job that was started several times; None for a step the history does not
-        know.
-        """
+        """Return the record of the step's latest run, or None for a step not in the history."""
         row = self._db.execute(_OF_STEP.format("record"), (job, step)).fetchone()
         return None if row is None else json.loads(row[0])
 
     def last_step(self, job: int, restart: int) -> int:
-        """The highest number of a step that has ended of this run of a job, -1 where there is none; named ones have no
-        number.
+        """Return the highest number of an ended step in this run of a job, or -1 for none.
+
+        Named steps have no number.
         """
         statement = "SELECT MAX(step) FROM step WHERE job = ? AND step < ? AND restart = ?"
         found = self._db.execute(statement, (job, BATCH, restart)).fetchone()[0]
         return -1 if found is None else int(found)
 
     def trace(self, job: int, step: int) -> bytes | None:
-        """A step's trace, line by line."""
+        """Return the trace of the step's latest run, line by line, or None for a step not in the history."""
         row = self._db.execute(_OF_STEP.format("trace"), (job, step)).fetchone()
         return None if row is None else zlib.decompress(row[0])
 
     def latest(self, uid: int | None, most: int, skip: int = 0) -> tuple[list[Mapping[str, object]], bool]:
-        """Records of the steps that were added last, newest first, behind the first `skip`; of one user, or of all
-        (None). And whether there are others that one reply has no room for.
+        """Return the records of the steps added last, newest first, and whether the reply left some out.
+
+        The first `skip` records are left out. `uid` selects one user's steps; None selects all. The second value is
+        True if one reply has no room for all records.
         """
         where, values = ("WHERE uid = ?", [uid]) if uid is not None else ("", [])
         statement = f"SELECT record FROM step {where} ORDER BY rowid DESC LIMIT ? OFFSET ?"  # noqa: S608
@@ -291,7 +304,7 @@ class Store:
         return found, False
 
     def close(self) -> None:
-        """Gives back drawn job ids that were not used, unless another node has drawn since. Checkpoints and closes."""
+        """Give back unused job ids, unless another node has drawn since; checkpoint and close the file."""
         latest = max(self._drawn, default=0)
         unused = next(count for count in itertools.count() if latest - count not in self._drawn)
         if unused:
@@ -302,6 +315,6 @@ class Store:
 
 
 def _compressed(trace: bytes) -> bytes:
-    """For zlib.decompress."""
+    """Compress a trace for zlib.decompress."""
     compressor = zlib.compressobj(_QUICKLY, zlib.DEFLATED, _WINDOW, _MEMORY)
     return compressor.compress(trace) + compressor.flush()

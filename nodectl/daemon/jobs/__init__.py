@@ -1,6 +1,6 @@
-"""Jobs: the steps that this node knows, and what is done around the steps of a job.
+"""Jobs: the registry of this node's steps, and the daemon's work around the steps of a job.
 
 That is prologs and epilogs, the container, cgroups, resources of task plugins, further steps, and SPANK's slurmd
-context. Runs in the daemon, and in processes that it executes, as root. It imports `processes`, `reception`,
-`steps` and `history`.
+context. Runs in the daemon, and in processes that it executes, as root. It imports `processes`, `reception`, `steps`
+and `history`.
 """

@@ -1,4 +1,4 @@
-"""The daemon's part in job containers: it has them deleted, restored, entered, and told of a new configuration.
+"""The daemon's part in job containers: deletion, restoration, visits, and reports of a new configuration to the plugin.
 
 A container belongs to the plugin that made it, whatever the configuration says later. The job's first step names that
 plugin; the history notes which plugins have made containers, and where.
@@ -31,9 +31,9 @@ _LONGEST_ANSWER = 65536
 
 
 class Containers:
-    """The containers of one node's jobs. `unfinished()` are the steps of jobs that have not ended."""
+    """The containers of the node's jobs. `unfinished()` returns the steps of jobs not yet over."""
 
-    def __init__(  # all that containers have to do with
+    def __init__(  # all parts that containers need
         self, config: Config, plugins: NodePlugins, store: Store, forkserver: ForkserverChannel,
         unfinished: Callable[[], Iterable[LiveStep]],
     ) -> None:  # fmt: skip
@@ -45,21 +45,19 @@ class Containers:
         self._restoring: asyncio.Task[None] | None = None
 
     def must_delete(self, step: Step) -> bool:
-        """True when the job ends with this step, and its container has to be deleted."""
+        """Return True when the job ends with this step and the container has to be deleted."""
         if not step.is_first or not step.container:
             return False
         return step.container_plugin != self._config.job_container_type or "container_p_delete" in self._hooks
 
     def earlier_plugins(self) -> list[str]:
-        """The plugins besides the configured one that have containers, or may have."""
+        """Return the plugins, except the configured plugin, which have containers or may have."""
         found = {live.step.container_plugin for live in self._unfinished()}
         found |= {plugin for plugin, _ in self._store.containers()}
         return sorted(found - {self._config.job_container_type})
 
     async def delete(self, live: LiveStep) -> str:
-        """Deletes the container of a job that has ended. Returns what went wrong, one line, which is logged too; "" for
-        nothing.
-        """
+        """Delete the container of an ended job. Return the error as a single line, also logged; "" for none."""
         trace = live.files.append_trace() if self._config.trace else -1
         try:
             why = await self._request({"container": "delete", "spec": live.files.spec}, trace)
@@ -75,17 +73,17 @@ class Containers:
         return why
 
     def restore(self) -> None:
-        """After a start, in the background: removes containers whose jobs have gone."""
+        """Remove, in the background, the containers of jobs no longer present. Called after the daemon's start."""
         self._note_place()
         if places := self._store.containers():
             self._restoring = asyncio.get_running_loop().create_task(self._restore(places))
 
     def _place(self) -> tuple[str, str]:
-        """The plugin and the base directory of new containers."""
+        """Return the plugin and the base directory of new containers."""
         return self._config.job_container_type, settings.base_path(self._config)
 
     def _note_place(self) -> None:
-        """Notes it before a container is made, so that any later daemon finds one that outlives its job."""
+        """Note the place before a container is made, so later daemons find a container left after the end of a job."""
         if "container_p_restore" in self._hooks:
             try:
                 self._store.note_containers(*self._place())
@@ -102,7 +100,7 @@ class Containers:
                 self._forget_unused(place)
 
     def _forget_unused(self, place: tuple[str, str]) -> None:
-        """Forget a place in which no container will be made, once the last one is gone."""
+        """Forget an unused place, in which no new container will be made, once the last container is gone."""
         used = {
             (live.step.container_plugin, live.step.container["base"])
             for live in self._unfinished()
@@ -113,7 +111,7 @@ class Containers:
                 self._store.forget_containers(*place)
 
     def reconfigure(self, config: Config) -> None:
-        """After SIGHUP: tells the plugin in the forkserver, from which later steps have it."""
+        """Report the new configuration after SIGHUP to the plugin in the forkserver, for use by later steps."""
         self._config = config
         self._note_place()
         if "container_p_reconfig" in self._hooks:
@@ -125,14 +123,15 @@ class Containers:
                 messages.tell("container-failed", f"container_p_reconfig: {error}")
 
     async def settle(self) -> None:
-        """Before the daemon ends: stops waiting. What is under way goes on without it."""
+        """Stop waiting before the daemon ends. Work under way continues without the daemon."""
         if self._restoring is not None:
             self._restoring.cancel()
             await asyncio.wait([self._restoring])
 
     async def enter(self, request: Mapping[str, object], call: Call) -> Mapping[str, object]:
-        """Has a program or a file brought into a container (`nodectl/forkserver/enter.py`); the descriptors of the call
-        go to its process as soon as that is the user's. Returns what came of it: why, status.
+        """Bring a program or a file into a container (`nodectl/forkserver/enter.py`). Return the answer: why, status.
+
+        The descriptors of the call go to the container process as soon as it runs as the user.
         """
         answer = await self._request_once(request, [], lambda way: call.hand_over({}, [way]))
         return lean_json.load_object(answer) if answer else {"why": "its process died", "status": 1}
@@ -140,8 +139,9 @@ class Containers:
     async def _request_once(
         self, request: Mapping[str, object], more: list[int], on_ready: Callable[[int], None] = os.close
     ) -> bytes:
-        """The answer of the process that does it, b"" where it died. `on_ready` gets the socket to which the
-        descriptors of a call are sent. Raises OSError, ForkserverDied.
+        """Return the answer of the container process, b"" where the process died. Raises OSError, ForkserverDied.
+
+        `on_ready` gets the socket to which the descriptors of a call are sent.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
@@ -156,11 +156,11 @@ class Containers:
                     on_ready(*framing.exactly(1, fds))
                     answer, _ = await _receive(ours)
                 return answer
-            except ConnectionResetError:  # it died before it took what was handed over
+            except ConnectionResetError:  # the process died before it read the handed-over descriptors
                 return b""
 
     async def _request(self, request: Mapping[str, object], trace: int = -1) -> str:
-        """Returns what went wrong, "" for nothing."""
+        """Ask the container process, again where the process dies. Return the error, "" for none."""
         request = {**request, "timeout": self._config.spank_hook_timeout}
         for _ in range(_TRIES):
             try:
@@ -173,7 +173,7 @@ class Containers:
 
 
 async def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
-    """The next packet, with at most one descriptor. Raises OSError."""
+    """Return the next packet, with at most one descriptor. Raises OSError."""
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -190,7 +190,7 @@ async def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def _any_in(directory: str) -> bool:
-    """Containers, those being removed too."""
+    """Return True where the directory has containers, including containers being removed."""
     try:
         return any(name != LOCK for name in os.listdir(directory))
     except FileNotFoundError:

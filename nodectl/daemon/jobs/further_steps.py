@@ -1,10 +1,11 @@
 """Further steps of running jobs, srun's --jobid, and the numbers of jobs and steps.
 
-The file of a job's first step says what the job is: its user, its share of the machine, its container, its limits. The
+The file of a job's first step describes the job: its user, its share of the machine, its container, its limits. The
 prolog ran before that step, and the epilog belongs to it too; so its file and its record stay until the job's last step
-has ended. It is number 0 of a job of `nodectl run`; of a job with a script, or with a shell that holds it, it has a
-name, and the others count from 0. Further steps belong to the same user and run in the same cgroup and container. None
-of them makes or removes anything of the job's, whichever process is killed when. Used only from the event loop.
+has ended. The first step has number 0 in a job of `nodectl run`; in a job with a script, or with a shell that holds it,
+the first step has a name, and further steps count from 0. Further steps belong to the same user and run in the same
+cgroup and container. No further step makes or removes anything of the job's, whichever process is killed when. Used
+only from the event loop.
 """
 
 import asyncio
@@ -21,12 +22,13 @@ from nodectl.model.step import Step
 from nodectl.model.step_number import step_name
 from nodectl.wire.dispatch import Call, Refused, invalid
 
-_MOST_ELSEWHERE = 1024  # jobs that are remembered: of others their numbers are looked at once more
+_MOST_ELSEWHERE = 1024  # jobs remembered: the numbers of forgotten jobs are checked once more
 
 
 class FurtherSteps:
-    """The further steps of one node's jobs, and the numbers of its jobs and steps. `job_over(job)` is called when no
-    step of a job runs any more.
+    """The further steps of the node's jobs, and the numbers of jobs and steps.
+
+    `job_over(job)` is called when no step of a job runs any more.
     """
 
     def __init__(self, registry: Registry, store: Store, job_over: Callable[[int], None]) -> None:
@@ -34,15 +36,17 @@ class FurtherSteps:
         self._job_over = job_over
         self._store = store
         self._running: dict[int, set[int]] = {}  # further steps by job
-        self._given: dict[int, int] = {}  # by job the highest number that a further step was given
+        self._given: dict[int, int] = {}  # by job: the highest number of a further step
         self._reserved = ReservedNumbers()
-        self._elsewhere: dict[int, int] = {}  # jobs of other nodes too, of which parts of steps run here; whose
-        self._released: dict[int, asyncio.Future[None]] = {}  # by job: who waits for the end of a step
+        self._elsewhere: dict[int, int] = {}  # by job elsewhere with parts of steps here: the user's uid
+        self._released: dict[int, asyncio.Future[None]] = {}  # by job: the future for the end of a step
         self._wakes: dict[int, int] = {}  # by job: how often CPUs may have become free
 
     def reserve(self, call: Call, wanted: Step | None = None) -> Mapping[str, object]:
-        """The number of a new job, or of a new step of a running one, for a launch by the caller. `wanted` is the step
-        that will be asked for.
+        """Reserve the number of a new job, or of a new step of a running job, for a later launch by the caller. Raises
+        Refused.
+
+        `wanted` is the step of that launch, if known.
         """
         uid = call.peer.uid
         job, step = int(str(call.parameters.get("jobid", 0))), 0
@@ -58,14 +62,15 @@ class FurtherSteps:
         return {"job": job, "step": step}
 
     def first_for(self, request: Mapping[str, object], caller: int, uid: int) -> Step | None:
-        """The first step of the job whose further step is asked for, to run as `uid`. None where the request makes a
-        job of its own. Raises Refused.
+        """Return the first step of the job of a requested further step, to run as `uid`. Raises Refused.
+
+        None where the request makes a new job.
         """
         job = request.get("jobid", request.get("job") if "step" in request else None)
         return None if job is None else self._joined(int(str(job)), uid, caller)
 
     def take(self, request: Mapping[str, object], caller: int, first: Step | None) -> tuple[int, int]:
-        """Job and number of a step, further to `first` where there is one. Raises Refused."""
+        """Return job and number of a step, further to `first` where given. Raises Refused."""
         if "jobid" in request and first is not None:
             return first.job_id, self._next(first)
         if "job" not in request:
@@ -76,21 +81,24 @@ class FurtherSteps:
         return job, step
 
     def take_part(self, step: Step, jobs: Container[int]) -> None:
-        """The step is a part of one that has its numbers from elsewhere. Raises Refused where these are taken: by a job
-        of this node, of which the scheduler has `jobs`, by another user's, or by a step that runs or ran here.
+        """Claim the numbers of a step which is a part of a cluster's step. Raises Refused where the numbers are in use.
+
+        The numbers may be in use by a job of this node (the scheduler has `jobs`), by another user's job, or by a step
+        that runs or ran here.
         """
         key = step.job_id, step.step_id
         self.leave_out(step.job_id, step.uid, jobs)
         before = self._registry.batch.record(*key)
         if key in self._registry.live or (before is not None and not step.within):
             raise Refused("LaunchRefused", f"step {step} runs here already, or has", exit_status=1)
-        if before is not None:  # a later cluster in the same job, or of a job that was put into the queue again
+        if before is not None:  # a later cluster in the same job, or in a requeued job
             step.restart = int(str(before.get("restart", 0))) + 1
 
     def leave_out(self, job: int, uid: int, jobs: Container[int]) -> None:
-        """No job of this node gets this number, which is that of one of this user's elsewhere. Raises Refused where one
-        has or had it, of which the scheduler has `jobs`, or where it is another user's: nobody finds their own among
-        records of others.
+        """Keep the number of this user's job elsewhere out of this node's own job numbers. Raises Refused.
+
+        It is refused where a job of this node has or had the number (the scheduler has `jobs`), or where the number
+        belongs to another user: users must not find their records mixed with those of others.
         """
         if self._elsewhere.get(job) == uid:
             return
@@ -100,7 +108,9 @@ class FurtherSteps:
         try:
             if any(step.uid != uid or step.part is None for step in known) or not self._store.is_elsewheres(job, uid):
                 raise invalid("part", f"job: {job} was one of this node's own, or another user's")
-            if self._store.least_job == 1:  # else its own have other numbers, and must not be led to those
+            if (
+                self._store.least_job == 1
+            ):  # else this node's jobs count from a higher number and must not skip to this one
                 self._store.pass_over(job)
         except sqlite3.Error as error:
             why = f"job {job} cannot be left out of this node's own: {error}"
@@ -110,18 +120,18 @@ class FurtherSteps:
         self._elsewhere[job] = uid
 
     def give_back(self, request: Mapping[str, object], caller: int, job: int) -> None:
-        """The number that `take` gave a job of its own is not used after all: it is its caller's again, or free."""
+        """Give an unused job number from `take` back: to the caller if reserved by the caller, else to the store."""
         if "job" in request:
             self._reserved.add(caller, job, NEW_JOB)
         else:
             self._store.give_back(job)
 
     def must_wait(self, request: Mapping[str, object]) -> bool:
-        """True where the request needs the number of a new job, and another process has locked the history."""
+        """Return True where the request needs a new job number, and another process has locked the history."""
         return not any(name in request for name in ("job", "jobid", "part")) and self._store.must_wait()
 
     async def ready(self, request: Mapping[str, object]) -> None:
-        """Waits a few seconds for that process. Raises Refused."""
+        """Wait a few seconds for the lock of the history, where `must_wait` is True. Raises Refused."""
         try:
             while self.must_wait(request):
                 await patiently(self._store.draw)
@@ -129,7 +139,7 @@ class FurtherSteps:
             raise _no_number(error) from None
 
     def new_job(self) -> int:
-        """A number that no job has or had. Raises Refused."""
+        """Return a number never used by any job. Raises Refused."""
         try:
             while (job := self._store.next_job()) in self._elsewhere:
                 """Nothing of that one may be in the history yet."""
@@ -138,8 +148,10 @@ class FurtherSteps:
             raise _no_number(error) from None
 
     def _joined(self, job: int, uid: int | None, caller: int) -> Step:
-        """The first step of a job that takes further ones. Raises Refused. One whose script or allocation has ended
-        takes none: its steps are being ended, and it must not go on for ever.
+        """Return the first step of a job open for further steps. Raises Refused.
+
+        A job whose script or allocation has ended accepts no further step: its steps are being ended, and the job must
+        not go on forever.
         """
         first = self._first(job, uid, caller)
         if first.step_id and (job, first.step_id) not in self._registry.live:
@@ -147,8 +159,9 @@ class FurtherSteps:
         return first
 
     def _first(self, job: int, uid: int | None, caller: int = 0) -> Step:
-        """The first step of a running job of this user (None: of any). Raises Refused. Only root learns that the job of
-        another user is there.
+        """Return the first step of a running job of this user (None: of any user). Raises Refused.
+
+        Only root learns that another user's job exists.
         """
         live = self._registry.first(job)
         if live is not None and live.key not in self._registry.live and job not in self._running:
@@ -163,7 +176,10 @@ class FurtherSteps:
         return live.step
 
     def _next(self, first: Step) -> int:
-        """Numbers count up, also over restarts: each step of an earlier daemon runs or is in the history."""
+        """Return the next step number of a job. Numbers count up, also over restarts of the daemon.
+
+        This holds because each step of an earlier daemon runs or is in the history.
+        """
         job = first.job_id
         if job not in self._given:
             least = 0 if first.step_id == 0 else -1
@@ -173,44 +189,47 @@ class FurtherSteps:
         return self._given[job]
 
     def job_of(self, step: Step) -> Step:
-        """The first step of this step's job; a part of a step itself, whose job is not this node's."""
+        """Return the first step of this step's job, or the step itself where the step is a part.
+
+        The job of a part is not this node's.
+        """
         return step if step.is_first or step.part is not None else self._first(step.job_id, None)
 
     def running(self, job: int) -> list[LiveStep]:
-        """The steps of the job that run, its first one among them."""
+        """Return the running steps of the job, including the first step."""
         first = self._registry.first(job)
         numbers = {*self._running.get(job, ()), *(() if first is None else (first.step.step_id,))}
         return [live for number in numbers if (live := self._registry.live.get((job, number))) is not None]
 
     def stands_still(self, job: int) -> bool:
-        """Whether all steps of the job that run are suspended."""
+        """Return True where steps of the job run and all are suspended."""
         running = self.running(job)
         return bool(running) and all(live.suspended for live in running)
 
     def released(self, job: int) -> asyncio.Future[None]:
-        """Is done when the next step of the job has ended: CPUs of the job may be free."""
+        """Return a future, done at the next end of a step of the job: CPUs of the job may then be free."""
         return self._released.setdefault(job, asyncio.get_running_loop().create_future())
 
     def wakes(self, job: int) -> int:
-        """How often `released` has been done: who asks whether it was since then misses none."""
+        """Return how often `released` has been done, so a caller comparing two counts misses no release."""
         return self._wakes.get(job, 0)
 
     def add(self, step: Step) -> None:
-        """A further step runs from now on."""
+        """Add a running further step."""
         self._running.setdefault(step.job_id, set()).add(step.step_id)
 
     def any_running(self, job: int) -> bool:
-        """True while the job's end has to wait for further steps."""
+        """Return True while the job's end has to wait for further steps."""
         return job in self._running
 
     def wake(self, job: int) -> None:
-        """CPUs of the job may be free: who waits for them tries again."""
+        """Wake the calls waiting for CPUs of the job, because CPUs may be free."""
         self._wakes[job] = self.wakes(job) + 1
         if (waited_for := self._released.pop(job, None)) is not None and not waited_for.done():
             waited_for.set_result(None)
 
     def remove(self, step: Step) -> None:
-        """A step, the first or a further one, runs no more. With the last of them the job is over."""
+        """Remove an ended step, first or further. With the last step the job is over."""
         self.wake(step.job_id)
         running = self._running.get(step.job_id, set())
         running.discard(step.step_id)
@@ -229,7 +248,7 @@ def _no_number(error: sqlite3.Error) -> Refused:
 
 
 def fit(step: Step, first: Step, request: Mapping[str, object]) -> None:
-    """Makes the step a further one of the job: in the container of its `first`, with no more than that has. Raises
+    """Make the step a further step of the job: in the container of `first`, within the limits of `first`. Raises
     Refused.
     """
     if request.get("container_ns"):

@@ -1,7 +1,7 @@
-"""The end of a job, after its last step: its epilog, the end of its container, the release of its resources.
+"""The end of a job, after the last step: the epilog, the end of the container, the release of the resources.
 
 A job whose prolog has begun gets an epilog, from this daemon or the next one. Until then the files of its first step
-stay, and one of them says so (`StepFiles.begin_prolog`). Runs in the daemon, as root.
+stay, and one of them marks the pending epilog (`StepFiles.begin_prolog`). Runs in the daemon, as root.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -16,9 +16,11 @@ from nodectl.daemon.steps.live import LiveStep
 
 
 class JobEnds:
-    """The ends of one node's jobs, in the background as `tasks`. `ending` holds the jobs that are being ended, by the
-    key of their first step. `empty(path)` empties a step's cgroup. `ending_begins(job)` is called before a job's end
-    begins, `done(live, record)` after it, with the first step and its record for the history.
+    """The ends of the node's jobs, in the background as `tasks`.
+
+    `ending` holds the jobs being ended, by the key of their first step. `empty(path)` empties a step's cgroup.
+    `ending_begins(job)` is called before a job's end begins, `done(live, record)` after it, with the first step and its
+    record for the history.
     """
 
     def __init__(
@@ -39,12 +41,14 @@ class JobEnds:
         self._waiting: dict[int, EndingJob] = {}  # jobs whose first step has ended and another has not
 
     def is_needed(self, live: LiveStep) -> bool:
-        """True when an epilog, the end of a container or of processes follows this step, a job's first one."""
+        """Return True when an epilog or the deletion of a container follows this first step of a job."""
         return live.needs_epilog or self._containers.must_delete(live.step)
 
     def begin(self, live: LiveStep, record: Mapping[str, object], *, waits: bool) -> None:
-        """A job's first step has ended. `waits`: other steps of the job still run. Then the job ends when the last of
-        them has ended (`release`), and those of a script or of an allocation are ended by the caller.
+        """Begin the end of a job after the first step has ended. `waits`: further steps of the job still run.
+
+        Then the job ends when the last further step has ended (`release`), and the caller ends the further steps of a
+        script or an allocation.
         """
         if live.needs_epilog or live.files.record() is None:
             _keep(live, record)
@@ -57,7 +61,7 @@ class JobEnds:
             self._tasks.begin(self._end(self._ending[live.key]))
 
     def release(self, job: int) -> None:
-        """No step of the job runs any more."""
+        """End a waiting job, because no step of the job runs any more."""
         if job in self._waiting:
             self._ending_begins(job)
             self._tasks.begin(self._end(self._waiting.pop(job)))
@@ -77,12 +81,12 @@ class JobEnds:
         ending.final.set_result(record)
 
     def released(self, live: LiveStep, record: Mapping[str, object]) -> Mapping[str, object]:
-        """Releases the job's resources, which is the last of it. Returns its record after that."""
+        """Release the job's resources, as the last action. Return the job's final record."""
         return _noted(live, record, self._resources.release(live), "resources")
 
 
 def _noted(live: LiveStep, record: Mapping[str, object], why: str, what: str) -> Mapping[str, object]:
-    """The record, with a note of what went wrong after the step."""
+    """Return the record, with a note of a failure after the step."""
     if why:
         record = {**record, what: why}
         _keep(live, record)
@@ -90,7 +94,7 @@ def _noted(live: LiveStep, record: Mapping[str, object], why: str, what: str) ->
 
 
 def _keep(live: LiveStep, record: Mapping[str, object]) -> None:
-    """Writes the record for the next daemon, should this one end early. A full disk does not stop the epilog."""
+    """Write the record for the next daemon, should this daemon end early. A full disk does not stop the epilog."""
     try:
         live.files.write_record(record)
     except OSError as error:

@@ -1,6 +1,6 @@
-"""What the daemon does around the steps of this node's jobs, put together; and what follows the end of a step.
+"""The daemon's work around the steps of this node's jobs, in a single object; and the work after the end of a step.
 
-One object per daemon, touched only from the event loop.
+The daemon uses the object only from its event loop.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ _STOP_SECONDS = 10
 
 
 class NodeJobs:
-    """The jobs of one node. `mount` is the cgroup2 mount. `watcher` is told what becomes of jobs."""
+    """The jobs of the node. `mount` is the cgroup2 mount. `watcher` receives the events of jobs."""
 
-    def __init__(  # made once, of everything that has to do with jobs
+    def __init__(  # made once, of all parts that jobs need
         self, config: Config, mount: str, registry: Registry, store: Store, plugins: NodePlugins,
         forkserver: ForkserverChannel,
     ) -> None:  # fmt: skip
@@ -64,8 +64,10 @@ class NodeJobs:
         self.watcher.job_over(live.step.job_id, record)
 
     def step_ending(self, live: LiveStep) -> None:
-        """A stepd is about to kill its step: at a time limit, because somebody wants it, or for a reason of its own.
-        With a script, or with the only step, the job ends.
+        """Report a step which the stepd is about to kill, at a time limit, on request, or for a reason of the stepd's
+        own.
+
+        The end of the job begins with the step of a script or allocation, or with the job's only step.
         """
         job = live.step.job_id
         self.watcher.step_ending(*live.key)
@@ -73,7 +75,7 @@ class NodeJobs:
             self.watcher.job_ending(job)
 
     def step_ended(self, live: LiveStep) -> None:
-        """A stepd has gone. The step's record counts; where it left none, its death does."""
+        """Finish a step after the stepd has gone, with the step's record, or a record of the stepd's death."""
         record = live.last_record or live.files.record()  # which say the same
         if record is None and not live.failure and live.files.alive():
             # It may only have dropped the connection, because the daemon was too slow.
@@ -95,8 +97,9 @@ class NodeJobs:
         live.ended.set_result(record)
 
     def _first_ended(self, live: LiveStep, record: Mapping[str, object], *, orderly: bool) -> None:
-        """With a job's first step the job ends, as soon as its other steps have ended and its processes are gone. A
-        step runner that ended in an orderly way has left none.
+        """End the job, as soon as all further steps have ended and the job's processes are gone.
+
+        A step runner that ended in an orderly way has left no processes.
         """
         waits = self.further_steps.any_running(live.step.job_id)
         if waits or self._ends.is_needed(live) or not orderly:
@@ -109,8 +112,9 @@ class NodeJobs:
         self._job_over(live, self._ends.released(live, record))
 
     async def end_job(self, job: int, state: str, reason: str) -> None:
-        """Ends all steps of a job, as a batch system does: SIGTERM, and SIGKILL kill_wait seconds later. Their records
-        have this state and reason, but for those that end by themselves in this moment.
+        """End all steps of a job, as a batch system does: SIGTERM, and SIGKILL kill_wait seconds later.
+
+        The records of the steps get this state and reason, except those of steps that end by themselves in this moment.
         """
         for live in self.further_steps.running(job):
             if live.in_prolog:
@@ -123,8 +127,9 @@ class NodeJobs:
         return f"the step runner died{live.where_it_died(self._plugins)}"
 
     async def settle(self, *, patiently: bool) -> None:
-        """Before the daemon ends: waits for the prologs and epilogs under way. Those that take too long are killed,
-        unless it waits `patiently`; the next daemon begins those jobs' epilogs anew.
+        """Wait for running prologs and epilogs, before the daemon ends.
+
+        Unless `patiently`, those that take too long are killed; the next daemon begins the epilogs of their jobs anew.
         """
         await self._tasks.settle(None if patiently else _STOP_SECONDS)
         await self.containers.settle()

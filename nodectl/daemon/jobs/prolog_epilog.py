@@ -1,9 +1,9 @@
-"""The SPANK hooks and the site's script around a job: the prolog before its first step, the epilog after its last.
+"""The SPANK hooks and the site's script around a job: the prolog before the first step, the epilog after the last.
 
-At each of these two moments the daemon first calls the hooks of the plugins that have one, in a process of their own,
-and then the script of the configuration, in another. Both processes are root's and run in the job's own cgroup. What
-went wrong is one line; where both failed, the script's line counts. The daemon is the controller, too: it runs the
-scripts of Slurm's controller, `prolog_slurmctld` in front of the prolog and `epilog_slurmctld` behind the epilog.
+At each of these two moments the daemon first calls the hooks of the plugins which have them, in a separate process, and
+then the script of the configuration, in another process. Both processes run as root and in the job's own cgroup. An
+error is reported as one line; where both failed, the script's line counts. The daemon is the controller, too: it runs
+the scripts of Slurm's controller, `prolog_slurmctld` before the prolog and `epilog_slurmctld` after the epilog.
 """
 
 import os
@@ -31,8 +31,10 @@ _MEMORY = ("memory.high", "memory.max", "memory.swap.max")
 
 
 class Moment:
-    """Prolog or epilog. `name` is the script's row in the table of hooks and its key in the configuration, `group` the
-    name of its cgroup, `call` the plugins' hook, "" for none.
+    """Prolog or epilog.
+
+    `name` is the script's row in the table of hooks and its key in the configuration, `group` the name of its cgroup,
+    `call` the plugins' hook, "" for none.
     """
 
     __slots__ = ("call", "context", "group", "name")
@@ -50,8 +52,9 @@ _ALL = (PROLOG, EPILOG, CONTROLLERS_PROLOG, CONTROLLERS_EPILOG)
 
 
 class PrologEpilog:
-    """The prologs and epilogs of one node's jobs. `mount` is the cgroup2 mount; the daemon waits for `tasks` before it
-    ends.
+    """The prologs and epilogs of the node's jobs. `mount` is the cgroup2 mount.
+
+    The daemon waits for `tasks` before it ends.
     """
 
     def __init__(self, config: Config, mount: str, tasks: BackgroundTasks) -> None:
@@ -61,8 +64,9 @@ class PrologEpilog:
         self._mentioned_hooks = MentionedHooks()
 
     def any_for(self, step: Step) -> bool:
-        """True when something is to run around this job. Called at every launch, and looks at every plugin then. It is
-        root's: a node of a user's own has none of it.
+        """Return True when a hook or script must run around this job. Every launch calls this method.
+
+        It looks at every plugin. Hooks and scripts run as root: a user's own node has none.
         """
         if os.geteuid() != 0:
             return False
@@ -70,30 +74,30 @@ class PrologEpilog:
         return hooks or any(map(self._script, _ALL))
 
     def plugins_of(self, step: Step) -> tuple[list[str], int]:
-        """The plugin files of the step's stack, and a number that changes when one of them changes."""
+        """Return the plugin files of the step's stack, and a number changed with each change of a plugin file."""
         return [entry.path for entry in step.stack if not entry.missing], self._mentioned_hooks.changes
 
     async def prolog(self, live: LiveStep) -> str:
-        """Runs the prolog, before the first step. Returns what failed, one line, "" for nothing."""
+        """Run the prolog, before the first step. Return the error as a single line, "" for none."""
         self._tasks.add_current()
         return await self._run(CONTROLLERS_PROLOG, live) or await self._run(PROLOG, live)
 
     async def epilog(self, live: LiveStep, record: Mapping[str, object]) -> str:
-        """Runs the epilog, after the last step. Returns what failed, one line, "" for nothing."""
-        for moment in (PROLOG, EPILOG):  # what a prolog left, and what an epilog left that an earlier daemon began
+        """Run the epilog, after the last step. Return the error as a single line, "" for none."""
+        for moment in (PROLOG, EPILOG):  # processes left by a prolog, or by the epilog of an earlier daemon
             await self._empty(moment, live.step)
         why = await self._run(EPILOG, live, record)
         return await self._run(CONTROLLERS_EPILOG, live, record) or why
 
     async def end_epilog(self, live: LiveStep) -> None:
-        """Kills what the epilog left in its cgroup, which may take long, and removes the cgroup."""
+        """Kill the remaining processes in the epilog's cgroup, which may take long, and remove the cgroup."""
         await self._empty(EPILOG, live.step)
 
     async def _empty(self, moment: Moment, step: Step) -> None:
         await remove_step_cgroup(self._mount, self._group(moment, step))
 
     def _group(self, moment: Moment, step: Step) -> str:
-        """The cgroup beside the step's own; "" without cgroups."""
+        """Return the path of the prolog's or epilog's cgroup beside the step's own; "" without cgroups."""
         return f"{os.path.dirname(step.cgroup)}/{moment.group}" if step.cgroup else ""
 
     def _full_path(self, moment: Moment, step: Step) -> str:
@@ -121,11 +125,11 @@ class PrologEpilog:
         return why
 
     def _make_group(self, path: str) -> None:
-        """Raises OSError."""
+        """Make the cgroup and the job's cgroup above. Raises OSError."""
         job = tree.Group(os.path.dirname(path))
         try:
             job.make()
-        except FileNotFoundError:  # somebody has removed the cgroup above it
+        except FileNotFoundError:  # another process has removed the parent cgroup
             delegation.make(self._config.cgroup_name, wanted_controllers(self._config))
             job.make()
         tree.Group(path).make()
@@ -166,7 +170,7 @@ class PrologEpilog:
         return f"{process.plugin_and_hook() or moment.call}: {process.how_it_ended()}"
 
     def _script(self, moment: Moment) -> str | None:
-        """The site's script, where there is one."""
+        """Return the path of the site's script, None for none."""
         path: str | None = getattr(self._config, moment.name)
         return path
 
@@ -199,8 +203,10 @@ class PrologEpilog:
 
 
 def _lift(job: tree.Group, step: Step) -> None:
-    """Takes the limits off a job whose steps have ended. Its epilog is the site's, and costs the machine if it fails:
-    neither what the user asked to be held to may make it fail, nor what they left in the job's memory. Raises OSError.
+    """Remove the limits of a job whose steps have ended, because the epilog belongs to the site. Raises OSError.
+
+    A failing epilog drains the machine. Neither the limits that the user asked for nor the memory that the steps left
+    in the job may make it fail.
     """
     files = {**dict.fromkeys(_MEMORY, "max"), **shares.files(dict.fromkeys(step.shares, 0), {})}
     job.write({name: text for name, text in files.items() if job.has(name)})

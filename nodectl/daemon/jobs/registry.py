@@ -1,7 +1,7 @@
-"""The steps that this node knows, and who may see which: those that run, those whose job is being ended, and those that
-are in the history or about to be.
+"""The steps known to this node, and which user may see which: running steps, ending steps, and steps in the history.
 
-One object per daemon, touched only from the event loop. It decides nothing about a step; it finds it.
+One object per daemon, used only from the event loop. It makes no decisions about a step; it finds steps. An ending step
+is one whose job is being ended; the history includes the steps about to be written.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ WHICH: "Shape" = {"job": JOB, "step": integer(0, 2**32 - 1)}  # the shape of a c
 
 
 class EndingJob:
-    """A job whose first step has ended, and the end of the job has not: that step, its record so far, its final one."""
+    """A job being ended after the end of the first step: the step, the record so far, the final record as a future."""
 
     __slots__ = ("final", "live", "record")
 
@@ -39,7 +39,7 @@ class EndingJob:
 
 
 class Registry:
-    """See the module. The keys are (job, step); `directory` is where steps' files lie."""
+    """The registry of steps. The keys are (job, step); `directory` holds the files of steps."""
 
     def __init__(self, store: Store, directory: str) -> None:
         self.directory = directory
@@ -51,17 +51,20 @@ class Registry:
         self.energy = EnergyBook(self.live)
 
     def files(self, job: int, step: int) -> StepFiles:
-        """The files of a step, which may not be there."""
+        """Return the files of a step, which may not exist."""
         return StepFiles(self.directory, job, step)
 
     def add(self, live: LiveStep) -> None:
-        """From now on the step is one that runs."""
+        """Add a running step."""
         self.live[live.key] = live
         self.reset_notes.begun()
         self.energy.begun(live.step.job_id, is_first=live.step.is_first)
 
     def find_live(self, call: Call) -> LiveStep | None:
-        """The running step that a call names, None where it does not run. Raises Refused: its caller may not know."""
+        """Return the running step named by a call, None where the step does not run.
+
+        Raises Refused where the caller may not know of the step.
+        """
         key = self.which(call)
         live = self.live.get(key)
         if live is not None and not self.permissions.may_see(call.peer, live.step.uid):
@@ -69,7 +72,11 @@ class Registry:
         return live
 
     def find_running(self, call: Call) -> LiveStep:
-        """Likewise. Raises Refused where it does not run, also where it has left its record: its client knows."""
+        """Return the running step named by a call. Raises Refused where the step does not run or the caller may not
+        know.
+
+        A step that has left its record counts as ended, because its client knows of the end.
+        """
         live = self.find_live(call)
         record = self.find_ended(call) if live is None else live.files.record()
         if live is None or record is not None:
@@ -77,7 +84,10 @@ class Registry:
         return live
 
     def find_ended(self, call: Call) -> Mapping[str, object]:
-        """The record of an ended step that a call names. Raises Refused: its caller may not know, or nobody does."""
+        """Return the record of the ended step named by a call.
+
+        Raises Refused where the caller may not know of the step, or where no step of this name is known.
+        """
         job, step = self.which(call)
         ending = self.ending.get((job, step))
         record = self.batch.record(job, step) if ending is None else ending.record
@@ -86,9 +96,7 @@ class Registry:
         return record
 
     def first(self, job: int) -> LiveStep | None:
-        """The first step of a job that is not over: it runs, or it has ended and others have not. None where there is
-        none.
-        """
+        """Return the first step of an unfinished job: running, or ended before the further steps. None for none."""
         for number in FIRST_STEPS:
             live = self.live.get((job, number))
             if live is None and (job, number) in self.ending:
@@ -98,11 +106,13 @@ class Registry:
         return None
 
     def steps_of(self, job: int) -> list[LiveStep]:
-        """The job's steps that run."""
+        """Return the job's running steps."""
         return [live for (of_job, _), live in self.live.items() if of_job == job]
 
     def which(self, call: Call) -> tuple[int, int]:
-        """The key of the step that a call names. FIRST is the first of a job that runs, or of one in the history."""
+        """Return the key of the step named by a call. FIRST is the first step of a running job, or of a job in the
+        history.
+        """
         job, step = call.parameters["job"], call.parameters["step"]
         if step != FIRST:
             return job, step
@@ -111,18 +121,20 @@ class Registry:
         return job, next(known, 0) if live is None else live.step.step_id
 
     def unfinished(self) -> Iterator[LiveStep]:
-        """Steps that run, and those after which their jobs are being ended."""
+        """Yield running steps, and ended first steps of jobs being ended."""
         yield from self.live.values()
         yield from (ending.live for ending in self.ending.values())
 
     def with_files(self) -> Iterator[LiveStep]:
-        """Likewise, and those that the history has not taken yet."""
+        """Yield the unfinished steps, and the steps not yet written to the history."""
         yield from self.unfinished()
         yield from self.batch.waiting()
 
     def holders(self) -> Iterator[Step]:
-        """Steps that may hold devices, or CPUs for themselves. A step that has left its record holds nothing: its
-        client may know of the end before we do. One within another manager's job has what that gave.
+        """Yield the steps which may hold devices, or CPUs for exclusive use.
+
+        A step that has left its record holds nothing: its client may know of the end before we do. Nor does a step
+        within another manager's job, which has what that job gave it.
         """
         for live in self.live.values():
             if live.step.within:
@@ -132,7 +144,7 @@ class Registry:
                 yield live.step
 
     def forkserver_answered(self, message: Mapping[str, object]) -> None:
-        """The forkserver's answer to a step, or the news of its death."""
+        """Handle the forkserver's answer about a step, or the death of the forkserver."""
         if message.get("lost"):
             for live in list(self.live.values()):
                 if live.pid == 0 and not live.in_prolog and not live.files.alive():

@@ -1,8 +1,7 @@
-"""Tells task plugins of a job's resources: they are reserved before its first step, released at its end, and given up
-while all its steps are suspended.
+"""Calls of task plugins about a job's resources: reserve before the first step, release at the end, suspend, resume.
 
-Runs in the daemon, as root. A new daemon goes on where the last one ended. Plugins without these functions cost
-nothing.
+Plugins give the resources up while all steps of the job are suspended. Runs in the daemon, as root. A new daemon
+continues where the last daemon ended. Plugins without these functions cost nothing.
 """
 
 import os
@@ -21,49 +20,54 @@ SUSPEND, RESUME = "task_p_slurmd_suspend_job", "task_p_slurmd_resume_job"
 
 
 class Resources:
-    """The resources of one node's jobs. `live` are its running steps."""
+    """The resources of the node's jobs. `live` holds the running steps."""
 
     def __init__(self, config: Config, plugins: NodePlugins, live: Mapping[tuple[int, int], LiveStep]) -> None:
         self._config = config
         self._plugins = plugins
         self._live = live
-        self._given_up: set[int] = set()  # jobs whose plugins have been told of their suspension
+        self._given_up: set[int] = set()  # jobs whose suspension the plugins know
 
     def reserve(self, live: LiveStep, trace: int) -> None:
-        """Before a job's first step. Raises Refused; then the caller releases."""
+        """Reserve the resources before a job's first step. Raises Refused; then the caller releases the resources."""
         if live.step.is_first and self._plugins.has(RESERVE):
             live.reserved = True
             call_task_plugins(live.step, self._plugins, trace, live.step.hook_timeout, RESERVE, (live.step, 0))
 
     def release(self, live: LiveStep) -> str:
-        """The job is over; `live` was its first step. Returns what went wrong, one line, which is logged too; "" for
-        nothing.
+        """Release the resources of an ended job; `live` was the first step. Return the error as a single line, also
+        logged.
+
+        Returns "" for no error.
         """
         live.reserved = False
         self._given_up.discard(live.step.job_id)
         return self._call(live, RELEASE).why
 
     def found_suspended(self) -> None:
-        """At the start of a daemon: an earlier one has suspended the jobs whose steps all stand still."""
+        """Note, at the daemon's start, the jobs suspended by an earlier daemon: all steps of these jobs stand still."""
         self._given_up = {live.step.job_id for live in self._live.values() if self._stands_still(live)}
 
     def has_given_up(self, job: int) -> bool:
-        """Whether the job stands still, and plugins know."""
+        """Return True where the job is suspended, and the plugins know."""
         return job in self._given_up
 
     def is_to_be_given_up(self, live: LiveStep) -> bool:
-        """True when all steps of the job stand still, and plugins do not know yet."""
+        """Return True when all steps of the job stand still, and the plugins do not know yet."""
         return live.step.job_id not in self._given_up and self._stands_still(live)
 
     def suspend(self, live: LiveStep) -> str:
-        """The job stands still: its resources are given up. Returns why a plugin does not, "" where all do. Until
-        `resume` the job counts as one that has given up, since other plugins of the stack may have.
+        """Have the plugins give up a suspended job's resources. Return why a plugin refuses, "" where all agree.
+
+        Until `resume` the job counts as given up, since earlier plugins of the stack may have agreed.
         """
         self._given_up.add(live.step.job_id)
         return self._call(live, SUSPEND).why
 
     def resume(self, live: LiveStep) -> str:
-        """The step is about to run again. Returns why it cannot, "" where it may."""
+        """Have the plugins take the resources back, before a step runs again. Return why the step cannot run, "" where
+        allowed.
+        """
         job = live.step.job_id
         if job not in self._given_up:
             return ""
@@ -76,7 +80,7 @@ class Resources:
         return all(one.suspended for one in self._live.values() if one.step.job_id == live.step.job_id)
 
     def _trace(self, live: LiveStep) -> int:
-        """The trace's descriptor; -1 for none, also where it cannot be opened: the job is more important."""
+        """Return the trace's descriptor, -1 for none. A failed open is ignored, because the job is more important."""
         try:
             return live.files.append_trace() if self._config.trace else -1
         except OSError:

@@ -1,7 +1,8 @@
-"""A process that the daemon executes for a job: it runs a Prolog or Epilog script, or the SPANK hooks of that moment.
+"""A process executed by the daemon for a job: it runs a Prolog or Epilog script, or the SPANK hooks of that moment.
 
-It is root and has a session of its own. It enters the job's cgroup before anything of the site's runs, so that what a
-script or a plugin leaves behind is found there. It dies with the daemon; the next daemon begins with the epilog.
+It runs as root and has a session of its own. It enters the job's cgroup before any code of the site runs, so that all
+processes left behind by a script or a plugin are found there. It dies with the daemon; the next daemon begins with the
+epilog.
 """
 
 import _signal
@@ -21,7 +22,7 @@ REPORT = 3  # the descriptor that the daemon leaves open for us
 
 
 def settle(cgroup: str) -> None:
-    """Makes a session and enters `cgroup`, the full path of a directory, "" without cgroups. Raises OSError."""
+    """Make a session and enter `cgroup`, the full path of a directory, "" without cgroups. Raises OSError."""
     _kernel.default_signals()
     os.setsid()
     prctl.set_pdeathsig(_signal.SIGKILL)
@@ -32,7 +33,7 @@ def settle(cgroup: str) -> None:
 
 
 def become_script(reporter: Reporter, path: str) -> None:
-    """Executes the script with this process's environment, or tells the daemon why it cannot. Does not return."""
+    """Execute the script with this process's environment, or report the error to the daemon. Does not return."""
     for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGINT):  # the script does not inherit what Python ignores
         _signal.signal(number, _signal.SIG_DFL)
     try:
@@ -43,7 +44,10 @@ def become_script(reporter: Reporter, path: str) -> None:
 
 
 def main(arguments: "Mapping[str, object]") -> None:
-    """`arguments`: cgroup, and either script or what `nodectl.spank.job_script.call_hooks` takes."""
+    """Run the script of `arguments`, or the hooks as described in `nodectl.spank.job_script.call_hooks`.
+
+    `arguments` has the cgroup, too.
+    """
     os.set_inheritable(REPORT, False)
     reporter = Reporter(REPORT)
     try:

@@ -1,4 +1,4 @@
-"""The daemon's side of SPANK's slurmd context: if a plugin has its hooks, one process that lives as long as the daemon.
+"""The daemon's side of SPANK's slurmd context: if a plugin has hooks for it, a process with the daemon's lifetime.
 
 A failure in that process does not end the daemon, with one exception: when a required plugin fails at the start, the
 daemon does not start, as slurmd would not. A process that dies is started again only with the next daemon.
@@ -21,11 +21,11 @@ _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
 
 class SlurmdRefused(Exception):
-    """A required plugin does not let the daemon start; str() is one line that names it and its hook."""
+    """A required plugin does not let the daemon start; str() is a single line with the names of plugin and hook."""
 
 
 class SlurmdContext:
-    """The process of one daemon. Without such hooks there is none, and the methods do nothing."""
+    """The process for the slurmd context. Without slurmd hooks there is no process, and the methods do nothing."""
 
     def __init__(self, config: Config) -> None:
         self._seconds = config.spank_hook_timeout
@@ -41,7 +41,7 @@ class SlurmdContext:
             self._entries = [stack[place] for place in MentionedHooks().places(stack, SLURMD_HOOKS)]
 
     def begin(self) -> None:
-        """Executes the process, without waiting for it. Raises OSError."""
+        """Execute the process, without waiting. Raises OSError."""
         if not self._entries:
             return
         arguments = {
@@ -61,7 +61,10 @@ class SlurmdContext:
         )
 
     async def ready(self) -> None:
-        """Waits for the plugins' init hooks; all of them together may take as long as one. Raises SlurmdRefused."""
+        """Wait for the plugins' init hooks. Raises SlurmdRefused.
+
+        All of them together may take as long as a single hook may.
+        """
         process = self._process
         if process is None:
             return
@@ -83,13 +86,13 @@ class SlurmdContext:
         process.on_end = self._lost
 
     def _lost(self) -> None:
-        """The process has died between its start and its end."""
+        """Log the death of the process between start and end."""
         assert self._process is not None  # noqa: S101  # for mypy: this is its own call
         _log(f"slurmd context: {self._process.how_it_ended()}")
         self._process = None
 
     async def end(self) -> None:
-        """The daemon ends: calls slurmd_exit. A failure is a line in the log."""
+        """Call slurmd_exit, because the daemon ends. A failure is a line in the log."""
         process = self._process
         if process is None:
             return

@@ -1,4 +1,4 @@
-"""The cgroups of jobs and steps: the daemon makes and removes them (`nodectl/cgroup/tree.py` says where they are)."""
+"""The cgroups of jobs and steps, made and removed by the daemon (`nodectl/cgroup/tree.py` has their places)."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from nodectl.cgroup.device_access import Rules
 from nodectl.kernel import _kernel
 
 _TRIES = 60
-_PATIENCE = 8  # of these, half a second, while somebody holds Slurm's lock
+_PATIENCE = 8  # of these, half a second, while another process holds Slurm's lock
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.5
 _SETTLE_SECONDS = 10
@@ -20,8 +20,9 @@ _RUNNERS_SECONDS = 1.0
 
 
 def make_step_cgroup(mount: str, path: str, confinement: Confinement, controllers: Sequence[str]) -> None:
-    """Makes job_J with its limits, and step_S. `controllers`, which the base has enabled, are enabled all the way down.
-    Raises OSError.
+    """Make job_J with the limits, and step_S. Raises OSError.
+
+    `controllers`, which the base has enabled, are enabled all the way down.
     """
     job, step = tree.Group(mount + os.path.dirname(path)).make(), tree.Group(mount + path)
     job.enable(controllers)
@@ -32,7 +33,7 @@ def make_step_cgroup(mount: str, path: str, confinement: Confinement, controller
 
 
 def _constrain_devices(job: tree.Group, rules: Rules) -> None:
-    """Attaches the device program, unless an earlier step of the job has done so."""
+    """Attach the device program, unless an earlier step of the job has done so."""
     fd = job.open()
     try:
         if not _kernel.device_programs(fd):
@@ -42,10 +43,11 @@ def _constrain_devices(job: tree.Group, rules: Rules) -> None:
 
 
 async def remove_step_cgroup(mount: str, path: str) -> bool:
-    """Kills what is left in a step's cgroup and removes it, and its job's if that is empty. True when all is gone. ""
-    is no cgroup.
+    """Kill the remaining processes in a step's cgroup and remove the cgroup, and the job's if empty. Return True when
+    all is gone.
 
-    A process leaves its cgroup a moment after its last descriptor closes, so the first tries may find it busy.
+    "" is no cgroup. A process leaves its cgroup a moment after its last descriptor closes, so the first tries may find
+    the cgroup busy.
     """
     if not path:
         return True
@@ -62,17 +64,18 @@ async def remove_step_cgroup(mount: str, path: str) -> bool:
 
 
 def end_what_is_left(group: tree.Group) -> None:
-    """SIGKILL to what is left in a step's cgroup, and in its stepd's."""
+    """Send SIGKILL to the remaining processes in a step's cgroup, and in the stepd's cgroup."""
     for one in {group.full_path, slurms.stepd_path(group.full_path)}:
         if (left := tree.Group(one)).populated():
             left.kill_all()
 
 
 def try_to_remove(group: tree.Group, *, patient: bool = True) -> bool:
-    """Tries once. True when the step's cgroup is gone, or was never made, and its job's with the last one. `patient`:
-    see `slurms.remove`.
+    """Try once. Return True when the step's cgroup is gone or never existed, and the job's with the last step.
+
+    `patient`: see `slurms.remove`.
     """
-    # What an orderly step runner leaves: nobody has to look what there is.
+    # An orderly step runner leaves only these, so no directory has to be read.
     if not (group.remove() or (tree.Group(slurms.stepd_path(group.full_path)).remove() and group.remove())):
         for directory, _, _ in os.walk(group.full_path, topdown=False):
             if not tree.Group(directory).remove():
@@ -86,8 +89,9 @@ def try_to_remove(group: tree.Group, *, patient: bool = True) -> bool:
 
 
 def remove_base(path: str, *, steps_run: bool) -> None:
-    """At the daemon's end: removes the cgroup below which jobs were, unless steps run. Runners that wait for a step end
-    with the forkserver, which has just been told to.
+    """Remove the base cgroup of jobs at the daemon's end, unless steps run.
+
+    Runners waiting for a step end with the forkserver, which has just been told to end.
     """
     base, end = tree.Group(path), time.monotonic() + _RUNNERS_SECONDS
     while not steps_run and not base.child(tree.RUNNERS).remove() and time.monotonic() < end:
@@ -96,10 +100,10 @@ def remove_base(path: str, *, steps_run: bool) -> None:
 
 
 class CgroupRemovals:
-    """Cgroups of steps that are being emptied and removed in the background, below one mount of cgroup2.
+    """The step cgroups being emptied and removed in the background, below a mount of cgroup2.
 
-    Who removes one goes by its path, and kills what is there. A job that runs again has the same paths: it waits
-    until nothing of its earlier run is being removed (`job_gone`).
+    A removal goes by the path of the cgroup, and kills the processes there. A job that runs again has the same paths:
+    it waits until nothing of its earlier run is being removed (`job_gone`).
     """
 
     def __init__(self, mount: str) -> None:
@@ -107,29 +111,29 @@ class CgroupRemovals:
         self._under_way: dict[str, asyncio.Task[bool]] = {}
 
     def begin(self, path: str) -> None:
-        """Empties and removes a step's cgroup; "" is none."""
+        """Begin to empty and remove a step's cgroup; "" is none."""
         if path and path not in self._under_way:
             task = asyncio.get_running_loop().create_task(remove_step_cgroup(self._mount, path))
             self._under_way[path] = task
             task.add_done_callback(lambda _: self._under_way.pop(path))
 
     def is_removing(self, path: str) -> bool:
-        """Whether this one is being removed."""
+        """Return True while this cgroup is being removed."""
         return path in self._under_way
 
     async def gone(self, path: str) -> None:
-        """Empties and removes a step's cgroup. Returns when that is done, or when its processes do not die."""
+        """Empty and remove a step's cgroup. Return afterwards, or when the processes do not die."""
         self.begin(path)
         if path in self._under_way:
             await asyncio.wait([self._under_way[path]])
 
     async def job_gone(self, step_path: str) -> None:
-        """Returns when no step's cgroup of the job that this step belongs to is being removed; "" is none."""
+        """Wait until no step's cgroup of this step's job is being removed; "" is none."""
         job = os.path.dirname(step_path)
         while under_way := [task for path, task in self._under_way.items() if os.path.dirname(path) == job]:
             await asyncio.wait(under_way)
 
     async def settle(self) -> None:
-        """Before the daemon ends: what is being removed is removed, if that takes no longer than this."""
+        """Wait for the removals under way before the daemon ends, for a bounded time."""
         if self._under_way:
             await asyncio.wait(self._under_way.values(), timeout=_SETTLE_SECONDS)

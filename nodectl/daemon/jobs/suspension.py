@@ -1,8 +1,9 @@
-"""Jobs and steps that are stopped, and go on: the daemon asks their stepds, and waits until nothing of them runs.
+"""Suspension of jobs and steps: the daemon sends orders to the stepds, and waits until no process of the step runs.
 
-It does not wait for long: a process that hangs in the kernel cannot be frozen. When all steps of a job stand still,
-task plugins give its resources up and the queue may give its CPUs to others. Before one goes on they are taken back.
-A job is suspended for all or for none: where a plugin refuses, what was stopped goes on, and the caller is told.
+The wait is short, because a process hanging in the kernel cannot be frozen. When all steps of a job stand still, task
+plugins give its resources up and the queue may give its CPUs to other jobs. Before the job goes on, the daemon takes
+them back. A job is suspended as a whole or not at all: where a plugin refuses, the stopped steps go on, and the caller
+learns why.
 """
 
 import asyncio
@@ -28,8 +29,9 @@ _RECLAIM = "memory.reclaim"  # cgroup v2, from Linux 5.19 on
 
 
 class Suspension:
-    """Of one node's jobs. `mount` is the cgroup2 mount; `watcher()` is told when a job stands still, and asked before
-    it goes on.
+    """The suspension of the node's jobs. `mount` is the cgroup2 mount.
+
+    `watcher()` is told when a job stands still, and asked before a job goes on.
     """
 
     def __init__(
@@ -44,13 +46,14 @@ class Suspension:
         self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     def _turn(self, job: int) -> asyncio.Lock:
-        """The queue may want a job to stand still that it has just let go: one after the other."""
+        """Return the lock of a job: the queue may want to suspend a job just resumed, so requests go in order."""
         return self._turns.setdefault(job, asyncio.Lock())
 
     async def suspend_job(self, job: int, *, by_owner: bool = False) -> Sequence[int]:
-        """Stops all steps of a job that runs, and has its memory reclaimed. Returns processes that still run. Raises
-        Refused where a step cannot be stopped, or runs all the same, and where a plugin refuses; then those that were
-        stopped are let go.
+        """Stop all steps of a running job and reclaim the job's memory. Return the pids of processes still running.
+
+        Raises Refused where a step cannot be stopped or keeps running, and where a plugin refuses; then the stopped
+        steps go on, unless a plugin has already given up resources.
         """
         async with self._turn(job):
             steps = [live for live in self._further_steps.running(job) if not live.suspended]
@@ -62,7 +65,7 @@ class Suspension:
             if failed is None and not self._resources.has_given_up(job) and self._goes_on(job):
                 failed = Refused("WrongState", f"a step of job {job} was resumed, or has begun, meanwhile")
             if failed is not None:
-                # Else a task plugin gave something up and does not get it again: all of the job stays suspended.
+                # Else a task plugin gave up resources and cannot take them back: all of the job stays suspended.
                 stopped = [] if self._resources.has_given_up(job) else [live for live in steps if live.suspended]
                 await asyncio.gather(*map(self._go_on, stopped), return_exceptions=True)
                 raise failed
@@ -70,12 +73,13 @@ class Suspension:
             return [pid for one in results if not isinstance(one, BaseException) for pid in one]
 
     def has_stopped(self, job: int) -> bool:
-        """True when steps of the job stand still, whatever the queue says of the job."""
+        """Return True when steps of the job stand still, whatever state the queue has for the job."""
         return any(live.suspended for live in self._further_steps.running(job))
 
     async def resume_job(self, job: int) -> None:
-        """Lets all steps of a job go on that stand still. The queue has given its CPUs back, or it never had them.
-        Raises Refused.
+        """Let all stopped steps of a job go on. Raises Refused.
+
+        The queue has given the job's CPUs back, or never had them.
         """
         async with self._turn(job):
             steps = [live for live in self._further_steps.running(job) if live.suspended]
@@ -88,7 +92,7 @@ class Suspension:
             self._further_steps.wake(job)
 
     async def take_over(self, job: int) -> None:
-        """What an earlier daemon has told to stop comes to stand still, and the watcher is told."""
+        """Complete a suspension begun by an earlier daemon, and tell the watcher."""
         async with self._turn(job):
             steps = [live for live in self._further_steps.running(job) if not live.suspended]
             found = await asyncio.gather(*(status(live, _PATIENCE) for live in steps))
@@ -99,20 +103,23 @@ class Suspension:
             failed = [one for one in results if isinstance(one, BaseException)]
             if not failed and self._resources.has_given_up(job) and (why := self._job_suspended(job)):
                 for live in [live for live in self._further_steps.running(job) if live.suspended]:
-                    with contextlib.suppress(Refused):  # the queue has told the log why, the task plugin will
+                    with contextlib.suppress(Refused):  # the queue has logged the reason, the task plugin will
                         await self._let_go(live, why)
 
     async def suspend(self, live: LiveStep, *, by_owner: bool = False) -> Sequence[int]:
-        """Stops a step. Where its owner wants that, its time limit runs on, and the job is charged. Returns processes
-        of it that still run. Raises Refused; then it goes on.
+        """Stop a step. Return the pids of processes still running. Raises Refused; then the step goes on.
+
+        With `by_owner` the time limit runs on, and the job is charged.
         """
         await _order(live, "Suspend", by_owner=by_owner)
         live.suspended_by_owner = by_owner
         return await self._stands_still(live)
 
     async def _stands_still(self, live: LiveStep) -> Sequence[int]:
-        """A step that was told to stop. When all steps of its job stand still, the job is suspended. Returns processes
-        of the step that still run. Raises Refused where a plugin does not suspend the job; then the step goes on.
+        """Complete the stop of a step. When all steps of the job stand still, suspend the job.
+
+        Returns the processes of the step that still run. Raises Refused where a plugin does not suspend the job; then
+        the step goes on.
         """
         live.suspended = True
         await asyncio.sleep(live.step.suspend_grace_time)
@@ -124,7 +131,7 @@ class Suspension:
         return running
 
     async def _let_go(self, live: LiveStep, why: str) -> NoReturn:
-        """A step goes on whose job a plugin does not suspend. Raises Refused with the reason."""
+        """Let a step go on, because a plugin does not suspend the job. Raises Refused with the reason."""
         if kept := self._resources.resume(live):
             raise Refused("WrongState", f"step {live.step} stands still without being suspended: {why}; {kept}")
         live.suspended = False  # before anything else happens: plugins are not asked a second time
@@ -136,7 +143,7 @@ class Suspension:
         raise Refused("WrongState", f"step {live.step} goes on: {why}")
 
     async def resume(self, live: LiveStep) -> None:
-        """Lets a step go on. Raises Refused."""
+        """Let a step go on. Raises Refused."""
         job = live.step.job_id
         if live.suspended and (why := self._watcher().job_resuming(job)):
             raise Refused("WrongState", f"step {live.step} stays suspended: {why}")
@@ -144,13 +151,13 @@ class Suspension:
             try:
                 self._take_back(live)
             except Refused:
-                self._job_suspended(job)  # the queue tells the log where it cannot be
+                self._job_suspended(job)  # the queue logs why the job cannot be suspended
                 raise
         await self._go_on(live)
         self._further_steps.wake(job)
 
     def is_by_owner(self, job: int) -> bool:
-        """True where the owner, and no admin, has suspended a step of the job."""
+        """Return True where the owner, not an admin, has suspended a step of the job."""
         return any(live.suspended_by_owner for live in self._further_steps.running(job))
 
     def _job_suspended(self, job: int) -> str:
@@ -171,7 +178,7 @@ class Suspension:
         return isinstance(failed, Refused) and failed.error.endswith(".NoSuchStep")
 
     async def _frozen(self, live: LiveStep) -> list[int]:
-        """Waits until the freezer has stopped the step. Returns the processes that it could not stop."""
+        """Wait until the freezer has stopped the step. Return the pids of processes that could not be stopped."""
         user = tree.Group(f"{self._mount}{live.step.cgroup}/user")
         deadline = time.monotonic() + _PATIENCE
         while not user.is_frozen() and not live.ended.done():
@@ -181,7 +188,7 @@ class Suspension:
         return []
 
     async def _reclaim(self, live: LiveStep) -> None:
-        """Asks the kernel for the memory of a job that stands still, as much as it can get: others may need it."""
+        """Ask the kernel to reclaim the memory of a suspended job, as much as possible, for use by running jobs."""
         group = tree.Group(f"{self._mount}{live.step.cgroup.rpartition('/')[0]}")
         if not live.step.cgroup or not group.has(_RECLAIM):
             return

@@ -1,4 +1,4 @@
-"""Calls of task plugins that may refuse a launch: before any process of the step exists.
+"""Calls of task plugins, which may refuse a launch, before any process of the step exists.
 
 Runs in the daemon, as root.
 """
@@ -19,8 +19,10 @@ LAUNCH_REQUEST, BATCH_REQUEST = "task_p_slurmd_launch_request", "task_p_slurmd_b
 
 
 def call_request(step: Step, node: NodePlugins, trace: int, timeout: float) -> None:
-    """Row 2: task_p_slurmd_launch_request in every task plugin, for the step of a script task_p_slurmd_batch_request.
-    What they say goes with the step to its user. Raises Refused with the plugin's reason, and what it has said.
+    """Call task_p_slurmd_launch_request (row 2 of the launch order) in every task plugin. Raises Refused.
+
+    For the step of a script the function is task_p_slurmd_batch_request. The messages of the plugins go with the step
+    to its user; a refusal has the plugin's reason and its messages.
     """
     if step.step_id == BATCH:
         call_task_plugins(step, node, trace, timeout, BATCH_REQUEST, (step,))
@@ -33,7 +35,7 @@ def call_request(step: Step, node: NodePlugins, trace: int, timeout: float) -> N
 def call_task_plugins(  # what a call needs
     step: Step, node: NodePlugins, trace: int, timeout: float, call: str, arguments: tuple[object, ...]
 ) -> None:
-    """Calls a function that may refuse a launch, in every plugin of its kind. As `call_request`."""
+    """Call a function, which may refuse a launch, in every plugin of the kind. Raises Refused, as `call_request`."""
     recorder = Recorder(trace, "daemon", cgroup=_own_cgroup())
     plugin_caller = PluginCaller(recorder, None, 0, timeout, single_threaded=False)
     messages.concerns(step.job_id)

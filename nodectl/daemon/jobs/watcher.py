@@ -1,4 +1,4 @@
-"""Who is told what becomes of jobs: the part of the daemon that keeps the queue.
+"""The interface for events of jobs: the jobs package calls the watcher, and the controller implements the interface.
 
 All calls come from the event loop, about jobs by their numbers.
 """
@@ -7,37 +7,43 @@ from collections.abc import Mapping
 
 
 class Watcher:
-    """One that does nothing, for a node without a queue; the queue's own has the same methods."""
+    """A Watcher without effect, for a node without a queue. The controller overrides the methods."""
 
     def job_ending(self, job: int) -> None:
-        """The end of the job begins: its first step has ended, other processes of it may still run. The watcher may
-        have begun it itself.
+        """Handle the start of a job's end: the first step has ended, further processes may still run.
+
+        The watcher may have begun the end itself.
         """
 
     def job_over(self, job: int, record: Mapping[str, object]) -> None:
-        """Nothing of the job runs, its epilog has ended and its resources are released. `record` is its first step's.
-        A job that is started again after this has a higher `restart` in its steps.
+        """Handle the end of a job: no process runs, the epilog has ended and the resources are released.
+
+        `record` is the record of the first step. If the job starts again later, its steps have a higher `restart`.
         """
 
     def step_begins(self, job: int, step: int, ntasks: int) -> str:
-        """A step of the job is about to be started. Returns what the step's file is to keep (`Step.select_packed`)."""
+        """Handle a step about to start. Return the data for the step's file (`Step.select_packed`)."""
         del job, step, ntasks
         return ""
 
     def step_ending(self, job: int, step: int) -> None:
-        """The step's processes are about to be killed."""
+        """Handle a step whose processes are about to be killed."""
 
     def step_over(self, job: int, step: int) -> None:
-        """Nothing of the step runs, or it was not started."""
+        """Handle the end of a step: all processes are gone, or the step was not started."""
 
     def job_suspended(self, job: int, *, by_owner: bool = False) -> str:
-        """All steps of the job stand still; task plugins have been told. Returns why the job keeps its CPUs, which is
-        logged too, "" where others may have them.
+        """Handle the suspension of a job: all steps stand still, task plugins know. Return why the job keeps the CPUs.
+
+        The reason is logged too; "" where other jobs may have the CPUs.
         """
         del job, by_owner
         return ""
 
     def job_resuming(self, job: int) -> str:
-        """A step of a job that stands still, or soon will, is to run again. Returns why it cannot, "" where it may."""
+        """Handle a step about to run again. Return why the step cannot, "" where allowed.
+
+        The job of the step stands still, or soon will.
+        """
         del job
         return ""

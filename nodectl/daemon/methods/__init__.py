@@ -1,4 +1,4 @@
-"""The methods of org.nodectl: what users ask of the service.
+"""The methods of org.nodectl: the calls of users to the service.
 
 Each file declares the shapes of its calls and has one class; `daemon/node.py` holds the table of methods.
 

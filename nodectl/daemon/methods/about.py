@@ -1,4 +1,4 @@
-"""Hello and Config: what the node says about itself."""
+"""Hello and Config: information about the node."""
 
 from collections.abc import Mapping
 
@@ -12,14 +12,14 @@ _ENTRY = ("path", "argv", "required", "origin", "missing")
 
 
 class About:
-    """The methods of one node. `config` is set anew when the node reads its configuration again."""
+    """The Hello and Config methods of the node. `config` is set anew when the node reads the configuration again."""
 
     def __init__(self, config: Config, plugstack: CurrentPlugstack) -> None:
         self.config = config
         self._plugstack = plugstack
 
     def hello(self, call: Call) -> Mapping[str, object]:
-        """What a client needs before it can ask for a launch: above all, the plugins whose options it takes."""
+        """Return everything a client needs before a launch: above all, the plugins whose options it accepts."""
         del call
         stack = self._plugstack.get()
         return {
@@ -32,6 +32,6 @@ class About:
         }
 
     def show_config(self, call: Call) -> Mapping[str, object]:
-        """The configuration in force."""
+        """Return the configuration in force."""
         del call
         return {"config": {name: list(v) if isinstance(v, tuple) else v for name, v in self.config}}

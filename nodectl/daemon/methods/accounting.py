@@ -1,4 +1,4 @@
-"""Accounting: what jobs and steps used, running ones and ended ones, in replies that keep nobody else waiting."""
+"""Accounting: the usage of jobs and steps, running and ended, in replies short enough to delay no other call."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ ACCOUNTING: "Shape" = {
 
 
 class Accounting:
-    """The method of one node."""
+    """The Accounting method of the node."""
 
     def __init__(self, mount: str, registry: Registry, store: Store) -> None:
         """`mount` is the cgroup2 mount."""
@@ -42,7 +42,7 @@ class Accounting:
         self._store = store
 
     def accounting(self, call: Call) -> Mapping[str, object]:
-        """One page of records. Users are told of what is theirs. Raises Refused."""
+        """Return a page of records. Users get their own records only. Raises Refused."""
         of = call.parameters["of"]
         if of not in ("steps", "jobs"):
             raise invalid("of", "neither steps nor jobs")
@@ -68,7 +68,7 @@ class Accounting:
         return [_job(*row) for row in page.rows], page.next
 
     def _steps(self, wanted: pages.Wanted, position: str) -> tuple[list[dict[str, Any]], str]:
-        """First those that run, in the order of their numbers, then those that are ending, then the history."""
+        """Return a page of steps: first running steps in the order of numbers, then ending steps, then the history."""
         phase, _, last = position.partition(" ")
         if position and phase != _RUNNING:
             page = pages.steps(self._store, wanted, position)
@@ -86,7 +86,7 @@ class Accounting:
         return [*records, *(_step(*row) for row in page.rows)], page.next
 
     def _running(self, live: LiveStep) -> dict[str, Any]:
-        """A step that runs, with what its cgroup has counted so far."""
+        """Return the record of a running step, with the cgroup's counters so far."""
         record = live.files.record()  # its client may know of the end before we do
         if record is not None:
             return usage.of_step(record)
@@ -97,7 +97,7 @@ class Accounting:
         return usage.of_step({**live.summary(), **figures})
 
     def _ending(self, is_meant: "_Meant") -> Iterator[dict[str, Any]]:
-        """Steps after which their jobs are being ended: the history does not have them yet."""
+        """Yield steps not yet in the history: the job is being ended, or the disk is full."""
         for ending in self._registry.ending.values():
             if is_meant(ending.live):
                 yield usage.of_step(ending.record)
@@ -108,7 +108,7 @@ class Accounting:
 
 
 class _Meant:
-    """Whether a call asks for a step. The jobs that it names may be thousands."""
+    """A filter of steps by the user and jobs of a call. A call may name thousands of jobs."""
 
     def __init__(self, wanted: pages.Wanted) -> None:
         self._uid = wanted.uid
@@ -119,7 +119,7 @@ class _Meant:
 
 
 def _key(text: str) -> tuple[int, int]:
-    """The step that was told last. Raises BadPosition."""
+    """Return the key of the last step of the previous page. Raises BadPosition."""
     job, _, step = text.partition(".")
     numbers = whole(job, 2**32), whole(step, 2**32)
     if numbers[0] is None or numbers[1] is None:

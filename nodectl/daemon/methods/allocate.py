@@ -1,4 +1,4 @@
-"""Allocate and Await: a job whose client waits for its turn and launches its first step itself."""
+"""Allocate and Await: a job with a waiting client, which launches the first step itself."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ AWAIT: "Shape" = {"job": JOB, "seen": text(1024), "step": Optional(boolean)}
 
 
 class Allocate:
-    """The methods of one node. `lease`: seconds after which a job is cancelled that nobody awaits."""
+    """The allocation methods of the node. `lease`: seconds without an Await, after which a job is cancelled."""
 
     def __init__(self, calls: JobCalls, numbers: FurtherSteps, lease: float) -> None:
         self._calls = calls
@@ -30,7 +30,7 @@ class Allocate:
         self._longest = min(_LONGEST_WAIT, lease / 3)
 
     async def allocate(self, call: Call) -> Mapping[str, object]:
-        """Takes a job that its client waits for."""
+        """Add a job with a waiting client to the queue."""
         held_by = str(call.parameters["held_by"])
         if held_by not in (RUN, ALLOC):
             raise invalid("held_by", "run or alloc")
@@ -45,7 +45,7 @@ class Allocate:
         return {"job": wanted.job.job_id}
 
     async def wait(self, call: Call) -> Mapping[str, object]:
-        """Answers when something of the job has changed."""
+        """Answer when the job has changed."""
         controller, job_id = self._calls.controller, call.parameters["job"]
         job = controller.table.anywhere(job_id)
         if job is None or not self._calls.permissions.may_see(call.peer, job.user_id):
@@ -66,7 +66,7 @@ class Allocate:
             await self._calls.controller.table.change(job.job_id, left)
 
     async def _released(self, job_id: int, seen: str) -> str:
-        """Until CPUs of the job may be free, since the caller has `seen` how often they were; how often that is now."""
+        """Wait until CPUs of the job may be free, unless freed since `seen`. Return the number of releases, as text."""
         steps = self._calls.controller.parts.further_steps
         if seen == str(steps.wakes(job_id)):
             await asyncio.wait([steps.released(job_id)], timeout=self._longest)

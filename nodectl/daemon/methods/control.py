@@ -1,6 +1,7 @@
-"""Cancel, Hold, ReleaseJobs, Requeue, UpdateJob, SuspendJob and ResumeJob: what is done to jobs of the queue.
+"""Cancel, Hold, ReleaseJobs, Requeue, UpdateJob, SuspendJob and ResumeJob: the calls which change jobs of the queue.
 
-Owners may end, hold and change their own jobs; admins everybody's. Each answer comes when what was done is on the disk.
+Owners may end, hold and change their own jobs; admins may do so with all jobs. Each answer comes when the change is on
+the disk.
 """
 
 import contextlib
@@ -58,14 +59,14 @@ _MOST_APART = 1000
 
 
 class Control:
-    """The methods of one node."""
+    """The job control methods of the node."""
 
     def __init__(self, calls: JobCalls) -> None:
         self._calls = calls
         self._controller = calls.controller
 
     async def cancel(self, call: Call) -> Mapping[str, object]:
-        """Ends or signals jobs."""
+        """End or signal jobs."""
         given = call.parameters
         if not any(name in given for name in ("jobs", "users", "names", "states")):
             raise invalid("jobs", "say which jobs: by number, user, name or state")
@@ -85,7 +86,7 @@ class Control:
         return {"cancelled": done}
 
     async def _each_meant(self, call: Call) -> AsyncIterator[tuple[JobRecord, str]]:
-        """Then tasks of arrays among them that have become jobs of their own meanwhile."""
+        """Yield the jobs meant by the call, then any array tasks split off these jobs meanwhile."""
         matches, work = Matching(call.parameters), self._calls.work()
         found = []
         for job, tasks in await self._meant(call, work):
@@ -103,27 +104,27 @@ class Control:
                 yield one
 
     async def _meant(self, call: Call, work: Work) -> Iterable[tuple[JobRecord, str]]:
-        """The named ones, else all that the caller may touch."""
+        """Return the named jobs, or else all jobs the caller may change."""
         if "jobs" in call.parameters:
             return await self._calls.several(call, call.parameters["jobs"], work)
         may_see = self._calls.permissions.may_see
         return [(job, "") for job in self._controller.table.jobs.values() if may_see(call.peer, job.user_id)]
 
     async def hold(self, call: Call) -> Mapping[str, object]:
-        """Keeps waiting jobs from starting."""
+        """Keep waiting jobs from starting."""
         scheduler, now = self._controller.scheduler, time.time()
         with self._looked_at_even_if_refused():
             async for job, _ in self._in_turns(await self._apart(await self._pending(call))):
                 if job.job_state != PENDING:
                     continue  # it has been started meanwhile
                 who = USER if job.user_id == call.peer.uid else ADMIN
-                with contextlib.suppress(NotAdmitted):  # it was looked at
+                with contextlib.suppress(NotAdmitted):  # the state was checked above
                     scheduler.hold(job, who, now)
                 self._controller.table.changed(job)
         return await self._done()
 
     async def release(self, call: Call) -> Mapping[str, object]:
-        """Lets held jobs wait for their turn."""
+        """Release held jobs, which then wait for their turn."""
         is_admin, now = self._calls.is_admin(call), time.time()
         with self._looked_at_even_if_refused():
             async for job, _ in self._in_turns(await self._apart(await self._pending(call))):
@@ -137,7 +138,7 @@ class Control:
         return await self._done()
 
     async def _in_turns(self, found: list[tuple[JobRecord, str]]) -> AsyncIterator[tuple[JobRecord, str]]:
-        """Those that are still in the queue. Others are served in between."""
+        """Yield the jobs still in the queue, and let the event loop serve pending calls in between."""
         jobs, work = self._controller.table.jobs, self._calls.work()
         for job, tasks in found:
             if jobs.get(job.job_id) is job:
@@ -145,21 +146,25 @@ class Control:
             await self._rest(work)
 
     async def _rest(self, work: Work) -> None:
-        """Where that is due, or much is to be written, it goes to the disk, and others are served."""
+        """Write and let the event loop serve pending calls, where a pause is due or much is to be written."""
         if self._controller.table.store.has_much or work.is_due():
             with contextlib.suppress(NotWritten):  # it is tried again
                 await self._controller.table.commits.durable()
             await work.rest()
 
     def _check_growth(self, call: Call, job: JobRecord, tasks: str = "all") -> None:
-        """Whole jobs are cancelled in any case. What may need more room, as the rest of an array does, is refused to a
-        user who has too much of it already. Raises Refused.
+        """Raise Refused where a change may need more bytes for a user already over the limit.
+
+        Cancelling a whole job needs none, so it is always allowed. Cancelling a part of an array may need more bytes
+        for the rest. Admins are not checked.
         """
         if tasks and not self._calls.is_admin(call):
             self._controller.table.check_bytes(job.user_id)
 
     async def _pending(self, call: Call) -> list[tuple[JobRecord, str]]:
-        """Raises Refused where one of the jobs does not wait; of an array some tasks may run."""
+        """Return the waiting jobs of the call. Raises Refused where a job does not wait; some tasks of an array may
+        run.
+        """
         found = await self._calls.several(call, call.parameters["jobs"], self._calls.work())
         waiting = {job.array_job_id for job, _ in found if job.job_state == PENDING and job.array_job_id}
         for job, _ in found:
@@ -168,9 +173,7 @@ class Control:
         return [(job, tasks) for job, tasks in found if job.job_state == PENDING]
 
     async def _apart(self, found: Iterable[tuple[JobRecord, str]]) -> list[tuple[JobRecord, str]]:
-        """The jobs; where only some tasks of an array are meant that wait in one record, these as jobs of their own.
-        Raises Refused.
-        """
+        """Return the jobs, with each selected task of a waiting array split off as a separate job. Raises Refused."""
         table, work, apart = self._controller.table, self._calls.work(), []
         for job, tasks in found:
             meant = list(job_array.indices(self._part(job, tasks)))
@@ -196,7 +199,7 @@ class Control:
         return bool(job.array_tasks) and job_array.has(self._controller.scheduler.waiting_tasks(job), index)
 
     def _part(self, job: JobRecord, tasks: str) -> job_array.Tasks:
-        """The tasks that are meant of those that wait in one record; none where all are. Raises Refused."""
+        """Return the selected tasks of a waiting array, none where all tasks are selected. Raises Refused."""
         if not tasks or not job.array_tasks:
             return []
         waiting = self._controller.scheduler.waiting_tasks(job)
@@ -209,14 +212,14 @@ class Control:
         return meant
 
     def _must_be_whole(self, found: Iterable[tuple[JobRecord, str]]) -> None:
-        """Raises Refused where only some of the tasks that wait in one record are meant."""
+        """Raise Refused where only some of the waiting tasks of an array are selected."""
         for job, tasks in found:
             if self._part(job, tasks):
                 words = f"{name_of(job)} is job {job.array_job_id}"
                 raise Refused("WrongState", f"array_limit is the whole array's: {words}")
 
     async def requeue(self, call: Call) -> Mapping[str, object]:
-        """Puts running batch jobs into the queue again."""
+        """Put running batch jobs into the queue again."""
         work, jobs = self._calls.work(), self._controller.table.jobs
         found = await self._calls.several(call, call.parameters["jobs"], work)
         hold = (ADMIN if self._calls.is_admin(call) else USER) if call.parameters.get("hold") else ""
@@ -232,7 +235,7 @@ class Control:
         return await self._done()
 
     async def update(self, call: Call) -> Mapping[str, object]:
-        """Changes a job."""
+        """Change a job."""
         if "num_nodes" in call.parameters:
             return await self._resize(call)
         changes = {name: value for name, value in call.parameters.items() if name not in _OURS}
@@ -259,8 +262,10 @@ class Control:
         return await self._done()
 
     async def _resize(self, call: Call) -> Mapping[str, object]:
-        """scontrol's way of expanding a job: the one that was submitted for that has no nodes any more, then the other
-        one has all.
+        """Expand a job as with scontrol: two calls change the number of nodes of both jobs.
+
+        The number 0 gives all resources of the job to the job that it was submitted to expand. The number ALL waits
+        until the expanded job can use them.
         """
         wanted = str(call.parameters["num_nodes"]).upper()
         if call.parameters.keys() != {"job", "num_nodes"}:
@@ -277,7 +282,7 @@ class Control:
         return await self._done()
 
     async def suspend(self, call: Call) -> Mapping[str, object]:
-        """Stops a running job."""
+        """Suspend a running job."""
         job = await self._calls.one(call, str(call.parameters["job"]))
         if job.job_state != RUNNING:
             words = "is suspended already" if job.job_state == SUSPENDED else f"is {job.job_state}: it does not run"
@@ -286,7 +291,7 @@ class Control:
         return await self._done()
 
     async def resume(self, call: Call) -> Mapping[str, object]:
-        """Lets a suspended job go on."""
+        """Resume a suspended job."""
         job = await self._calls.one(call, str(call.parameters["job"]))
         stopped = job.job_state == RUNNING and self._controller.parts.suspension.has_stopped(job.job_id)
         if job.job_state != SUSPENDED and not stopped:
@@ -299,7 +304,7 @@ class Control:
 
     @contextlib.contextmanager
     def _looked_at_even_if_refused(self) -> Iterator[None]:
-        """What was done before a refusal stands: it is written, and the scheduler looks at it."""
+        """Keep the changes made before a refusal: write the changes, and begin a round of the scheduler."""
         try:
             yield
         except Refused:
@@ -313,7 +318,10 @@ class Control:
         return {}
 
     async def _written(self) -> None:
-        """What was done stands; where it cannot be written yet, that is tried again, and the caller is told."""
+        """Return once all changes are on the disk. Raises Refused where the write failed.
+
+        The changes stand even then, and the write is tried again.
+        """
         try:
             await self._controller.table.commits.durable()
         except NotWritten as error:

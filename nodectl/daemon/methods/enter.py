@@ -24,7 +24,7 @@ _STREAMS_AND_PIPE, _FILE_AND_PIPE = 4, 2
 
 
 class Enter:
-    """The methods of one node."""
+    """The methods of the node to enter containers."""
 
     def __init__(self, registry: Registry, levels: ConfinementLevels, containers: Containers) -> None:
         self._registry = registry
@@ -32,7 +32,7 @@ class Enter:
         self._containers = containers
 
     async def enter(self, call: Call) -> Mapping[str, object]:
-        """Runs a program in the container; replies when it has ended."""
+        """Run a program in the container. Reply when the program has ended."""
         if call.fds != _STREAMS_AND_PIPE:
             raise Refused("InvalidRequest", "Enter comes with four descriptors", parameter="argv")
         environment: Mapping[str, str] = call.parameters["environment"]
@@ -41,7 +41,7 @@ class Enter:
         return {"status": await self._bring_in(call, words)}
 
     async def bcast(self, call: Call) -> Mapping[str, object]:
-        """Writes a file into the container."""
+        """Write a file into the container."""
         if call.fds != _FILE_AND_PIPE:
             raise Refused("InvalidRequest", "Bcast comes with a regular file and a pipe", parameter="path")
         names = {name: call.parameters.get(name, False) for name in ("path", "mode", "force")}

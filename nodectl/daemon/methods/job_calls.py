@@ -1,4 +1,4 @@
-"""What the methods of jobs have in common: from a call to the record of a job, and which jobs a caller may touch."""
+"""The common parts of the methods about jobs: from a call to the record of a job, and which jobs a caller may touch."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ from nodectl.wire.dispatch import Call, Refused, invalid
 
 
 class Wanted(NamedTuple):
-    """What a call asks for: the job without a number, the step that it would begin with, the request, the level."""
+    """The request of a call: the job without a number, the first step, the launch request, the confinement level."""
 
     job: JobRecord
     step: Step
@@ -30,12 +30,12 @@ class Wanted(NamedTuple):
 
     @property
     def numbered(self) -> Mapping[str, object]:
-        """What of the request names a number that was reserved for the job, and none of a step."""
+        """The part of the request with the job number reserved by the client, empty for none; never a step number."""
         return {"job": self.request["job"]} if "job" in self.request else {}
 
 
 class JobCalls:
-    """Of one node."""
+    """The calls about jobs on the node."""
 
     def __init__(
         self, controller: Controller, maker: StepMaker, permissions: Permissions, partition: str, *, private: bool
@@ -49,7 +49,7 @@ class JobCalls:
         self._machine = Machine(maker.binder.allocation.bit_count(), partition)
 
     async def wanted(self, call: Call, held_by: str) -> Wanted:
-        """Reads and checks the parameters `request` and `job`. Raises Refused."""
+        """Read and check the parameters `request` and `job`. Raises Refused."""
         request = self._maker.shaped(call.parameters["request"])
         if "part" in request:
             raise invalid("part", "a step is one, and no job")
@@ -65,40 +65,41 @@ class JobCalls:
         return Wanted(job, step, request, level)
 
     async def learn(self, dependency: str) -> None:
-        """Has the history asked about what a job is to wait for."""
+        """Look up the jobs of a dependency in the history."""
         await self.work().through(self.controller.scheduler.learning(dependency))
 
     def is_admin(self, call: Call) -> bool:
-        """True for root and members of admin_group."""
+        """Return True for root and members of admin_group."""
         return self.permissions.is_admin(call.peer)
 
     def must_be_admin(self, call: Call) -> None:
-        """Raises Refused."""
+        """Raise Refused unless the caller is an admin."""
         if not self.is_admin(call):
             raise Refused("NotPermitted", "only root and members of the admin group may do that", subject="admins")
 
     async def explained(self, call: Call, job: JobRecord) -> Explanation:
-        """Why a job waits, as far as the caller may know. It may have started when this returns."""
+        """Return why a job waits, as far as the caller may know. The job may have started by then."""
         await self._slices.next()  # many may ask at once, as after each round of the scheduler
         why = await self.work().through(self.controller.scheduler.explaining(job, time.time()))
         return without_others(why, job.user_name) if self.hides_others and not self.is_admin(call) else why
 
     def work(self) -> Work:
-        """What a call does piece by piece, while others are served."""
+        """Return the budget and slices of a call with piecewise work; pending calls are served in between."""
         return Work(self._slices)
 
     def turn(self, call: Call) -> asyncio.Lock:
-        """`async with` it: of the calls that go through all of the queue a user has one at a time."""
+        """Return the caller's lock, for `async with`: each user has a single call through the whole queue at a time."""
         return self._turns.of(call.peer.uid)
 
     async def one(self, call: Call, text: str) -> JobRecord:
-        """The job in the queue that a name means, which its owner and admins may touch. Raises Refused."""
+        """Return the queued job of a name, for the job's owner and admins. Raises Refused."""
         job, _ = (await self.several(call, [text], self.work()))[0]
         return job
 
     async def several(self, call: Call, texts: Iterable[str], work: Work) -> list[tuple[JobRecord, str]]:
-        """The jobs that names mean, and, of an array that waits, which tasks. Some may end before it returns. Raises
-        Refused where there are none, or where the names mean too much.
+        """Return the queued jobs that names mean, each with the meant tasks of a waiting array. Some may end meanwhile.
+
+        Raises Refused where no jobs have these names, or where the names mean too much.
         """
         names = list(dict.fromkeys(texts))
         mine: dict[tuple[JobRecord, str], None] = {}
@@ -120,7 +121,7 @@ class JobCalls:
         raise self.none(call, names[0]) if names else no_job("")
 
     def none(self, call: Call, text: str) -> Refused:
-        """The refusal of a name that means no job in the queue."""
+        """Return the refusal of a name without a job in the queue."""
         job = self.controller.table.anywhere(parse(text).job)
         if job is None or job.job_state not in ENDED or not self.permissions.may_see(call.peer, job.user_id):
             return no_job(text)
@@ -128,5 +129,5 @@ class JobCalls:
 
 
 def no_job(text: str) -> Refused:
-    """The refusal of a name that means nothing."""
+    """Return the refusal of an unknown job name."""
     return Refused("NoSuchJob", f"no job {text} waits or runs", subject="unknown")

@@ -1,8 +1,8 @@
-"""Reserve and Launch: a number for a step that a client is about to ask for, and the step itself.
+"""Reserve and Launch: a number for a step, before a client asks for the step, and the launch of the step.
 
-A request is looked at in both methods alike: who asks, what they may have, where the tasks would go. A step without a
-job makes one, which starts at once or not at all: who wants to wait asks for that (`allocate.py`). Then the step starts
-(`start.py`).
+Both methods check a request in the same way: who asks, what the user may have, where the tasks would go. A step without
+a job makes a job, which starts at once or not at all; a client that wants to wait calls Allocate (`allocate.py`). Then
+the step starts (`start.py`).
 """
 
 import asyncio
@@ -41,7 +41,7 @@ LAUNCH = {"request": an_object}
 
 
 class Launch:
-    """The methods of one node. `base` is the path below the cgroup2 mount where jobs live, "" without cgroups."""
+    """The launch methods of the node. `base`: the path below the cgroup2 mount where jobs live, "" without cgroups."""
 
     def __init__(  # made once, of everything that a launch needs
         self, config: Config, base: str, store: Store, *, maker: StepMaker, budget: UserBudget, numbers: FurtherSteps,
@@ -63,7 +63,7 @@ class Launch:
         self._is_over = False
 
     def reserve(self, call: Call) -> Reply | Awaitable[Reply]:
-        """A number. Where the call says what it is for, that is looked at as at the launch."""
+        """Reserve a number. If the call holds the request of the launch, check the request as a launch does."""
         if "request" in call.parameters:
             return self._consider(call, self._reserve_for)
         if self._maker.known_user({}, call.peer.uid) is None:
@@ -71,7 +71,10 @@ class Launch:
         return self._numbers.reserve(call)
 
     async def _reserve_soon(self, call: Call) -> Reply:
-        """Likewise, for a caller of whom an account is found. One process may have thousands of uids without one."""
+        """Reserve a number after looking up the caller's account. Raises Refused for a caller without an account.
+
+        A process may have thousands of uids without an account.
+        """
         await self._maker.user_of({}, call.peer.uid)
         return self._numbers.reserve(call)
 
@@ -81,7 +84,7 @@ class Launch:
         return self._numbers.reserve(call, self._made(call, request, user, level))
 
     def launch(self, call: Call) -> Reply | Awaitable[Reply]:
-        """Starts a step."""
+        """Start a step."""
         if call.fds not in (0, _STREAMS):
             raise invalid("request", f"comes with {call.fds} descriptors instead of none or three")
         if self._is_over:
@@ -95,20 +98,21 @@ class Launch:
         return task
 
     def withdraw(self, call: Call) -> Reply:
-        """Of a launch that has been answered: the desk knows one that has not."""
+        """Do nothing: the launch has been answered. The session process withdraws an unanswered launch."""
         del call
         return {}
 
     async def settle(self) -> None:
-        """Nothing is launched any more. Waits until each launch that somebody has asked for has become a step, or
-        none.
-        """
+        """Refuse further launches, and wait until every launch under way has started a step or failed."""
         self._is_over = True
         if self._under_way:
             await asyncio.wait(self._under_way)
 
     def _consider(self, call: Call, answer: _Answer) -> Reply | Awaitable[Reply]:
-        """Answers at once for a known user's own step, so that thousands of short steps do not wait in line."""
+        """Answer at once for a known user's own step, so thousands of short steps do not wait in line.
+
+        Otherwise answer after looking up the user, the confinement level and the number.
+        """
         request = self._maker.shaped(call.parameters["request"])
         known = self._maker.known_user(request, call.peer.uid)
         level = self._maker.level_of(request, call.peer)
@@ -127,7 +131,7 @@ class Launch:
     def _made(self, call: Call, request: Mapping[str, object], user: User, level: str) -> Step:
         self._budget.check(user.uid, int(str(request["ntasks"])))
         if "part" in request:
-            from nodectl.daemon.admission import part  # few steps are one
+            from nodectl.daemon.admission import part  # few steps are parts
 
             slurm_job = part.allow(request, call.peer, self._slurm_jobs)
             step = self._maker.make(request, user, call.peer.uid, level)
@@ -157,7 +161,7 @@ class Launch:
         return self._start.begin(step, call)
 
     def _begin_part(self, call: Call, step: Step) -> Reply | Awaitable[Reply]:
-        """The step has its numbers, its CPUs, and a job elsewhere, which the scheduler here knows nothing of."""
+        """Begin a part of a step, which has numbers and CPUs already, and a job unknown to this scheduler."""
         if self._cgroup_removals.is_removing(step.cgroup):
             return self._begin_part_soon(call, step)
         self._numbers.take_part(step, self._controller.table.jobs)
@@ -166,19 +170,25 @@ class Launch:
         return self._start.begin(step, call)
 
     async def _begin_part_soon(self, call: Call, step: Step) -> Reply:
-        """Likewise, when a part that had the same numbers before has left nothing that could be killed by them."""
+        """Begin a part of a step after the cgroup of an earlier part with the same numbers is gone.
+
+        Otherwise the removal of that cgroup, which goes by its path, could kill the new part.
+        """
         await self._cgroup_removals.gone(step.cgroup)
         begun = self._begin_part(call, step)
         return await begun if isinstance(begun, Awaitable) else begun
 
     def slurm_job(self, call: Call) -> Reply:
-        """Tells an agent whether its parts can be run here, and with what."""
+        """Return the job of Slurm's within which an agent's parts can run here, with cgroup, CPUs and memory.
+
+        Raises Refused where the parts cannot run here.
+        """
         job = self._slurm_jobs.of(call.peer)
         self._numbers.leave_out(job.number, call.peer.uid, self._controller.table.jobs)
         return {"job": job.number, "cgroup": job.place, "cpus": f"{job.cpus:x}", "memory": job.memory}
 
     def _begin_job(self, call: Call, request: Mapping[str, object], step: Step) -> Reply | Awaitable[Reply]:
-        """The step is the first one of a job: of one that was given resources already, or of one that starts now."""
+        """Begin the first step of a job, either of a job with granted resources or of a new job started now."""
         if self._controller.is_queued(request.get("job")):
             job = self._controller.take_granted(int(str(request["job"])), step.uid, call.peer.uid)
             return self._begin_first(call, step, job)
@@ -194,7 +204,7 @@ class Launch:
         return self._begin_first(call, step, job)
 
     async def _begin_soon(self, call: Call, request: Mapping[str, object], step: Step) -> Reply:
-        """Likewise, where what it needs is about to be free."""
+        """Begin the first step of a new job as soon as a departing job has freed the resources."""
 
         def start() -> JobRecord:
             _must_be_wanted(call)
@@ -216,10 +226,10 @@ class Launch:
         return self._watched(job, begun) if isinstance(begun, Awaitable) else begun
 
     def _started(self, request: Mapping[str, object], step: Step, caller: int) -> JobRecord:
-        """A new job that is RUNNING. Raises Refused: Busy where it would have to wait."""
+        """Return a new, RUNNING job. Raises Refused, with Busy where the job would have to wait."""
         asked = self._maker.binder.options_of(step)
         job = job_of(step, asked, self._machine, request, held_by=RUN)
-        # Not before: a request that makes no sense takes no job's number.
+        # Not before: an invalid request must not use up a job's number.
         job.job_id, _ = self._numbers.take(request, caller, None)
         why = "not started"
         try:
@@ -234,7 +244,7 @@ class Launch:
         return job
 
     def _watched(self, job: JobRecord, begun: Awaitable[Reply]) -> Awaitable[Reply]:
-        """A start that takes a while. Whatever becomes of the call, a job that does not begin gives back all."""
+        """Return the start as a future. If the start fails or is cancelled, the job gives all resources back."""
         start = asyncio.ensure_future(begun)
 
         def look(done: "asyncio.Future[Reply]") -> None:
@@ -247,6 +257,6 @@ class Launch:
 
 
 def _must_be_wanted(call: Call) -> None:
-    """After a wait. Raises Refused."""
+    """Raise Refused where the client has withdrawn the call during a wait."""
     if call.withdrawn:
         raise withdrawn()

@@ -1,4 +1,4 @@
-"""Metrics: the node in numbers that name nobody, for whoever watches machines."""
+"""Metrics: numbers of the node for monitoring systems, without the name of any user."""
 
 import os
 from collections import Counter
@@ -17,7 +17,7 @@ _STATES = ("PENDING", RUNNING, SUSPENDED, "COMPLETING")
 
 
 class Metrics:
-    """The method of one node."""
+    """The Metrics method of the node."""
 
     def __init__(self, nodes: Nodes, registry: Registry, store: Store, forkserver: ForkserverChannel) -> None:
         self._nodes = nodes
@@ -26,7 +26,7 @@ class Metrics:
         self._forkserver = forkserver
 
     def metrics(self, call: Call) -> Mapping[str, object]:
-        """What may be asked for each second: it walks over the queue once."""
+        """Return the metrics. A caller may ask every second: the method walks over the queue once."""
         jobs = Counter(dict.fromkeys(_STATES, 0))
         jobs.update(self._nodes.states())
         found: list[Mapping[str, object]] = self._nodes.nodes(call)["nodes"]  # type: ignore[assignment]  # its rows
@@ -44,7 +44,7 @@ class Metrics:
 
 
 def _resident(pid: int) -> int:
-    """Bytes of memory that a process has, 0 where there is none."""
+    """Return the resident memory of a process in bytes, 0 for no process."""
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""Nodes and UpdateNode: the machine as jobs see it, and whether jobs may start on it."""
+"""Nodes and UpdateNode: the machine as seen by jobs, and whether jobs may start on this machine."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -19,19 +19,19 @@ UPDATE_NODE: "Shape" = {"state": WORD, "reason": Optional(WORD)}
 
 
 class Nodes:
-    """The methods of one node."""
+    """The methods about the node."""
 
     def __init__(self, calls: JobCalls) -> None:
         self._calls = calls
 
     def nodes(self, call: Call) -> Mapping[str, object]:
-        """The machine."""
+        """Return the state of the machine."""
         del call
         self._calls.controller.selection.info.refresh()
         return {"nodes": [self._told(node) for node in self._calls.controller.selection.nodes]}
 
     def states(self) -> Iterator[str]:
-        """Of the jobs that have not ended, one by one."""
+        """Yield the state of each job in the queue."""
         return (job.job_state for job in self._calls.controller.table.jobs.values())
 
     def _told(self, node: NodeRecord) -> Mapping[str, object]:
@@ -64,7 +64,7 @@ class Nodes:
         }
 
     async def update(self, call: Call) -> Mapping[str, object]:
-        """Drains it, or lets jobs start again."""
+        """Drain the node, or let jobs start again."""
         self._calls.must_be_admin(call)
         state, reason = str(call.parameters["state"]).lower(), str(call.parameters.get("reason", ""))
         if state not in (DRAIN, RESUME):

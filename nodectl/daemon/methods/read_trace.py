@@ -1,4 +1,4 @@
-"""Trace: the flight recorder's lines of a step that runs or has ended, in replies that keep nobody else waiting."""
+"""Trace: the flight recorder's lines of a running or ended step, in replies short enough to delay no other call."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,17 +8,17 @@ from nodectl.wire.dispatch import Call
 from nodectl.wire.shape import Optional, integer
 
 TRACE = {**WHICH, "begin": Optional(integer(0, 2**31))}
-_ROOM = 1 << 17  # bytes of lines in one reply: decoded, they are some ten times as large
+_ROOM = 1 << 17  # bytes of lines in one reply: decoded lines are some ten times as large
 
 
 class ReadTrace:
-    """The method of one node."""
+    """The Trace method of the node."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     def trace(self, call: Call) -> Mapping[str, object]:
-        """The lines from `begin` on; `next` is where the following reply begins, 0 at the end."""
+        """Return the lines from `begin` on; `next` is the beginning of the next reply, 0 at the end."""
         key = self._registry.which(call)
         live = self._registry.find_live(call)
         if live is None:
@@ -32,7 +32,7 @@ class ReadTrace:
 
 
 def _lines(raw: bytes) -> Iterator[object]:
-    """The whole lines of a trace; one that a full disk cut off says nothing."""
+    """Yield the complete lines of a trace, without a line cut off by a full disk."""
     for line in raw.splitlines():
         try:
             yield lean_json.load_object(line)

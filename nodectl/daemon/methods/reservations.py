@@ -1,4 +1,4 @@
-"""CreateReservation, DeleteReservation and Reservations: what is kept for some users' jobs."""
+"""CreateReservation, DeleteReservation and Reservations: cores kept for the jobs of some users."""
 
 import time
 from collections.abc import Mapping
@@ -29,13 +29,13 @@ DELETE: "Shape" = {"name": WORD}
 
 
 class Reservations:
-    """The methods of one node."""
+    """The reservation methods of the node."""
 
     def __init__(self, calls: JobCalls) -> None:
         self._calls = calls
 
     async def create(self, call: Call) -> Mapping[str, object]:
-        """Makes one."""
+        """Create a reservation."""
         self._calls.must_be_admin(call)
         controller, now = self._calls.controller, time.time()
         request = self._request(call.parameters, now)
@@ -70,18 +70,18 @@ class Reservations:
         return ReservationRequest(name, start, end, core_cnt=cores, users=tuple(users))
 
     def _cores_of(self, cpus: int) -> int:
-        """As many cores as have so many CPUs."""
+        """Return the number of cores with at least `cpus` CPUs."""
         node = self._calls.controller.selection.nodes[0]
         threads = max(1, int(node.config.usable.bit_count()) // max(1, int(node.cores)))
         return -(-cpus // threads)
 
     def _free_name(self, user: str) -> str:
-        """Slurm's: the user and a number."""
+        """Return an unused name in Slurm's style: the user and a number."""
         there = self._calls.controller.scheduler.reservations
         return next(f"{user}_{number}" for number in range(1, len(there) + 2) if f"{user}_{number}" not in there)
 
     async def delete(self, call: Call) -> Mapping[str, object]:
-        """Removes one."""
+        """Delete a reservation."""
         self._calls.must_be_admin(call)
         controller, name = self._calls.controller, str(call.parameters["name"])
         try:
@@ -97,7 +97,7 @@ class Reservations:
         return {}
 
     def reservations(self, call: Call) -> Mapping[str, object]:
-        """All of them."""
+        """Return all reservations."""
         del call
         found = [values(one) for one in self._calls.controller.scheduler.reservations.values()]
         return {"reservations": sorted(found, key=lambda one: (one["start_time"], one["name"]))}

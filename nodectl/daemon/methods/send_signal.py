@@ -1,4 +1,4 @@
-"""Signal: a signal for the tasks of a running step. A step whose prolog still runs can only be cancelled."""
+"""Signal: a signal for the tasks of a running step. During the prolog a step can only be cancelled."""
 
 import signal
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ SIGNAL = {**WHICH, "signal": integer(1, 64)}
 
 
 class SendSignal:
-    """The method of one node."""
+    """The Signal method of the node."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     async def signal(self, call: Call) -> Mapping[str, object]:
-        """The stepd sends it."""
+        """Send the signal through the stepd, or cancel a step in its prolog."""
         live = self._registry.find_running(call)
         number = call.parameters["signal"]
         if live.in_prolog:

@@ -1,4 +1,4 @@
-"""List, Usage, Show, Explain and Wait: what is known of steps that run and of steps that have ended."""
+"""List, Usage, Show, Explain and Wait: the state of running and ended steps."""
 
 import asyncio
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ WAIT = {**WHICH, "epilog": Optional(boolean)}
 
 
 class Show:
-    """The methods of one node."""
+    """The methods to show steps of the node."""
 
     def __init__(self, registry: Registry, store: Store, binder: Binder) -> None:
         self._registry = registry
@@ -35,7 +35,7 @@ class Show:
         self._reading = asyncio.Lock()
 
     def list_steps(self, call: Call) -> Mapping[str, object]:
-        """The steps that run, and the latest that have ended: the caller's, or all for an admin."""
+        """Return the running steps and the latest ended steps: the caller's, or all for an admin."""
         uid = None if self._registry.permissions.is_admin(call.peer) else call.peer.uid
         most, skip = (int(str(call.parameters.get(name, 0))) for name in ("ended", "skip"))
         steps: list[Mapping[str, object]] = []
@@ -55,8 +55,10 @@ class Show:
         return {"steps": steps, "more": more}
 
     async def usage(self, call: Call) -> Mapping[str, object]:
-        """What those use by now that run: the caller's, or all for an admin. However many steps there are, and however
-        often it is called, it is read in small pieces, one call's after another's.
+        """Return the current usage of the running steps: the caller's, or of all users for an admin.
+
+        The daemon reads it in small pieces, one call after another, however many steps there are and however often the
+        method is called.
         """
         async with self._reading:
             return {"steps": await self._usage(call)}
@@ -77,7 +79,7 @@ class Show:
         return rows
 
     async def show(self, call: Call) -> Mapping[str, object]:
-        """One step's record, with what its stepd says of it now."""
+        """Return a step's record, with the current state from the stepd."""
         live = self._registry.find_live(call)
         if live is None:
             return {"record": self._registry.find_ended(call)}
@@ -88,7 +90,7 @@ class Show:
         return {"record": record | {name: status[name] for name in ("state", "tasks", "pid", "bulk") if name in status}}
 
     def explain(self, call: Call) -> Mapping[str, object]:
-        """A running step's layout, with the reasons for it."""
+        """Return a running step's layout, with the reasons."""
         live = self._registry.find_running(call)
         try:
             return {"layout": self._binder.explain(live.step)}
@@ -97,7 +99,7 @@ class Show:
             raise Refused("NoSuchStep", reason) from None
 
     async def wait(self, call: Call) -> Mapping[str, object]:
-        """The record of a step when it has ended, and its job's epilog too where the call asks for that."""
+        """Return the record of a step after its end, and after the job's epilog where the call asks for the epilog."""
         live = self._registry.find_live(call)
         record = self._registry.find_ended(call) if live is None else await asyncio.shield(live.ended)
         ending = self._registry.ending.get(self._registry.which(call))

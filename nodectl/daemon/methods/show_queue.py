@@ -1,4 +1,4 @@
-"""Queue, ShowJob and ExplainJob: what is known of jobs, and why they wait."""
+"""Queue, ShowJob and ExplainJob: the state of jobs, and why jobs wait."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 1000
 _ROOM = 1 << 19  # bytes of a page; the row that exceeds them is its last
-_WAITING = (PENDING, SUSPENDED)  # for something, which is told
+_WAITING = (PENDING, SUSPENDED)  # states with a reason, which the row shows
 QUEUE: "Shape" = {
     **{name: Optional(WORDS) for name in ("jobs", "users", "states", "names")},
     "skip": Optional(integer(0, 2**31)),
@@ -32,13 +32,13 @@ QUEUE: "Shape" = {
 
 
 class ShowQueue:
-    """The methods of one node."""
+    """The methods to show jobs of the node."""
 
     def __init__(self, calls: JobCalls) -> None:
         self._calls = calls
 
     async def queue(self, call: Call) -> Mapping[str, object]:
-        """A page of the jobs that have not ended. Others are served while it is made."""
+        """Return a page of the jobs in the queue. The event loop serves pending calls while the page is made."""
         async with self._calls.turn(call):
             return await self._page(call)
 
@@ -68,7 +68,7 @@ class ShowQueue:
         return {"jobs": told, "more": False}
 
     async def _named(self, given: Mapping[str, object], work: Work) -> Iterable[JobRecord] | None:
-        """The jobs that the call names; None where it names none."""
+        """Return the jobs named by the call; None where the call names no jobs."""
         texts: Iterable[str] | None = given.get("jobs")  # type: ignore[assignment]  # its shape was checked
         if texts is None:
             return None
@@ -80,7 +80,7 @@ class ShowQueue:
         return found
 
     def _in_order(self, survey: Survey) -> Iterator[JobRecord]:
-        """Those that run, the oldest first; then those that wait, in their order."""
+        """Yield the running jobs, oldest first, then the waiting jobs in the order of the queue."""
         active = [job for job in self._calls.controller.table.jobs.values() if job.job_state != PENDING]
         yield from sorted(active, key=lambda job: (job.start_time, job.job_id))
         yield from survey.jobs
@@ -94,7 +94,7 @@ class ShowQueue:
         return told if self._calls.permissions.may_see(call.peer, job.user_id) else rows.without_private(told)
 
     async def show_job(self, call: Call) -> Mapping[str, object]:
-        """One job."""
+        """Return the record of a job."""
         controller, name, why = self._calls.controller, str(call.parameters["job"]), None
         job, resources = self._found(name)
         if job is None or not self._may_list(call, job):
@@ -110,7 +110,7 @@ class ShowQueue:
         return {"record": told if mine else rows.without_private(told)}
 
     def _found(self, name: str) -> tuple[JobRecord | None, Mapping[str, object]]:
-        """A job and what it holds or held, in the queue, among those that have ended, or in the store."""
+        """Return a job from the queue, the recent jobs or the store, with the resources held now or before."""
         table = self._calls.controller.table
         job = next((one for one, _ in table.named(name)), None)
         try:
@@ -131,7 +131,7 @@ class ShowQueue:
         return (job, {}) if kept is None else (kept.record, kept.resources)
 
     async def explain_job(self, call: Call) -> Mapping[str, object]:
-        """Why one job waits."""
+        """Return the reason why a job waits."""
         name = str(call.parameters["job"])
         job = next((one for one, _ in self._calls.controller.table.named(name)), None)
         if job is None or not self._may_list(call, job):
@@ -145,14 +145,14 @@ class ShowQueue:
 
 
 class Matching:
-    """Whether jobs have all that the lists of a call ask for: users, states, names. Both may be many."""
+    """A filter of jobs by the lists of a call: users, states, names. There may be many jobs and long lists."""
 
     def __init__(self, given: Mapping[str, object]) -> None:
         self._users, states, self._names = (_as_set(given.get(name)) for name in ("users", "states", "names"))
         self._states = None if states is None else {state.upper() for state in states}
 
     def __call__(self, job: JobRecord) -> bool:
-        """True for one that has."""
+        """Return True for a job which matches every list."""
         users = self._users
         if users is not None and job.user_name not in users and str(job.user_id) not in users:
             return False

@@ -1,7 +1,8 @@
-"""The start of an admitted step: its job's prolog, its files, socket and cgroups, and the order to the forkserver.
+"""The start of an admitted step: the job's prolog, the step's files, socket and cgroups, and the order to the
+forkserver.
 
-A step without a prolog is started at once, without waiting for anything: thousands of short steps come this way. A
-start that fails half-way is undone, unless a prolog has begun: then the step gets a record, and its job an epilog.
+A step without a prolog starts synchronously: thousands of short steps come this way. A start that fails half-way is
+undone, unless a prolog has begun: then the step gets a record, and its job an epilog.
 """
 
 import contextlib
@@ -37,7 +38,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class StepStart:
-    """Starts the steps of one node. `base`: where jobs' cgroups are."""
+    """The starts of steps on the node. `base`: where the jobs' cgroups are."""
 
     def __init__(  # made once, of everything that a start needs
         self, config: Config, base: delegation.Base, registry: Registry, jobs: NodeJobs, plugins: NodePlugins, *,
@@ -55,8 +56,9 @@ class StepStart:
         self._warm_runners = WarmRunners(config, plugins)
 
     def begin(self, step: Step, call: Call | None = None) -> Name | Awaitable[Name]:
-        """Starts the step for its caller; one that nobody waits for has none, and files for its streams. Raises
-        Refused. What an earlier run of a requeued job left is written into the history before.
+        """Start the step. `call` is None where no client waits; then the streams are files. Raises Refused.
+
+        If an earlier run of a requeued job left a record, it is written into the history first.
         """
         if why := self._registry.batch.make_way(step.job_id, step.step_id):
             raise Refused("LaunchRefused", f"step {step}: {why}", exit_status=1)
@@ -71,7 +73,7 @@ class StepStart:
 
     @contextlib.contextmanager
     def _undone_on_failure(self, live: LiveStep) -> Iterator[None]:
-        """Removes all of a step that cannot be started, and tells its caller why."""
+        """Remove all traces of a step that cannot be started, and raise Refused with the reason."""
         try:
             yield
         except (OSError, ForkserverDied, Refused) as error:
@@ -94,7 +96,7 @@ class StepStart:
 
     @contextlib.contextmanager
     def _trace(self, live: LiveStep) -> Iterator[int]:
-        """Opens the step's trace, and asks the task plugins before any process of the step exists."""
+        """Open the step's trace, and call the task plugins before any process of the step exists."""
         trace = live.files.open_trace()
         try:
             fd = trace if self._config.trace else -1
@@ -106,8 +108,9 @@ class StepStart:
             os.close(trace)
 
     async def _start_after_prolog(self, live: LiveStep, call: Call | None) -> Name:
-        """Runs the job's prolog, which may take long, and then starts the step. From the beginning of the prolog on the
-        step is registered, and gets a record in any case.
+        """Run the job's prolog, which may take long, and then start the step.
+
+        Once the prolog begins, the step is registered, and gets a record in any case.
         """
         with self._undone_on_failure(live), contextlib.ExitStack() as stack:
             trace = stack.enter_context(self._trace(live))
@@ -122,7 +125,7 @@ class StepStart:
         return _name(live)
 
     async def _through_prolog(self, live: LiveStep, trace: int, call: Call | None) -> str:
-        """Returns why the step does not begin, "" when it does."""
+        """Run the prolog and start the step. Return why the step does not begin, or ""."""
         self._registry.add(live)
         live.in_prolog = live.needs_epilog = True
         try:
@@ -137,8 +140,10 @@ class StepStart:
         return why
 
     def _write_spec(self, live: LiveStep) -> None:
-        """Writes the step's file and reserves room for its record, within its user's budget, which the trace counts
-        against as well. Raises OSError, Refused.
+        """Write the step's spec file and reserve room for the record, within the user's budget. Raises OSError,
+        Refused.
+
+        The step's trace counts against the budget as well.
         """
         spec = encoded(live.step.as_json())
         most = record.room(live.step, len(spec))
@@ -146,9 +151,11 @@ class StepStart:
         live.files.write_spec(spec, most)
 
     def _start(self, live: LiveStep, trace: int, call: Call | None) -> None:
-        """Makes what the step needs and orders it from the forkserver. A client gets its ends, and the reply when the
-        forkserver has answered: only then its desk sends its streams, which a user has made, to the stepd. So no
-        process but the desk and those of the step may have to close them. Raises OSError, ForkserverDied, Refused.
+        """Make the step's resources and order the step from the forkserver. Raises OSError, ForkserverDied, Refused.
+
+        A client gets its ends of the sockets and pipes, and the reply when the forkserver has answered. Only then its
+        session process sends the client's streams, which a user has made, to the stepd. So no process but the session
+        process and the processes of the step may have to close them.
         """
         step, files = live.step, live.files
         fds: list[int] = []
@@ -210,19 +217,20 @@ class StepStart:
         try:
             make_step_cgroup(self._mount, step.cgroup, confinement, controllers)
         except FileNotFoundError:
-            if not step.within:  # else the last step of the job has just removed what both are in
+            if not step.within:  # else the last step of the job has just removed the parent cgroup
                 delegation.make(self._config.cgroup_name, self._constraints.controllers)  # a new unit of systemd's
             make_step_cgroup(self._mount, step.cgroup, confinement, controllers)
 
 
 def _nothing() -> None:
-    """No client waits for an answer."""
+    """Do nothing: no client waits for an answer."""
 
 
 def _connect_client() -> tuple[list[int], list[int]]:
-    """Makes what connects a client and its stepd, so that neither depends on what the other made: a socket for the
-    client's streams, a pipe for its orders, a pipe for events. Returns the stepd's ends, and the client's. Raises
-    OSError.
+    """Make the connections between a client and a stepd. Return the stepd's ends, and the client's. Raises OSError.
+
+    They are a socket for the client's streams, a pipe for its orders, a pipe for events. The daemon makes them, so that
+    neither side depends on descriptors that the other side made.
     """
     made: list[int] = []
     try:

@@ -1,4 +1,4 @@
-"""Submit and TestOnly: a batch job for the queue, and what would become of one."""
+"""Submit and TestOnly: add a batch job to the queue, or test when and where a job would start."""
 
 import time
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ TEST_ONLY: "Shape" = {"request": an_object, "job": an_object}
 
 
 class Submit:
-    """The methods of one node."""
+    """The submission methods of the node."""
 
     def __init__(self, config: Config, calls: JobCalls, numbers: FurtherSteps) -> None:
         self._config = config
@@ -34,7 +34,7 @@ class Submit:
         self._numbers = numbers
 
     async def submit(self, call: Call) -> Mapping[str, object]:
-        """Takes a batch job."""
+        """Add a batch job to the queue."""
         script = self._script(str(call.parameters["script"]))
         wanted = await self._calls.wanted(call, BATCH)
         if wanted.step.bulk:
@@ -58,7 +58,7 @@ class Submit:
         return {"job": job.job_id}
 
     def _script(self, written: str) -> bytes:
-        """Raises Refused."""
+        """Return the script as bytes after a check. Raises Refused."""
         script = written.encode("utf-8", "surrogateescape")
         most = self._config.max_script_size
         if len(script) > most:
@@ -70,7 +70,7 @@ class Submit:
         return script
 
     async def test_only(self, call: Call) -> Mapping[str, object]:
-        """Says when and where a job would start."""
+        """Return when and where a job would start."""
         wanted = await self._calls.wanted(call, BATCH)
         await self._numbers.ready({})
         scheduler, selection, now = self._calls.controller.scheduler, self._calls.controller.selection, time.time()

@@ -1,9 +1,11 @@
-"""Update: other limits for a running step and its job. Its owner may lower them; root and the members of
-admin_group may raise them too, as Slurm's operators may any job's, beyond what its user could have asked for.
+"""Update: new limits for a running step and the job. The owner may lower limits; admins may also raise them.
+
+Admins are root and the members of admin_group. Like Slurm's operators they may raise the limits of any job, beyond what
+its user could have asked for.
 
 The daemon writes the job's cgroup and the step's, in an order in which the job never has less than its step. When
-memory is lowered, the kernel first reclaims it; memory that stays in use is not taken away. If a write fails, all are
-undone. The step's file then tells the next daemon the new limits, and the stepd writes them into its record.
+memory is lowered, the kernel first reclaims it; memory that stays in use is not taken away. If a write fails, all
+writes are undone. The step's file then tells the next daemon the new limits, and the stepd writes them into its record.
 """
 
 import asyncio
@@ -29,15 +31,15 @@ _HIGH, _MAX, _SWAP = "memory.high", "memory.max", "memory.swap.max"
 _UNASKED = "max"  # of memory and swap space: files as the kernel makes them
 _USER = "/user"
 _MIB = 1 << 20
-_PATIENCE = 1.0  # seconds for a stepd, which does not answer while it is in a plugin's hook
+_PATIENCE = 1.0  # seconds for a stepd, which does not answer during a plugin's hook
 
 
 class _InUse(Exception):
-    """The memory that is to be taken away is in use; str() is one line."""
+    """The memory to be taken away is in use; str() is a single line."""
 
 
 class _Write(NamedTuple):
-    """One file of one cgroup."""
+    """A write of a cgroup file, with new and old value."""
 
     group: tree.Group
     name: str
@@ -46,12 +48,12 @@ class _Write(NamedTuple):
 
     @property
     def is_user(self) -> bool:
-        """Whether it is the cgroup of the step's tasks."""
+        """True for the cgroup of the step's tasks."""
         return self.group.full_path.endswith(_USER)
 
 
 class Update:
-    """The method of one node. `mount` is the cgroup2 mount."""
+    """The Update method of the node. `mount` is the cgroup2 mount."""
 
     def __init__(self, mount: str, registry: Registry, constraints: Constraints) -> None:
         self._mount = mount
@@ -60,7 +62,7 @@ class Update:
         self._turns = Turns()
 
     async def update(self, call: Call) -> Mapping[str, object]:
-        """Writes other limits for a step and its job."""
+        """Change the limits of a step and of the job."""
         live = self._registry.find_running(call)
         if live.in_prolog:
             raise Refused("WrongState", f"step {live.step} has no task yet: its prolog is running")
@@ -76,7 +78,7 @@ class Update:
         changed = {one.name: one.new for one in writes if one.is_user}
         new.limits = {**old.limits, **changed}
         if not tree.Group(f"{self._mount}{old.cgroup}{_USER}").exists():
-            writes = [one for one in writes if not one.is_user]  # the stepd makes it with the limits that it is given
+            writes = [one for one in writes if not one.is_user]  # the stepd makes the cgroup with the new limits
         lowers = _memory(new) < _memory(old)
         try:
             await asyncio.to_thread(_write_all, writes, lowers=lowers)  # reclaiming memory may take long
@@ -95,7 +97,7 @@ class Update:
         await live.ask("Confine", {"memory": new.memory, "limits": changed}, _PATIENCE)
 
     def _changed(self, step: Step, request: Mapping[str, object]) -> Step:
-        """The step as it is to be. Raises Refused."""
+        """Return a copy of the step with the new limits. Raises Refused."""
         new = copy.copy(step)
         new.memory = int(str(request.get("mem", step.memory)))
         launch_request.check_memory(new.memory, self._constraints)
@@ -106,7 +108,7 @@ class Update:
         return new
 
     def _touched(self, old: Step, new: Step, request: Mapping[str, object]) -> list[str]:
-        """The files that are to be written, in this order. Raises Refused for one that is not enforced here."""
+        """Return the names of the files to write, in order. Raises Refused for a file which is not enforced here."""
         lowers = _memory(new) < _memory(old)
         touched = [*((_HIGH, _MAX, _SWAP) if lowers else (_MAX, _HIGH, _SWAP))] if "mem" in request else []
         touched += dict.fromkeys(name.partition(" ")[0] for name in shares.asked(request))
@@ -117,7 +119,7 @@ class Update:
         return touched
 
     def _writes(self, old: Step, new: Step, names: Iterable[str]) -> "list[_Write]":
-        """The step's cgroup first where memory is taken away, else the job's."""
+        """Return the writes in order: the step's cgroup first where memory is taken away, else the job's first."""
         path = f"{self._mount}{old.cgroup}"
         before, after = copy.copy(old), self._constraints
         before.shares = {**dict.fromkeys(new.shares, 0), **old.shares}  # a disk without a limit says so
@@ -142,7 +144,7 @@ def _just_ended(step: Step) -> Refused:
 
 
 def _must_lower(old: Step, new: Step) -> None:
-    """Raises Refused."""
+    """Raise Refused if any new limit is higher."""
     more = shares.beyond(new.shares, old.shares)
     if more:
         raise Refused(
@@ -157,7 +159,7 @@ def _memory(step: Step) -> float:
 
 
 def _write_all(writes: Iterable[_Write], *, lowers: bool) -> None:
-    """Raises OSError, _InUse."""
+    """Write all files. Raises OSError, and _InUse for memory which cannot be lowered."""
     for one in writes:
         if lowers and one.name == _MAX and one.group.memory.current > int(one.new):
             used, most = one.group.memory.current / _MIB, int(one.new) // _MIB
@@ -166,7 +168,7 @@ def _write_all(writes: Iterable[_Write], *, lowers: bool) -> None:
 
 
 def _undo(writes: Iterable[_Write]) -> None:
-    """Writes the old values, as far as possible: the step may have ended."""
+    """Write the old values, as far as possible: the step may have ended."""
     for one in reversed(list(writes)):
         with contextlib.suppress(OSError):
             one.group.write({one.name: one.old})

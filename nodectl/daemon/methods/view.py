@@ -1,8 +1,7 @@
-"""View: a connection to the process that copies a running step's streams, for `nodectl attach`. Allowed to the step's
-user, and to root.
+"""View: a connection to the process copying a running step's streams, for `nodectl attach`. For the user and root only.
 
-The rest of the admin group may not: who sees what is typed at a terminal, and types there, acts as its user. For the
-same reason a confined step attaches to none with more rights, as it enters none (`enter.py`).
+The rest of the admin group may not: a caller who sees and types the input of a terminal acts as its user. For the same
+reason a confined step attaches to no step with more rights, just as it enters none (`enter.py`).
 """
 
 import os
@@ -19,14 +18,17 @@ _OF_CLIENT = ("", "all", "-")
 
 
 class View:
-    """The method of one node."""
+    """The View method of the node."""
 
     def __init__(self, registry: Registry, levels: ConfinementLevels) -> None:
         self._registry = registry
         self._levels = levels
 
     def view(self, call: Call) -> Mapping[str, object]:
-        """Connects, and hands the connection over. Nothing of the step's user has come to it, so that nobody waits."""
+        """Connect to the copying process and hand the connection over to the caller.
+
+        The daemon receives nothing made by the step's user, so it never has to wait.
+        """
         live = self._registry.find_running(call)
         step = live.step
         if call.peer.uid not in (0, step.uid):
@@ -46,7 +48,7 @@ class View:
 
 
 def _connect(path: str, step: Step) -> int:
-    """Raises Refused. The process is its user's, and may let us wait; so we do not."""
+    """Connect to the view socket without waiting, because the user's process could let us wait. Raises Refused."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.setblocking(False)
     try:

@@ -1,4 +1,4 @@
-"""The processes that the daemon executes, and the channels to them: the forkserver, and helpers for one purpose each.
+"""The forkserver and single-purpose helpers: the processes executed by the daemon, and the channels to each.
 
 Runs in the daemon, as root. It imports none of the daemon's other packages.
 """

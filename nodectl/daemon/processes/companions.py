@@ -1,8 +1,8 @@
-"""The two interpreters that live as long as the daemon: the forkserver and the reception.
+"""The companions, two interpreters with the lifetime of the daemon: the forkserver and the listener.
 
-They are executed, not forked: they share nothing with the daemon but a channel, and their first order tells them all
-that they need. So the daemon executes them before it has imported itself, and their imports run beside its own. This
-module imports little.
+They are executed, not forked. They share nothing with the daemon but a channel, and their first order holds everything
+they need. So the daemon executes them before it has imported its own modules, and their imports run beside its own.
+This module imports little.
 """
 
 import _socket
@@ -11,13 +11,13 @@ import sys
 
 from nodectl.spank import preload, probe_variable
 
-CHANNEL = 3  # a companion's descriptor of it
-_OF_LOG = ("JOURNAL_STREAM",)  # by which it knows that its stderr is the journal's
+CHANNEL = 3  # a companion's descriptor of its channel
+_OF_LOG = ("JOURNAL_STREAM",)  # by this the forkserver knows that its stderr is the journal's
 _START = "import sys; sys.path[:0] = {path!r}; from {package} import main; main.main()"
 
 
 class Companion:
-    """A companion that waits for its first order: its pid, and our end of its channel."""
+    """A companion waiting for the first order: the pid, and our end of the channel."""
 
     __slots__ = ("channel", "pid")
 
@@ -27,7 +27,7 @@ class Companion:
 
 
 class Companions:
-    """Both, for a daemon that begins."""
+    """Both companions of a starting daemon."""
 
     __slots__ = ("forkserver", "reception")
 
@@ -37,12 +37,12 @@ class Companions:
 
 
 def begin() -> Companions:
-    """Executes both. Raises OSError."""
+    """Execute both companions. Raises OSError."""
     return Companions(begin_forkserver(), begin_reception())
 
 
 def begin_forkserver() -> Companion:
-    """Executes a forkserver. Raises OSError."""
+    """Execute a forkserver. Raises OSError."""
     # As slurmstepd from slurmd: hooks call tools of the site's by their names.
     environment = {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
@@ -55,14 +55,14 @@ def begin_forkserver() -> Companion:
 
 
 def begin_reception() -> Companion:
-    """Executes a reception; what it prints goes to the log. Raises OSError."""
+    """Execute a listener, with stdout and stderr in the log. Raises OSError."""
     return _execute("nodectl.reception", {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}, (os.POSIX_SPAWN_DUP2, 2, 1))
 
 
 def _execute(package: str, environment: dict[str, str], *actions: tuple[int, int, int]) -> Companion:
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     try:
-        # One that is CHANNEL already would be closed by the exec: dup2 onto itself leaves the flag as it is.
+        # The exec would close a descriptor already at CHANNEL: dup2 onto itself leaves the flag unchanged.
         os.set_inheritable(theirs.fileno(), theirs.fileno() == CHANNEL)
         pid = os.posix_spawn(
             sys.executable,

@@ -1,4 +1,4 @@
-"""Copies of the daemon's descriptors for another process: all of them or none."""
+"""Copies of the daemon's descriptors for another process: all or none."""
 
 import errno
 import fcntl
@@ -9,16 +9,14 @@ from nodectl.wire import framing
 
 
 def copies(fds: Iterable[int], least: int = 0) -> list[int]:
-    """Copies each descriptor. The copies are numbered from `least` on, and an exec closes them. Raises OSError; then
-    there are no copies.
-    """
+    """Copy each descriptor, close-on-exec, to a number of at least `least`. Raises OSError; then no copies are left."""
     made: list[int] = []
     try:
         for fd in fds:
             made.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, least))
     except OSError as error:
         framing.close(made)
-        if error.errno == errno.EINVAL:  # `least` is above what this process may have
+        if error.errno == errno.EINVAL:  # `least` is above this process's limit
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
         raise
     return made

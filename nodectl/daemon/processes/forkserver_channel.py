@@ -1,4 +1,4 @@
-"""The daemon's side of the forkserver: starts it, hands it steps, notices when it dies.
+"""The daemon's side of the forkserver: starts the process, hands over steps, notices the process's death.
 
 The daemon's first forkserver was executed before this module was imported, and waits for its first order
 (`companions.py`). A forkserver that dies is started again with the next step; stepds go on without it.
@@ -23,16 +23,19 @@ _END_SECONDS = 5
 
 
 def _nothing() -> None:
-    """Nobody waits for the answer."""
+    """Do nothing: no caller waits for the answer."""
 
 
 class ForkserverDied(Exception):
-    """The forkserver could not be started; str() is one line."""
+    """Raised when the forkserver could not be started; str() is a line."""
 
 
 class ForkserverChannel:
-    """`answered(message)` is called in the event loop for each answer, with {"step", "pid"} or {"step", "error"};
-    `earlier()` gives the container plugins besides the configured one that still have containers.
+    """The channel to the forkserver.
+
+    The event loop calls `answered(message)` for each answer, {"step", "pid"} or {"step", "error"}, and with "lost" when
+    the forkserver has died. `earlier()` returns the container plugins besides the configured one that still have
+    containers.
     """
 
     def __init__(
@@ -46,32 +49,34 @@ class ForkserverChannel:
     ) -> None:
         self._config = config
         self._programs = programs
-        self._lock = lock  # shared with the forkserver: the next daemon begins when both have let go
+        self._lock = lock  # shared with the forkserver: the next daemon begins when both have released it
         self._answered = answered
         self._earlier = earlier
         self._begun = begun
         self._sock: socket.socket | None = None
-        self._told: socket.socket | None = None  # of one that is not ready yet
+        self._told: socket.socket | None = None  # the channel of a forkserver that is not ready yet
         self._waiting: list[tuple[bytes, list[int]]] = []
         self._when_answered: dict[str, Callable[[], None]] = {}  # by step
-        self._is_full = False  # the channel: what waits, waits for room
+        self._is_full = False  # the channel is full: `_waiting` waits for room
         self._told_plugins: tuple[list[str], int] | None = None
         self.pid = 0
-        seconds = config.spank_hook_timeout  # that an init() may take; 0: without limit
+        seconds = config.spank_hook_timeout  # limit of an init(); 0: none
         self._patience: float | None = _READY_SECONDS + seconds if seconds else None
 
     def tell(self) -> None:
-        """Tells the forkserver that was begun, or a new one, what it serves; `start` waits until it is ready. Raises
-        ForkserverDied; OSError where there can be none.
+        """Send the first order to the forkserver already executed, or to a new forkserver.
+
+        `start` waits until the forkserver is ready. Raises ForkserverDied; OSError if there can be no forkserver.
         """
         self._told = self._begin()
 
     def start(self) -> None:
-        """Waits until the forkserver that was told what it serves, or a new one, is ready; nothing where there is one.
-        Raises ForkserverDied; OSError where there can be none.
+        """Wait until a forkserver is ready, executing a new process if needed. Return at once if already ready.
+
+        Raises ForkserverDied; OSError if there can be no forkserver.
         """
         if self._sock is not None:
-            return  # what an earlier daemon left was ended before this one was ready
+            return  # leftovers of an earlier daemon ended before this forkserver was ready
         self._told_plugins = None
         ours, self._told = self._told or self._begin(), None
         ours.settimeout(self._patience)
@@ -81,15 +86,15 @@ class ForkserverChannel:
             answer = {"error": f"no answer: {error}"}
         if not answer.get("ready"):
             ours.close()
-            self.collect()  # its end lets go of the lock
+            self.collect()  # the process's end releases the lock
             raise ForkserverDied(f"start the forkserver: {answer.get('error')}")
         ours.setblocking(False)
-        self._patience = _READY_SECONDS  # of a daemon that serves: the service manager watches it
+        self._patience = _READY_SECONDS  # for a serving daemon, which the service manager watches
         self._sock = ours
         asyncio.get_running_loop().add_reader(ours.fileno(), self._read)
 
     def _begin(self) -> socket.socket:
-        """The channel of a forkserver that has its first order. Raises OSError, ForkserverDied."""
+        """Return the channel of a forkserver which was sent the first order. Raises OSError, ForkserverDied."""
         order = {
             "plugins": {kind: list(types) for kind, types in kinds.configured(self._config, kinds.NODE).items()},
             "plugin_dir": list(self._config.plugin_dir),
@@ -108,7 +113,7 @@ class ForkserverChannel:
         try:
             socket.send_fds(ours, [lean_json.dumps(order).encode("ascii")], [self._lock, self._programs])
         except ConnectionError:
-            pass  # it has ended, which is read next
+            pass  # the forkserver has ended; the next read says so
         except OSError:
             ours.close()
             self.collect()
@@ -119,13 +124,12 @@ class ForkserverChannel:
         self, request: Mapping[str, object], plugins: tuple[list[str], int], fds: Sequence[int],
         when_answered: Callable[[], None] = _nothing,
     ) -> None:  # fmt: skip
-        """Asks for one stepd; closes `fds` when they are on their way. Raises ForkserverDied.
+        """Ask for a stepd; close `fds` once sent. Raises ForkserverDied.
 
-        `when_answered` is called once, with the answer: neither the daemon nor the forkserver has `fds` any more. So
-        whatever a user sends there from now on, none of them holds it. It is called as well where the forkserver dies
-        before.
-        `plugins`: the files of the step's stack and the number of their changes. The forkserver looks at the files when
-        it is told of them: when either is not what it was.
+        `when_answered` is called once, with the answer or when the forkserver dies. By then neither the daemon nor the
+        forkserver holds `fds`, so neither holds anything a user sends there later.
+        `plugins` is the files of the step's stack and the number of their changes. If either differs from the last
+        request, the forkserver is told the files and looks at them.
         """
         self._ensure_started(fds)
         if plugins != self._told_plugins:
@@ -140,8 +144,9 @@ class ForkserverChannel:
         self._told_plugins = plugins
 
     def request_container(self, request: Mapping[str, object], fds: Sequence[int]) -> None:
-        """Asks for work on a container (`nodectl/forkserver/container_requests.py`). Like `submit`; a request that is
-        too long raises OSError.
+        """Ask for work on a container (`nodectl/forkserver/container_requests.py`); close `fds` once sent.
+
+        Raises ForkserverDied; OSError for a request that is too long.
         """
         self._ensure_started(fds)
         self._send(request, fds)
@@ -196,7 +201,7 @@ class ForkserverChannel:
         self._when_answered.pop(str(answer["step"]), _nothing)()
 
     def _lost(self) -> None:
-        """The forkserver has died: steps that it has not answered are not started."""
+        """Clean up after the forkserver's death: unanswered steps are not started."""
         self.close()
         signals.send_child(self.pid, signals.KILL)
         os.waitpid(self.pid, 0)
@@ -207,7 +212,7 @@ class ForkserverChannel:
             when_answered()
 
     def close(self) -> None:
-        """Closes the channel; the forkserver ends when it reads that."""
+        """Close the channel, which ends the forkserver."""
         if self._sock is not None:
             loop = asyncio.get_running_loop()
             loop.remove_reader(self._sock.fileno())
@@ -219,7 +224,7 @@ class ForkserverChannel:
                 framing.close(fds)
 
     def collect(self) -> None:
-        """After `close`: waits for its end, and kills it where it does not end, for instance in a plugin's fini()."""
+        """Wait for the forkserver's end after `close`; kill a forkserver stuck, for instance, in a plugin's fini()."""
         if self.pid:
             pidfd = os.pidfd_open(self.pid)
             poll = select.poll()

@@ -1,8 +1,8 @@
-"""A process that the daemon executes for one purpose, and that reports what came of it.
+"""A process executed by the daemon for a single purpose, which reports the result.
 
 It is never a fork of the daemon, which has many descriptors and perhaps threads. The process reports through a socket
-(`nodectl/spank/reporter.py`); the daemon watches it through a pidfd. When it is silent for too long, the daemon kills
-it with its process group; whatever it leaves in its group is killed when it ends. Nothing here blocks.
+(`nodectl/spank/reporter.py`); the daemon watches it through a pidfd. If the process is silent for too long, the daemon
+kills it with its process group. When the process ends, the daemon kills what is left in the group. Nothing here blocks.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # signals that Python ignores would b
 
 
 class ReportingProcess:
-    """One such process. It may be silent for `seconds` (0: without limit) and `grace` more; then it is killed.
+    """A reporting process, killed after `seconds` (0: no limit) plus `grace` without a report.
 
     Descriptors: 0 is /dev/null, 1 and 2 the daemon's log, 3 the socket, from 4 on `extra`. Raises OSError.
     """
@@ -42,7 +42,7 @@ class ReportingProcess:
         self.stack_place = 0  # the plugin's place in the stack of that process
         self.on_end: Callable[[], None] | None = None
         self.status = 0  # the wait status, once it has ended
-        self.results: list[str] = []  # what came of its work, one line each time that it reported; "" for success
+        self.results: list[str] = []  # one line for each reported result; "" for success
         self._seconds = seconds
         self._grace = grace
         self._heard = 0.0
@@ -54,7 +54,7 @@ class ReportingProcess:
         self.pid, self._link = _execute(module, arguments, environment, extra)
         try:
             self._pidfd = os.pidfd_open(self.pid)
-        except OSError:  # no descriptors left: nobody would notice its end
+        except OSError:  # no descriptors left: the daemon would not notice the process's end
             signals.send_child(self.pid, signals.KILL)
             os.waitpid(self.pid, 0)
             self._link.close()
@@ -66,11 +66,11 @@ class ReportingProcess:
 
     @property
     def running(self) -> bool:
-        """True until it has been waited for."""
+        """Whether the process has not been waited for."""
         return not self._ended.done()
 
     async def end(self) -> None:
-        """Waits for its end. When the caller is cancelled, the process is killed."""
+        """Wait for the process's end. Kill the process if the caller is cancelled."""
         try:
             await asyncio.shield(self._ended)
         except asyncio.CancelledError:
@@ -78,30 +78,30 @@ class ReportingProcess:
             raise
 
     async def reported(self) -> None:
-        """Waits until it has reported a result, or has ended."""
+        """Wait until the process has reported a result or has ended."""
         await asyncio.wait((self._reported, self._ended), return_when=asyncio.FIRST_COMPLETED)
 
     def send(self, message: bytes) -> None:
-        """Sends it a message through the socket."""
+        """Send the process a message through the socket."""
         self._link.send(message, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def kill(self) -> None:
-        """SIGKILL to it and to its process group."""
+        """Kill the process and the process group."""
         if self.running:
             signals.send(self._pidfd, signals.KILL)
             self._kill_group()
 
     def allow_silence(self, seconds: float) -> None:
-        """From now on it may be silent for so long; 0: without limit."""
+        """Allow `seconds` of silence from now on; 0: no limit."""
         self._seconds = seconds
         self._restart_timer()
 
     def plugin_and_hook(self) -> str:
-        """ "plugin x: slurm_spank_init" while it is in that hook, "" while it is in none."""
+        """Return the plugin and hook running now, as "plugin x: slurm_spank_init", or "" for none."""
         return f"plugin {self.plugin}: {self.call}" if self.call else ""
 
     def how_it_ended(self) -> str:
-        """How it ended, for a process that did not report it: a time-out, a signal, an exit status."""
+        """Return how the process ended without a report: a time-out, a signal, an exit status."""
         if self._late:
             return f"took longer than {self._seconds:g} s"
         if self.status == DEAF << 8:
@@ -117,7 +117,7 @@ class ReportingProcess:
         self._timer = self._loop.call_later(self._seconds + self._grace, self.time_out) if self._seconds else None
 
     def time_out(self) -> None:
-        """It has been silent for too long."""
+        """Kill the process, which has been silent for too long."""
         self._late = True
         self.kill()
 
@@ -150,7 +150,10 @@ class ReportingProcess:
         self._restart_timer()
 
     def _finish(self) -> None:
-        """It has ended. It is still a zombie here, so that no other process or group has its number."""
+        """Collect the ended process, after killing the process group.
+
+        Until then the process is a zombie, so no other process or group has its number.
+        """
         self._late = self._late or (bool(self._seconds) and time.monotonic() - self._heard >= self._seconds)
         self._read()
         self._kill_group()
@@ -172,7 +175,7 @@ class ReportingProcess:
 def _execute(
     module: str, arguments: Mapping[str, object], environment: Mapping[str, str], extra: Sequence[int]
 ) -> tuple[int, socket.socket]:
-    """(pid, our end of the socket). Raises OSError."""
+    """Execute the module. Return (pid, our end of the socket). Raises OSError."""
     package, _, name = module.rpartition(".")
     code = _START.format(path=[p for p in sys.path if p], package=package, module=name, arguments=arguments)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,5 +1,4 @@
-"""The daemon's side of the reception: starting and replacing that process, its connections, who made them, and what
-they may see.
+"""The daemon's side of the reception: starts and replaces the listener, serves connections, decides permissions.
 
 Runs in the daemon, as root. Of the daemon's packages it imports only `processes`.
 """

@@ -1,9 +1,9 @@
-"""A user's desk and its connections, as the daemon sees them: calls come in, replies and descriptors go out.
+"""The daemon's side of a session process and of the user's connections: receives calls, sends replies and descriptors.
 
-A desk is the reception's process for one user. It sends calls through a pipe, one of each connection at a time; it has
-bounded and parsed them once. The daemon relies on that only for the cost of reading them, and drops a desk that breaks
-these rules. In each turn of the event loop it serves one call of each desk, so that a user waits for no more than one
-call of each other user.
+The listener starts one session process for each user. It sends calls through a pipe, one of each connection at a time,
+and has bounded and parsed them once. The daemon relies on that only for the cost of reading them, and drops a session
+process that breaks these rules. In each turn of the event loop the daemon serves one call of each session process, so a
+user waits for at most one call of each other user.
 """
 
 import asyncio
@@ -21,47 +21,47 @@ _MAX_BACKLOG = 32 << 20
 _SMALL = 64 << 10  # bytes of a reply for which there is always room
 _MOST_OF_SMALL = 16 << 20
 _CHUNK = 65536
-_MOST_PROVEN = 1024  # connections of a desk with a pidfd each: further ones of its user prove nothing
+_MOST_PROVEN = 1024  # connections of a session process with a pidfd each; further ones have no proof of their process
 _ONLY_ASK = frozenset(
     f"{NODE}.{name}" for name in ("List", "Show", "Wait", "Await", "Queue", "ShowJob", "Usage")
-)  # they change nothing: nothing is lost when the client has gone
+)  # read-only calls: nothing is lost when the client has gone
 
 
 class Calls:
-    """Counts each user's calls that are under way, so that one user cannot fill the daemon with them."""
+    """The count of each user's calls under way, a bound on the calls of a single user."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._count: dict[int, int] = {}
 
     def begin(self, uid: int) -> None:
-        """Raises Refused."""
+        """Count a call of the user. Raises Refused."""
         count = self._count.get(uid, 0)
         if uid != 0 and count >= self._most:
             raise Refused("NotPermitted", f"more calls of yours than max_connections_per_user = {self._most}")
         self._count[uid] = count + 1
 
     def end(self, uid: int) -> None:
-        """One of them is over."""
+        """Uncount a finished call of the user."""
         self._count[uid] -= 1
         if not self._count[uid]:
             del self._count[uid]
 
 
 class Connection:
-    """One client's calls, one at a time."""
+    """A client's connection, with at most a single call under way."""
 
     def __init__(self, desk: "Desk", number: int, peer: framing.Peer) -> None:
         self.peer = peer
         self.busy: asyncio.Future[object] | None = None
         self._desk = desk
         self._number = number
-        self._call: Call | None = None  # that is under way
+        self._call: Call | None = None  # the call under way
         self._only_asks = False
         self._gone = False
 
     def begin(self, text: bytes, fds: int) -> None:
-        """Serves a call."""
+        """Serve a call."""
         call = None
         try:
             call = Call(_decoded(text), self.peer, fds, self._hand_over)
@@ -81,7 +81,7 @@ class Connection:
         self._call = call
         self._only_asks = call.method in _ONLY_ASK
         self.busy = asyncio.ensure_future(result)
-        self.busy.add_done_callback(functools.partial(self._end, call))  # also of one cancelled before it began
+        self.busy.add_done_callback(functools.partial(self._end, call))  # also for a call cancelled before its start
 
     def _end(self, call: Call, done: asyncio.Future[object]) -> None:
         answer: Mapping[str, object] = {}
@@ -90,7 +90,7 @@ class Connection:
             answer = _refusal(error) if isinstance(error, Exception) else {"parameters": done.result()}
         self.busy = self._call = None
         self._desk.calls.end(self.peer.uid)
-        self._finish(call, answer)  # in any case: its desk keeps descriptors until then
+        self._finish(call, answer)  # in any case: the session process keeps descriptors until then
 
     def _hand_over(self, answer: Mapping[str, object], ours: Sequence[int]) -> None:
         self._desk.send(self._number, frames.HAND, _text({"parameters": answer}), ours)
@@ -109,13 +109,13 @@ class Connection:
             self._desk.forget(self._number)
 
     def withdraw(self) -> None:
-        """The client wants the launch that is under way no more. It is told at once, unless it has its answer."""
+        """Withdraw the launch under way, and tell the client at once, unless the launch is answered."""
         if self.busy is not None and self._call is not None and not self._call.withdrawn:
             self._call.withdrawn = True
             self._desk.send(self._number, frames.WITHDRAWN)
 
     def leave(self) -> None:
-        """The client has closed. A call that is under way goes on, unless it only asks."""
+        """Handle the client's close. A call under way goes on, unless the call changes nothing."""
         self._gone = True
         if self.busy is None:
             self._desk.forget(self._number)
@@ -124,11 +124,13 @@ class Connection:
 
 
 class Desk:
-    """One desk. `catch_up()` reads the reception's news, which tells of a connection before its desk uses it.
-    `on_end(desk)` is called once. Raises OSError; then both descriptors are still its maker's.
+    """A session process of a user, as seen by the daemon.
+
+    `catch_up()` reads the listener's news, which announces a connection before its session process uses it.
+    `on_end(desk)` is called once. Raises OSError; then the caller still owns both descriptors.
     """
 
-    def __init__(  # both ends, and what is behind
+    def __init__(  # everything of a session process
         self, uid: int, up: int, down: int, service: Service, calls: Calls, longest: int,
         catch_up: Callable[[], None], on_end: Callable[["Desk"], None],
     ) -> None:  # fmt: skip
@@ -136,7 +138,7 @@ class Desk:
         os.set_blocking(down, False)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(up, self._readable)
-        self._reads = True  # and not before all that it has read is served
+        self._reads = True  # only while no received frame is unserved
         try:
             self._down = socket.socket(fileno=down)
         except OSError:
@@ -150,13 +152,13 @@ class Desk:
         self._on_end = on_end
         self._inbox = framing.Inbox(longest + frames.LONGEST_HEAD)
         self._out: list[tuple[bytearray, list[int]]] = []
-        self._is_full = False  # the socket: what is in `_out` waits for room
+        self._is_full = False  # the socket is full: `_out` waits for room
         self._size = 0
         self._connections: dict[int, Connection] = {}
         self._closed = False
 
     def add(self, number: int, peer: framing.Peer) -> None:
-        """Adds a connection, whose calls will come."""
+        """Add a connection of the session process."""
         if self._closed or (self.uid and len(self._connections) >= _MOST_PROVEN):
             peer.let_go()
         if not self._closed:
@@ -176,7 +178,7 @@ class Desk:
         self._serve()
 
     def _serve(self) -> None:
-        """Serves one frame. Others that have come are served in the next turns; until then nothing more is read."""
+        """Serve a single frame. Later turns of the event loop serve further frames; until then nothing more is read."""
         if self._closed:
             return
         try:
@@ -187,11 +189,11 @@ class Desk:
             self._loop.call_exception_handler({"message": f"a desk broke its rules: {error!r}"})
             self.close()
             return
-        if not self._closed:  # the reply may have closed it: the descriptor may be another's by now
+        if not self._closed:  # the reply may have closed this: the descriptor may be reused by now
             self._read_on(data is None or self._inbox.size == 0)
 
     def _read_on(self, on: bool) -> None:
-        """Goes on reading, or first serves what has come."""
+        """Read on, or first serve the frames already received."""
         if not on:
             self._loop.call_soon(self._serve)
         if on == self._reads:
@@ -223,7 +225,7 @@ class Desk:
         connection.begin(call, int(fds))
 
     def has_no_room(self, size: int) -> str:
-        """Why a reply of so many bytes is not sent; "" when it is."""
+        """Return why a reply of `size` bytes is not sent, or "" if there is room."""
         if size > _MAX_BACKLOG:
             return f"the reply has {size} bytes, and may have {_MAX_BACKLOG}"
         if self._size + size > _MAX_BACKLOG:
@@ -231,7 +233,7 @@ class Desk:
         return ""
 
     def send(self, number: int, word: bytes, text: bytes = b"", fds: Sequence[int] = ()) -> None:
-        """Queues a frame. `fds` are closed when they have been sent."""
+        """Queue a frame. `fds` are closed once sent."""
         if self._closed:
             framing.close(fds)
             return
@@ -267,13 +269,13 @@ class Desk:
             self._loop.remove_writer(self._down.fileno())
 
     def forget(self, number: int) -> None:
-        """That connection is over."""
+        """Forget a finished connection."""
         connection = self._connections.pop(number, None)
         if connection is not None:
             connection.peer.let_go()
 
     def close(self) -> None:
-        """Ends it. Calls that are under way go on without a reply, unless they only ask."""
+        """Close the channels. Calls under way go on without a reply; calls which change nothing are cancelled."""
         if self._closed:
             return
         self._closed = True
@@ -289,7 +291,7 @@ class Desk:
         self._on_end(self)
 
     def abandon(self) -> list[asyncio.Future[object]]:
-        """Ends it and cancels its calls. Returns what is left to wait for."""
+        """Cancel all calls and close the channels. Return the cancelled calls, to be waited for."""
         busy = [connection.busy for connection in self._connections.values() if connection.busy is not None]
         for task in busy:
             task.cancel()
@@ -298,7 +300,7 @@ class Desk:
 
 
 def _decoded(text: bytes) -> Mapping[str, object]:
-    """Decodes without the garbage collector, which would go through millions of empty lists again and again."""
+    """Decode a call without the garbage collector, which would look through millions of empty lists repeatedly."""
     gc.disable()
     try:
         return framing.decode_call(text)
@@ -313,7 +315,7 @@ def _text(answer: Mapping[str, object]) -> bytes:
 def _refusal(error: Exception) -> Mapping[str, object]:
     if isinstance(error, Refused):
         return error_reply(error)
-    if isinstance(error, sqlite3.Error):  # which says what to do; the log has it already
+    if isinstance(error, sqlite3.Error):  # with the remedy in its text; the log has the error already
         return error_reply(Refused("InternalError", f"the history cannot be used: {error}"))
     asyncio.get_running_loop().call_exception_handler({"message": "a call failed", "exception": error})
     return error_reply(Refused("InternalError", f"{type(error).__name__}: {error}"))

@@ -1,6 +1,6 @@
-"""Who may see, signal and update which step: users their own, root and the members of admin_group everybody's.
+"""Permissions to see, signal and update steps: a user has the user's own, root and members of admin_group have all.
 
-Who calls, the kernel says. To everybody else a step is not there: the caller of this refuses with NoSuchStep.
+The kernel names the caller. For all other users a step does not exist: the code that asks here refuses with NoSuchStep.
 """
 
 import os
@@ -9,7 +9,7 @@ from nodectl.wire.framing import Peer
 
 
 class Permissions:
-    """`admin_gid` is the number of admin_group; None where there is no such group."""
+    """The node's permissions. `admin_gid` is the number of admin_group, or None if the group does not exist."""
 
     __slots__ = ("admin_gid",)
 
@@ -17,9 +17,9 @@ class Permissions:
         self.admin_gid: int | None = None
 
     def is_admin(self, peer: Peer) -> bool:
-        """True for root, the members of admin_group, and whose own node it is."""
+        """Return True for root, the members of admin_group, and the owner of a user's own node."""
         return peer.uid in (0, os.geteuid()) or (self.admin_gid is not None and self.admin_gid in peer.groups)
 
     def may_see(self, peer: Peer, uid: object) -> bool:
-        """True for what belongs to this user, and for an admin."""
+        """Return True for a step or job of this user, and for an admin."""
         return peer.uid == uid or self.is_admin(peer)

@@ -1,7 +1,7 @@
-"""Starts the reception, learns of connections from it, and replaces it when it does not answer.
+"""Starts the listener, learns of connections from the listener, and replaces a listener which does not answer.
 
-The daemon holds the listening socket and never accepts from it. When a reception dies or hangs, the daemon starts
-another; the desks of the old one go on.
+The daemon holds the listening socket and never accepts from it. When a listener dies or hangs, the daemon starts
+another; the session processes of the old one go on.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ from nodectl.wire import framing, lean_json
 from nodectl.wire.dispatch import Service
 
 _LONGEST_NEWS = 1 << 17
-_AT_ONCE = 16  # news, before others have their turn
+_AT_ONCE = 16  # messages at once, before the loop's other work
 _PING_SECONDS = 1.0
 _SILENT_SECONDS = 5.0
 _READY_SECONDS = 20.0
-_BETWEEN_STARTS = 0.5  # seconds, where one after another dies
+_BETWEEN_STARTS = 0.5  # seconds between starts, if listeners keep dying
 _FDS = 2
 
 
 class ReceptionFailed(Exception):
-    """The reception does not start; str() is one line."""
+    """Raised when the listener does not start; str() is a line."""
 
 
 class ReceptionSupervisor:
-    """The reception of one daemon, at first the one that was `begun`. It serves from `listen` on."""
+    """The supervisor of the daemon's listener, at first of `begun`. Users are served from `listen` on."""
 
     def __init__(self, config: Config, begun: Companion | None = None) -> None:
         self._config = config
@@ -46,7 +46,7 @@ class ReceptionSupervisor:
         self._answers: set[asyncio.Task[None]] = set()
         self._listener: socket.socket | None = None
         self._desks: set[Desk] = set()
-        self._numbered: dict[int, Desk] = {}  # those of the present reception, by its numbers
+        self._numbered: dict[int, Desk] = {}  # the session processes of the present listener, by its numbers
         self._pings = 0
         self._pong = 0
         self._answered: asyncio.Future[None] = self._loop.create_future()
@@ -56,14 +56,14 @@ class ReceptionSupervisor:
         self._timer = self._loop.call_later(_PING_SECONDS, self._ping, 0.0)
 
     async def ready(self) -> None:
-        """Waits for its first answer. Raises ReceptionFailed."""
+        """Wait for the listener's first answer. Raises ReceptionFailed."""
         try:
             await asyncio.wait_for(asyncio.shield(self._answered), _READY_SECONDS)
         except TimeoutError:
             raise ReceptionFailed("start the reception: it does not answer (its own message is above)") from None
 
     def listen(self, listener: socket.socket, service: Service, has_account: Callable[[int], Awaitable[bool]]) -> None:
-        """Begins to serve users. `has_account` looks for the account of a uid."""
+        """Begin to serve users. `has_account` looks up the account of a uid."""
         self._listener, self._service, self._has_account = listener, service, has_account
         self._hand_listener()
 
@@ -80,7 +80,7 @@ class ReceptionSupervisor:
         self._hand_listener()
 
     def pause(self) -> None:
-        """Users who come from now on wait for the next daemon."""
+        """Stop accepting: users connecting from now on wait for the next daemon."""
         self._listener = None
         self._send({"pause": True})
 
@@ -94,9 +94,9 @@ class ReceptionSupervisor:
         try:
             socket.send_fds(self._channel, [lean_json.dumps(order).encode("ascii")], fds or [])
         except ConnectionError:
-            pass  # it has gone, which is noticed
+            pass  # the listener has gone, which is noticed elsewhere
         except OSError as error:
-            if "ping" not in order:  # one that is not answered is noticed
+            if "ping" not in order:  # an unanswered ping is noticed
                 words = f"the reception does not get the order {lean_json.dumps(order)}: {error.strerror}"
                 messages.tell("reception-unheard", words)
                 self._loop.call_soon(self._replace, self._channel)
@@ -106,7 +106,7 @@ class ReceptionSupervisor:
             self._lose()
 
     def _ping(self, silent: float) -> None:
-        """Once a second: the reception has answered the last ping, or must do so soon."""
+        """Once a second, send a ping after each answer, and replace a listener silent for too long."""
         if self._pong < self._pings:
             silent += _PING_SECONDS
         else:
@@ -120,7 +120,7 @@ class ReceptionSupervisor:
         self._timer = self._loop.call_later(_PING_SECONDS, self._ping, silent)
 
     def _hear(self, most: int = sys.maxsize) -> None:
-        """Reads the news of the reception, `most` of them: connections may come as fast as they are read."""
+        """Read at most `most` messages of the listener: connections may come as fast as the daemon reads."""
         while self._channel is not None and most > 0:
             most -= 1
             room = socket.CMSG_SPACE(_FDS * 4)
@@ -129,7 +129,7 @@ class ReceptionSupervisor:
             except BlockingIOError:
                 return
             except ConnectionResetError:
-                continue  # it ended with something unread; its earlier messages can be read now
+                continue  # the listener ended with orders unread; its own messages can be read now
             except OSError:
                 data, ancillary = b"", []
             if not data:
@@ -154,14 +154,17 @@ class ReceptionSupervisor:
             peer = framing.Peer(*who, pidfd, news["inode"], news["place"])
             place.add(news["connection"], peer)
         else:
-            framing.close(fds)  # the desk has ended, which the reception did not know yet
+            framing.close(fds)  # the session process has ended, which the listener did not know yet
 
     async def _tell_account(self, uid: int) -> None:
         assert self._has_account is not None  # noqa: S101  # no user comes before it listens
         self._send({"account": uid, "exists": await self._has_account(uid)})
 
     def _open(self, number: int, uid: int, fds: list[int]) -> None:
-        """Serves a desk. Where that fails, its descriptors are closed: it tells its clients, and ends."""
+        """Serve a new session process. On failure close the descriptors, which makes the process end.
+
+        The session process tells its clients first.
+        """
         assert self._service is not None  # noqa: S101  # no user comes before it listens
         try:
             up, down = framing.exactly(_FDS, fds)
@@ -177,11 +180,11 @@ class ReceptionSupervisor:
 
     def _forget(self, number: int, desk: Desk) -> None:
         self._desks.discard(desk)
-        if self._numbered.get(number) is desk:  # and not that of the next reception
+        if self._numbered.get(number) is desk:  # and not a process of the next listener
             del self._numbered[number]
 
     def _lose(self) -> None:
-        """The reception has ended, or is killed. Its desks go on."""
+        """Kill the listener, if still alive, and schedule a new start. The session processes go on."""
         if self._channel is None:
             return
         self._loop.remove_reader(self._channel.fileno())
@@ -205,7 +208,7 @@ class ReceptionSupervisor:
             self._loop.call_later(_BETWEEN_STARTS, self._start_again)
 
     async def close(self) -> None:
-        """Serves no more calls. A call that comes too late gets no answer, rather than one of a half-closed node."""
+        """Stop serving calls. A late call gets no answer, rather than an answer from a half-closed node."""
         self._ended = True
         self._timer.cancel()
         for answer in list(self._answers):

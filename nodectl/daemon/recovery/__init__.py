@@ -1,4 +1,4 @@
-"""What an earlier daemon left: the lock, running steps that are taken over, ended steps that are recorded.
+"""Recovery from an earlier daemon: the lock, the take-over of running steps, the recording of ended steps.
 
 Runs in the daemon at its start, as root. It imports `steps` and `jobs`.
 """

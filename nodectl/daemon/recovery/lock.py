@@ -1,4 +1,4 @@
-"""One daemon per runtime directory: a lock that the daemon and its forkserver hold together.
+"""The lock of a runtime directory, held by the daemon and the forkserver together: a single daemon per directory.
 
 It is flock(2) on a file. The lock lasts as long as the open file description, which the forkserver inherits; so the
 next daemon starts when both have gone.
@@ -12,14 +12,14 @@ _PAUSE = 0.02
 
 
 class Lock:
-    """A taken lock; `fd` is what the forkserver inherits."""
+    """A held lock. The forkserver inherits `fd`."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
     @classmethod
     def take(cls, directory: str, *, wait: float | bool) -> "Lock | None":
-        """Takes the lock of a directory, waiting up to `wait` seconds (False: not at all). None if others have it."""
+        """Lock a directory, with a wait of up to `wait` seconds (False: none). Return None if the lock stays taken."""
         fd = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         deadline = time.monotonic() + float(wait)
         while True:
@@ -34,5 +34,5 @@ class Lock:
                 return cls(fd)
 
     def release(self) -> None:
-        """Closes this process's descriptor of it."""
+        """Close this process's descriptor of the lock."""
         os.close(self.fd)

@@ -1,9 +1,9 @@
-"""What an earlier daemon left: steps that still run are taken over, steps that have ended are recorded, also those that
-ended with the machine, and what belongs to no step is removed.
+"""The sweep after an earlier daemon: takes over running steps, records ended steps, removes leftovers.
 
-Runs once at the start of a daemon, before it listens. By then neither the earlier daemon nor its forkserver lives, as
-both held the lock; so no new stepd can appear. Every step has a spec file from before its first fork until it is in the
-history: files and cgroups without one belong to no step.
+It also records steps that ended with the machine. Leftovers are files and cgroups of no step. The sweep runs once at
+the start of a daemon, before it listens. By then neither the earlier daemon nor its forkserver lives, as both held the
+lock; so no new stepd can appear. Every step has a spec file from before its first fork until it is in the history:
+files and cgroups without one belong to no step.
 """
 
 import os
@@ -31,8 +31,10 @@ PRIVATE = "private."
 
 
 def sweep(registry: Registry, jobs: NodeJobs, base: Base, scope: str = "") -> None:
-    """Takes over, records, removes; see the module. `base` is where jobs' cgroups are, `scope` where Slurm has its
-    own, if this daemon's steps may be in these.
+    """Take over running steps, record ended steps, remove leftovers (see the module).
+
+    `base` is the place of jobs' cgroups. `scope` is the place of Slurm's cgroups, if this daemon's steps may be in
+    Slurm's jobs.
     """
     for files in _specs(registry.directory):
         _take_over(registry, jobs, base.mount, files)
@@ -49,8 +51,10 @@ def sweep(registry: Registry, jobs: NodeJobs, base: Base, scope: str = "") -> No
 
 
 def _specs(directory: str) -> Iterator[StepFiles]:
-    """The files of all steps. A job's first step comes last: whether the job is over depends on the others. That is
-    the script's or the allocation's where there is one, else number 0.
+    """Yield the files of all steps, a job's first step last.
+
+    Whether the job is over depends on its other steps. The first step is the script's or the allocation's where there
+    is one, else number 0.
     """
     found = []
     for name in os.listdir(directory):
@@ -89,19 +93,19 @@ def _take_over(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles)
 
 
 def _remove_strays(registry: Registry, jobs: NodeJobs, base: Base) -> None:
-    """Kills and removes the cgroups of steps that have no file."""
+    """Kill and remove the cgroups of steps without a file."""
     place = base.mount + base.path
     if not any(entry.is_dir() and entry.name != tree.RUNNERS for entry in os.scandir(place)):
         return
     from nodectl.daemon.recovery.cgroup_node import Cgroup2Node  # a daemon that finds nothing goes without its imports
 
     known = {live.step.cgroup for live in registry.live.values()}
-    # What a job's prolog started lives as long, and so does the first process of its pid namespace.
+    # Processes of a job's prolog live as long as the job, and so does the first process of its pid namespace.
     known |= {f"{os.path.dirname(path)}/{name}" for path in known for name in (PROLOG.name, container.GROUP)}
     top = Cgroup2Node(place).grow()
     for job in top.children:
         if os.fsdecode(job.name) == tree.RUNNERS:
-            continue  # those that serve a step have a part in it; the others have just seen their forkserver end
+            continue  # runners of a step stay; the others end with their forkserver
         for step in job.children:
             path = os.fsdecode(step.full_path)
             if path.removeprefix(base.mount) not in known:
@@ -113,7 +117,7 @@ def _remove_strays(registry: Registry, jobs: NodeJobs, base: Base) -> None:
 
 
 def _remove_slurms_strays(registry: Registry, jobs: NodeJobs, mount: str, scope: str) -> None:
-    """Likewise of those that are within Slurm's jobs."""
+    """Kill and remove the cgroups of steps without a file, within Slurm's jobs."""
     known = {mount + live.step.cgroup for live in registry.live.values()}
     for path in slurms.steps_below(mount + scope) - known:
         _remove_stray(jobs, mount, path)
@@ -127,7 +131,7 @@ def _remove_stray(jobs: NodeJobs, mount: str, path: str) -> None:
 
 
 def remove_dead_private_nodes(runtime_dir: str) -> None:
-    """Removes the directories of private nodes whose clients were killed, once no process holds their lock."""
+    """Remove the directories of private nodes with killed clients, once no process holds the lock."""
     try:
         names = [name for name in os.listdir(runtime_dir) if name.startswith(PRIVATE)]
     except FileNotFoundError:
@@ -140,14 +144,14 @@ def remove_dead_private_nodes(runtime_dir: str) -> None:
         steps = list(_specs(f"{directory}/steps")) if os.path.isdir(f"{directory}/steps") else []
         if not any(files.alive() for files in steps):
             _remove_cgroups(steps)
-            import shutil  # with what it brings along: only where it is needed
+            import shutil  # its own imports are costly: only where needed
 
             shutil.rmtree(directory, ignore_errors=True)
         lock.release()
 
 
 def _remove_cgroups(steps: list[StepFiles]) -> None:
-    """Removes the cgroups of a dead private node's steps."""
+    """Remove the cgroups of a dead private node's steps."""
     mount = tree.find_mount()
     bases = set()
     for files in steps:

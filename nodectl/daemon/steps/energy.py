@@ -1,8 +1,8 @@
-"""The energy of jobs that had the machine to themselves, from their beginning to their end.
+"""The energy of jobs which had the machine alone from beginning to end.
 
-The processors are counted as a whole: what two jobs took that ran at the same time nobody can tell apart, so neither is
-told anything. Of one that ran alone it is what the machine took meanwhile, whatever else went on there. Used in the
-event loop only; where nothing can be read it costs nothing.
+The processors are counted as a whole. Energy used by two jobs at the same time cannot be divided, so no value is
+recorded for either. The value for a job that ran alone is all that the machine used meanwhile, including other
+activity. Used in the event loop only. Costs nothing where no counter can be read.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ _SECONDS = 30.0
 
 
 class EnergyBook:
-    """`running` are the keys (job, step) of the steps that run."""
+    """The energy account of a node. `running` yields the keys (job, step) of the running steps."""
 
     def __init__(self, running: Iterable[tuple[int, int]], meter: EnergyMeter | None = None) -> None:
         self._running = running
         self._meter = EnergyMeter() if meter is None else meter
-        self._alone: dict[int, float] = {}  # the job that runs alone, and what was counted at its beginning
+        self._alone: dict[int, float] = {}  # the job that runs alone, and the meter at its beginning
         self._due = False
 
     def begun(self, job: int, *, is_first: bool) -> None:
-        """A step of the job is among those that run now, its first one or a further one."""
+        """Note a started step of the job; `is_first` for the job's first step."""
         if not self._meter.counts:
             return
         if any(number != job for number, _ in self._running):
@@ -33,7 +33,7 @@ class EnergyBook:
             self._read_again()
 
     def with_energy(self, job: int, record: Mapping[str, object]) -> Mapping[str, object]:
-        """The record of a job that is over, with what it took, in joules, where that is known."""
+        """Return the record of an ended job, with the energy in joules if known."""
         before = self._alone.pop(job, None)
         return record if before is None else {**record, "energy": round(self._meter.read() - before, 3)}
 
@@ -43,7 +43,7 @@ class EnergyBook:
             asyncio.get_running_loop().call_later(_SECONDS, self._read)
 
     def _read(self) -> None:
-        """The counters must not begin again twice between two readings."""
+        """Read the counters again, because a counter must not wrap twice between two readings."""
         self._due = False
         if self._alone:
             self._meter.read()

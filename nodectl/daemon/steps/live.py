@@ -1,4 +1,4 @@
-"""A step that has begun and whose end the daemon has not recorded yet: what it is, and the connection to its stepd."""
+"""A live step, begun and not yet recorded as ended: the daemon's data on the step and the connection to the stepd."""
 
 import asyncio
 import contextlib
@@ -23,8 +23,10 @@ _END_AGAIN = 1.0
 
 
 class LiveStep:
-    """One running step. In the event loop `on_ending(live)` is called when the stepd says that it is about to kill the
-    step, and `on_end(live)` once, when the stepd has closed its end of the connection.
+    """A running step.
+
+    In the event loop `on_ending(live)` is called when the stepd says that it is about to kill the step, and
+    `on_end(live)` once, when the stepd has closed its end of the connection.
     """
 
     def __init__(
@@ -34,48 +36,46 @@ class LiveStep:
         self.step = step
         self.files = files
         self.pid = 0
-        self.spent_before = 0.0  # seconds of CPU time, by other steps of its runner; where it has no cgroup
+        self.spent_before = 0.0  # CPU seconds of earlier steps of the runner; for a step without a cgroup
         self.size = 0  # bytes of its files, which count against its user
         self.failure = ""
-        self.last_record: Mapping[str, object] | None = None  # as the stepd's last event told it
+        self.last_record: Mapping[str, object] | None = None  # from the stepd's last event
         self.ended: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
         self._on_end = on_end
         self._on_ending = on_ending
         self._link: socket.socket | None = None
         self._inbox = framing.Inbox(8 << 20)
         self._out = bytearray()
-        self._is_full = False  # the link: what is in `_out` waits for room
+        self._is_full = False  # the link is full: `_out` waits for room
         self._replies: list[asyncio.Future[Mapping[str, object]]] = []
         self.progress_fd = -1
         self.in_prolog = False
         self.prolog_failed = ""  # how
-        self.interrupted = False  # in its prolog, by the end of the daemon
+        self.interrupted = False  # the daemon ended during the prolog
         self.suspended = False
-        self.suspended_by_owner = False  # where it is suspended
+        self.suspended_by_owner = False  # if suspended
         self.needs_epilog = False
-        self.container_deleted = False  # that of its job, which ends with this step
+        self.container_deleted = False  # the container of the job, which ends with this step
         self.reserved = False  # task plugins may hold something for its job
         self.updating = asyncio.Lock()
         self.status_task: asyncio.Task[Mapping[str, object] | None] | None = None  # (daemon/steps/status_query.py)
-        self.cancelled = ""  # why it will not begin, where it was cancelled in its prolog
+        self.cancelled = ""  # why the step will not begin, if cancelled in its prolog
         self._pidfd = -1
-        self._state = "NODE_FAIL"  # of a step whose stepd leaves no record
+        self._state = "NODE_FAIL"  # the state, if the stepd leaves no record
 
     @property
     def key(self) -> tuple[int, int]:
-        """(job, step)."""
+        """The step's key, (job, step)."""
         return self.step.job_id, self.step.step_id
 
     def connect(self, link: socket.socket) -> None:
-        """Takes the connection to the stepd; its closing tells the step's end."""
+        """Take the connection to the stepd. The connection's close means the step's end."""
         link.setblocking(False)
         self._link = link
         asyncio.get_running_loop().add_reader(link.fileno(), self._read)
 
     def reach(self, lost: Callable[[], None]) -> None:
-        """Connects to a stepd that is already running, and tries again while its socket is crowded. Calls `lost` if it
-        does not run any more.
-        """
+        """Connect to a running stepd, with retries while the socket is crowded. Call `lost` if the stepd is dead."""
         if self.ended.done():
             return
         try:
@@ -96,13 +96,14 @@ class LiveStep:
             asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
 
     def watch(self, pid: int, *, has_taken_it: bool = True) -> None:
-        """Watches the stepd by its pid: a plugin's child may hold the connection open after its end. Of a runner that
-        may end before it has taken the step, the connection is all that is watched: it is in the order, which another
-        stepd is given then. No plugin has a child there.
+        """Watch the stepd by a pidfd, because a plugin's child may hold the connection open after the stepd's end.
+
+        A warm runner may end before it has taken the step (`has_taken_it` is False). Then only the connection is
+        watched: it is in the order, which another stepd gets after the runner's end. No plugin has a child there.
         """
         self._close_pidfd()
         self.pid = pid
-        # Of a bulk step all is its own: its runner serves no other one, and this daemon may be a later one.
+        # A bulk step's runner serves no other step, so all its time is the step's. This daemon may be a later one.
         if not self.step.cgroup and not self.step.bulk:
             self.spent_before = spent_by_children(pid)
         try:
@@ -115,7 +116,7 @@ class LiveStep:
             asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
 
     def fail(self, why: str, state: str = "FAILED") -> None:
-        """The step has no stepd and will have none."""
+        """End the step, which has no stepd and will have none."""
         self.failure = why
         self._state = state
         self._finish()
@@ -134,8 +135,9 @@ class LiveStep:
             self._finish()
 
     def _take(self, message: Mapping[str, object]) -> None:
-        """Takes an answer, or an event: that the step's termination begins, or the last one, which tells the record,
-        because the disk may have had no room for it.
+        """Take a reply or an event: the beginning of the step's termination, or the final record.
+
+        The last event carries the record, because the disk may have had no room for it.
         """
         parameters: Mapping[str, object] = message.get("parameters") or {}  # type: ignore[assignment]
         event: Mapping[str, object] | None = parameters.get("event")  # type: ignore[assignment]
@@ -147,7 +149,7 @@ class LiveStep:
             asked.set_result(message)
 
     def _finish(self) -> None:
-        """The step has ended, or the stepd has dropped the connection. This is called once for each such reason."""
+        """Finish the step, because the stepd has ended or closed the connection. Called for each of both events."""
         if self.ended.done():
             return
         self._read_the_rest()
@@ -163,7 +165,7 @@ class LiveStep:
             raise
 
     def _read_the_rest(self) -> None:
-        """Reads what the stepd sent last; its end may have been noticed first."""
+        """Read the stepd's last messages, in case the stepd's end was noticed first."""
         if self._link is None:
             return
         with contextlib.suppress(OSError, framing.BrokenWire):
@@ -198,7 +200,7 @@ class LiveStep:
             self._wait_for_room(on=True)
             return
         except OSError:
-            self._out.clear()  # it has gone; the reader will notice
+            self._out.clear()  # the stepd has gone; the reader will notice
         self._wait_for_room(on=False)
 
     def _wait_for_room(self, *, on: bool) -> None:
@@ -214,9 +216,9 @@ class LiveStep:
     async def ask(
         self, method: str, parameters: Mapping[str, object], patience: float | None = None
     ) -> Mapping[str, object] | None:
-        """Calls the stepd's interface; its reply message, or None when it has gone meanwhile.
+        """Call a method of the stepd. Return the reply message, or None if the stepd has gone meanwhile.
 
-        In a plugin's hook a stepd does not answer: after `patience` seconds None is returned for that too.
+        A stepd in a plugin's hook does not answer: after `patience` seconds the result is None, too.
         """
         if self._link is None:
             return None
@@ -230,9 +232,9 @@ class LiveStep:
             return None
 
     async def order(self, method: str, parameters: Mapping[str, object]) -> None:
-        """Calls a method of the stepd whose refusal is the daemon's too. Raises Refused."""
+        """Call a method of the stepd, and pass the stepd's refusal on. Raises Refused."""
         if method == "Signal" and parameters["signal"] == SIGKILL and not self.step.bulk:
-            self._on_ending(self)  # the stepd kills at once, and its word would come too late
+            self._on_ending(self)  # the stepd kills at once; its event would come too late
         answer = await self.ask(method, parameters)
         if answer is None:
             raise Refused("NoSuchStep", f"step {self.step} has just ended")
@@ -241,7 +243,7 @@ class LiveStep:
             raise Refused(str(answer["error"]).rpartition(".")[2], str(refusal.get("reason", "")))
 
     def summary(self) -> dict[str, object]:
-        """What the daemon knows of a running step without asking its stepd."""
+        """Return the daemon's knowledge of the step, without asking the stepd."""
         return {
             **self.step.facts(),
             "state": "CONFIGURING" if self.in_prolog else "SUSPENDED" if self.suspended else "RUNNING",
@@ -252,7 +254,7 @@ class LiveStep:
         }
 
     def where_it_died(self, plugins: NodePlugins) -> str:
-        """What the stepd was doing when it died, from its progress; "" when that is unknown."""
+        """Return the stepd's activity at the time of death, from the progress file; "" if unknown."""
         if self.progress_fd < 0:
             return ""
         hook, place = progress.stepd_place(self.progress_fd)
@@ -268,13 +270,14 @@ class LiveStep:
         return f" in {hook.call}" + (f" of plugin {plugin}" if plugin else "")
 
     def log_plugin_output(self) -> None:
-        """Log what plugins printed and the stepd did not pass on. Call it only when the stepd is dead: this empties the
-        file, which a living stepd goes on reading.
+        """Log the plugins' output not passed on by the stepd. Call this only after the stepd's death.
+
+        It empties the file, which a living stepd goes on reading.
         """
         plugin_output.log_rest(self.files.stem)
 
     def death_record(self, why: str) -> dict[str, object]:
-        """The record of a step whose stepd wrote none. A running step gets one too, as a note: this changes nothing."""
+        """Return the record of a step without a record of the stepd. Also noted for a running step. Changes nothing."""
         return {
             **self.step.facts(),
             "state": self._state,
@@ -289,11 +292,11 @@ class LiveStep:
         }
 
     def _never_began(self) -> bool:
-        """True for a script of which nothing has run."""
+        """Return True for a script of which nothing has run."""
         return self.step.step_id == BATCH and self.progress_fd >= 0 and not progress.has_task(self.progress_fd)
 
     def close(self) -> None:
-        """Closes what the daemon has open for the step."""
+        """Close all descriptors of the daemon for the step."""
         self._close_pidfd()
         if self.progress_fd >= 0:
             os.close(self.progress_fd)

@@ -1,8 +1,8 @@
-"""Watches the kernel's log for processes that the kernel kills when memory runs out, and finds their steps.
+"""Watches the kernel's log for out-of-memory kills and finds the step of each killed process.
 
 Where cgroup2 has the memory controller, the stepd reads its counters (`stepd/end_reasons.py`). Elsewhere only the log
-names the killed process, and the kernel tells its cgroup only until it has gone; so the daemon looks at once. A process
-that has gone before that, or was killed while no daemon ran, is known only if it was a task.
+names the killed process, and the kernel tells its cgroup only until the process has gone; so the daemon looks at once.
+A process that has gone before that, or was killed while no daemon ran, is known only if it was a task.
 """
 
 import asyncio
@@ -17,8 +17,9 @@ _PATIENCE = 1.0  # seconds for a stepd
 
 
 class OomWatch:
-    """The watch of one node, in its event loop. `running` gives its steps. It does nothing where it is not `needed`, or
-    where the log cannot be read.
+    """The out-of-memory watch of a node, in the event loop.
+
+    `running` returns the node's steps. The watch does nothing unless `needed`, or if the log cannot be read.
     """
 
     def __init__(self, running: Callable[[], Iterable[LiveStep]], *, needed: bool) -> None:
@@ -35,7 +36,7 @@ class OomWatch:
         asyncio.get_running_loop().add_reader(self._fd, self._read)
 
     def end(self) -> None:
-        """Closes the log."""
+        """Close the log."""
         if self._fd >= 0:
             asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)

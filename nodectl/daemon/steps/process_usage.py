@@ -1,7 +1,7 @@
-"""What steps use that run in no cgroup: sums over the processes below their runners, as /proc/PID/stat tells them.
+"""Usage of steps without a cgroup: sums over the processes below the steps' runners, from /proc/PID/stat.
 
-A runner adopts what its step's processes leave behind, so all of them descend from it, and what those used that have
-ended is among what its children used (proc(5), cutime). One look at /proc serves all steps: some ten microseconds for
+A runner adopts orphans of its step's processes, so all of these descend from it, and the usage of ended ones is
+included in the usage of its children (proc(5), cutime). One look at /proc serves all steps: some ten microseconds for
 each process of the machine, in slices between which the event loop goes on.
 """
 
@@ -14,14 +14,16 @@ from nodectl.cgroup.usage import Usage
 from nodectl.kernel import pseudo_file
 
 _SLICE = 64  # processes, a millisecond
-_MOST_PROCESSES = 16_384  # of the machine; of more nobody looks at any
+_MOST_PROCESSES = 16_384  # of the machine; with more, no process is looked at
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Process(NamedTuple):
-    """CPU time in the kernel's ticks: `spent` by the process itself, `waited` by children that it has collected, with
-    theirs. `resident`: pages.
+    """The usage of a process. CPU time is in the kernel's ticks.
+
+    `spent` is the time of the process, `waited` the time of children it has collected, with their children. `resident`
+    is in pages.
     """
 
     parent: int
@@ -32,7 +34,7 @@ class Process(NamedTuple):
 
 
 class Processes:
-    """Those of one moment, by pid."""
+    """The processes of the machine at a moment, by pid."""
 
     __slots__ = ("_below", "_found")
 
@@ -43,18 +45,19 @@ class Processes:
             self._below.setdefault(process.parent, []).append(pid)
 
     def used(self, runner: int, before: float) -> Usage:
-        """By the programs of the step of this runner, and by what they have started. `before`: seconds that
-        `spent_by_children` gave when the step began.
+        """Return the usage of the programs of the runner's step, with all descendants.
+
+        `before` is the result of `spent_by_children` when the step began, in seconds.
         """
         if runner not in self._found:
             return Usage(None, None, None, None, {})
         ticks, resident, seen = self._found[runner].waited, 0, set[int]()
-        # What is in the runner's own process group copies streams for it, or is no program yet.
+        # Processes in the runner's own group copy streams for it, or have not executed a program yet.
         waiting = [pid for pid in self._below.get(runner, ()) if self._found[pid].group != runner]
         while waiting:
             pid = waiting.pop()
             if pid in seen:
-                continue  # numbers that were used again while they were read
+                continue  # a pid reused while /proc was read
             seen.add(pid)
             process = self._found[pid]
             ticks += process.spent + process.waited
@@ -64,7 +67,7 @@ class Processes:
 
 
 async def of_steps(steps: Mapping[tuple[int, int], tuple[int, float]]) -> Mapping[tuple[int, int], Usage]:
-    """By their numbers, what they use now. Given are their runners' pids, and what `spent_by_children` gave."""
+    """Return the present usage of each step. `steps` holds the runner's pid and `spent_by_children` at the start."""
     if not steps:
         return {}
     there = await _processes()
@@ -72,7 +75,7 @@ async def of_steps(steps: Mapping[tuple[int, int], tuple[int, float]]) -> Mappin
 
 
 async def _processes() -> Processes:
-    """Of the machine, now; none where there are too many."""
+    """Return the present processes of the machine, or none for a machine with more than 16,384."""
     names = [name for name in os.listdir("/proc") if name.isdecimal()]
     found: dict[int, Process] = {}
     if len(names) > _MOST_PROCESSES:
@@ -87,13 +90,13 @@ async def _processes() -> Processes:
 
 
 def spent_by_children(pid: int) -> float:
-    """Seconds of CPU time of those that the process has collected: a runner may have served steps before."""
+    """Return the CPU seconds of the process's collected children, which may belong to earlier steps of a runner."""
     process = _read(pid)
     return 0.0 if process is None else process.waited * _TICK
 
 
 def _read(pid: int) -> Process | None:
-    """None where it has gone; one that has ended and was not collected still tells what it has spent."""
+    """Return the usage of a process, None if gone. A zombie still has values."""
     try:
         fields = pseudo_file.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
     except OSError:

@@ -1,6 +1,6 @@
-"""Gives back what many steps have needed and nobody needs any more, when no step has ended for a while.
+"""Returns free memory to the kernel after many steps, when no step has ended for two seconds.
 
-The heap keeps what is freed, for the next request: megabytes after a thousand steps. Runs in the event loop, a
+The heap keeps freed memory for the next request: megabytes after a thousand steps. Runs in the event loop, a
 millisecond or two.
 """
 
@@ -13,7 +13,7 @@ _SECONDS = 2.0
 
 
 class SpareMemory:
-    """The daemon's own."""
+    """The daemon's free memory."""
 
     __slots__ = ("_changes", "_is_due")
 
@@ -22,7 +22,7 @@ class SpareMemory:
         self._is_due = False
 
     def used(self) -> None:
-        """Steps have ended, so memory has become free."""
+        """Note ended steps, which have freed memory."""
         self._changes += 1
         if not self._is_due:
             self._look_later()

@@ -1,6 +1,6 @@
-"""The Status of a step from its stepd: however many users ask for it, the daemon asks the stepd once at a time.
+"""Asks a stepd for the Status of a step: a single question at a time, however many users ask.
 
-A stepd that is in a plugin's hook does not answer, and each question that waits for it takes memory of the daemon.
+A stepd in a plugin's hook does not answer, and each question that waits for it takes memory of the daemon.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from nodectl.daemon.steps.live import LiveStep
 
 
 async def status(live: LiveStep, patience: float) -> Mapping[str, object]:
-    """The step's Status, empty where there is no answer within `patience` seconds."""
+    """Return the step's Status, empty without an answer within `patience` seconds."""
     if live.status_task is None or live.status_task.done():
         live.status_task = asyncio.get_running_loop().create_task(live.ask("Status", {}))
     try:

@@ -1,4 +1,4 @@
-"""`nodectl select check` and `try`: a select plugin is examined, or has a workload played against it.
+"""`nodectl select check` and `try`: examine a select plugin, or play a workload against a plugin.
 
-Runs in the command, as its user; needs no service. It imports client, simulation and what stands below them.
+Runs in the command, as its user; needs no service. It imports client, simulation and the layers below them.
 """

@@ -1,4 +1,4 @@
-"""A select plugin on a small table of nodes, ready to be asked: loaded anew for each question."""
+"""A select plugin on a small table of nodes, ready for the questions of `check`: loaded anew for each question."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECONDS = 10.0
 
 
 class Bench:
-    """One plugin over one table, and the jobs that it was asked for."""
+    """A plugin on a table of nodes, and the numbers of the jobs submitted to the plugin."""
 
     def __init__(self, selection: Selection, plugin: Plugin) -> None:
         self.selection = selection
@@ -33,15 +33,15 @@ class Bench:
         self._next = 0
 
     def skip(self, jobs: int) -> None:
-        """So many numbers of jobs are taken."""
+        """Skip so many job numbers, which jobs from before a restart have."""
         self._next += jobs
 
     def has(self, name: str) -> bool:
-        """True where the plugin has the function, written without its prefix."""
+        """Return True if the plugin has the function; `name` comes without the prefix."""
         return f"select_p_{name}" in self.plugin.hooks
 
     def job(self, cpus: int = 1, **details: object) -> JobRecord:
-        """A new job of one user."""
+        """Make a new job, always of the same user, and admit the job."""
         self._next += 1
         job = JobRecord(
             self._next, 1000, 1000, "ann", f"job{self._next}", held_by=BATCH, time_limit=LIMIT, submit_time=self.now,
@@ -51,11 +51,11 @@ class Bench:
         return job
 
     def test(self, job: JobRecord, mode: int = SELECT_MODE_RUN_NOW, **offered: object) -> Choice | Refusal:
-        """Asks job_test."""
+        """Call the plugin's job_test for a job."""
         return self.selection.job_test(job, mode, now=self.now, **offered)  # type: ignore[arg-type]  # as documented
 
     def begin(self, job: JobRecord) -> str:
-        """Tests and begins a job; why not, "" when it runs."""
+        """Test and begin a job. Return the reason if the job cannot run, "" if the job runs."""
         found = self.test(job)
         if isinstance(found, Refusal):
             return found.reason
@@ -65,14 +65,14 @@ class Bench:
         return ""
 
     def end(self, job: JobRecord) -> None:
-        """The whole end of a job."""
+        """Go through all calls at the end of a job, and free the job's resources."""
         job.job_state = COMPLETING
         self.selection.job_fini(job)
         self.selection.released(job)
         job.job_state, job.job_resrcs, job.node_bitmap = "COMPLETED", None, None
 
     def fill(self, most: int, **details: object) -> list[JobRecord]:
-        """Begins jobs of one CPU until one cannot."""
+        """Begin jobs of 1 CPU, at most `most`, until a job cannot begin. Return the running jobs."""
         jobs: list[JobRecord] = []
         while len(jobs) < most:
             job = self.job(1, **details)
@@ -86,7 +86,7 @@ class Bench:
 def opened(
     name: str, *, state_dir: str = "", jobs: tuple[JobRecord, ...] = (), nodes: NodeTable | None = None
 ) -> Iterator[Bench]:
-    """A bench with the plugin of this name or file. Raises PluginRefused, SelectionFailed."""
+    """Open a bench with the plugin of this name or file. Raises PluginRefused, SelectionFailed."""
     caller = caller_of(_SECONDS)
     plugin = load_plugin(name, (), caller)
     try:

@@ -1,4 +1,4 @@
-"""`nodectl select check`: what is wrong with a select plugin: read, loaded, and asked on a small table of nodes."""
+"""`nodectl select check`: find the faults of a select plugin by reading and loading the file and by `questions`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _COLOURS = {ERROR: "1;31", WARNING: "33"}
 
 @dataclass(slots=True)
 class Examined:
-    """One plugin: what it says of itself, and what was found. `absent`: documented functions that it leaves out."""
+    """An examined plugin: the facts of the file, and the findings.
+
+    `absent`: documented functions without definition.
+    """
 
     path: str
     facts: plugin_facts.Facts
@@ -37,12 +40,12 @@ class Examined:
 
     @property
     def has_errors(self) -> bool:
-        """True when it would be refused, or not be believed."""
+        """True if nodectl would refuse the plugin, or reject answers of the plugin."""
         return any(level == ERROR for level, _ in self.findings)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the findings; 0, 1 with errors, 2 when a file cannot be read."""
+    """Print the findings. Return 0, 1 if a plugin has errors, 2 if a file cannot be read."""
     found: list[Examined] = []
     status = 0
     for word in arguments.plugins:
@@ -63,18 +66,18 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def located(word: str, config_path: str | None) -> str:
-    """The plugin's file: `word` itself, or that of a type. Raises PluginRefused."""
+    """Return the plugin's file: `word` itself, or the file of the type `word`. Raises PluginRefused."""
     if word.endswith(".py") or os.path.isfile(word):
         return word
     try:
         directories = configured(config_path).plugin_dir
     except Failed:
-        directories = ()  # `nodectl config` tells what is wrong with the configuration
+        directories = ()  # `nodectl config` reports the error
     return find(word, (*directories, BUILTIN_DIR))
 
 
 def examine(path: str, *, static: bool = False) -> Examined:
-    """Reads the file, and with `static` no more. Raises OSError."""
+    """Read the file and, without `static`, load the plugin and ask all questions. Raises OSError."""
     with open(path, "rb") as file:
         source = file.read()
     facts = plugin_facts.of_text(path, source, "select")
@@ -90,7 +93,7 @@ def examine(path: str, *, static: bool = False) -> Examined:
 
 
 def _ask(one: Examined) -> None:
-    """All questions. What was said once is not said again."""
+    """Ask the plugin all questions; record each finding once."""
     for question in questions.QUESTIONS:
         one.asked.append(_title(question.__doc__))
         for finding in questions.asked(one.path, question):
@@ -105,7 +108,7 @@ def _title(doc: str | None) -> str:
 
 
 def as_json(one: Examined) -> Mapping[str, Any]:
-    """The findings as values."""
+    """Return the findings as values for JSON."""
     return {
         "path": one.path,
         "type": one.facts.type,
@@ -120,7 +123,7 @@ def as_json(one: Examined) -> Mapping[str, Any]:
 
 
 def text(one: Examined, *, colour: bool) -> list[str]:
-    """The findings for people."""
+    """Return the findings as lines for the terminal."""
     about = f": {printable(one.facts.about)}" if one.facts.about else ""
     return [
         printable(one.path) + about,

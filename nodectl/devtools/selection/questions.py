@@ -1,7 +1,7 @@
-"""What a select plugin is asked by `nodectl select check`: the document's flow, and what a careless author forgets.
+"""The questions of `nodectl select check` to a select plugin: the document's flow, and frequent mistakes of authors.
 
-Each question gets a bench of its own and answers with findings: (level, words). What the plugin's host did not believe
-meanwhile is an error too, whatever the question was.
+Each question gets a bench of its own and yields findings: (level, words). An answer that the plugin's host rejects
+meanwhile is an error too, whatever the question was. `nodectl select check` prints the questions' docstrings.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ def _starts(name: str, directory: str, jobs: list[JobRecord]) -> bool:
 
 
 def asked(name: str, question: Callable[[Bench], Iterator[Finding]]) -> Iterator[Finding]:
-    """One question, and what its host did not believe meanwhile. Raises PluginRefused, SelectionFailed."""
+    """Ask a question. Yield the findings and the rejected answers. Raises PluginRefused, SelectionFailed."""
     with opened(name) as bench:
         yield from question(bench)
         yield from ((ERROR, fault) for fault in dict.fromkeys(bench.selection.faults))

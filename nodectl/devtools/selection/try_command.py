@@ -1,4 +1,4 @@
-"""`nodectl select try`: a workload played against one or two select plugins, and what came of it."""
+"""`nodectl select try`: play a workload against a select plugin, or compare two plugins, and report the results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _BROKEN, _WRONG = 1, 2
 
 
 def main(given: argparse.Namespace, options: argparse.ArgumentParser) -> int:
-    """Plays, tells, draws; 0, 1 where a rule was broken or the plugin cannot be used, 2 for words without sense."""
+    """Play the workload, report and draw the results. Return the exit status.
+
+    The status is 0, 1 if a rule was broken or a plugin cannot be used, 2 for wrong usage.
+    """
     options.add_argument("words", nargs="*")
     known = {name: value for name, value in vars(given).items() if name != "words"}
     arguments = options.parse_intermixed_args(given.words, argparse.Namespace(**known))
@@ -70,7 +73,7 @@ def main(given: argparse.Namespace, options: argparse.ArgumentParser) -> int:
 
 
 def _play(name: str, workload: Workload, config: Config, arguments: argparse.Namespace) -> Played:
-    """One plugin on a table of its own."""
+    """Play the workload against a plugin on a new table of nodes."""
     nodes = described.nodes_of(arguments.nodes)
     plain = name.rpartition("/")[2].removesuffix(".py")
     own = Config({key.name: getattr(config, key.name) for key in KEYS} | {"select_type": f"select/{plain}"})
@@ -91,7 +94,7 @@ def _play(name: str, workload: Workload, config: Config, arguments: argparse.Nam
             print(f"nodectl: {text}", file=sys.stderr)
 
         def ended(jobs: int) -> None:
-            if told is None:  # its lines show it
+            if told is None:  # the calls show the progress
                 line.tell(f"{name}: {jobs} of {len(workload.jobs)} jobs have ended")
 
         return stage.play(name, nodes, workload, setting, told=told, say=say, ended=ended)
@@ -116,7 +119,7 @@ def _workload(arguments: argparse.Namespace) -> Workload:
 
 
 def _config(path: str | None, words: list[str]) -> Config:
-    """The configuration with the keys of the command line, of which each may be there several times for a list."""
+    """Return the configuration with the keys of the command line; a key repeated there makes a list."""
     try:
         config = configured(path)
     except Failed as failed:
@@ -134,7 +137,7 @@ def _config(path: str | None, words: list[str]) -> Config:
 
 
 def _given(words: list[str]) -> dict[str, object]:
-    """key=value as TOML has it: numbers, true and false, and texts without quotation marks."""
+    """Return the key=value words as TOML values: numbers, true and false, and texts without quotation marks."""
     given: dict[str, object] = {}
     for word in words:
         name, _, text = word.partition("=")
@@ -148,7 +151,7 @@ def _given(words: list[str]) -> dict[str, object]:
 
 
 def _distinct(played: list[Played], names: list[str]) -> None:
-    """Two of one type are told apart by their files."""
+    """Name two plugins of the same type by the file of each."""
     if len({one.plugin for one in played}) < len(played):
         for place, (one, name) in enumerate(zip(played, names, strict=True), 1):
             one.plugin = name if len(set(names)) == len(names) else f"{name} ({place})"

@@ -1,4 +1,4 @@
-"""`nodectl spank check`, `try` and `list`: a plugin is looked at without being run, or run in every context.
+"""`nodectl spank check`, `try` and `list`: examine a plugin without execution, or run the plugin in every context.
 
-Runs in the command, as its user. It imports client, render and what stands below them.
+Runs in the command, as its user. It imports client, render and the layers below them.
 """

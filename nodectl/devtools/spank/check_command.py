@@ -1,4 +1,4 @@
-"""`nodectl spank check`: what is wrong with a plugin, as far as can be told without running it."""
+"""`nodectl spank check`: find the faults of a plugin without running the plugin."""
 
 import argparse
 import json
@@ -29,7 +29,7 @@ _SRUNS = names() | {option.long for option in layout_options()}
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the findings; 0, 1 with errors, 2 when a file cannot be read."""
+    """Print the findings. Return 0, 1 if a plugin has errors, 2 if a file cannot be read."""
     accept_configured(arguments.settings.config)
     stack, unread = configured_stack(arguments.settings.config)
     found: list[Inspection] = []
@@ -57,17 +57,17 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def located(word: str, config_path: str | None) -> str:
-    """The plugin's file: `word` itself, or where a line of plugstack.conf finds a plugin of this name."""
+    """Return the plugin's file: `word` itself, or the file where plugstack.conf would find a plugin of this name."""
     if "/" in word or os.path.exists(word):
         return word
     try:
         return plugstack.find(word, configured(config_path).plugin_dir) or word
     except Failed:
-        return word  # `nodectl config` tells what is wrong with the configuration
+        return word  # `nodectl config` reports the error
 
 
 def accept_configured(config_path: str | None) -> None:
-    """Judges the versions of plugins by the key spank_versions; by its default where there is no configuration."""
+    """Set the accepted plugin versions from the key spank_versions; keep the default if there is no configuration."""
     try:
         versions.accept(configured(config_path).spank_versions)
     except Failed:
@@ -75,7 +75,7 @@ def accept_configured(config_path: str | None) -> None:
 
 
 def configured_stack(config_path: str | None) -> tuple[list[tuple[Entry, Inspection]], str]:
-    """The plugins of the configured stack, looked at; and why there is none, where it cannot be read."""
+    """Inspect the plugins of the configured stack. Return the inspections, and the reason for an unreadable stack."""
     try:
         config = configured(config_path)
         entries = plugstack.read(config.plugstack_config, config.plugin_dir).entries
@@ -86,12 +86,15 @@ def configured_stack(config_path: str | None) -> tuple[list[tuple[Entry, Inspect
         try:
             found.append((entry, inspect(entry.path)))
         except OSError:
-            continue  # `nodectl spank list` tells
+            continue  # `nodectl spank list` reports this
     return found, ""
 
 
 def check_stack(one: Inspection, stack: Sequence[tuple[Entry, Inspection]]) -> None:
-    """Clashes with the configured stack, and what root thinks of the file: an error if the stack has it already."""
+    """Note clashes with the configured stack, and root's reason to refuse the file.
+
+    A refusal is an error if the stack already has the file, else a warning.
+    """
     ours = os.path.realpath(one.path)
     options = {option.name for option in one.options}
     stacked = [entry for entry, _ in stack if os.path.realpath(entry.path) == ours]
@@ -115,7 +118,7 @@ def check_stack(one: Inspection, stack: Sequence[tuple[Entry, Inspection]]) -> N
 
 
 def check_release(one: Inspection, release: str) -> None:
-    """What this release of Slurm would make of a compiled plugin."""
+    """Note the faults of a compiled plugin with this release of Slurm."""
     if one.kind != "native":
         one.warn(f"Slurm {release} loads shared objects only; this is one file of Python")
         return
@@ -134,7 +137,7 @@ def check_release(one: Inspection, release: str) -> None:
 
 
 def as_json(one: Inspection, release: str | None) -> Mapping[str, Any]:
-    """The inspection as values."""
+    """Return the inspection as values for JSON."""
     found = asdict(one)
     if release:
         found["slurm"] = {
@@ -145,7 +148,7 @@ def as_json(one: Inspection, release: str | None) -> Mapping[str, Any]:
 
 
 def text(one: Inspection, release: str | None, *, colour: bool) -> list[str]:
-    """The inspection for people."""
+    """Return the inspection as lines for the terminal."""
     return [
         printable(one.path) + (f": {printable(one.about)}" if one.about else ""),
         *(f"  {line}" for line in pairs(_facts(one, release))),

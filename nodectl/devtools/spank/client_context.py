@@ -1,7 +1,7 @@
-"""The process in which `nodectl spank try` has a plugin in the allocator or the local context without a node.
+"""The process in which `nodectl spank try` runs a plugin in the allocator or the local context without a node.
 
-It does what a command of that context does up to the launch, which does not come. Exit status: 0, 1 when a plugin
-refused, 255 when it offers no such option.
+It does what a command of that context does up to the launch, but does not launch. Exit status: 0, 1 when a plugin
+refused, 255 when the plugin offers no such option.
 """
 
 import os
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 
 def main(given: str) -> int:
-    """`given`: a JSON object with context, stack and hook_timeout as the node tells them, run_options
-    (of `nodectl run`), options (of plugins), argv.
+    """Run the plugins in the given context. Return the exit status.
+
+    `given`: a JSON object with context, stack and hook_timeout in the node's form, run_options (of `nodectl run`),
+    options (of plugins), argv.
     """
     preload.remove()
     told: Mapping[str, object] = lean_json.load_object(given.encode("ascii"))
@@ -48,7 +50,7 @@ def main(given: str) -> int:
 
 
 def _offered(local: LocalStack, word: str) -> bool:
-    """True for an option of this context; a table spank_options, for one, does not count in the allocator's."""
+    """Return True for an option of this context; the allocator context, for example, ignores a table spank_options."""
     name = word.removeprefix("--").partition("=")[0]
     if any(option.long.startswith(name) for option in local.options()):
         return True
@@ -57,7 +59,7 @@ def _offered(local: LocalStack, word: str) -> bool:
 
 
 def command(given: str) -> None:
-    """The process: `main`, and its exit status."""
+    """Run `main` as the whole process, and exit with the status from `main`."""
     status = 1
     try:
         status = main(given)

@@ -1,4 +1,4 @@
-"""The command line of `nodectl spank try`: a plugin with its arguments and options, and a step to try it in."""
+"""The command line of `nodectl spank try`: a plugin with arguments and options, and a step as the plugin's trial."""
 
 import argparse
 
@@ -17,7 +17,8 @@ _NOT_HERE = {
 
 
 class CommandLine:
-    """What stood on the command line: the plugin, its arguments, the options of `nodectl run` and its own, the program.
+    """The words of the command line: plugin, arguments, options of `nodectl run`, options of the plugin, program.
+
     Raises Failed.
     """
 
@@ -41,5 +42,5 @@ class CommandLine:
 
 
 def _name(word: str) -> str:
-    """Of --name=value the name."""
+    """Return the name of an option --name=value."""
     return word[2:].partition("=")[0]

@@ -1,6 +1,6 @@
-"""Where SPANK plugins are loaded and which of their hooks are called there, in order: one row a context.
+"""The contexts of SPANK plugins and the hooks called in each context, in order: a row for each context.
 
-For the commands that show or try a stack; the calls themselves stand where they are made.
+For the commands that show or try a stack; other modules make the calls.
 """
 
 from nodectl import spank
@@ -8,7 +8,7 @@ from nodectl.model.launch_order import HOOKS, LOCAL_HOOKS
 
 
 class Context:
-    """One row. `number` is S_CTX_*, `process` where and as whom; `static_options`: a table of options counts here."""
+    """A context. `number`: S_CTX_*; `process`: process and user; `static_options`: whether spank_options counts."""
 
     __slots__ = ("calls", "name", "number", "process", "static_options")
 
@@ -51,10 +51,10 @@ CONTEXTS = (
 
 
 def called_in(hook: str) -> list[str]:
-    """The names of the contexts that call the hook."""
+    """Return the names of the contexts which call the hook."""
     return [context.name for context in CONTEXTS if hook in context.calls]
 
 
 def short(hook: str) -> str:
-    """slurm_spank_task_init as it is spoken: task_init."""
+    """Return the hook's name without the prefix: task_init for slurm_spank_task_init."""
     return hook.removeprefix("slurm_spank_")

@@ -1,7 +1,7 @@
-"""What a shared object says of itself, read from its file: symbols, libraries, binding, data. Nothing of it is run.
+"""Reader of a shared object's file: symbols, libraries, binding, data. Executes nothing of the object.
 
-Only `nodectl spank` and the lists of plugins import this: pyelftools is no part of a launch. Source of the fields:
-elf(5), the gABI's chapter on dynamic linking, ld.so(8) for the search of libraries.
+Only `nodectl spank` and the lists of plugins import this module: pyelftools is no part of a launch. Source of the
+fields: elf(5), the gABI's chapter on dynamic linking, ld.so(8) for the search of libraries.
 """
 
 import os
@@ -24,17 +24,18 @@ _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 
 
 class NoSharedObject(Exception):
-    """The file is none that dlopen(3) could take here; str() is the reason."""
+    """The file is not a shared object for dlopen(3) on this machine; str() is the reason."""
 
 
 class SharedObject:
     """A shared object. Raises NoSharedObject, OSError.
 
-    `exported`: what it defines for others, by name, with the type ("STT_FUNC", "STT_OBJECT"). `needed`: what others
-    must define, weak references left out; `at_once`: those of them that must be there when it is opened, data for one.
-    `local`: functions that stay inside, from the symbol table that strip(1) takes away. `libraries`: DT_NEEDED.
-    `versions`: of these, which versions of their symbols it wants; `defined`: which of its own it has.
-    `bound_now`: every function is looked up when it is opened. `is_go`: it brings Go's runtime.
+    `exported`: the symbols that the object defines for other objects, by name, with the type ("STT_FUNC",
+    "STT_OBJECT"). `needed`: the symbols that other objects must define, without weak references; `at_once`: the needed
+    symbols that must exist when the object is opened, data for example. `local`: functions that stay inside, from the
+    symbol table that strip(1) removes. `libraries`: DT_NEEDED. `versions`: for each library, the symbol versions that
+    the object wants; `defined`: the symbol versions that the object itself defines. `bound_now`: the linker looks every
+    function up when the object is opened. `is_go`: the object brings Go's runtime.
     """
 
     def __init__(self, path: str) -> None:
@@ -129,16 +130,16 @@ class SharedObject:
     # Data.
 
     def number(self, symbol: str) -> int | None:
-        """The unsigned 32-bit number at a symbol; None where there is none."""
+        """Return the unsigned 32-bit number at a symbol, None if there is no such symbol."""
         data = self._bytes(self._address.get(symbol, (0, 0))[0], 4) if symbol in self.exported else b""
         return struct.unpack(self._order + "I", data)[0] if len(data) == 4 else None
 
     def text(self, symbol: str) -> str | None:
-        """The string that a symbol, an array of characters, holds; None where there is none."""
+        """Return the string in the character array at a symbol, None if there is no such symbol."""
         return self._text_at(self._address[symbol][0]) if symbol in self.exported else None
 
     def options(self, symbol: str) -> Iterator[tuple[str, str, str, int, int]]:
-        """The rows of a table of the documents' struct spank_option: name, arginfo, usage, has_arg, val."""
+        """Yield the rows of a table of the documented struct spank_option: name, arginfo, usage, has_arg, val."""
         if symbol not in self.exported:
             return
         pointer = 8 if self._wide else 4
@@ -152,7 +153,7 @@ class SharedObject:
             yield name, arginfo or "", usage or "", has_arg, val
 
     def ends(self, symbol: str) -> bool:
-        """True when the table's last row is the empty one that must end it."""
+        """Return True if the table has an empty row, which must be the last."""
         pointer = 8 if self._wide else 4
         size = 4 * pointer + 8
         address, length = self._address[symbol]
@@ -178,7 +179,7 @@ class SharedObject:
     # Libraries.
 
     def find(self, library: str) -> str:
-        """The file that ld.so(8) would take for a library that this object needs, "" if there is none."""
+        """Return the file from which ld.so(8) would load a needed library, "" if there is no such file."""
         origin = os.path.dirname(os.path.realpath(self.path))
         places = [word.replace("$ORIGIN", origin).replace("${ORIGIN}", origin) for word in self.search]
         candidates = [library] if "/" in library else [f"{place}/{library}" for place in places]
@@ -196,7 +197,7 @@ _KINDS = {"ET_EXEC": "a program", "ET_REL": "an object file that was not linked"
 
 @cache
 def machine() -> str:
-    """This machine's name in ELF headers, taken from the Python that runs."""
+    """Return this machine's name in ELF headers, read from the running Python's file."""
     return _machine("/proc/self/exe")
 
 
@@ -210,7 +211,10 @@ def _machine(path: str) -> str:
 
 @cache
 def _known_libraries() -> Mapping[str, list[str]]:
-    """/etc/ld.so.cache, as ldconfig(8) of glibc 2.2 and later writes it: names and paths as offsets into the file."""
+    """Read /etc/ld.so.cache in the format of ldconfig(8) of glibc 2.2 and later.
+
+    The file holds names and paths as offsets into itself.
+    """
     try:
         with open("/etc/ld.so.cache", "rb") as file:
             content = file.read()

@@ -1,4 +1,4 @@
-"""What is found in a SPANK plugin that is looked at, not run: for the readers of Python and of compiled ones alike."""
+"""The findings about a SPANK plugin examined without execution: for the readers of Python and compiled plugins."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _LONG_ENOUGH = 10  # below it two edits lead from one ordinary word to another
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`level` is error (it will fail, or a part of it is never called) or warning; `text` names file and line."""
+    """A finding. `level`: error (a part of the plugin fails or is never called), warning; `text` has file and line."""
 
     level: str
     text: str
@@ -24,7 +24,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """An option. `static`: it stands in the table spank_options, which the allocator context does not read."""
+    """An option of a plugin.
+
+    `static`: the option is in the table spank_options, which the allocator context ignores.
+    """
 
     name: str
     arginfo: str = ""
@@ -35,10 +38,11 @@ class Offered:
 
 @dataclass(slots=True)
 class Inspection:
-    """One plugin. `kind` is "python" or "native"; `version` is empty where it could not be read.
+    """The inspection of a plugin. `kind` is "python" or "native"; `version` is empty if unreadable.
 
-    `needs`: functions of its host, by name, each with the providers ("nodectl", a library's name, "" for nobody).
-    `libraries`: what it is linked with, by name, each with the file or "". `bound`: "lazily", "now" or "" (Python).
+    `needs`: functions of its host, by name, each with the provider ("nodectl", a library's name, "" if nothing provides
+    the function). `libraries`: the libraries that the plugin is linked with, by name, each with the file or "".
+    `bound`: "lazily", "now" or "" (Python).
     """
 
     path: str
@@ -55,11 +59,11 @@ class Inspection:
     findings: list[Finding] = field(default_factory=list)
 
     def error(self, text: str, line: int = 0) -> None:
-        """Notes an error."""
+        """Note an error."""
         self.findings.append(Finding(ERROR, f"{self.path}:{line}: {text}" if line else f"{self.path}: {text}"))
 
     def warn(self, text: str, line: int = 0) -> None:
-        """Notes a warning."""
+        """Note a warning."""
         self.findings.append(Finding(WARNING, f"{self.path}:{line}: {text}" if line else f"{self.path}: {text}"))
 
     @property
@@ -69,7 +73,7 @@ class Inspection:
 
 
 def misspelt(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Of the names of functions those that look as if they were meant to be hooks, each with what is to be said."""
+    """Yield the names of functions which look like misspelt hooks, each with the words of the finding."""
     known = KINDS["spank"].functions
     for name in names:
         if name in known or is_documented(name):
@@ -86,7 +90,7 @@ def misspelt(names: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def unknown(names: Iterable[str]) -> Iterator[str]:
-    """What is to be said of functions that are called like hooks, and are near to none."""
+    """Yield the words of the finding for each function with the hooks' prefix and no similar hook."""
     names = list(names)
     near = {name for name, _ in misspelt(names)}
     for name in names:

@@ -1,6 +1,4 @@
-"""`--fail [CONTEXT:]HOOK:VALUE` of `nodectl spank try`: which hook's result is replaced, and what the documents of
-nodectl say that this costs.
-"""
+"""`--fail [CONTEXT:]HOOK:VALUE` of `nodectl spank try`: replaced results of hooks, and the documented consequences."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ _USAGE = 2
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """A hook of one context and the value in place of its result."""
+    """A hook of a context and the value in place of the hook's result."""
 
     context: Context
     hook: str
@@ -29,7 +27,7 @@ class Fail:
 
 
 def parse(words: Iterable[str], hooks: Iterable[str]) -> list[Fail]:
-    """The values of --fail, for a plugin that has these hooks. Raises Failed."""
+    """Parse the values of --fail. `hooks`: the plugin's hooks. Raises Failed."""
     has = {*hooks, OPTION}
     found = []
     for word in words:
@@ -58,7 +56,7 @@ def parse(words: Iterable[str], hooks: Iterable[str]) -> list[Fail]:
 
 
 def costs(context: Context, hook: str) -> str:
-    """The words about a failure of this hook, of a required plugin."""
+    """Return the words about the consequence when this hook of a required plugin fails."""
     if context.name in _COMMANDS:
         if hook == OPTION:
             return "the command refuses the option"

@@ -1,4 +1,4 @@
-"""What a compiled SPANK plugin's file says: see `inspection`."""
+"""Inspection of a compiled SPANK plugin's file: see `inspection`."""
 
 import importlib.util
 import os
@@ -12,20 +12,20 @@ from nodectl.spank.preload import HOST
 
 _FUNCTION = "STT_FUNC"
 _MOST = 3  # names in one line
-_RECORDS = ("22.05", "23.02", "24.11", "25.11", "26.05")  # whose struct job_info spank/c/job.c knows
+_RECORDS = ("22.05", "23.02", "24.11", "25.11", "26.05")  # releases whose struct job_info spank/c/job.c knows
 _OUTPUT = frozenset({"printf", "vprintf", "puts", "putchar", "__printf_chk", "__vprintf_chk"})
 _LIBC = "libc.so.6"
-# Empty libraries for plugins that are linked with a libslurm: what they call the host has.
+# Empty libraries for plugins linked with a libslurm: the host has the functions.
 _STAND_INS = os.path.join(os.path.dirname(HOST), "libslurm")
 _LIBSLURM = ("slurm_", "slurmdb_")
-# Bound to ours where a plugin calls them (spank/c/link.c).
+# Calls from plugins are bound to nodectl's functions (spank/c/link.c).
 _PLAIN = frozenset({"error", "info", "verbose", "debug", "debug2", "debug3", "fatal", "slurm_fatal"})
 # Defined by the C start-up files or looked up by the dynamic linker itself.
 _LINKERS = frozenset({"__tls_get_addr", "_GLOBAL_OFFSET_TABLE_", "__stack_chk_guard"})
 
 
 def read(path: str) -> Inspection:
-    """Looks at the shared object. Raises OSError."""
+    """Inspect the shared object. Raises OSError."""
     found = Inspection(path, "native")
     try:
         shared = elf.SharedObject(path)
@@ -117,7 +117,10 @@ def _warn_of_output(found: Inspection, shared: elf.SharedObject) -> None:
 
 
 def _libraries(found: Inspection, shared: elf.SharedObject) -> dict[str, frozenset[str]]:
-    """What the plugin is linked with, and what that is linked with: each library's symbols, in the linker's order."""
+    """Return the symbols of each library linked with the plugin, directly or indirectly, in the linker's order.
+
+    Notes in `found` the plugin's own libraries, and errors for libraries that are missing or too old.
+    """
     symbols = {_LIBC: _exports(shared.find(_LIBC))}
     opened: dict[str, elf.SharedObject] = {}
     waiting = [(name, shared) for name in shared.libraries]
@@ -150,7 +153,7 @@ def _libraries(found: Inspection, shared: elf.SharedObject) -> dict[str, frozens
 
 
 def _check_library(found: Inspection, name: str, library: elf.SharedObject, absent: set[str]) -> None:
-    """`absent`: what the library needs and nobody provides whom the plugin brings."""
+    """Note the symbols missing for a library. `absent`: needed symbols without a provider."""
     at_once = sorted(absent if library.bound_now else absent & library.at_once)
     if at_once:
         found.error(f"is linked with {name}, which needs {_some(at_once)}, which nobody provides: opening it fails")
@@ -165,7 +168,7 @@ def _some(names: list[str]) -> str:
 
 
 def _host() -> str:
-    """The library whose functions plugins call; it is not loaded here."""
+    """Return the path of the library with the functions called by plugins; the library is not loaded here."""
     spec = importlib.util.find_spec("nodectl.spank._spank_host")
     return (spec.origin or "") if spec else ""
 
@@ -183,7 +186,7 @@ def _exports(path: str) -> frozenset[str]:
 
 
 def _of(library: elf.SharedObject) -> frozenset[str]:
-    """What it exports; data that is called like our functions is not what who calls them finds."""
+    """Return the exported symbols, without data symbols under the names of nodectl's functions."""
     return frozenset(name for name, kind in library.exported.items() if name not in _PLAIN or kind == _FUNCTION)
 
 

@@ -1,4 +1,6 @@
-"""What a SPANK plugin written in Python says in its source: see `inspection`. It is compiled and parsed, not run."""
+"""Inspection of the source of a SPANK plugin written in Python: see `inspection`. Compiles and parses; executes
+nothing.
+"""
 
 import ast
 import inspect
@@ -13,7 +15,7 @@ _FIELDS = ("name", "arginfo", "usage", "has_arg", "val", "cb")
 
 
 def read(path: str) -> Inspection:
-    """Looks at the source file. Raises OSError."""
+    """Inspect the source file. Raises OSError."""
     with open(path, "rb") as file:
         text = file.read()
     facts = plugin_facts.of_text(path, text, "spank")
@@ -27,7 +29,7 @@ def read(path: str) -> Inspection:
     try:
         tree = ast.parse(text, path)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return found  # told among the facts
+        return found  # the facts have the error
     lines = {node.name: node.lineno for node in tree.body if isinstance(node, plugin_facts.Function)}
     for name, words in misspelt(name for name in lines if not name.startswith(PREFIX)):
         found.error(words, lines[name])
@@ -43,7 +45,7 @@ def read(path: str) -> Inspection:
 
 
 def _check_call(found: Inspection, call: ast.Call, name: str) -> None:
-    """Calls of the interface with a wrong number of arguments, and what writes where the program does."""
+    """Note a call of the interface with wrong arguments, and a `print` to the program's standard output."""
     if name == "print" and not any(keyword.arg == "file" for keyword in call.keywords):
         found.warn(f"print: {PRINTS}", call.lineno)
     function = getattr(spank, name, None)
@@ -58,7 +60,7 @@ def _check_call(found: Inspection, call: ast.Call, name: str) -> None:
 
 
 class _Names:
-    """What the names of a plugin's source mean of nodectl.spank. `used`: those that are spelt as its own, by line."""
+    """The names in a plugin's source for members of nodectl.spank. `used`: the members used, each with the line."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._imported: dict[str, str] = {}
@@ -87,7 +89,7 @@ class _Names:
                 self.used.setdefault(node.id, node.lineno)
 
     def meant(self, function: ast.expr) -> str:
-        """The name in nodectl.spank of what is called, or that of a built-in function; "" for anything else."""
+        """Return the called function's name in nodectl.spank, "print" for the built-in, "" for anything else."""
         if isinstance(function, ast.Name):
             return self._imported.get(function.id, function.id if function.id == "print" else "")
         if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
@@ -96,7 +98,7 @@ class _Names:
 
 
 def _options(tree: ast.Module) -> Iterator[Offered]:
-    """SpankOption(...) wherever it stands; those in the list spank_options are the table."""
+    """Yield every SpankOption(...) of the source; an option inside the list spank_options is static."""
     table = [
         node.value
         for node in tree.body

@@ -1,7 +1,7 @@
-"""A SPANK plugin looked at, not run: what it is, what it wants from its host, and what is wrong with it.
+"""Inspection of a SPANK plugin without execution: facts, needs from the host, and faults.
 
-`inspect` reads a Python plugin's syntax tree or a compiled one's ELF file. What a plugin does when it runs stays
-unknown, so that one without findings can still fail, but one with an error will.
+`inspect` reads a Python plugin's syntax tree or a compiled plugin's ELF file. The behaviour at run time stays unknown:
+a plugin without findings can still fail, but a plugin with an error will fail.
 """
 
 import errno
@@ -15,7 +15,7 @@ from nodectl.spank import SPANK_OPTION_MAXLEN
 
 
 def inspect(path: str) -> Inspection:
-    """Looks at the plugin at `path`. Raises OSError when it cannot be read."""
+    """Inspect the plugin at `path`. Raises OSError for an unreadable file."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "no regular file", path)
     with open(path, "rb") as file:
@@ -40,7 +40,7 @@ def _check_options(found: Inspection) -> None:
 
 
 def root_refuses(path: str) -> str:
-    """Why root would not load this file: who else could change it. "" when only root can."""
+    """Return root's reason not to load this file: another user could change the file. Return "" if only root can."""
     try:
         trust.resolve(path, trust.ROOT)
     except trust.Untrusted as error:

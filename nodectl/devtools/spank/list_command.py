@@ -1,4 +1,4 @@
-"""`nodectl spank list`: the stack as it would load, in each context."""
+"""`nodectl spank list`: print the stack as loaded in each context."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the stack; 0, or 1 if a required plugin cannot be used."""
+    """Print the stack. Return 0, or 1 if a required plugin cannot be used."""
     config = configured(arguments.settings.config)
     versions.accept(config.spank_versions)
     path = arguments.plugstack or config.plugstack_config
@@ -41,7 +41,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _row(place: int, entry: Entry) -> dict[str, Any]:
-    """One line of the stack with what its file says."""
+    """Return a line of the stack with the inspection of the plugin."""
     row: dict[str, Any] = {
         "place": place,
         "required": entry.required,
@@ -63,7 +63,7 @@ def _row(place: int, entry: Entry) -> dict[str, Any]:
 
 
 def look(entry: Entry) -> tuple[Inspection | None, list[str]]:
-    """What the file of a line says, and why it cannot be used."""
+    """Inspect the plugin of a line. Return the inspection (None without a file) and the reasons against use."""
     if entry.missing:
         return None, [f"{entry.path}: no such file in plugin_dir"]
     try:
@@ -75,7 +75,7 @@ def look(entry: Entry) -> tuple[Inspection | None, list[str]]:
 
 
 def in_context(context: Context, row: Row) -> dict[str, Any]:
-    """A line of the stack in one context: the hooks that are called there, the options that exist there."""
+    """Return a line of the stack for a context: the hooks called and the options offered in the context."""
     offered: Sequence[Offered] = row["offered"]
     here = [option for option in offered if context.static_options or not option.static]
     return {
@@ -88,7 +88,7 @@ def in_context(context: Context, row: Row) -> dict[str, Any]:
 def text(
     path: str, contexts: Sequence[Context], found: Mapping[str, Sequence[Row]], warnings: Sequence[str], *, colour: bool
 ) -> list[str]:
-    """The stack for people: its lines once, then what each context makes of them."""
+    """Return the stack as lines for the terminal: the plugins once, then the hooks and options for each context."""
     rows = next(iter(found.values()), ())
     lines = [f"{printable(path)}: {_count(len(rows))}"]
     for row in rows:

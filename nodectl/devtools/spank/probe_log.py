@@ -1,4 +1,4 @@
-"""What the probes of a run wrote, read back: hooks with their calls, in order, of each context."""
+"""Reader of the probes' log of a run: hooks with calls, in order, of each context."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ _CONTEXTS = {value: name for name, value in vars(spank).items() if name.startswi
 
 @dataclass(slots=True)
 class Call:
-    """One call of the interface. `error`: 0, an ESPANK_* number, or -1 for what was not even a call of it."""
+    """A call of the SPANK interface by a plugin. `error`: 0, an ESPANK_* number, or -1 if the call raised."""
 
     call: str
     arguments: Sequence[Any]
@@ -28,7 +28,7 @@ class Call:
 
     @property
     def level(self) -> str:
-        """Of a message its level, "" for any other call."""
+        """The level of a message, "" for any call but a message."""
         return _MESSAGES.get(self.call, "")
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Call:
 
 
 def spelt(call: Call, value: Callable[[Any], str]) -> str:
-    """The call as one line of C; `value` spells arguments and results."""
+    """Return the call as a line of C; `value` spells arguments and results."""
     given = list(call.arguments)
     if call.call == "spank_get_item" and given:
         given[0] = _ITEMS.get(given[0], given[0])
@@ -52,9 +52,11 @@ def spelt(call: Call, value: Callable[[Any], str]) -> str:
 
 @dataclass(slots=True)
 class Event:
-    """One hook, option callback or load. `rc` is None when it did not come back; `returned` is what it had returned
-    itself, where --fail put another value in its place. `children` are the pids of processes that it left behind,
-    `stdout` is where it wrote to standard output: the file's inode, from where, to where.
+    """A hook, option callback or load.
+
+    `rc` is None when the hook did not return; `returned` is the hook's own result where --fail put another value in its
+    place. `children` are the pids of processes that the hook left behind. `stdout` is the piece of standard output that
+    the hook wrote: the file's inode, begin and end.
     """
 
     context: int
@@ -76,12 +78,12 @@ class Event:
 
     @property
     def failed(self) -> bool:
-        """True for whatever is no success."""
+        """True unless the hook returned 0."""
         return self.rc != 0
 
 
 def events(rows: Iterable[Row]) -> list[Event]:
-    """The hooks in order of their beginnings. Rows that do not belong together are left out: a plugin may write too."""
+    """Return the hooks in order of beginning. Skip malformed rows, because a plugin can write to the log too."""
     found: dict[str, Event] = {}
     for row in rows:
         try:
@@ -108,7 +110,7 @@ def _take(found: dict[str, Event], row: Row) -> None:
 
 
 def open_since(rows: Iterable[Row], pid: int) -> float:
-    """When the hook began in which this process still is, in seconds of the monotonic clock; 0 when it is in none."""
+    """Return when a process's running hook began, in seconds of the monotonic clock; 0 outside a hook."""
     began = {}
     for row in rows:
         if row.get("pid") == pid and row.get("what") == "enter":
@@ -119,7 +121,7 @@ def open_since(rows: Iterable[Row], pid: int) -> float:
 
 
 def of_context(found: Iterable[Event], context: Context, calls: Sequence[str]) -> list[Event]:
-    """The events of one context; of job_script those of one of its two processes."""
+    """Return the events of a context; for job_script, the events of the process making `calls` (prolog or epilog)."""
     mine = [event for event in found if event.context == context.number]
     if len(calls) == len(context.calls):
         return mine
@@ -128,7 +130,7 @@ def of_context(found: Iterable[Event], context: Context, calls: Sequence[str]) -
 
 
 def not_called(found: Iterable[Event], hooks: Iterable[str], calls: Sequence[str]) -> list[str]:
-    """Hooks that the plugin has and that this context calls, but did not."""
+    """Return the plugin's hooks missing among the events of this context, though `calls` has the hooks."""
     seen = {event.hook for event in found}
     expected = [hook for hook in calls if hook in hooks]
     if "slurm_spank_init" in expected and "slurm_spank_slurmd_init" in expected:

@@ -1,7 +1,7 @@
-"""One run of `nodectl spank try`: a directory with what its processes are told, and what their probes wrote.
+"""A run of `nodectl spank try`: a directory with the instructions for the run's processes and the logs of the probes.
 
-Root's lies in /run, where only root can change what root's processes believe; it is locked while it is in use, so that
-the next run removes what one that was killed has left.
+Root's directory lies in /run, where only root can change the files that root's processes trust. The directory is locked
+while it is in use, so that the next run can remove the directory of a killed run.
 """
 
 import contextlib
@@ -31,8 +31,9 @@ _SEPARATORS = " \t\n\r#"
 
 
 class ProbeRun:
-    """One plugin's run. `user` runs the step and its commands, None for the caller. `plugin` is the file that is
-    loaded: the author's own, or root's copy of it, and then `copied` says why.
+    """The run of a plugin. `user` runs the step and the commands, None for the caller.
+
+    `plugin` is the file to load: the author's own, or root's copy of it; `copied` is the reason for the copy, or "".
     """
 
     def __init__(self, directory: str, path: str, user: pwd.struct_passwd | None) -> None:
@@ -44,7 +45,7 @@ class ProbeRun:
     def prepare(
         self, arguments: Sequence[str], *, required: bool, fails: Sequence[tuple[int, str, int]], timeout: int
     ) -> None:
-        """Writes plugstack.conf, the configuration, and what the probes are told. Raises Failed."""
+        """Write plugstack.conf, the configuration, and the instructions for the probes. Raises Failed."""
         for word in (self.plugin, *arguments):
             if not word or any(separator in word for separator in _SEPARATORS):
                 raise Failed(f"{word!r} cannot be written in plugstack.conf: it is empty, or has blanks or a '#'", 2)
@@ -70,16 +71,19 @@ class ProbeRun:
             os.chown(f"{self.directory}/user.log", self.user.pw_uid, self.user.pw_gid)
 
     def write(self, name: str, text: str) -> None:
-        """One of the run's files."""
+        """Write a file of the run."""
         with open(os.path.join(self.directory, name), "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
 
     def environment(self, who: str) -> Mapping[str, str]:
-        """What makes a process part of the run; `who` is root (the node's processes) or user (the commands)."""
+        """Return the variables by which a process takes part in the run.
+
+        `who` is root (the node's processes) or user (the commands).
+        """
         return {probe_variable.NAME: f"{self.directory}/{who}.json"}
 
     def rows(self) -> list[dict[str, Any]]:
-        """What the probes have written so far, in order of time. A line that a plugin has spoilt is left out."""
+        """Return the probes' log rows so far, in order of time, without lines spoilt by a plugin."""
         rows = []
         for who in ("root", "user"):
             with open(f"{self.directory}/{who}.log", "rb") as file:
@@ -89,7 +93,7 @@ class ProbeRun:
         return sorted((row for row in rows if isinstance(row, dict) and "t" in row), key=lambda row: row["t"])
 
     def written(self, inode: int, begin: int, end: int) -> str:
-        """A piece of one of the run's files; "" of others, of which plugins write too."""
+        """Return a piece of a file of the run, "" for a file outside the run (plugins write to such files too)."""
         for entry in os.scandir(self.directory):
             if entry.inode() == inode and entry.is_file(follow_symlinks=False):
                 with open(entry.path, "rb") as file:
@@ -98,7 +102,7 @@ class ProbeRun:
         return ""
 
     def _trusted(self) -> tuple[str, str]:
-        """The path to load, and why it is a copy. Raises Failed."""
+        """Return the path to load, and the reason if the path is a copy. Raises Failed."""
         try:
             trust.check(self.path)
         except OSError as error:
@@ -107,7 +111,7 @@ class ProbeRun:
             refused = str(error)
         else:
             return self.path, ""
-        # Whoever called sudo has asked for this file to be run as root.
+        # The user who called sudo has asked to run this file as root.
         owners = trust.ROOT | {int(os.environ.get("SUDO_UID", "0"))}
         try:
             real = trust.resolve(self.path, owners)
@@ -120,7 +124,7 @@ class ProbeRun:
 
 @contextlib.contextmanager
 def directory() -> Iterator[str]:
-    """A fresh directory for a probe run; it is removed when the run is over."""
+    """Make a fresh directory for a probe run; kill the run's processes and remove the directory afterwards."""
     root = os.geteuid() == 0
     if root:
         _remove_dead()
@@ -135,7 +139,7 @@ def directory() -> Iterator[str]:
 
 
 def _fresh(place: str | None) -> tuple[str, int]:
-    """A new directory and the descriptor that locks it. Until it is locked another run takes it for a dead one's."""
+    """Make and lock a directory; return path and lock. Retry if another run removes the directory before the lock."""
     while True:
         path = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
         lock = _lock(path)
@@ -144,7 +148,7 @@ def _fresh(place: str | None) -> tuple[str, int]:
 
 
 def _lock(path: str) -> int | None:
-    """Locks a run's directory; None where somebody else has it, or has removed it."""
+    """Lock a run's directory. Return the descriptor, None if another run has locked or removed the directory."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -160,15 +164,16 @@ def _lock(path: str) -> int | None:
 
 
 def _end_processes(path: str, who: str = "") -> int:
-    """Kills what is left of the run's processes and their forks, of `who` only if it is given: a plugin may leave
-    some behind. Returns how many there were.
+    """Kill the run's remaining processes, including forks by plugins.
+
+    `who` limits this to root's or the user's processes. Returns the number of killed processes.
     """
     mark = f"{probe_variable.NAME}={path}/{who}".encode()
     return sum(_end_marked(int(name), mark) for name in os.listdir("/proc") if name.isdecimal())
 
 
 def _end_marked(pid: int, mark: bytes) -> bool:
-    """Kills the process if its environment has a variable that begins with `mark`."""
+    """Kill the process if any variable in the environment begins with `mark`."""
 
     def belongs(pid: int) -> bool:
         with open(f"/proc/{pid}/environ", "rb") as file:
@@ -177,11 +182,14 @@ def _end_marked(pid: int, mark: bytes) -> bool:
     try:
         return signals.send_listed(pid, signals.KILL, belongs)
     except OSError:
-        return False  # somebody else's, or it has ended
+        return False  # the process is another user's, or has ended
 
 
 def _end_dead(path: str) -> None:
-    """A node whose commands have ended ends its step, and goes; what plugins have left behind is killed then."""
+    """End the processes of a dead run and remove the directory.
+
+    Kills the commands, waits until the node has ended the step and exited, and kills the rest.
+    """
     _end_processes(path, "user")
     deadline = time.monotonic() + 4 * _KILL_WAIT
     while time.monotonic() < deadline and glob.glob(f"{path}/run/private.*"):
@@ -191,7 +199,7 @@ def _end_dead(path: str) -> None:
 
 
 def _remove_dead() -> None:
-    """Directories and processes of runs that were killed."""
+    """Remove the directories and processes of killed runs."""
     for name in os.listdir(_RUN):
         path = f"{_RUN}/{name}"
         lock = _lock(path) if name.startswith(_PREFIX) else None

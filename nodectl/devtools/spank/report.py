@@ -1,4 +1,4 @@
-"""What came of a probe run: its failures, the exit status, and all of it for programs. For people: `report_text`."""
+"""The report of a probe run: failures, exit status, and everything as JSON. For people: `report_text`."""
 
 import os
 import signal
@@ -14,13 +14,13 @@ from nodectl.devtools.spank.probe_log import Event
 from nodectl.devtools.spank.probe_run import ProbeRun
 
 FINE, FAILED, USAGE, PARTLY, PROGRAM = range(5)
-_REFUSED_WORDS = 255  # of `nodectl run`, for words that it does not know
+_REFUSED_WORDS = 255  # of `nodectl run`, for unknown words
 _ROOTS = ("slurmd", "job_script", "remote")
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended; `killed` because a hook in it did not come back."""
+    """The end of a process; `killed` if a hook in the process did not return in time."""
 
     status: int
     stdout: str
@@ -29,13 +29,13 @@ class Ended:
 
     @property
     def signal(self) -> str:
-        """The name of the signal that ended it, "" when it exited."""
+        """The name of the deadly signal, "" if the process exited."""
         return str(signal.strsignal(-self.status)) if self.status < 0 else ""
 
 
 @dataclass(slots=True)
 class RunResult:
-    """What the processes of a probe run said: `refused` is why the daemon did not start, `daemon` its log."""
+    """The output of a probe run's processes: `refused` is the reason if the daemon did not start, `daemon` the log."""
 
     processes: dict[str, Ended] = field(default_factory=dict)
     record: Mapping[str, Any] | None = None
@@ -45,17 +45,17 @@ class RunResult:
 
 @dataclass(slots=True)
 class Part:
-    """A context, or of job_script one of its two processes."""
+    """A context, or of job_script either of the two processes."""
 
     name: str
     context: Context
     events: list[Event]
     missed: list[str]  # hooks that it would have called
-    why: str  # why nothing was tried, or what the process said of its failure
+    why: str  # why nothing was tried, or the process's words about its failure
 
 
 class Report:
-    """One run. `status` is the exit status of the command."""
+    """The report of a run. `status` is the exit status of the command."""
 
     def __init__(
         self,
@@ -79,20 +79,20 @@ class Report:
 
     @property
     def path(self) -> str:
-        """The plugin as it was named."""
+        """The plugin's path as given on the command line."""
         return self._run.path
 
     @property
     def copied(self) -> str:
-        """Why a copy was tried, "" when the file itself was."""
+        """The reason why a copy of the plugin was loaded, "" if the file itself was loaded."""
         return self._run.copied
 
     def written(self, event: Event) -> str:
-        """What a hook wrote to standard output, as far as it is kept."""
+        """Return the text written by a hook to standard output, as far as the run kept the text."""
         return self._written.get(id(event), "")
 
     def reasons(self) -> list[str]:
-        """The words of every failure as processes and the record of the step tell them."""
+        """Return the reasons of all failures, from the hooks and from the record of the step."""
         record = self.result.record
         step = [str(record["reason"]), str(record.get("epilog", ""))] if record is not None else []
         return [reason for reason in (*step, *(event.why for event in self.events)) if reason]
@@ -113,9 +113,7 @@ class Report:
         return ""
 
     def _of_the_file(self) -> Iterator[str]:
-        """What is wrong with the file as `nodectl spank check` finds it: hooks that nobody calls, for one. What the
-        loading has told is left out.
-        """
+        """Yield the file's errors found by `nodectl spank check`, without errors already reported at load."""
         said = [event.why for event in self.events if event.hook == "load" and event.failed]
         for error in self.found.errors:
             text = error.removeprefix(f"{self.found.path}:").lstrip()
@@ -123,7 +121,7 @@ class Report:
                 yield f"check: {self.own(error)}"
 
     def _failures(self) -> Iterator[str]:
-        """One line for each hook that did not succeed, naming context and hook."""
+        """Yield a line for each failed hook, with context and hook."""
         for part in self.parts:
             for event in part.events:
                 if event.failed:
@@ -135,7 +133,7 @@ class Report:
             yield f"remote: {record['reason']}"
 
     def reason(self, part: Part, event: Event) -> str:
-        """Why a hook is no success, in words that need not name plugin and hook."""
+        """Return the reason why a hook failed, without plugin and hook names where possible."""
         if event.rc is not None:
             said = self.own(event.why).removeprefix(f"plugin {self.found.name}: {event.hook}: ")
             return said or f"returned {event.rc}"
@@ -148,18 +146,18 @@ class Report:
         if status is not None and os.WIFSIGNALED(status):
             return f"the process died in it: {signal.strsignal(os.WTERMSIG(status))}"
         if status is not None:
-            return "it ended the process"  # with which status is told of the task, for which 0 would be no failure
+            return "it ended the process"  # the task's line has the status; for a task 0 is no failure
         told = self.own(self._words_about(part)).removeprefix("nodectl daemon: ")
         told = told.removeprefix(f"plugin {self.found.name}: {event.hook}: ")
         return "did not come back" + (f": {told}" if told else "; its process ended in it")
 
     def _status_of(self, pid: int) -> int | None:
-        """How a task ended, as wait(2) tells; None for other processes."""
+        """Return the wait(2) status of a task, None for any process but a task."""
         tasks = self.result.record["tasks"] if self.result.record is not None else ()
         return next((task["status"] for task in tasks if task["pid"] == pid), None)
 
     def _words_about(self, part: Part) -> str:
-        """What the node said of the end of a process of this context."""
+        """Return the node's words about the end of a process of this context."""
         if part.name == "slurmd":
             return (self.result.refused or self.result.daemon).rpartition("\n")[2]
         record = self.result.record
@@ -180,7 +178,7 @@ class Report:
         return PROGRAM if local is None or local.status else FINE
 
     def as_json(self) -> Mapping[str, Any]:
-        """Everything as one document."""
+        """Return the whole report as values for JSON."""
         return {
             "plugin": self._run.path,
             "copied": self._run.copied,
@@ -236,13 +234,13 @@ class Report:
         }
 
     def own(self, text: str) -> str:
-        """Without the places of the probe run, which are gone; of root's copy the author's name."""
+        """Return the text without the run's directory, and with the author's file in place of root's copy."""
         named = text.replace(self._run.plugin, self._run.path) if self._run.copied else text
         return named.replace(f"{self._run.directory}/", "")
 
 
 def _places() -> Iterator[tuple[str, Context, Sequence[str]]]:
-    """The contexts in the order of a node's life; a prolog comes before its job, the epilog behind it."""
+    """Yield the contexts in the order of a node's life; a prolog comes before the job, the epilog after the job."""
     for context in CONTEXTS:
         if context.name == "job_script":
             yield "job_script_prolog", context, context.calls[:1]
@@ -252,5 +250,5 @@ def _places() -> Iterator[tuple[str, Context, Sequence[str]]]:
 
 
 def task_suffix(event: Event) -> str:
-    """[N] behind the name of a hook that is called for a task."""
+    """Return [N] for a hook called for task N, else ""."""
     return "" if event.task is None else f"[{event.task}]"

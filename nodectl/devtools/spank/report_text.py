@@ -1,8 +1,7 @@
-"""The report of a probe run for people: lines that fit on a screen, each thing said once.
+"""The report of a probe run for people: lines of a screen's width, each fact once.
 
-What a process wrote beyond what stands at its hooks already is told behind them, as "says" (standard error) and
-"prints" (standard output). Long values and long lists are shortened here; `--json` has them whole, up to the probe's
-own limit.
+Output of a process beyond the messages shown at its hooks follows the hooks, as "says" (standard error) and "prints"
+(standard output). Long values and long lists are shortened here; `--json` has them whole, up to the probe's own limit.
 """
 
 import shlex
@@ -29,7 +28,7 @@ Paint = Callable[[str, str], str]
 
 
 def text(report: Report, *, colour: bool) -> list[str]:
-    """Everything as lines."""
+    """Return the whole report as lines."""
 
     def paint(what: str, words: str) -> str:
         return f"\x1b[{_COLOURS[what]}m{words}\x1b[0m" if colour and words else words
@@ -85,8 +84,8 @@ def _result(report: Report, part: Part, event: Event) -> str:
 
 
 def _happened(report: Report, part: Part, event: Event, paint: Paint) -> Iterator[str]:
-    """Calls and messages in their order, then the reason of a failure, what is new of the environment, and what a hook
-    should not leave.
+    """Yield calls and messages in order, the reason of a failure, changes of the environment, leftover processes and
+    output.
     """
     yield from _first(_call(call) for call in event.calls)
     reason = report.reason(part, event) if event.rc else ""
@@ -125,7 +124,7 @@ def _processes(pids: Sequence[int]) -> str:
 
 
 def _not_told(report: Report, output: str) -> list[str]:
-    """The lines of a process's output that are no message, failure or writing of a hook, which stand there already."""
+    """Return the output lines of a process without lines already shown at a hook: messages, failures, output."""
     told = {line for event in report.events for call in event.calls if call.level for line in _as_printed(call)}
     told |= {line for event in report.events for line in report.written(event).splitlines()}
     reasons = report.reasons()
@@ -151,7 +150,7 @@ def _program(report: Report, paint: Paint) -> Iterator[str]:
 
 
 def ran(report: Report, local: Ended) -> str:
-    """What came of the step's command, in one line; the reason only where no hook's own failure is it."""
+    """Return the result of the step's command in a line; the reason only if no hook's failure gives the same reason."""
     record = report.result.record
     how = f"killed by {local.signal}" if local.signal else f"exit status {local.status}"
     if record is None:
@@ -163,7 +162,7 @@ def ran(report: Report, local: Ended) -> str:
 
 
 def _replaced(report: Report) -> Iterator[str]:
-    """For each --fail the words of the table of hooks beside what came of it."""
+    """Yield, for each --fail, the documented consequence and the actual result."""
     for fail in report.wanted:
         parts = [part for part in report.parts if part.context is fail.context]
         done = any(event.replaced for part in parts for event in part.events if event.hook == fail.hook)

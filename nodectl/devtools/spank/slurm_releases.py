@@ -1,7 +1,8 @@
-"""What SPANK is in releases of Slurm: the functions that plugins may call and the hooks that are called.
+"""SPANK in the releases of Slurm: the functions for plugins and the hooks called by Slurm.
 
-Facts of the documented interface: the functions of the 22.05 header, and in `_ADDED` what came later with its release.
-Of other functions of Slurm's library nothing is promised from one release to the next, so nothing is said of them.
+Facts of the documented interface: the functions of the 22.05 header, and in `_ADDED` later functions with their
+release. Slurm promises nothing about other functions of its library from one release to the next, so this module does
+not either.
 """
 
 RELEASES = ("22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
@@ -26,7 +27,7 @@ _HOOKS = frozenset(
 
 
 def has_function(release: str, name: str) -> bool | None:
-    """Whether a release lets plugins call the function; None where the documents do not say."""
+    """Return whether a release lets plugins call the function; None where the documents do not say."""
     if name in _ADDED:
         return _number(release) >= _number(_ADDED[name])
     if name in _FUNCTIONS:
@@ -35,13 +36,14 @@ def has_function(release: str, name: str) -> bool | None:
 
 
 def is_documented(name: str) -> bool:
-    """True for a function of SPANK's documented interface, in whichever release."""
+    """Return True for a function of SPANK's documented interface in any release."""
     return name in _FUNCTIONS or name in _ADDED
 
 
 def has_hook(release: str, name: str) -> bool | None:
-    """Whether a release calls the hook; they all call the same ones. slurmd_init went from the documents with 20.02;
-    22.05 was seen to call it still, of later ones nobody knows (None).
+    """Return whether a release calls the hook; all releases call the same hooks, except slurmd_init.
+
+    The documents have no slurmd_init since 20.02; 22.05 was seen to call it still, later releases are unknown (None).
     """
     if name == "slurm_spank_slurmd_init":
         return True if release == _SEEN else None
@@ -49,23 +51,23 @@ def has_hook(release: str, name: str) -> bool | None:
 
 
 def news(release: str) -> list[str]:
-    """What spank.h of a release has that 22.05's has not, with the release that brought it."""
+    """Return the additions to spank.h between 22.05 and a release, each with the first release."""
     added = sorted({**_ADDED, **_ADDED_DATA}.items(), key=lambda row: _number(row[1]))
     return [f"{name} ({since})" for name, since in added if _number(since) <= _number(release)]
 
 
 def spell(version: tuple[int, ...]) -> str:
-    """(22, 5, 8) as Slurm writes it: 22.05.8."""
+    """Return a version in Slurm's form: 22.05.8 for (22, 5, 8)."""
     return ".".join([release_of(version), *map(str, version[2:])]) if len(version) > 1 else ""
 
 
 def release_of(version: tuple[int, ...]) -> str:
-    """(22, 5, 8) as its release is written: 22.05."""
+    """Return the release of a version in Slurm's form: 22.05 for (22, 5, 8)."""
     return f"{version[0]}.{version[1]:02d}"
 
 
 def unpack(number: int) -> tuple[int, int, int]:
-    """The three numbers in a plugin_version of C: 8 bits each, the micro number lowest."""
+    """Return the three numbers in a plugin_version of C: 8 bits each, the micro number lowest."""
     return number >> 16 & 0xFF, number >> 8 & 0xFF, number & 0xFF
 
 

@@ -1,8 +1,8 @@
-"""`nodectl spank try`: one plugin in every context of this machine, each in a process of its own.
+"""`nodectl spank try`: run a plugin in every context of this machine, each context in a separate process.
 
 As root: a private node of this command's own with nothing but the plugin in its stack, whose daemon has the slurmd and
-the job_script contexts, and `nodectl run` on it, which has the local and the remote one. The allocator's commands are
-still to come, so that its context has a process that does what they will. Without root: allocator and local only.
+the job_script contexts, and `nodectl run` on it, which has the local and the remote context. The allocator context runs
+in a process of its own (`client_context`), without a command. Without root: allocator and local only.
 """
 
 import argparse
@@ -36,11 +36,11 @@ _WITHOUT_NODE = _PACKAGES + "from nodectl.devtools.spank.client_context import c
 _MOST_OUTPUT = 1 << 20
 _PAUSE = 0.02
 _LOOK = 0.5  # seconds between two looks for a hook that does not come back
-_INTERRUPTS = 5  # seconds after a hook's time in which it may still give in
+_INTERRUPTS = 5  # seconds after a hook's time limit in which the hook may still return
 
 
 def main(arguments: argparse.Namespace, own: argparse.ArgumentParser) -> int:
-    """The whole command. Returns the exit status."""
+    """Run the whole command. Return the exit status."""
     words = CommandLine(arguments, own)
     if arguments.ntasks < 1 or arguments.timeout < 1:
         raise Failed("--ntasks and --timeout are whole numbers from 1", _USAGE)
@@ -68,7 +68,7 @@ def main(arguments: argparse.Namespace, own: argparse.ArgumentParser) -> int:
 
 
 def _end(number: int, _: object) -> NoReturn:
-    """What is left of the probe run goes with it, as after a Ctrl-C."""
+    """Exit on SIGTERM through the clean-up of the probe run, as after a Ctrl-C."""
     raise SystemExit(128 + number)
 
 
@@ -84,7 +84,7 @@ def _user(name: str | None) -> pwd.struct_passwd | None:
 
 
 class ContextRunner:
-    """Runs the processes of a probe run one after another."""
+    """The runner of a probe run's processes, in sequence."""
 
     def __init__(self, run: ProbeRun, words: CommandLine, arguments: argparse.Namespace, line: ProgressLine) -> None:
         self._probe_run = run
@@ -96,7 +96,7 @@ class ContextRunner:
         self._line = line
 
     def run_all(self) -> report.RunResult:
-        """All contexts that can be tried here."""
+        """Run all contexts possible here."""
         result = report.RunResult()
         result.processes["allocator"] = self._without_node("allocator", S_CTX_ALLOCATOR)
         if os.geteuid() == 0:
@@ -106,7 +106,7 @@ class ContextRunner:
         return result
 
     def _without_node(self, name: str, context: int) -> report.Ended:
-        """A context without a node."""
+        """Run a context without a node."""
         entry = [self._probe_run.plugin, self._words.arguments, not self._optional, "plugstack.conf:1", False]
         given = {
             "context": context,
@@ -125,7 +125,7 @@ class ContextRunner:
         return self._run(name, [sys.executable, "-I", "-S", "-c", code], environment)
 
     def _node(self, result: report.RunResult) -> None:
-        """The contexts of a node, and a step on it."""
+        """Start a node, run a step there, and record the results of the contexts."""
         settings = GlobalOptions()
         settings.config, settings.socket = f"{self._probe_run.directory}/nodectl.toml", None
         log = f"{self._probe_run.directory}/daemon.log"
@@ -160,7 +160,7 @@ class ContextRunner:
         result.daemon = _text(log).strip()
 
     def _run(self, name: str, words: list[str], environment: Mapping[str, str]) -> report.Ended:
-        """A command of the user's, with its streams in files of the run."""
+        """Run a command as the user, with the streams in files of the run."""
         user = self._probe_run.user
         who: dict[str, Any] = {}
         if user is not None:
@@ -182,7 +182,7 @@ class ContextRunner:
         return report.Ended(process.returncode, _text(paths[0]), _text(paths[1]), killed)
 
     def _watch(self, process: "subprocess.Popen[bytes]", what: str) -> bool:
-        """Waits for its end. True: a hook in it did not come back in its time, and it was killed."""
+        """Wait for the process to end. Return True after killing the process because a hook exceeded the time limit."""
         look = time.monotonic() + _LOOK
         while process.poll() is None:
             if time.monotonic() > look:
@@ -208,7 +208,7 @@ def _text(path: str) -> str:
 
 @contextlib.contextmanager
 def _errors_into(path: str) -> Iterator[None]:
-    """Standard error, for what is started meanwhile too, goes to a file."""
+    """Redirect standard error to a file, also for processes started meanwhile."""
     sys.stderr.flush()
     kept = os.dup(2)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -224,7 +224,7 @@ def _errors_into(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _in_environment(more: Mapping[str, str]) -> Iterator[None]:
-    """What is started meanwhile is part of the run."""
+    """Make processes started meanwhile part of the run."""
     os.environ.update(more)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What select/linear is made of: how it chooses whole nodes, whom it counts where, what it tells of nodes and jobs.
+"""The parts of select/linear: the choice of whole nodes, the counts of jobs, the data about nodes and jobs.
 
-Used by that plugin alone, in the daemon and in commands that plan. Imports the records and bitmaps of the layer.
+Used by that plugin alone, in the daemon and in planning commands. Imports the records and bitmaps of the layer.
 """

@@ -1,7 +1,7 @@
-"""How select/linear chooses nodes for one job: on those that are free, on all, when others have gone.
+"""The choice of nodes for a job by select/linear: on free nodes, on all nodes, or after the end of running jobs.
 
-One Chooser is one call of select_p_job_test. Pure: what is occupied comes in as an argument, and is copied where it is
-asked what would be.
+One Chooser is one call of select_p_job_test. Pure: the occupancy is an argument, and is copied for questions about the
+future.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NEVER_ENDS = 365 * 86_400.0
 
 @dataclass(slots=True)
 class Found:
-    """The nodes, the time from which they are free, and who has to go first."""
+    """The chosen nodes, the time of the start, and the jobs to be preempted first."""
 
     nodes: bitarray
     start: float = 0.0
@@ -35,7 +35,7 @@ class Found:
 
 
 class Chooser:
-    """`offer` says what there is; then one of `ever`, `at_once` and `some_day`."""
+    """A choice for a job: call `offer` first, then `ever`, `at_once` or `some_day`."""
 
     def __init__(self, machines: Machines, given: Parameters, job: JobRecord) -> None:
         self._machines = machines
@@ -45,9 +45,7 @@ class Chooser:
         self._most = given.sharers(job)
 
     def offer(self, offered: bitarray, counts: tuple[int, int, int], excluded: bitarray | None) -> None:
-        """The nodes of this bitmap; min_nodes, max_nodes and req_nodes; cores that are not to be used. Raises
-        Refused.
-        """
+        """Set the bounds: the nodes of a bitmap; min_nodes, max_nodes and req_nodes; excluded cores. Raises Refused."""
         details = self._job.details
         useful, self._amounts = self._machines.useful(details)
         self._avail: bitarray = offered & useful
@@ -59,11 +57,11 @@ class Chooser:
         self._memory = [self._given.memory_of(self._job, cpus) for cpus in self._machines.by_kind()]
 
     def ever(self) -> Found | None:
-        """Nobody is there."""
+        """Choose on an empty machine."""
         return self._on(Occupancy(0), self._avail, self._machines.with_memory(self._counted(), {}))
 
     def at_once(self, occupancy: Occupancy, candidates: Sequence[JobRecord]) -> Found | None:
-        """As it is, or when some of the candidates have gone."""
+        """Choose with the present jobs, or after preempting some of the candidates."""
         found = self._now(occupancy)
         if found is not None or not candidates:
             return found
@@ -79,7 +77,7 @@ class Chooser:
         return found
 
     def some_day(self, occupancy: Occupancy, candidates: Sequence[JobRecord], now: float) -> Found | None:
-        """The earliest time, as far as the ends of running jobs are known."""
+        """Choose for the earliest time, as far as the ends of running jobs are known."""
         found = self.at_once(occupancy, candidates)
         if found is not None:
             found.start = now
@@ -102,7 +100,7 @@ class Chooser:
         return best
 
     def resources(self, found: Found) -> JobResources:
-        """All CPUs of the chosen nodes, the job's memory there, and devices that nobody has."""
+        """Return all CPUs of the chosen nodes, the job's memory there, and free devices."""
         chosen = list(found.nodes.search(_ONE))
         machines = self._machines
         cpus = {node: machines.cpus(node) for node in chosen}
@@ -115,7 +113,7 @@ class Chooser:
         return self._memory if self._given.tracks_memory else []
 
     def _without(self, occupancy: Occupancy, victims: Sequence[JobRecord]) -> tuple[list[JobRecord], Found | None]:
-        """Takes the victims away in this order until the job fits: how many of them that takes."""
+        """Remove the victims in this order until the job fits. Return the removed victims and the choice, or None."""
         left = occupancy.copy()
         gone: list[JobRecord] = []
         at, step = 0, 1
@@ -131,7 +129,7 @@ class Chooser:
         return gone, None
 
     def _now(self, occupancy: Occupancy) -> Found | None:
-        """On the nodes that have room: with as few running jobs on each as possible, then as few suspended ones."""
+        """Choose among the nodes with room: with as few running jobs on each as possible, then few suspended jobs."""
         avail = self._avail & occupancy.exclusive.at_most(0)
         fits = self._machines.with_memory(self._counted(), occupancy.memory)
         busy = [node for node in occupancy.devices if self._job.details.gres and avail[node]]
@@ -151,7 +149,7 @@ class Chooser:
         return None
 
     def _mate(self, occupancy: Occupancy, nodes: bitarray, fits: bitarray | None) -> Found | None:
-        """The nodes of a running job that are as many as this one wants, where there are enough CPUs."""
+        """Choose all nodes of a running job, if they are as many as wanted and the CPUs suffice."""
         usable = nodes if fits is None else nodes & fits
         wish = self._wish
         for share in list(occupancy.jobs.values())[:_MOST_MATES]:
@@ -172,7 +170,7 @@ class Chooser:
         return sum(self._amounts.of(node) for node in nodes) >= wish.cpus
 
     def _on(self, occupancy: Occupancy, nodes: bitarray, fits: bitarray | None) -> Found | None:
-        """The best of these nodes, the lightest first."""
+        """Choose the best of the nodes, the lightest first."""
         usable = nodes if fits is None else nodes & fits
         weights = self._machines.weights
         for weight in weights:
@@ -183,7 +181,7 @@ class Chooser:
         return None
 
     def _devices(self, node: int, occupancy: Occupancy | None) -> tuple[str, ...] | None:
-        """The free devices of a node that the job would get, the lowest numbers first; None where there are too few."""
+        """Return the keys of free devices of a node for the job, the lowest numbers first; None for too few devices."""
         taken = occupancy.devices.get(node, ()) if occupancy is not None else ()
         keys: list[str] = []
         for name, count in self._job.details.gres.items():

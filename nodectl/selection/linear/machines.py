@@ -1,7 +1,7 @@
-"""What a table of whole nodes has for a job: nodes that are alike are looked at once.
+"""Resources of a table of whole nodes for a job: equal nodes are looked at once.
 
 Pure but for the request of the job, which its details read once. For plugins that give whole nodes, in the daemon and
-in commands that plan.
+in planning commands.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ONE = bitarray("1")
 
 
 class Machines:
-    """A table's nodes by kind: those that are alike."""
+    """The nodes of a table by kind; nodes of a kind are equal."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
@@ -45,28 +45,28 @@ class Machines:
         self._members = [bitarray(kind == number for kind in self._kind) for number in few]
 
     def cpus(self, node: int) -> int:
-        """The CPUs of a node that a job can be given: all of them, to a job that gets whole nodes."""
+        """Return the CPUs of a node available to jobs, all of which go to a job on the whole node."""
         return self._cpus[self._kind[node]]
 
     def amounts(self) -> Amounts:
-        """All CPUs of each node."""
+        """Return all CPUs of each node."""
         same = set(self._cpus)
         if len(same) <= 1:
             return Amounts(max(same, default=0))
         return Amounts(0, [self._cpus[kind] for kind in self._kind])
 
     def memory(self, node: int) -> int:
-        """MiB of a node that jobs can be given."""
+        """Return the MiB of a node available to jobs."""
         return self._memory[node]
 
     def lightest(self, weight: int) -> bitarray:
-        """The nodes of no more than this weight."""
+        """Return the nodes of no more than this weight."""
         if weight not in self._lightest:
             self._lightest[weight] = bitarray(node.weight <= weight for node in self.nodes)
         return self._lightest[weight]
 
     def useful(self, details: JobDetails) -> tuple[bitarray, Amounts]:
-        """The nodes that have what the job wants of each, and how many CPUs its tasks can use there. Raises Refused."""
+        """Return the nodes suitable for the job, and the number of CPUs usable by its tasks on each. Raises Refused."""
         kinds = zip(self._samples, self._cpus, self._threads, strict=True)
         counts = [_usable(node, cpus, threads, details) for node, cpus, threads in kinds]
         if self._members:
@@ -82,7 +82,7 @@ class Machines:
         return useful, Amounts(0, [counts[kind] for kind in self._kind])
 
     def with_memory(self, wanted: Sequence[int], used: Mapping[int, int]) -> bitarray | None:
-        """The nodes with the memory that a job takes, `wanted` by kind of node; None where it takes none."""
+        """Return the nodes with enough memory for the job, `wanted` by kind of node; None for a job without memory."""
         if not any(wanted):
             return None
         pairs = zip(self._memory, self._kind, strict=True)
@@ -93,11 +93,11 @@ class Machines:
         return fits
 
     def by_kind(self) -> list[int]:
-        """The CPUs of each kind of node."""
+        """Return the CPUs of each kind of node."""
         return self._cpus
 
     def without_cores_of(self, avail: bitarray, cores: bitarray) -> None:
-        """Clears the bits of the nodes of which a core is in the core bitmap."""
+        """Clear the bits of the nodes with a core in the core bitmap."""
         core, node = cores.find(1), 0
         while core >= 0:
             node = self._node_of(core, node)
@@ -113,7 +113,7 @@ class Machines:
         return low
 
     def cores(self, chosen: bitarray) -> bitarray:
-        """A core bitmap with all cores of these nodes that jobs can be given."""
+        """Return a core bitmap with all cores of the nodes available to jobs."""
         bits = bitarray(len(self._kept))
         for low, high in _runs(chosen):
             last: NodeRecord = self.nodes[high - 1]
@@ -131,8 +131,9 @@ def _runs(nodes: bitarray) -> Iterator[tuple[int, int]]:
 
 
 def _usable(node: NodeRecord, cpus: int, most: int, details: JobDetails) -> int:
-    """The CPUs of an empty node that the job's tasks can use; 0 where it is not such a node as the job wants. `most`:
-    threads of its cores.
+    """Return the CPUs of an empty node usable by the job's tasks; 0 where the node does not suit the job.
+
+    `most`: threads of its cores.
     """
     for name, count in details.gres.items():
         kind, _, word = name.partition(":")
@@ -154,7 +155,7 @@ def _usable(node: NodeRecord, cpus: int, most: int, details: JobDetails) -> int:
 
 
 def _threads(threads: int, request: Request, cpus_per_task: int) -> int:
-    """Threads of a core that the job may use; 0 where it wants more than there are."""
+    """Return the number of threads of a core usable by the job; 0 where the job wants more than there are."""
     asked, per_core = request.threads_per_core, request.ntasks_per_core
     if asked and asked != UNLIMITED:
         threads = asked if asked <= threads else 0
@@ -175,5 +176,5 @@ def _by_sockets(node: NodeRecord, request: Request, free: int, threads: int) -> 
 
 
 def _number(asked: int | None) -> int:
-    """What was asked for at least."""
+    """Return the requested minimum; 1 where nothing was requested."""
     return 1 if asked in (None, UNLIMITED) else int(asked or 1)

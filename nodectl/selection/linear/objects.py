@@ -1,6 +1,6 @@
-"""What select/linear keeps about a node and about a job, with the magic numbers by which it knows its own.
+"""The objects of select/linear about a node and about a job, recognised by magic numbers.
 
-Values; they are packed, printed and read by the functions of the plugin, and known to nobody else.
+Values; only the functions of the plugin pack, print and read them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nodectl.selection.records import Output
 
 
 class NodeInfo:
-    """CPUs and MiB of a node that jobs have, and how many jobs run there."""
+    """The CPUs and MiB of a node held by jobs, and the number of running jobs."""
 
     __slots__ = ("alloc_cpus", "alloc_memory", "jobs", "magic")
     MAGIC = 0x82AD
@@ -35,7 +35,7 @@ class NodeInfo:
         self.jobs = jobs
 
     def pack(self, buffer: Buf) -> int:
-        """As bytes."""
+        """Pack the object as bytes."""
         buffer.pack16(self.magic)
         buffer.pack32(self.alloc_cpus)
         buffer.pack64(self.alloc_memory)
@@ -44,7 +44,7 @@ class NodeInfo:
 
     @classmethod
     def unpacked(cls, buffer: Buf) -> NodeInfo:
-        """Of bytes. Raises PluginError."""
+        """Unpack an object. Raises PluginError."""
         try:
             check_magic(buffer.unpack16(), cls.MAGIC)
             return cls(buffer.unpack32(), buffer.unpack64(), buffer.unpack32())
@@ -52,7 +52,7 @@ class NodeInfo:
             raise PluginError(errno.EINVAL, str(error)) from error
 
     def get(self, dinfo: int, data: Output) -> int:
-        """One of its values."""
+        """Write a value into `data`. Return SLURM_SUCCESS, or SLURM_ERROR for an unknown type of data."""
         if dinfo == SELECT_NODEDATA_SUBCNT:
             data.value = self.alloc_cpus
         elif dinfo == SELECT_NODEDATA_MEM_ALLOC:
@@ -67,7 +67,7 @@ class NodeInfo:
 
 
 class JobInfo:
-    """The network that a job asks for."""
+    """The network requested by a job."""
 
     __slots__ = ("magic", "network")
     MAGIC = 0x86AD
@@ -77,14 +77,14 @@ class JobInfo:
         self.network = network
 
     def pack(self, buffer: Buf) -> int:
-        """As bytes."""
+        """Pack the object as bytes."""
         buffer.pack16(self.magic)
         buffer.packstr(self.network)
         return SLURM_SUCCESS
 
     @classmethod
     def unpacked(cls, buffer: Buf) -> JobInfo:
-        """Of bytes. Raises PluginError."""
+        """Unpack an object. Raises PluginError."""
         try:
             check_magic(buffer.unpack16(), cls.MAGIC)
             return cls(buffer.unpackstr() or "")
@@ -92,40 +92,40 @@ class JobInfo:
             raise PluginError(errno.EINVAL, str(error)) from error
 
     def get(self, data_type: int, data: Output) -> int:
-        """One of its values."""
+        """Write a value into `data`. Return SLURM_SUCCESS, or SLURM_ERROR for an unknown type of data."""
         if data_type not in (SELECT_JOBDATA_NETWORK, SELECT_JOBDATA_PTR):
             return SLURM_ERROR
         data.value = self if data_type == SELECT_JOBDATA_PTR else self.network
         return SLURM_SUCCESS
 
     def set(self, data_type: int, data: object) -> int:
-        """Changes one of its values."""
+        """Change a value. Return SLURM_SUCCESS, or SLURM_ERROR for an unknown type of data."""
         if data_type != SELECT_JOBDATA_NETWORK:
             return SLURM_ERROR
         self.network = str(data or "")
         return SLURM_SUCCESS
 
     def text(self, mode: int) -> str:
-        """A heading, the values, or both."""
+        """Return a heading, the values, or both."""
         if mode == SELECT_PRINT_HEAD:
             return "NETWORK"
         return self.network if mode == SELECT_PRINT_DATA or not self.network else f"Network={self.network}"
 
 
 def known(info: object, kind: type[NodeInfo] | type[JobInfo]) -> None:
-    """Raises PluginError for what is none of ours, or was freed."""
+    """Check an object. Raises PluginError for a foreign or freed object."""
     if not isinstance(info, kind):
         raise PluginError(errno.EINVAL, f"a {type(info).__name__} is no {kind.__name__}")
     check_magic(info.magic, kind.MAGIC)
 
 
 def freed(info: NodeInfo | JobInfo) -> int:
-    """Nobody may use it any more."""
+    """Mark an object as freed, not to be used any more."""
     info.magic = 0
     return SLURM_SUCCESS
 
 
 def check_magic(found: int, magic: int) -> None:
-    """Raises PluginError where the magic number is another one."""
+    """Check a magic number. Raises PluginError for a wrong number."""
     if found != magic:
         raise PluginError(errno.EINVAL, f"the magic number is {found:#x}, and not {magic:#x}")

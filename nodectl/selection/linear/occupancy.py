@@ -1,6 +1,7 @@
-"""How many jobs are on each node, as select/linear counts them, and who they are.
+"""The jobs on each node and the number of jobs, as counted by select/linear.
 
-Pure state of a plugin; changes cost as much as a job has nodes. A copy is what would be if some jobs had gone.
+Pure state of a plugin; changes cost as much as a job has nodes. A copy serves questions about the nodes without some
+jobs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from nodectl.selection.records import JobRecord
 
 
 class Counts:
-    """A number for each node, and by number a bitmap of the nodes that have it."""
+    """A number for each node, and for each number a bitmap of the nodes with this number."""
 
     __slots__ = ("_counts", "_members", "_nodes")
 
@@ -24,7 +25,7 @@ class Counts:
         self._members: dict[int, int] = {0: size}
 
     def copy(self) -> Counts:
-        """The same, of which nothing is shared."""
+        """Return a copy with nothing shared."""
         other = Counts.__new__(Counts)
         other._counts = self._counts.copy()
         other._nodes = {count: nodes.copy() for count, nodes in self._nodes.items()}
@@ -32,7 +33,7 @@ class Counts:
         return other
 
     def add(self, node: int, change: int) -> None:
-        """The node has so many more, or fewer; never less than none."""
+        """Change the node's number by `change`, but never below 0."""
         before = self._counts.get(node, 0)
         after = max(before + change, 0)
         if after == before:
@@ -52,15 +53,15 @@ class Counts:
         self._members[after] += 1
 
     def of(self, node: int) -> int:
-        """The node's number."""
+        """Return the node's number."""
         return self._counts.get(node, 0)
 
     def levels(self) -> list[int]:
-        """The numbers that nodes have, from the lowest."""
+        """Return the numbers in use, in ascending order."""
         return sorted(self._nodes)
 
     def at_most(self, count: int) -> bitarray:
-        """The nodes that have no more than so many."""
+        """Return the nodes with numbers up to `count`."""
         found = bitarray(len(self._nodes[0]))
         for level, nodes in self._nodes.items():
             if level <= count:
@@ -70,7 +71,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Share:
-    """What one job has: its nodes, MiB and devices on each; `alone`: nobody else is there; `stopped`: suspended."""
+    """The resources of a job: nodes, and MiB and devices on each. `alone`: no sharing. `stopped`: suspended."""
 
     nodes: list[int]
     memory: dict[int, int] = field(default_factory=dict)
@@ -80,7 +81,10 @@ class Share:
 
 
 class Occupancy:
-    """`running` and `total` (with suspended ones) jobs by node; `exclusive`: those that share with none."""
+    """The jobs on the nodes.
+
+    `running` and `total` (with suspended ones): jobs by node. `exclusive`: jobs that share with none.
+    """
 
     __slots__ = ("devices", "exclusive", "jobs", "memory", "running", "size", "total")
 
@@ -94,7 +98,7 @@ class Occupancy:
         self.jobs: dict[JobRecord, Share] = {}
 
     def copy(self) -> Occupancy:
-        """What can be changed without changing this."""
+        """Return a copy, changeable without effect on this object."""
         other = Occupancy.__new__(Occupancy)
         other.size = self.size
         other.running, other.total = self.running.copy(), self.total.copy()
@@ -105,20 +109,20 @@ class Occupancy:
         return other
 
     def add(self, job: JobRecord, share: Share) -> None:
-        """The job is on its nodes; one that is there already is not added again."""
+        """Add the job to the job's nodes, unless already added."""
         if job not in self.jobs:
             self.jobs[job] = share
             self._put(share, share.nodes, 1)
 
     def remove(self, job: JobRecord) -> bool:
-        """The job is gone; False where it was not there."""
+        """Remove the job. Return False for an unknown job."""
         share = self.jobs.pop(job, None)
         if share is not None:
             self._put(share, share.nodes, -1)
         return share is not None
 
     def remove_node(self, job: JobRecord, node: int) -> bool:
-        """The job gives up one node; False where it does not have it."""
+        """Take a node from the job. Return False where the job does not have the node."""
         share = self.jobs.get(job)
         if share is None or node not in share.nodes:
             return False
@@ -130,7 +134,10 @@ class Occupancy:
         return True
 
     def stop(self, job: JobRecord, *, stopped: bool) -> bool:
-        """The job is suspended, or goes on; False where it is not there. Its memory and devices stay its own."""
+        """Note the suspension or resumption of the job. Return False for an unknown job.
+
+        Memory and devices stay the job's.
+        """
         share = self.jobs.get(job)
         if share is None:
             return False

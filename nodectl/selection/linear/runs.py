@@ -1,4 +1,4 @@
-"""Choosing whole nodes out of a row of them: as few runs of neighbours as possible, of these the best fitting.
+"""The choice of whole nodes in a row: as few runs of neighbours as possible, among equal choices the best fit.
 
 Pure functions of bitmaps and counts. A choice costs as much as there are runs and chosen nodes, not what the table has.
 """
@@ -18,7 +18,10 @@ _ONE = bitarray("1")
 
 
 class Amounts:
-    """CPUs by node, and of any run of nodes at once. `same`: of each, where all have as many; otherwise `each`."""
+    """CPUs by node, and of any run of nodes at once.
+
+    `same`: the CPUs of each node where all are equal; otherwise `each`.
+    """
 
     __slots__ = ("_sums", "each", "same")
 
@@ -28,15 +31,15 @@ class Amounts:
         self._sums = None if each is None else [0, *accumulate(each)]
 
     def of(self, node: int) -> int:
-        """CPUs of one node."""
+        """Return the CPUs of a node."""
         return self.same if self.each is None else self.each[node]
 
     def between(self, low: int, high: int) -> int:
-        """CPUs of the nodes from `low` to before `high`."""
+        """Return the CPUs of the nodes from `low` to before `high`."""
         return (high - low) * self.same if self._sums is None else self._sums[high] - self._sums[low]
 
     def up_to(self, low: int, cpus: int) -> int:
-        """The end of the shortest run from `low` on that has so many CPUs, which may lie beyond the last node."""
+        """Return the end of the shortest run from `low` on with `cpus` CPUs, perhaps beyond the last node."""
         if cpus <= 0:
             return low
         if self._sums is None:
@@ -46,7 +49,7 @@ class Amounts:
 
 @dataclass(slots=True)
 class Wish:
-    """What is to be found: `min_nodes` to `max_nodes` nodes, best `req_nodes`, with `cpus` in all."""
+    """The requested nodes: `min_nodes` to `max_nodes` nodes, best `req_nodes`, with `cpus` in all."""
 
     min_nodes: int
     max_nodes: int
@@ -64,7 +67,7 @@ class _Run:
 
 
 class _Search:
-    """What is chosen so far, and what is still missing."""
+    """The state of a search: the chosen nodes, and the nodes and CPUs still missing."""
 
     __slots__ = ("amounts", "chosen", "cpus", "nodes", "room")
 
@@ -83,14 +86,14 @@ class _Search:
         return run.high - run.low >= self.nodes and run.cpus >= self.cpus
 
     def add(self, low: int, high: int) -> None:
-        """Takes of this run, from its low end, what is missing and may be taken."""
+        """Take the missing nodes of this run, from the low end, as far as allowed."""
         end = min(high, max(low + self.nodes, self.amounts.up_to(low, self.cpus)), low + self.room)
         if end > low:
             self.chosen[low:end] = 1
             self._less(end - low, self.amounts.between(low, end))
 
     def add_down(self, low: int, high: int) -> None:
-        """The same from its high end."""
+        """Take the missing nodes of this run, from the high end, as far as allowed."""
         node = high
         while node > low and not self.done and self.room > 0:
             node -= 1
@@ -104,7 +107,7 @@ class _Search:
 
 
 def choose(avail: bitarray, amounts: Amounts, wish: Wish) -> bitarray | None:
-    """The nodes for this wish out of `avail`, all of which have CPUs; None where they do not suffice."""
+    """Return the nodes for this wish out of `avail`, nodes with CPUs; None where `avail` does not suffice."""
     required = wish.required
     if required is not None and (required & ~avail).any():
         return None
@@ -123,7 +126,7 @@ def choose(avail: bitarray, amounts: Amounts, wish: Wish) -> bitarray | None:
 
 
 def _must(search: _Search, node: int) -> None:
-    """Takes a node, whether it is still needed or not."""
+    """Take a node, whether still needed or not."""
     search.chosen[node] = 1
     search._less(1, search.amounts.of(node))
 
@@ -144,8 +147,9 @@ def _runs(avail: bitarray, amounts: Amounts) -> Iterator[_Run]:
 
 
 def _around(search: _Search, runs: list[_Run], required: bitarray) -> list[_Run]:
-    """Takes from the runs in which required nodes stand, best fit first: from the required node up, then down. Returns
-    the other runs.
+    """Take nodes from the runs with required nodes, best fit first: from the required node up, then down.
+
+    Returns the other runs.
     """
     with_required = [run for run in runs if required.find(1, run.low, run.high) >= 0]
     while with_required and not search.done:
@@ -159,7 +163,7 @@ def _around(search: _Search, runs: list[_Run], required: bitarray) -> list[_Run]
 
 
 def _gaps(taken: bitarray, low: int, high: int) -> Iterator[tuple[int, int]]:
-    """The runs between `low` and `high` that are not taken."""
+    """Yield the runs of untaken nodes between `low` and `high`."""
     at = taken.find(0, low, high)
     while at >= 0:
         end = taken.find(1, at, high)
@@ -169,13 +173,13 @@ def _gaps(taken: bitarray, low: int, high: int) -> Iterator[tuple[int, int]]:
 
 
 def _best(search: _Search, runs: Sequence[_Run]) -> _Run:
-    """The tightest that suffices, else the largest; of those that are alike the first."""
+    """Return the tightest sufficient run, else the largest run; the first of equal runs."""
     enough = [run for run in runs if search.suffices(run)]
     return min(enough, key=attrgetter("cpus")) if enough else max(runs, key=attrgetter("cpus"))
 
 
 def _fill(search: _Search, runs: list[_Run]) -> None:
-    """Takes the largest runs until one suffices for the rest, and of those that do the tightest."""
+    """Take the largest runs until a single run suffices for the rest, then the tightest such run."""
     runs = sorted(runs, key=attrgetter("cpus"), reverse=True)  # stable: the first of those that are alike
     longest = max((run.high - run.low for run in runs), default=0)
     for place, run in enumerate(runs):
@@ -191,7 +195,7 @@ def _fill(search: _Search, runs: list[_Run]) -> None:
 
 
 def _contiguous(avail: bitarray, amounts: Amounts, wish: Wish) -> bitarray | None:
-    """One run has it all, with every required node; the tightest run of those."""
+    """Find nodes in a single run with every required node; the tightest such run."""
     required = wish.required
     first, last = (-1, -1) if required is None else (required.find(1), required.find(1, right=True))
     best: bitarray | None = None
@@ -209,7 +213,7 @@ def _contiguous(avail: bitarray, amounts: Amounts, wish: Wish) -> bitarray | Non
 
 
 def _window(run: _Run, amounts: Amounts, wish: Wish, first: int, last: int) -> tuple[int, int] | None:
-    """Where in this run: from its low end, or from the first required node up, and then down."""
+    """Return the place inside of a run: from the low end, or from the first required node up, and then down."""
     nodes = min(max(wish.req_nodes, wish.min_nodes), run.high - run.low)
     low = run.low if first < 0 else first
     end = min(max(low + nodes, amounts.up_to(low, wish.cpus), last + 1), run.high)
@@ -220,7 +224,7 @@ def _window(run: _Run, amounts: Amounts, wish: Wish, first: int, last: int) -> t
 
 
 def _biggest(avail: bitarray, amounts: Amounts, wish: Wish) -> bitarray | None:
-    """Nodes differ, and those that fit best are too small: the biggest ones first."""
+    """Choose the biggest nodes first, where nodes differ and the best fitting nodes are too small."""
     search = _Search(wish, amounts, len(avail))
     required = wish.required
     for node in required.search(_ONE) if required is not None else ():

@@ -1,5 +1,5 @@
-"""Consumable resources: what the CPUs, cores, sockets, memory and devices of nodes are taken by, and how jobs choose.
+"""Consumable resources: CPUs, cores, sockets, memory and devices of nodes, the present use, and a job's choice.
 
-What select/cons_tres knows. Runs where that plugin does: in the daemon, and in commands that plan. Nodes that are alike
-in shape and use are one value here (`use.py`), so that a question is answered once for all of them.
+The knowledge of select/cons_tres. Runs where that plugin does: in the daemon, and in planning commands. Nodes that are
+alike in shape and use are one value here (`use.py`), so that a question is answered once for all of them.
 """

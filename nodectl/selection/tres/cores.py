@@ -1,4 +1,4 @@
-"""Which cores of a node a job gets, once it is known how many CPUs: whole cores, socket by socket or in turn.
+"""The choice of a node's cores for a job's number of CPUs: whole cores, socket by socket or in turn.
 
 These are the rules of Slurm's cons_tres, whose unit of allocation is the core. Sets of cores are ints; `sockets` are
 the free cores of each socket of the machine.
@@ -16,10 +16,10 @@ _MAX_BOARDS = 8
 
 
 def block(grid: Grid, sockets: Sequence[int], cpus: int) -> int:
-    """Take cores for `cpus` CPUs from as few boards and then sockets as can be.
+    """Take cores for `cpus` CPUs from as few boards and then sockets as possible.
 
-    Of sets of boards that serve alike the last is taken. Inside, the smallest socket that holds all that is still
-    wanted goes first, or else the largest.
+    Of equal sets of boards the last is taken. Inside, the smallest socket sufficient for the rest goes first, or else
+    the largest.
     """
     left = _boards(grid, sockets, cpus)
     taken = 0
@@ -33,7 +33,7 @@ def block(grid: Grid, sockets: Sequence[int], cpus: int) -> int:
 
 
 def _boards(grid: Grid, sockets: Sequence[int], cpus: int) -> list[int]:
-    """The sockets of the best set of boards that gives `cpus`."""
+    """Return the sockets of the best set of boards for `cpus` CPUs."""
     boards = [[sockets[number] for number in board if sockets[number]] for board in grid.boards]
     if 1 < len(boards) <= _MAX_BOARDS:
         for count in range(1, len(boards)):
@@ -47,7 +47,7 @@ def _boards(grid: Grid, sockets: Sequence[int], cpus: int) -> list[int]:
 
 
 def _fewest(grid: Grid, sockets: Sequence[int], cpus: int) -> int:
-    """How many of these sockets are needed at least for `cpus`."""
+    """Return the least number of sockets needed for `cpus` CPUs."""
     for count, size in enumerate(sorted(map(grid.cpus, sockets), reverse=True), 1):
         cpus -= size
         if cpus <= 0:
@@ -58,7 +58,7 @@ def _fewest(grid: Grid, sockets: Sequence[int], cpus: int) -> int:
 def cyclic(grid: Grid, sockets: Sequence[int], cpus: int, *, cpus_per_task: int, per_socket: int) -> int:
     """Take cores for `cpus` CPUs from the sockets in turn.
 
-    A socket gives one core; if tasks have several CPUs, it gives what holds as many whole tasks as it can. Where no
+    A socket gives one core; if tasks have several CPUs, it gives cores for as many whole tasks as it can. Where no
     socket has room for a whole task, each gives one core again. `per_socket`: at most so many tasks on a socket, 0 for
     no limit; the first sockets that are not needed are then left alone.
     """
@@ -88,7 +88,7 @@ def cyclic(grid: Grid, sockets: Sequence[int], cpus: int, *, cpus_per_task: int,
 
 
 def _in_turn(sockets: Sequence[int], count: int) -> int:
-    """So many cores, one from each socket in turn; all where there are not as many."""
+    """Return `count` cores, a core from each socket in turn; all cores where there are fewer."""
     there = [socket.bit_count() for socket in sockets]
     if sum(there) <= count:
         return sum(sockets)
@@ -107,7 +107,7 @@ def _in_turn(sockets: Sequence[int], count: int) -> int:
 
 
 def _needed(grid: Grid, sockets: Sequence[int], cpus: int, limit: int) -> list[int]:
-    """The sockets, those emptied, from the first on, without which the rest still gives `cpus`."""
+    """Return the sockets, with leading sockets emptied as long as the rest still gives `cpus` CPUs."""
     gives = [min(grid.cpus(socket), limit) for socket in sockets]
     total = sum(gives)
     kept = []

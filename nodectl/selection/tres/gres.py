@@ -1,4 +1,4 @@
-"""Which devices of a node a job gets, and which cores are near them."""
+"""The choice of a node's devices for a job, and the cores near the devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Wants = tuple[tuple[str, str, int], ...]
 
 
 def cores_near(shape: Shape, wants: Wants, taken: int, free: int) -> int | None:
-    """The cores near the free devices with most free cores around them; None where there are too few devices."""
+    """Return the cores near the free devices with the most free cores around; None where there are too few devices."""
     picked = near = 0
     for name, kind, count in wants:
         left = shape.fitting(name, kind) & ~taken & ~picked
@@ -25,7 +25,7 @@ def cores_near(shape: Shape, wants: Wants, taken: int, free: int) -> int | None:
 
 
 def held(shape: Shape, wants: Wants, taken: int, cores: int) -> tuple[str, ...]:
-    """The keys of the devices for a job on these cores, near ones first. Raises Refused where there are too few."""
+    """Return the keys of the devices for a job on these cores, near devices first. Raises Refused for too few."""
     cpus = shape.cpu_mask(cores)
     busy = set(shape.devices_of(taken))
     keys: list[str] = []

@@ -1,4 +1,4 @@
-"""The objects in which the plugin keeps what is known of a node (select_nodeinfo) and of a job (select_jobinfo)."""
+"""The plugin's objects with the data about a node (select_nodeinfo) and about a job (select_jobinfo)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JOB_MAGIC = 0x86AD
 
 @dataclass(slots=True)
 class NodeInfo:
-    """What of a node jobs have: CPUs, memory in MiB, and all of it as Slurm writes trackable resources."""
+    """The resources of a node held by jobs: CPUs, memory in MiB, and all as Slurm writes trackable resources."""
 
     alloc_cpus: int = 0
     alloc_memory: int = 0
@@ -36,7 +36,7 @@ class NodeInfo:
     magic: int = NODE_MAGIC
 
     def pack(self, buffer: Buf) -> None:
-        """Raises BadBuffer."""
+        """Pack the object. Raises BadBuffer."""
         buffer.pack16(NODE_MAGIC)
         buffer.pack32(self.alloc_cpus)
         buffer.pack64(self.alloc_memory)
@@ -45,15 +45,13 @@ class NodeInfo:
 
     @classmethod
     def unpack(cls, buffer: Buf) -> NodeInfo | None:
-        """None for what is none of ours. Raises BadBuffer."""
+        """Unpack an object; None for a foreign object. Raises BadBuffer."""
         if buffer.unpack16() != NODE_MAGIC:
             return None
         return cls(buffer.unpack32(), buffer.unpack64(), buffer.unpackstr() or "", buffer.unpackdouble())
 
     def get(self, data_type: int, state: int) -> object:
-        """One of its values; None for a type of data that there is not. CPUs of others than those that are allocated
-        are not counted here.
-        """
+        """Return a value; None for an unknown type of data. CPUs count only for the state NODE_STATE_ALLOCATED."""
         return {
             SELECT_NODEDATA_SUBCNT: self.alloc_cpus if state == NODE_STATE_ALLOCATED else 0,
             SELECT_NODEDATA_PTR: self,
@@ -64,7 +62,7 @@ class NodeInfo:
 
 
 def note(state: State, node: int) -> None:
-    """Brings the information of a node up to date."""
+    """Bring the information of a node up to date."""
     info = state.table[node].select_nodeinfo
     if type(info) is not NodeInfo:
         return
@@ -81,32 +79,32 @@ def note(state: State, node: int) -> None:
 
 @dataclass(slots=True)
 class JobInfo:
-    """What is kept of a job: the network that it asked for."""
+    """The data about a job: the requested network."""
 
     network: str = ""
     magic: int = JOB_MAGIC
 
     def pack(self, buffer: Buf) -> None:
-        """Raises BadBuffer."""
+        """Pack the object. Raises BadBuffer."""
         buffer.pack16(JOB_MAGIC)
         buffer.packstr(self.network)
 
     @classmethod
     def unpack(cls, buffer: Buf) -> JobInfo | None:
-        """None for what is none of ours. Raises BadBuffer."""
+        """Unpack an object; None for a foreign object. Raises BadBuffer."""
         return cls(buffer.unpackstr() or "") if buffer.unpack16() == JOB_MAGIC else None
 
     def get(self, data_type: int) -> object:
-        """One of its values; None for a type of data that there is not."""
+        """Return a value; None for an unknown type of data."""
         return {SELECT_JOBDATA_PTR: self, SELECT_JOBDATA_NETWORK: self.network}.get(data_type)
 
     def shown(self, mode: int) -> str:
-        """In words: a heading (mode 0), a value (1), or both (2)."""
+        """Return the object in words: a heading (mode 0), a value (1), or both (2)."""
         return ("NETWORK", self.network, f"Network={self.network}" if self.network else "")[mode]
 
 
 def is_ours(info: object, kind: type[NodeInfo] | type[JobInfo]) -> bool:
-    """Whether this is an object of ours that was not freed; says why not."""
+    """True for an object of this plugin, not freed. Otherwise sets errno with the reason."""
     if type(info) is kind and info.magic:
         return True
     set_errno(errno.EINVAL, f"no {kind.__name__} of select/cons_tres")
@@ -114,7 +112,7 @@ def is_ours(info: object, kind: type[NodeInfo] | type[JobInfo]) -> bool:
 
 
 def freed(info: NodeInfo | JobInfo, kind: type[NodeInfo] | type[JobInfo]) -> int:
-    """Marks an object as used no more; the documented function's answer."""
+    """Mark an object as freed. Return the documented function's answer."""
     if not is_ours(info, kind):
         return SLURM_ERROR
     info.magic = 0
@@ -122,7 +120,7 @@ def freed(info: NodeInfo | JobInfo, kind: type[NodeInfo] | type[JobInfo]) -> int
 
 
 def unpacked(out: Output, buffer: Buf, kind: type[NodeInfo] | type[JobInfo]) -> int:
-    """Reads an object; the documented function's answer."""
+    """Read an object. Return the documented function's answer."""
     try:
         out.value = kind.unpack(buffer)
     except BadBuffer as error:
@@ -132,7 +130,7 @@ def unpacked(out: Output, buffer: Buf, kind: type[NodeInfo] | type[JobInfo]) -> 
 
 
 def told(data: Output, value: object) -> int:
-    """Tells a value, None for none; the documented function's answer."""
+    """Write a value into `data`, unless None. Return the documented function's answer."""
     if value is None:
         return SLURM_ERROR
     data.value = value
@@ -140,7 +138,7 @@ def told(data: Output, value: object) -> int:
 
 
 def configuration(parameters: Parameters) -> list[tuple[str, str]]:
-    """What SELECT_CONFIG_INFO tells."""
+    """Return the answer for SELECT_CONFIG_INFO."""
     return [
         ("SelectTypeParameters", ",".join(parameters.settings.select_type_parameters)),
         ("OverSubscribe", f"{parameters.over_subscribe}:{parameters.share_count}"),

@@ -1,4 +1,4 @@
-"""What a node can give a job: so many CPUs, and for each number of them which cores and devices.
+"""The offer of a node to a job: the number of CPUs, and for each number the cores and devices.
 
 Found once for all nodes that are alike in shape and use, and kept with the use.
 """
@@ -23,8 +23,10 @@ _MOST_KEPT = 128  # answers of one use
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a job is given of a node: cores as a set and as bits of the core bitmap; CPUs that it is charged with;
-    memory in MiB; the keys of its devices.
+    """The resources of a node granted to a job.
+
+    Cores as a set and as bits of the core bitmap; the CPUs with which the job is charged; memory in MiB; the keys of
+    its devices.
     """
 
     cores: int
@@ -35,8 +37,10 @@ class Grant:
 
 
 class Offer:
-    """What a node of this use has for this wish: `cpus` in all, out of the free cores of each socket; `room`: those
-    that whole tasks can use. `near`: cores near enough free devices, 0 where none are asked for.
+    """The free resources of a node of this use for this wish.
+
+    `cpus`: in all, out of the free cores of each socket. `room`: the CPUs usable by whole tasks. `near`: cores near
+    enough free devices, 0 where none are requested.
     """
 
     __slots__ = ("_free_memory", "_grants", "_gres", "_near", "_shape", "_sockets", "cpus", "grid", "room", "wish")
@@ -56,7 +60,7 @@ class Offer:
         self._grants: dict[int, Grant | None] = {}
 
     def grant(self, cpus: int) -> Grant | None:
-        """The cores and devices for so many CPUs; None where what goes with them is not there."""
+        """Return the cores and devices for `cpus` CPUs; None where memory or devices are missing."""
         if cpus not in self._grants:
             self._grants[cpus] = self._granted(cpus)
         return self._grants[cpus]
@@ -77,7 +81,7 @@ class Offer:
         return self._with_the_rest(cores, cpus) or self._with_the_rest(block(grid, sockets, cpus), cpus)
 
     def _with_the_rest(self, cores: int, cpus: int) -> Grant | None:
-        """Memory and devices that go with these cores."""
+        """Add memory and devices to the cores; None where too few are free."""
         wish, shape = self.wish, self._shape
         if wish.unit == SOCKET and not wish.whole:
             cores = sum(free for free in self._sockets if free & cores)
@@ -85,7 +89,7 @@ class Offer:
         memory = wish.memory or wish.per_cpu * charged
         free = self._free_memory
         if memory > free and wish.whole:
-            memory = max(wish.memory or wish.per_cpu * cpus, free)  # what there is, if its tasks need no more
+            memory = max(wish.memory or wish.per_cpu * cpus, free)  # all free memory, if the tasks need no more
         if memory > free:
             return None
         keys: tuple[str, ...] = ()
@@ -100,7 +104,7 @@ class Offer:
 
 
 def offer_of(use: Use, wish: Wish, row: int = 0) -> Offer | None:
-    """What a node of this use has for this wish where so many jobs may be on a core besides it; None for nothing."""
+    """Return the offer of a node of this use, with up to `row` jobs already on each core; None for nothing."""
     key = (wish, row) if row else wish
     try:
         found: Offer | None = use.offers[key]
@@ -145,7 +149,7 @@ def _offer(use: Use, wish: Wish, row: int) -> Offer | None:
 
 
 def _served(shape: Shape, wish: Wish) -> tuple[Grid, int] | None:
-    """What of such nodes may serve the wish when nobody is there: how many threads of each core, and which cores."""
+    """Return the usable threads of each core and the usable cores of empty nodes of a shape; None if unsuitable."""
     if len(shape.served) >= _MOST_KEPT:
         shape.served.clear()
     threads = threads_used(shape.threads, wish.request, wish.per_core)
@@ -156,7 +160,7 @@ def _served(shape: Shape, wish: Wish) -> tuple[Grid, int] | None:
 
 
 def _sockets(use: Use, wish: Wish, sockets: Sequence[int], taken: int) -> list[int] | None:
-    """The free cores of each socket that serves; None where they are too few."""
+    """Return the free cores of each suitable socket; None where too few are free."""
     if wish.unit == SOCKET and taken:
         sockets = [0 if socket & taken else free for socket, free in zip(use.shape.sockets, sockets, strict=True)]
     serve = sockets_used([free.bit_count() for free in sockets], wish.request)
@@ -166,7 +170,7 @@ def _sockets(use: Use, wish: Wish, sockets: Sequence[int], taken: int) -> list[i
 
 
 def _with_memory(cpus: int, use: Use, wish: Wish, grid: Grid) -> int:
-    """As many of these CPUs as there is memory for."""
+    """Return the number of CPUs, at most `cpus`, for which there is memory."""
     free = use.shape.memory - use.memory
     if wish.memory > free:
         return 0

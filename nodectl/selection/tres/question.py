@@ -1,4 +1,4 @@
-"""What select_p_job_test asks: whether a job fits now, on idle nodes, when others are gone, and when that will be."""
+"""The questions of select_p_job_test: does a job fit now, on idle nodes, after the end of other jobs, and when?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIRST_PART = 64  # of the jobs that are tried to be gone
 
 
 class Question:
-    """One question about one job. `candidates`: nodes that may be used; `excluded`: cores that may not."""
+    """A question about a job. `candidates`: usable nodes. `excluded`: unusable cores."""
 
     def __init__(self, state: State, goal: Goal, candidates: bitarray, excluded: bitarray | None) -> None:
         self._state = state
@@ -29,16 +29,17 @@ class Question:
         self._masks: dict[int, int] = {}
 
     def ever(self) -> Placement | None:
-        """On nodes that nobody uses."""
+        """Place the job on idle nodes."""
         return place(self._goal, self._candidates, self._state.idle.__getitem__, self._state.order, 0)
 
     def now(self) -> Placement | None:
-        """On what is free."""
+        """Place the job on the free resources."""
         return self._fit(self._state.uses)
 
     def preempting(self, candidates: Sequence[JobRecord]) -> tuple[Placement, list[Held]] | None:
-        """In the place of as few of these jobs as needed, the first of them first; it is known that it does not fit
-        beside them all.
+        """Place the job by preempting as few of the candidates as needed, the first candidates first.
+
+        The caller knows that the job does not fit beside them all.
         """
         held = self._state.held
         there = [held[job.job_id] for job in candidates if job.job_id in held]
@@ -49,7 +50,7 @@ class Question:
         return self._spared(there[:count], placement)
 
     def _spared(self, gone: list[Held], placement: Placement) -> tuple[Placement, list[Held]]:
-        """The second pass: each job that need not go after all stays, the ones to be preempted last first."""
+        """Spare each job not needed for the placement, the last candidates first: the second pass."""
         gone = _on(gone, placement)
         for held in list(reversed(gone))[: self._steps(len(gone))]:
             if held not in gone:
@@ -61,7 +62,7 @@ class Question:
         return placement, gone
 
     def later(self, now: float) -> tuple[Placement, float] | None:
-        """When enough of the jobs that run have ended by their limits, and when that is."""
+        """Return the placement after the end of enough running jobs by time limit, and the time of this end."""
         running = sorted(((end_of(held.job, now), held) for held in self._state.held.values()), key=lambda one: one[0])
         found = self._earliest([held for _, held in running], self._state.idle)
         if found is None:
@@ -70,10 +71,11 @@ class Question:
         return placement, running[count - 1][0]
 
     def _earliest(self, jobs: Sequence[Held], without_them: Sequence[Use]) -> tuple[int, Placement] | None:
-        """How many of these jobs must be gone, from the first on, until it fits; it does not beside all of them.
+        """Return how many jobs, from the first on, must be gone until the job fits, and the placement.
 
-        The more are gone the more fits: twice as many are tried until they are enough, and then the number is found by
-        halving. Of very many jobs on very many nodes a number near the least one will do.
+        The job does not fit beside all of them. The more are gone the more fits: twice as many are tried until they are
+        enough, and then the number is found by halving. Of very many jobs on very many nodes a number near the least
+        one will do.
         """
         placement = self._fit(without_them) if jobs else None
         if placement is None:
@@ -101,11 +103,11 @@ class Question:
         return high, placement
 
     def _steps(self, jobs: int) -> int:
-        """How often such a question may be asked for one answer."""
+        """Return how often the question may be tried for an answer."""
         return max(_FEWEST_STEPS, min(_MOST_STEPS, _MOST_WORK // (len(self._state.uses) + jobs)))
 
     def _fit(self, uses: Sequence[Use]) -> Placement | None:
-        """On what is free of these, with as few jobs as can be on a core where jobs share."""
+        """Place the job on free resources, with as few jobs as possible on a core where jobs share."""
         row = self._in_row(uses, 0)
         sharers = self._goal.wish.sharers
         if row is not None or sharers <= 1:
@@ -125,7 +127,7 @@ class Question:
         if self._excluded is None:
             return place(self._goal, self._candidates, uses.__getitem__, self._state.order, row)
 
-        # Nobody else keeps these, and `place` knows what it has refused by the offers that they keep.
+        # Only this dict keeps these uses alive, and `place` knows refused offers by identity.
         known: dict[int, Use] = {}
 
         def use_of(node: int) -> Use:
@@ -141,14 +143,16 @@ class Question:
 
 
 def _on(jobs: Sequence[Held], placement: Placement) -> list[Held]:
-    """Those of the jobs that have a node of the placement's."""
+    """Return the jobs on a node of the placement."""
     nodes = set(placement.nodes)
     return [held for held in jobs if not nodes.isdisjoint(held.shares)]
 
 
 def end_of(job: JobRecord, now: float) -> float:
-    """When a job ends as the queue expects it (one that was suspended later than its limit says), or by its limit; one
-    without a limit in a year, as in Slurm; one that is late, soon.
+    """Return the expected end of a job, by the queue's expectation or by the time limit.
+
+    The queue's end is later than the limit for a job that was suspended. A job without a limit ends in a year, as in
+    Slurm; a late job ends soon.
     """
     if job.end_time:
         return max(job.end_time, now + 1)

@@ -1,4 +1,4 @@
-"""Which nodes and cores an advanced reservation gets."""
+"""The choice of nodes and cores for an advanced reservation."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ IGNORE_JOBS = "IGNORE_JOBS"
 def reserve(
     state: State, request: ReservationRequest, count: int, available: bitarray, taken: bitarray | None, now: float
 ) -> tuple[bitarray, bitarray] | None:
-    """Nodes and their cores, of the `available` nodes without the `taken` cores: those that jobs will have left when
-    the reservation begins, with the flag IGNORE_JOBS also others. None where they are too few.
+    """Choose nodes and cores out of the `available` nodes without the `taken` cores; None for too few.
+
+    Chosen are cores left by jobs when the reservation begins; with the flag IGNORE_JOBS also cores in use.
     """
     ignores = IGNORE_JOBS in {flag.upper() for flag in request.flags}
     busy = state.idle if ignores else _uses_at(state, request.start_time, now)
@@ -48,6 +49,6 @@ def reserve(
 
 
 def _uses_at(state: State, start: float, now: float) -> list[Use]:
-    """What will still be taken then."""
+    """Return the uses of the nodes at the time `start`."""
     ended = [held for held in state.held.values() if end_of(held.job, now) <= start]
     return state.without(state.uses, ended)

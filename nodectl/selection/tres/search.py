@@ -1,4 +1,4 @@
-"""Which nodes a job gets, how many tasks and CPUs on each of them."""
+"""The choice of a job's nodes, and the numbers of tasks and CPUs on each node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Found = list[tuple[int, Offer]]
 
 
 class Placement:
-    """Where the job goes: by node its offer, its CPUs and tasks, and what it is given."""
+    """The place of a job: the nodes, and for each node the grant and the number of tasks."""
 
     __slots__ = ("grants", "nodes", "tasks")
 
@@ -26,7 +26,7 @@ class Placement:
         self.tasks = tasks
 
     def resources(self, table: NodeTable) -> JobResources:
-        """As the job's record has it."""
+        """Return the placement in the form of a job's record."""
         cores = table.core_bitmap()
         cpus, memory, held = {}, {}, {}
         for node, grant in zip(self.nodes, self.grants, strict=True):
@@ -43,8 +43,10 @@ class Placement:
 def place(
     goal: Goal, candidates: bitarray, use_of: Callable[[int], Use], order: Sequence[int] | None, row: int
 ) -> Placement | None:
-    """Find the job's nodes among `candidates`, whose use is told by `use_of`, the same object each time. `order`: all
-    nodes in the order in which they are preferred, None for that of the table.
+    """Find the job's nodes among `candidates`.
+
+    `use_of` returns the use of a node, the same object each time. `order`: all nodes in the order of preference, None
+    for the order of the table.
     """
     refused: set[Offer] = set()
     while True:
@@ -65,7 +67,7 @@ def place(
 
 
 class _Nodes:
-    """One choice of nodes. `refused`: offers that turned out to be no good."""
+    """A choice of nodes. `refused`: offers found to be useless."""
 
     __slots__ = ("_goal", "_refused", "_row", "_use_of")
 
@@ -80,7 +82,7 @@ class _Nodes:
         return None if offer in self._refused else offer
 
     def chosen(self, candidates: bitarray, order: Sequence[int] | None) -> Found:
-        """As few nodes as give the job its CPUs, at least as many as asked for; none where they do not suffice."""
+        """Return as few nodes as possible with enough CPUs, at least as many as requested; none if insufficient."""
         goal = self._goal
         must: Found = []
         for node in goal.required:
@@ -112,7 +114,7 @@ class _Nodes:
     def _rest(
         self, candidates: bitarray, required: set[int], order: Sequence[int] | None
     ) -> Iterator[tuple[int, Offer]]:
-        """The other nodes that have something, in the order of preference."""
+        """Yield the remaining nodes with an offer, in the order of preference."""
         nodes: Iterable[int] = candidates.search(1)
         if order is not None:
             nodes = (node for node in order if candidates[node])
@@ -125,7 +127,7 @@ class _Nodes:
                 yield node, offer
 
     def _taken(self, must: Found, order: Iterable[tuple[int, Offer]]) -> Found:
-        """Of nodes in this order as few as do."""
+        """Return as few nodes as possible, taken in this order."""
         goal = self._goal
         chosen = list(must)
         room = sum(offer.room for _, offer in must)
@@ -141,7 +143,7 @@ class _Nodes:
         return chosen
 
     def _in_a_row(self, found: Found, required: set[int]) -> Found:
-        """The shortest run of consecutive nodes that does, the first of these."""
+        """Return the shortest sufficient run of consecutive nodes, the first of equal runs."""
         goal = self._goal
         best: Found = []
         begin = room = there = 0
@@ -162,7 +164,7 @@ class _Nodes:
         return best
 
     def _is_better(self, size: int, best: int) -> bool:
-        """The wanted number of nodes, and then fewer."""
+        """True where `size` is better: the wanted number of nodes first, and then fewer."""
         wanted = self._goal.wanted
         return (size < wanted, size) < (best < wanted, best) if size >= wanted or best >= wanted else size > best
 
@@ -176,7 +178,7 @@ def _least_loaded(one: tuple[int, Offer]) -> int:
 
 
 def spread(offers: Sequence[Offer], goal: Goal) -> tuple[list[int], list[int]]:
-    """Tasks and CPUs of each node: one task each, then what makes begun cores full, then node by node."""
+    """Return tasks and CPUs of each node: a task each, then tasks on the rest of begun cores, then node by node."""
     size, limit = goal.wish.size, goal.wish.limit
     total = goal.cpus if goal.overcommit else max(-(-goal.cpus // size), goal.floor * len(offers) // size)
     tasks = [1] * len(offers)

@@ -1,4 +1,4 @@
-"""What nodes are: their cores, memory and devices in the form in which jobs are fitted to them.
+"""The shapes of nodes: cores, memory and devices in a form suited to fitting jobs.
 
 A set of a node's cores is an int whose bit n stands for core n of its machine; those of one socket are consecutive.
 """
@@ -18,7 +18,7 @@ UNLIMITED = 1 << 60
 
 
 def lowest(cores: int, count: int) -> int:
-    """So many of the lowest of these cores, all where there are not as many."""
+    """Return the `count` lowest cores of a set, all where there are fewer."""
     more = cores.bit_count() - count
     if more <= 0:
         return cores
@@ -33,8 +33,10 @@ def lowest(cores: int, count: int) -> int:
 
 
 class Grid:
-    """The cores of one machine of which a job uses so many threads each. `width`: CPUs of every core, 0 where they
-    differ; `unit`: CPUs of the widest; `threads` used of a core at most.
+    """The cores of a machine for a job using a fixed number of threads of each.
+
+    `width`: CPUs of every core, 0 where they differ; `unit`: CPUs of the widest; `threads`: threads used of a core at
+    most.
     """
 
     __slots__ = ("boards", "sockets", "threads", "unit", "width", "widths")
@@ -49,7 +51,7 @@ class Grid:
         self.unit = max(self.widths, default=1)
 
     def cpus(self, cores: int) -> int:
-        """CPUs that these cores give."""
+        """Return the number of CPUs on a set of cores."""
         if self.width:
             return cores.bit_count() * self.width
         total = 0
@@ -60,7 +62,7 @@ class Grid:
         return total
 
     def first(self, cores: int, cpus: int) -> int:
-        """The first of these cores that give `cpus`, all if they do not suffice."""
+        """Return the first cores of a set for `cpus` CPUs, all cores if too few."""
         if self.width:
             return lowest(cores, -(-cpus // self.width))
         left = cores
@@ -72,8 +74,10 @@ class Grid:
 
 
 class Shape:
-    """Nodes that have the same. `cores`: all of them; `usable`: those that a job may be given; `widths`: usable CPUs of
-    each; `sockets` as sets of cores, `boards` as numbers of sockets; `memory` in MiB.
+    """The equal properties of nodes.
+
+    `cores`: all of them; `usable`: the cores available to jobs; `widths`: usable CPUs of each; `sockets` as sets of
+    cores, `boards` as numbers of sockets; `memory` in MiB.
     """
 
     __slots__ = (
@@ -110,38 +114,38 @@ class Shape:
         self.features = frozenset(node.features)
         self.weight = node.weight
         self._grids: dict[int, Grid] = {}
-        self.served: dict[object, tuple[Grid, int] | None] = {}  # by what jobs ask for, as `offer.py` keeps it
+        self.served: dict[object, tuple[Grid, int] | None] = {}  # by wish, written by `offer.py`
         self._near: dict[int, int] = {}
         self._fitting: dict[tuple[str, str], int] = {}
 
     def grid(self, threads: int) -> Grid:
-        """Its cores for a job that uses so many threads of each."""
+        """Return the cores for a job using `threads` threads of each."""
         grid = self._grids.get(threads)
         if grid is None:
             grid = self._grids[threads] = Grid(self, threads)
         return grid
 
     def fitting(self, name: str, kind: str) -> int:
-        """The devices of that name, and of that type where one is asked for, as bits by their place."""
+        """Return the devices of this name, and of this type where given, as bits by place."""
         found = self._fitting.get((name, kind))
         if found is None:
             found = 0
             for number, device in enumerate(self.devices):
                 if device.name == name and kind in ("", device.type):
                     found |= 1 << number
-            if found:  # users may ask for anything: what is not there is not kept
+            if found:  # users may ask for anything: missing devices are not kept
                 self._fitting[name, kind] = found
         return found
 
     def near(self, number: int) -> int:
-        """The cores near a device."""
+        """Return the cores near a device."""
         cores = self._near.get(number)
         if cores is None:
             cores = self._near[number] = self.cores_of(near(self.devices[number], self.machine))
         return cores
 
     def cores_of(self, mask: int) -> int:
-        """The cores that have a CPU in a machine mask."""
+        """Return the cores with a CPU in a machine mask."""
         cores = 0
         for number, core in enumerate(self.machine.cores):
             if core.mask & mask:
@@ -149,7 +153,7 @@ class Shape:
         return cores
 
     def cpu_mask(self, cores: int) -> int:
-        """The machine mask of the usable CPUs of these cores."""
+        """Return the machine mask of the usable CPUs of a set of cores."""
         mask = 0
         for number, core in enumerate(self.machine.cores):
             if cores >> number & 1:
@@ -157,18 +161,18 @@ class Shape:
         return mask & self.machine.usable
 
     def devices_of(self, bits: int) -> tuple[Device, ...]:
-        """The devices at these places."""
+        """Return the devices at the places of the bits."""
         return tuple(device for number, device in enumerate(self.devices) if bits >> number & 1)
 
     def bits_of(self, keys: tuple[str, ...]) -> int:
-        """The places of the devices with these keys; one that is gone has none."""
+        """Return the places of the devices with given keys, as bits; missing devices have none."""
         bits = 0
         for key in keys:
             bits |= self.bits.get(key, 0)
         return bits
 
     def left_to_system(self, count: int) -> int:
-        """The cores that a job leaves to the system which asks for `count` of them."""
+        """Return the cores left to the system by a job with `count` specialised cores."""
         return self.cores_of(specialised(self.machine, _leaving(count))) if count else 0
 
 

@@ -1,4 +1,4 @@
-"""Who holds what, and so what of every node is taken: rebuilt from the jobs' records at each start."""
+"""The resources held by each job and the use of every node, rebuilt from the jobs' records at each start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nodectl.selection.tres.wish import Wishes
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """What a job holds, by node; `resting` while it is suspended."""
+    """The resources of a job by node. `resting`: the job is suspended."""
 
     job: JobRecord
     shares: dict[int, Share] = field(default_factory=dict)
@@ -24,13 +24,15 @@ class Held:
 
     @property
     def taken(self) -> Mapping[int, Share]:
-        """What it takes at present."""
+        """The resources in use at present."""
         return {node: share.at_rest() for node, share in self.shares.items()} if self.resting else self.shares
 
 
 class State:
-    """`uses`: of each node what is taken; `cpus` that jobs were given there; `order`: nodes in the order of their
-    weights, None where all weigh the same; `held`: by number of the job; `changed`: nodes of which something was taken
+    """The use of all nodes.
+
+    `uses`: the use of each node. `cpus`: the CPUs given to jobs on each node. `order`: nodes in the order of their
+    weights, None where all weigh the same. `held`: by number of the job. `changed`: nodes of which something was taken
     or given back.
     """
 
@@ -63,7 +65,7 @@ class State:
         return sorted(range(len(weights)), key=weights.__getitem__)
 
     def renew(self, node: NodeRecord) -> None:
-        """The node has another configuration than before."""
+        """Read a node's changed configuration."""
         index = node.index
         use = self.idle[index] = self.pool.of(self._shape(node))
         for held in self.held.values():
@@ -73,7 +75,7 @@ class State:
         self.order = self._order()
 
     def restore(self, jobs: Iterable[JobRecord]) -> None:
-        """Forgets all, and has those that run and those that are suspended hold what their records say."""
+        """Forget everything, and enter the resources of running and suspended jobs from the records."""
         self.held.clear()
         self.uses = list(self.idle)
         self.cpus = [0] * len(self.table)
@@ -85,7 +87,7 @@ class State:
                 self._add(held)
 
     def held_by(self, job: JobRecord) -> Held:
-        """What the record of a job says that it holds."""
+        """Return the resources in a job's record."""
         resources = job.job_resrcs
         if resources is None:
             return Held(job)
@@ -104,13 +106,13 @@ class State:
         return held
 
     def cores_of(self, bits: bitarray, node: int) -> int:
-        """A node's part of a core bitmap, as a set of its cores."""
+        """Return a node's part of a core bitmap, as a set of cores."""
         at = self.table[node].core_offset
         part = bitarray(bits[at : at + len(self.idle[node].shape.widths)], endian="little")
         return int.from_bytes(part.tobytes(), "little")
 
     def begin(self, job: JobRecord) -> str:
-        """The job holds its resources from now on; why it cannot, "" where it does."""
+        """Enter the job's resources. Return "" or the reason of a conflict."""
         if job.job_id in self.held:
             self.finish(job)
         held = self.held_by(job)
@@ -123,11 +125,11 @@ class State:
         return ""
 
     def hold(self, job: JobRecord) -> None:
-        """The job holds its resources, whoever else does."""
+        """Enter the job's resources, even in conflict with present use."""
         self._add(self.held_by(job))
 
     def _conflict(self, node: int, share: Share, job: JobRecord) -> str:
-        """Why nobody may have this beside what is taken."""
+        """Return the reason for which a job may not have this share beside the present use, or ""."""
         use = self.uses[node]
         name = self.table[node].name
         if share.alone:
@@ -143,14 +145,14 @@ class State:
         return ""
 
     def finish(self, job: JobRecord) -> None:
-        """The job holds nothing any more; a job that held nothing is no error, for calls may be replayed."""
+        """Remove the job's resources. A job without resources is no error, because calls may be replayed."""
         held = self.held.pop(job.job_id, None)
         if held is not None:
             for node, share in held.taken.items():
                 self._give(node, share)
 
     def suspend(self, job: JobRecord) -> bool:
-        """The job's cores are free; False for one that holds nothing."""
+        """Free the cores of a suspended job. Return False for a job without resources."""
         held = self.held.get(job.job_id)
         if held is None:
             return False
@@ -162,7 +164,7 @@ class State:
         return True
 
     def resume(self, job: JobRecord) -> str:
-        """The job has its cores again; why not, "" where it has."""
+        """Give the job the cores again. Return "" or the reason of a failure."""
         held = self.held.get(job.job_id)
         if held is None:
             return "it holds nothing"
@@ -178,7 +180,7 @@ class State:
         return ""
 
     def shrink(self, job: JobRecord, node: int) -> bool:
-        """The job gives up a node; False where it has none to give up."""
+        """Take a node from the job. Return False where the job has no such node, or no further node."""
         held = self.held.get(job.job_id)
         if held is None or node not in held.shares or len(held.shares) == 1:
             return False
@@ -203,7 +205,7 @@ class State:
         self.changed.add(node)
 
     def without(self, uses: Sequence[Use], gone: Iterable[Held]) -> list[Use]:
-        """The uses as they would be if these jobs were gone."""
+        """Return the uses as if the jobs `gone` had ended."""
         left = list(uses)
         for held in gone:
             for node, share in held.taken.items():

@@ -1,8 +1,7 @@
-"""What of a node is taken. Nodes of one shape of which the same is taken share one `Use`: what a job could have of it
-is found once for all of them, and kept with it.
+"""The use of nodes. Nodes of equal shape and equal use share a `Use`, which keeps the offers found for all such nodes.
 
 Where jobs share cores, `levels` are the rows of Slurm's cons_tres, sorted at all times: level n has the cores on which
-more than n jobs are. They depend on who is there and not on who came and went before.
+more than n jobs are. They depend on which jobs are there and not on which came and went before.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from nodectl.selection.tres.shape import Shape
 
 
 class Share:
-    """What a job takes of one node: cores as a set, memory in MiB, devices by their places; `cpus` counted. `alone`:
-    nobody else is to be on its cores.
+    """The resources of a job on a node.
+
+    Cores as a set, memory in MiB, devices by their places; `cpus` counted. `alone`: no other job may be on its cores.
     """
 
     __slots__ = ("alone", "cores", "cpus", "gres", "memory")
@@ -28,13 +28,15 @@ class Share:
         self.alone = alone
 
     def at_rest(self) -> Share:
-        """What a suspended job keeps of it: memory and devices."""
+        """Return the share of the suspended job: memory and devices."""
         return Share(0, self.memory, self.gres, 0, alone=self.alone)
 
 
 class Use:
-    """What is taken of a node of this shape: `alone` are the cores that nobody else may have, `levels` all that are
-    taken, `memory` in MiB, `gres` the devices. Made by `Pool`, so that equal ones are the same.
+    """The use of a node of this shape.
+
+    `alone`: cores closed to further jobs. `levels`: all cores in use. `memory` in MiB. `gres`: the devices. Made by
+    `Pool`, so that equal ones are the same.
     """
 
     __slots__ = ("__weakref__", "alone", "gres", "levels", "memory", "offers", "shape")
@@ -49,12 +51,14 @@ class Use:
 
     @property
     def busy(self) -> int:
-        """The cores that somebody is on."""
+        """The cores with jobs."""
         return self.levels[0] if self.levels else 0
 
     def taken(self, row: int, *, sharing: bool) -> int:
-        """The cores that a job may not have: if it shares, those of jobs that do not, and those with more than `row`
-        jobs; otherwise all that somebody is on.
+        """Return the cores closed to a job.
+
+        With `sharing`: cores of jobs without sharing, and cores with more than `row` jobs. Otherwise all cores with
+        jobs.
         """
         if not sharing:
             return self.levels[0] if self.levels else 0
@@ -65,7 +69,7 @@ _Key = tuple[Shape, int, tuple[int, ...], int, int]
 
 
 class Pool:
-    """All that differs of the use of nodes."""
+    """The distinct uses of nodes."""
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[_Key, Use] = WeakValueDictionary()
@@ -74,7 +78,7 @@ class Pool:
         return len(self._known)
 
     def of(self, shape: Shape, alone: int = 0, levels: tuple[int, ...] = (), memory: int = 0, gres: int = 0) -> Use:
-        """The one of these values."""
+        """Return the use with these values, the same object each time."""
         key = (shape, alone, levels, memory, gres)
         use = self._known.get(key)
         if use is None:
@@ -82,14 +86,16 @@ class Pool:
         return use
 
     def plus(self, use: Use, share: Share) -> Use:
-        """With a job more."""
+        """Return the use with another job."""
         levels = raised(use.levels, share.cores)
         alone = use.alone | share.cores if share.alone else use.alone
         return self.of(use.shape, alone, levels, use.memory + share.memory, use.gres | share.gres)
 
     def minus(self, use: Use, share: Share) -> Use:
-        """Without that job. Where several have a core that each should have alone, which a changed configuration can
-        make of jobs that run, it stays alone until the last has left.
+        """Return the use without a job.
+
+        Several jobs may have a core that each should have alone, after a change of configuration while they run. The
+        core then stays alone until the last of these jobs has left.
         """
         levels = lowered(use.levels, share.cores)
         alone = use.alone
@@ -99,7 +105,7 @@ class Pool:
         return self.of(use.shape, alone, levels, max(use.memory - share.memory, 0), use.gres & ~share.gres)
 
     def without_cores(self, use: Use, cores: int) -> Use:
-        """As if these cores were somebody's."""
+        """Return the use with these cores taken."""
         base = use.levels[0] if use.levels else 0
         if not cores & ~(base & use.alone):
             return use
@@ -107,7 +113,7 @@ class Pool:
 
 
 def raised(levels: tuple[int, ...], cores: int) -> tuple[int, ...]:
-    """The levels with a job more on these cores."""
+    """Return the levels with another job on these cores."""
     if not cores:
         return levels
     if not levels:
@@ -124,7 +130,7 @@ def raised(levels: tuple[int, ...], cores: int) -> tuple[int, ...]:
 
 
 def lowered(levels: tuple[int, ...], cores: int) -> tuple[int, ...]:
-    """The levels with a job less on these cores."""
+    """Return the levels with a job less on these cores."""
     made = list(levels)
     for number in range(len(made) - 1, -1, -1):
         hit = made[number] & cores

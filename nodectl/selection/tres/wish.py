@@ -1,4 +1,4 @@
-"""What a job asks for, with the configuration's defaults: of each node (`Wish`), and in all (`Goal`)."""
+"""A job's request with the configuration's defaults: for each node (`Wish`), and in all (`Goal`)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _MOST_KEPT = 512
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The words of SelectTypeParameters. `unit`: what is given; cores also where it is memory alone, and many jobs are
-    on each core.
+    """The words of SelectTypeParameters.
+
+    `unit`: the unit of allocation; cores also where only memory is allocated, with many jobs on each core.
     """
 
     unit: str
@@ -25,7 +26,7 @@ class Policy:
 
     @classmethod
     def of(cls, settings: Settings) -> Policy:
-        """What the settings say; cores where they name no unit."""
+        """Make the policy of the settings; cores where the settings name no unit."""
         stems = {word.removesuffix("_memory") for word in settings.select_type_parameters}
         units = [unit for unit in (SOCKET, CORE, CPU) if f"cr_{unit}" in stems]
         return cls(
@@ -37,13 +38,12 @@ class Policy:
 
 
 class Wish:
-    """What the job asks of each node that it is on. Equal ones are one, as far as `Wishes` remembers: what a node
-    answers is kept under it.
+    """A job's request for each of its nodes.
 
-    `size`: CPUs of a task; `limit`: tasks on a node, 0 for any number; `least` CPUs; `memory` in MiB of a node or
-    `per_cpu`; `gres`: name, type and count of devices, those with a type first; `sharers`: jobs that may be on a
-    core, itself included; `whole`: nobody else on the node; `system`: cores that are left to it; `block`: sockets are
-    filled one after the other.
+    Equal wishes are one object, as far as `Wishes` remembers: a node's answer is kept under it. `size`: CPUs of a task;
+    `limit`: tasks on a node, 0 for any number; `least` CPUs; `memory` in MiB of a node or `per_cpu`; `gres`: name, type
+    and count of devices, those with a type first; `sharers`: jobs that may be on a core, itself included; `whole`: no
+    other job on the node; `system`: cores left to the system; `block`: sockets are filled one after the other.
     """
 
     __slots__ = (
@@ -80,8 +80,10 @@ class Wish:
 
 @dataclass(slots=True)
 class Goal:
-    """What the job asks for in all: `cpus` on at least `least` nodes, on `wanted` where there are so many, on `most` at
-    most (0 for any number). `floor`: CPUs of each node at least.
+    """A job's request in all.
+
+    `cpus` on at least `least` nodes, on `wanted` where there are so many, on `most` at most (0 for any number).
+    `floor`: CPUs of each node at least.
     """
 
     wish: Wish
@@ -97,7 +99,7 @@ class Goal:
 
 
 class Wishes:
-    """Turns jobs into what they ask for."""
+    """The maker of wishes and goals for jobs."""
 
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
@@ -105,7 +107,7 @@ class Wishes:
         self._known: dict[object, Wish] = {}
 
     def goal(self, job: JobRecord, least: int, most: int, wanted: int, required: list[int]) -> Goal:
-        """What a job asks for on so many nodes. Raises Refused where its options make no sense."""
+        """Return a job's request on so many nodes. Raises Refused for invalid options."""
         details = job.details
         request = details.request
         size = 1 if details.whole else request.cpus_per_task or details.cpus_per_task or 1
@@ -134,18 +136,18 @@ class Wishes:
         )  # fmt: skip
 
     def takes_whole_nodes(self, job: JobRecord) -> bool:
-        """True for a job that has its nodes for itself."""
+        """True for a job alone on its nodes."""
         details = job.details
         asks = details.whole or details.core_spec or details.request.exclusive
         parameters = self._parameters
         return parameters.takes_whole_nodes(job) or (bool(asks) and parameters.over_subscribe != "force")
 
     def sharers(self, job: JobRecord) -> int:
-        """How many jobs may be on a core of this one's, itself included."""
+        """Return how many jobs may share the job's cores, the job included."""
         return self._parameters.sharers(job)
 
     def _wish(self, job: JobRecord, details: JobDetails, request: Request, size: int, limit: int, floor: int) -> Wish:
-        """The wish of these values: one that is known, if there is one."""
+        """Return the wish with these values: a known wish if there is one, else a new wish."""
         parameters, policy = self._parameters, self._policy
         whole = self.takes_whole_nodes(job)
         system = details.core_spec  # and not the option, which Slurm ignores without AllowSpecResourcesUsage

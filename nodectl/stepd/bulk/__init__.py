@@ -1,8 +1,8 @@
-"""Thousands of commands as tasks of one step: each takes the next free slot of the step. Runs in the stepd, as root.
+"""Thousands of commands as tasks of a step: each command takes the next free slot. Runs in the stepd, as root.
 
-commands.py  what a client sends: checked, with its size
-window.py    the commands that wait or run, and how many may
-task.py      the task that a command becomes, and how it starts in its slot
-work.py      `run_commands`: commands into slots, ends, timeouts, what is told to the client
-tally.py     what is kept of commands that have ended: counts, some failures, the slowest
+commands.py  commands sent by a client: checked, with their size
+window.py    the commands that wait or run, and the limit of their number
+task.py      the task of a command, and its start in a slot
+work.py      `run_commands`: starts, ends and timeouts of commands, and the events for the client
+tally.py     counts of ended commands, some failures, the slowest commands
 """

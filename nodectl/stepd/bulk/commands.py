@@ -1,4 +1,4 @@
-"""What a client of a bulk step sends: commands. Pure; believes nothing."""
+"""The commands sent by a client of a bulk step. Pure; believes nothing."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,16 +17,16 @@ CLIENT, NOTHING = "-", "none"
 
 
 class BadCommand(ValueError):
-    """No command; str() says why."""
+    """A malformed command; str() says why."""
 
 
 class Command:
-    """One command. Streams are absolute paths, CLIENT or NOTHING. `size` is what it counts in the window."""
+    """A command of a bulk step. Streams are absolute paths, CLIENT or NOTHING. `size`: bytes counted in the window."""
 
     __slots__ = ("argv", "seq", "size", "slot_mark", "stderr", "stdin", "stdout", "timeout")
 
     def __init__(self, given: "Mapping[str, object]") -> None:
-        """Raises BadCommand."""
+        """Check the command given by the client. Raises BadCommand."""
         for name in given:
             if name not in _NAMES:
                 raise BadCommand(f"{name[:64]}: no such member of a command")
@@ -62,18 +62,18 @@ class Command:
         return text
 
     def in_slot(self, text: str, slot: int) -> str:
-        """The text with the slot's number, from 1 on, in place of the mark."""
+        """Return the text with the slot's number, counted from 1, in place of the mark."""
         return text.replace(self.slot_mark, str(slot + 1)) if self.slot_mark else text
 
     def words(self, slot: int) -> list[str]:
-        """What is executed there."""
+        """Return the words to be executed in the slot."""
         if not self.slot_mark:
             return self.argv
         return [self.in_slot(word, slot) for word in self.argv]
 
 
 def _size(word: object, seq: int) -> int:
-    """What a word of a command counts: bytes."""
+    """Return the size of a word in the window, in bytes. Raises BadCommand."""
     if type(word) is not str or "\0" in word:
         raise BadCommand(f"a word of {seq}: not a string, or with a NUL byte in it")
     try:
@@ -83,7 +83,7 @@ def _size(word: object, seq: int) -> int:
 
 
 def commands_in(value: "Sequence[object]") -> list[Command]:
-    """The commands of one message. Raises BadCommand."""
+    """Return the commands of a message. Raises BadCommand."""
     found = []
     for one in value:
         if type(one) is not dict:

@@ -1,5 +1,6 @@
-"""What is kept of the commands of a bulk step that have ended: counts, the first failures, the slowest. Its size does
-not depend on how many there were. Pure.
+"""The tally of a bulk step's ended commands: counts, the first failures, the slowest commands.
+
+Its size does not depend on the number of commands. Pure.
 """
 
 import os
@@ -16,7 +17,7 @@ ROOM = 64 << 10  # bytes that it never exceeds as JSON
 
 
 class Tally:
-    """`begun` counts every task that was started."""
+    """The counts of a bulk step's commands. `begun` counts every started task."""
 
     __slots__ = ("_counts", "_failures", "_slowest", "begun")
 
@@ -27,11 +28,11 @@ class Tally:
         self._slowest: list[dict[str, object]] = []
 
     def withdrawn(self, number: int) -> None:
-        """So many will never begin."""
+        """Count commands dropped before the start."""
         self._counts["withdrawn"] += number
 
     def ended(self, told: "Mapping[str, object]", argv: "Sequence[str]") -> None:
-        """One has ended: what its client was told of it."""
+        """Count an ended command, with the facts sent to the client."""
         status, seconds = int(told["status"]), float(told["seconds"])  # type: ignore[call-overload, arg-type]
         counts = self._counts
         counts["failed" if status else "succeeded"] += 1
@@ -51,17 +52,17 @@ class Tally:
             del slowest[_SLOWEST:]
 
     def figures(self) -> "dict[str, object]":
-        """Its part of the step's record."""
+        """Return the commands' part of the step's record."""
         return {"commands": self.begun, **self._counts, "failures": self._failures, "slowest": self._slowest}
 
     def reason(self) -> str:
-        """Why the step has failed, "" where no command has."""
+        """Return the reason why the step has failed, "" if no command has failed."""
         failed, all_ended = self._counts["failed"], self._counts["failed"] + self._counts["succeeded"]
         return f"{failed} of {all_ended} commands failed" if failed else ""
 
 
 def _command(argv: "Sequence[str]") -> str:
-    """As much of a command as is kept; it may have a megabyte."""
+    """Return the beginning of a command, as kept in the tally; a command may have a megabyte."""
     text = ""
     for word in argv:
         text += f" {word[:_LONGEST]}" if text else word[:_LONGEST]

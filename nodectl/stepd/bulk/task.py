@@ -1,5 +1,7 @@
-"""The task that a command becomes: what it is made of, and its start in a slot. As with any task, but that it has the
-slot to itself, a process group and a gate of its own, and nobody to wait for.
+"""The task of a command in a bulk step, and the start of the task in a slot.
+
+It differs from any task in that it has the slot to itself, a process group and a gate of its own, and no other task to
+wait for.
 """
 
 import os
@@ -28,12 +30,14 @@ if TYPE_CHECKING:
 
 TRACED = 32  # commands of a step whose rows are in its trace
 _NULL = "/dev/null"
-_MOST_FILES = 256  # whose names are kept: a client has files that stay empty serve further commands
+_MOST_FILES = 256  # files whose names are kept: a client lets files that stay empty serve further commands
 
 
 class BulkTask(Task):
-    """One command in its slot, which is its local id on this node, and its `number` in the whole step. `deadline` is a
-    time of the step's own clock, None for none.
+    """The task of a command in a slot.
+
+    The slot is the local id on this node, and the `number` in the whole step. `deadline` is a time of the step's own
+    clock, None for none.
     """
 
     __slots__ = ("child", "command", "deadline", "failure", "group", "kills", "peak", "started")
@@ -51,12 +55,15 @@ class BulkTask(Task):
 
     @property
     def global_id(self) -> int:
-        """The number that its client gave it."""
+        """The command's number, given by the client."""
         return self.command.seq
 
 
 class _Streams:
-    """The streams of the task that starts, as `task.main` looks them up. There may be another taker each time."""
+    """The streams of the starting task, in the form expected by `task.main`.
+
+    `tasks` changes with each start: another task takes the streams each time.
+    """
 
     taking = operations.ALL_STAY
 
@@ -68,7 +75,7 @@ class _Streams:
         self._files: dict[tuple[int, str], Stream] = {}
 
     def are_of(self, task: BulkTask) -> None:
-        """Those that its command names."""
+        """Set the streams named by the task's command."""
         command = task.command
         found = [self._stream(IN, command.stdin, task), self._stream(OUT, command.stdout, task)]
         both = command.stderr == command.stdout and command.stderr not in (CLIENT, NOTHING)
@@ -88,7 +95,7 @@ class _Streams:
 
 
 class Starter:
-    """What all tasks of a bulk step have in common, made once. Raises OSError."""
+    """The parts common to all tasks of a bulk step, made once. The constructor raises OSError."""
 
     __slots__ = (
         "_context", "_forked", "_limits", "_memory", "_reaper", "_run", "_stages", "_streams", "_user", "_variables",
@@ -100,7 +107,7 @@ class Starter:
         self._limits = rlimits.hard_limits(run.step.hard_limits)
         self._forked = must_fork(run.step)
         self._variables = environment.for_tasks(run.step)
-        self._memory: dict[int, object] = {}  # by slot: what its last task had serves the next, when that has ended
+        self._memory: dict[int, object] = {}  # by slot: the memory of an ended task serves the slot's next task
         self._user = None if run.group is None else run.group.child("user")
         self._streams = _Streams()
         self._context = context = StepContext()
@@ -112,7 +119,7 @@ class Starter:
         context.streams = self._streams  # type: ignore[assignment]  # what tasks need of it
 
     def make(self, slot: Task, command: "Command") -> BulkTask:
-        """The task, with its words and variables. `slot`: the sum of those that were there."""
+        """Return the task of a command, with words and variables. `slot` holds the sums of the slot's earlier tasks."""
         group = None if self._user is None else self._user.child(f"task_{slot.local_id}")
         task = BulkTask(slot, command, group)
         task.argv = command.words(slot.number)
@@ -122,7 +129,10 @@ class Starter:
         return task
 
     def start(self, task: BulkTask) -> None:
-        """Its process, in its cgroup, through the gate. Raises OSError where there is none; StepFailed."""
+        """Start the process of a task in the task's cgroup, and let the process through the gate.
+
+        Raises OSError where no process could be started, and StepFailed.
+        """
         run = self._run
         self._context.tasks = [task]
         self._context.common_stages = self._stages[task.local_id]
@@ -137,7 +147,7 @@ class Starter:
             wanted = None if self._forked else plan(child)
             try:
                 start(run, child, task.group, wanted)
-                self._forked = wanted is None or not run.may_share_memory  # what the first task has to call, all have
+                self._forked = wanted is None or not run.may_share_memory  # a call in the first task is in all
                 self._memory[task.local_id] = child.memory
                 self._reaper.expect(task)
                 run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.number))

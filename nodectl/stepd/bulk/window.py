@@ -1,4 +1,4 @@
-"""The commands of a bulk step that wait and those that run: never more than a window, whatever a client has. Pure."""
+"""The waiting and running commands of a bulk step, limited in number and size. Pure."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -6,27 +6,27 @@ if TYPE_CHECKING:
 
     from nodectl.stepd.bulk.commands import Command
 
-_AHEAD = 64  # commands beyond the slots: what keeps these busy while the client is asleep
+_AHEAD = 64  # commands beyond the slots: these keep the slots busy while the client is asleep
 MOST_BYTES = 1 << 20
 
 
 class WindowBroken(ValueError):
-    """The client has sent what it must not send; str() says what."""
+    """An error of the client, which has exceeded the window; str() describes the error."""
 
 
 class Window:
-    """Numbers are the client's. A command is in it from its coming to its end."""
+    """The waiting and running commands, from arrival to end, by the client's numbers."""
 
     __slots__ = ("_sizes", "_total", "most", "waiting")
 
     def __init__(self, slots: int) -> None:
         self.most = slots + _AHEAD
-        self.waiting: dict[int, Command] = {}  # in the order of their coming
+        self.waiting: dict[int, Command] = {}  # in the order of arrival
         self._sizes: dict[int, int] = {}  # of those that wait, and those that run
         self._total = 0
 
     def take(self, commands: "Iterable[Command]") -> None:
-        """They wait now. Raises WindowBroken."""
+        """Add commands to the window. Raises WindowBroken."""
         for command in commands:
             if command.seq in self._sizes:
                 raise WindowBroken(f"its client sent command {command.seq} twice")
@@ -39,23 +39,23 @@ class Window:
             self._total += command.size
 
     def is_full_enough(self) -> bool:
-        """True while the client need not be asked for more."""
+        """Return True while the client need not be asked for more commands."""
         return 4 * len(self.waiting) > self.most
 
     def next(self) -> "Command":
-        """The one that waits longest; it runs now."""
+        """Return the command waiting longest, which runs from now on."""
         return self.waiting.pop(next(iter(self.waiting)))
 
     def put_back(self, command: "Command") -> None:
-        """It could not begin, and goes on waiting before all others."""
+        """Put back a command after a failed start, before all waiting commands."""
         self.waiting = {command.seq: command, **self.waiting}
 
     def ended(self, seq: int) -> None:
-        """It is the window's no longer."""
+        """Remove an ended command from the window."""
         self._total -= self._sizes.pop(seq, 0)
 
     def withdraw(self) -> list[int]:
-        """Forgets those that wait; their numbers."""
+        """Remove all waiting commands. Returns the numbers of the removed commands."""
         numbers = list(self.waiting)
         self.waiting.clear()
         for seq in numbers:
@@ -63,5 +63,5 @@ class Window:
         return numbers
 
     def facts(self) -> "Mapping[str, int]":
-        """What a client has to know of it."""
+        """Return the limits of the window, for the client."""
         return {"window": self.most, "window_bytes": MOST_BYTES}

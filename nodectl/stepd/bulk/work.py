@@ -1,7 +1,7 @@
-"""`run_commands`: the commands of a bulk step into its slots, their ends, their timeouts, and what its client is told.
+"""`run_commands`: the starts, ends and timeouts of a bulk step's commands, and the events for the client.
 
-Nothing is begun while the client does not read what it is told. What a command leaves behind in its cgroup is killed at
-its end, and its slot is free when that has gone. Runs in the stepd, as root; the reaper's loop calls it.
+No command starts while the client does not read its events. Processes left behind by a command in its cgroup are killed
+at the command's end, and the slot is free when they have gone. Runs in the stepd, as root; the reaper's loop calls it.
 """
 
 import gc
@@ -35,7 +35,10 @@ _NO_ROOM = (11, 12)  # EAGAIN, ENOMEM: another command's end may help
 
 
 class Bulk:
-    """The commands of one step. `sums` are its tasks as its record has them: one a slot, with what ran there in all."""
+    """The commands of a bulk step.
+
+    `sums` are the tasks of the step's record: one for each slot, with the sum of all commands that ran there.
+    """
 
     __slots__ = (
         "_begun", "_ended", "_keeps_cgroups", "_knows_memory", "_left", "_look", "_reaper", "_run", "_told_at",
@@ -56,19 +59,19 @@ class Bulk:
         self.tally = Tally()
         self.running: dict[int, BulkTask] = {}
         self.closed = False  # no more commands come
-        # Slots that are not empty yet: what is to be, since when, whose it was.
+        # Slots that are not empty yet: the cgroup to be emptied, since when, and the command that left processes there.
         self._left: dict[int, tuple[Group | None, float, str]] = {}
         self._look = _FIRST_LOOK
-        # What the client is to be told.
+        # Events to be sent to the client.
         self._begun: list[list[int]] = []
         self._ended: list[dict[str, object]] = []
         self._withdrew: list[int] | None = None
         self._told_at = 0.0
 
-    # What the client asks for.
+    # Requests of the client.
 
     def take(self, value: "Sequence[object]") -> None:
-        """More commands. Raises BadCommand, WindowBroken: then the step is to end."""
+        """Add commands from the client. Raises BadCommand, WindowBroken: then the step is to end."""
         if self._run.state != "RUNNING":
             return
         if self.closed:
@@ -76,7 +79,7 @@ class Bulk:
         self.window.take(commands_in(value))
 
     def withdraw(self) -> None:
-        """Those that have not begun will not. The client is told which."""
+        """Drop all commands not yet started. The client gets the numbers of the dropped commands."""
         numbers = self.window.withdraw()
         self.tally.withdrawn(len(numbers))
         self._withdrew = (self._withdrew or []) + numbers
@@ -84,13 +87,13 @@ class Bulk:
     # The life of the step.
 
     def goes_on(self) -> bool:
-        """True while commands run, wait or may come."""
+        """Return True while commands run, wait or may come."""
         if self.running:
             return True
         return self._run.state == "RUNNING" and bool(self.window.waiting or not self.closed)
 
     def may_begin(self) -> bool:
-        """True when the next command can be given a slot."""
+        """Return True when the next command can be given a slot."""
         run, termination = self._run, self._reaper.termination
         return (
             bool(self.free and self.window.waiting)
@@ -101,7 +104,7 @@ class Bulk:
         )
 
     def begin(self, starter: Starter) -> None:
-        """Starts the next command in a free slot. Raises StepFailed."""
+        """Start the next command in a free slot. Raises StepFailed."""
         run, slot, command = self._run, self.free.pop(), self.window.next()
         task = starter.make(self.sums[slot], command)
         if self.tally.begun == TRACED:
@@ -122,7 +125,7 @@ class Bulk:
         self._begun.append([command.seq, task.number, task.pid])
 
     def _never_began(self, task: BulkTask, error: OSError) -> None:
-        """There was no room for its process: it waits for another's end, or fails where there is none."""
+        """Handle a failed fork: the command waits for the end of another command, or fails if there is none."""
         slot = task.local_id
         self._count_refusals(task)
         if error.errno in _NO_ROOM and (len(self.running) > 1 or self._left):
@@ -137,7 +140,7 @@ class Bulk:
         self.ended(task)
 
     def task_ended(self, task: "Task") -> None:
-        """At the end of its process: what its cgroup knows of it."""
+        """Read peak memory, out-of-memory kills and refused forks from the cgroup of an ended task."""
         assert isinstance(task, BulkTask)  # noqa: S101  # a bulk step has no others
         if task.group is None:
             return
@@ -147,12 +150,12 @@ class Bulk:
         self._count_refusals(task)
 
     def _count_refusals(self, task: BulkTask) -> None:
-        """Processes that the kernel refused: only the cgroup of the command knows, and it goes."""
+        """Add the forks refused in the command's cgroup to the step's, before the cgroup and the count are lost."""
         if task.group is not None and "pids.max" in self._run.step.limits:
             self._run.end_reasons.forks_refused += accounting.KernelEvents(task.group).forks_refused or 0
 
     def ended(self, task: "Task") -> None:
-        """When its last hook has been called: it is counted and told, and its slot emptied."""
+        """Count an ended command after the last hook, queue the report to the client, and empty the slot."""
         slot, run = task.local_id, self._run
         if not isinstance(task, BulkTask) or self.running.get(slot) is not task:
             return  # given up before
@@ -161,7 +164,7 @@ class Bulk:
         alone = task.group is not None and self._is_free(task, task.group)
         told = self._told(task)
         if alone:
-            told["alone"] = True  # nothing of it is left: nobody writes its output any more
+            told["alone"] = True  # no process of it is left that could still write output
         self._ended.append(told)
         self.tally.ended(told, task.argv)
         self.window.ended(task.command.seq)
@@ -177,8 +180,10 @@ class Bulk:
         self._look = _FIRST_LOOK
 
     def _is_free(self, task: BulkTask, group: "Group") -> bool:
-        """Whether nothing of the command is left in its cgroup, which then is the next one's, or has gone: as it has to
-        where somebody may have written to its cgroup.kill. The kernel would kill whatever is born there.
+        """Return True if nothing of the command is left in the cgroup, which now serves the next command or is removed.
+
+        It must be removed if something may have been written to its cgroup.kill: the kernel would kill any process born
+        there.
         """
         is_killed = task.kills or os.WTERMSIG(task.status or 0) == signals.KILL
         if self._keeps_cgroups and not is_killed:
@@ -186,7 +191,10 @@ class Bulk:
         return group.remove()
 
     def killed(self) -> None:
-        """The whole step was, by cgroup.kill: no cgroup of before serves a command of after."""
+        """Remove the cgroups of free slots after a kill of the whole step by cgroup.kill.
+
+        No cgroup used before the kill serves a later command.
+        """
         self._keeps_cgroups = False
         if self._user is None:
             return
@@ -220,8 +228,10 @@ class Bulk:
         return told
 
     def tell(self) -> None:
-        """Tells the client what has happened since the last time; later, where that was just now and the client has
-        sent enough ahead: to wake it for each command costs a tenth of the command.
+        """Send the starts and ends since the last event to the client.
+
+        The event is delayed if the client got one just now and has sent enough commands ahead: waking the client for
+        each command costs a tenth of the command.
         """
         now = time.monotonic()
         if self._withdrew is None and now < self._told_at + _PAUSE and self.window.is_full_enough():
@@ -237,14 +247,14 @@ class Bulk:
             self._told_at = now
             self._run.links.tell_launcher(event)
 
-    # What is due in time.
+    # Deadlines.
 
     def _now(self) -> float:
-        """The step's own clock, which stands still while the step is suspended."""
+        """Return the time of the step's own clock, which stands still while the step is suspended."""
         return time.monotonic() - self._run.suspended_seconds
 
     def patience(self) -> float | None:
-        """The seconds until something is due; None for never."""
+        """Return the seconds until the next deadline; None for never."""
         due = []
         if self._ended or self._begun:
             due.append(self._told_at + _PAUSE - time.monotonic())
@@ -256,7 +266,7 @@ class Bulk:
         return max(0.0, min(due)) if due else None
 
     def act(self) -> None:
-        """Does what is due: empties slots, ends tasks whose time is over."""
+        """Empty slots, and end tasks past the time limit."""
         if self._left:
             self._empty_slots()
         if self._reaper.termination.suspension.suspended:
@@ -279,7 +289,7 @@ class Bulk:
                 group.kill_all()
 
     def _end_late(self, task: BulkTask, now: float) -> None:
-        """TERM, KILL after kill_wait, and if that does not help either the step ends."""
+        """Send TERM to a late task, and KILL after kill_wait. End the step if the task still lives after KILL."""
         step = self._run.step
         if task.kills > 1:
             self._reaper.termination.end("FAILED", f"process {task.pid} of command {task.command.seq} does not die")
@@ -298,7 +308,7 @@ class Bulk:
             signals.send_each(task.group.pids, number, task.group.holds)
 
     def give_up(self) -> None:
-        """Processes that SIGKILL does not end are waited for no longer; the client is not told that they ended."""
+        """Stop waiting for processes not ended by SIGKILL. The client gets no end for these commands."""
         for slot, task in self.running.items():
             self._run.tasks[slot] = self.sums[slot]
             self._run.failures.pop(task.number, None)
@@ -306,16 +316,16 @@ class Bulk:
         self.running.clear()
 
     def reason(self) -> str:
-        """Why the step has failed, "" where all went well."""
+        """Return the reason why the step has failed, "" if all commands went well."""
         return self.tally.reason()
 
     def figures(self) -> "dict[str, object]":
-        """How the commands stand, for the record and for who asks."""
+        """Return the counts of the commands, for the record and for clients."""
         return {**self.tally.figures(), "running": len(self.running), "waiting": len(self.window.waiting)}
 
 
 def _add(total: "Task", task: BulkTask) -> "Task":
-    """The slot's sum with what the task used; its status is the worst: a signal, else the highest code."""
+    """Add the usage of a task to the slot's sum. The status becomes the worst: a signal, else the highest code."""
     total.pid, total.ended = max(task.pid, total.pid), task.ended
     user, system, peak = total.usage
     total.usage = (user + task.usage[0], system + task.usage[1], max(peak, task.usage[2]))
@@ -332,7 +342,7 @@ def _badness(status: int) -> tuple[bool, int]:
 
 
 def _number(path: str) -> int | None:
-    """What stands in a cgroup's file, None where there is no such controller."""
+    """Read a number from a cgroup's file; None where the controller is missing."""
     try:
         return int(pseudo_file.read(path))
     except (OSError, ValueError):
@@ -340,7 +350,7 @@ def _number(path: str) -> int | None:
 
 
 def _killed(path: str) -> bool:
-    """Whether the kernel has killed there because memory ran out: memory.events."""
+    """Return True if this memory.events counts processes killed because memory ran out."""
     try:
         data = pseudo_file.read(path)
     except OSError:
@@ -349,7 +359,7 @@ def _killed(path: str) -> bool:
 
 
 def run_commands(run: "Run", reaper: "Reaper") -> None:
-    """From the first command to the end of the last one. Raises StepFailed."""
+    """Run the commands, from the first command to the end of the last. Raises StepFailed."""
     run.bulk = bulk = Bulk(run, reaper)
     try:
         starter = Starter(run, reaper)

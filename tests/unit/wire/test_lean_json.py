@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -102,9 +103,17 @@ def test_only_an_object_in_utf8_is_an_object(data: bytes, reason: str) -> None:
         lean_json.load_object(data)
 
 
-@pytest.mark.parametrize("number", ["9" * 41, "-" + "9" * 40, "1" * 4000, "0.5", "1e3", "4.9406564584124654e-324"])
+@pytest.mark.parametrize("number", ["0.5", "1e3", "4.9406564584124654e-324", "0." + "5" * 4000])
+def test_a_fraction_in_a_call_is_not_read(number: str) -> None:
+    found: Any = lean_json.load_call(f'{{"a":[{number}]}}'.encode())
+    (value,) = found["a"]
+    assert isinstance(value, lean_json.Fraction)
+    assert repr(value) == number[:40]
+
+
+@pytest.mark.parametrize("number", ["9" * 41, "-" + "9" * 40, "1" * 4000])
 def test_a_call_with_a_number_that_takes_long_to_read_is_refused_before_it_is_read(number: str) -> None:
-    with pytest.raises(lean_json.BadJson, match=r"digits|not a whole number") as caught:
+    with pytest.raises(lean_json.BadJson, match="digits") as caught:
         lean_json.load_call(f'{{"a":[{number}]}}'.encode())
     assert len(str(caught.value)) < 80
 
