@@ -25,10 +25,10 @@ extern "C" {
 #define SPANK_LIKE_PRINTF
 #endif
 
-/* What every plugin is handed, and hands back with each call. */
+/* nodectl hands this handle to every hook; a plugin hands it back with each call. */
 typedef struct spank_handle *spank_t;
 
-/* --- what a plugin says about itself ------------------------------------------------------------ */
+/* --- a plugin's name and version ---------------------------------------------------------------- */
 
 #ifdef __cplusplus
 #define SPANK_EXPORTED extern "C" const
@@ -60,8 +60,8 @@ extern spank_f slurm_spank_job_epilog;
 extern spank_f slurm_spank_slurmd_exit;
 extern spank_f slurm_spank_exit;
 
-/* A plugin may define it, and change it while slurm_spank_init runs: what a failure of that is, ESPANK_NODE_FAILURE or
- * ESPANK_JOB_FAILURE. */
+/* A plugin may define this variable, and change it while slurm_spank_init runs. It says how to treat a failure of
+ * slurm_spank_init: ESPANK_NODE_FAILURE or ESPANK_JOB_FAILURE. */
 extern int slurm_spank_init_failure_mode;
 
 /* --- where am I --------------------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ typedef enum spank_context spank_context_t;
 
 extern spank_context_t spank_context(void);
 extern int spank_remote(spank_t sp);                   /* 1 in S_CTX_REMOTE, 0 elsewhere, -1 for a bad handle */
-extern int spank_symbol_supported(const char *symbol); /* 1 for a hook's name that is known, 0, -1 for NULL */
+extern int spank_symbol_supported(const char *symbol); /* 1 for a known hook's name, 0 for another, -1 for NULL */
 extern const char *spank_strerror(spank_err_t code);
 
 /* --- facts of job, step and task: spank_get_item(sp, item, the pointers on the right) ---------------- */
@@ -131,10 +131,10 @@ extern spank_err_t spank_job_control_getenv(spank_t sp, const char *name, char *
 extern spank_err_t spank_job_control_setenv(spank_t sp, const char *name, const char *value, int overwrite);
 extern spank_err_t spank_job_control_unsetenv(spank_t sp, const char *name);
 
-/* Puts words before the arguments of the task whose hook this is. */
+/* Puts words before the arguments of the task that runs this hook. */
 extern spank_err_t spank_prepend_task_argv(spank_t sp, int argc, const char *argv[]);
 
-/* --- options that the commands offer for a plugin --------------------------------------------------- */
+/* --- a plugin's options of the commands ------------------------------------------------------------- */
 
 #define SPANK_OPTION_MAXLEN 75 /* the longest name of an option */
 
@@ -144,8 +144,8 @@ struct spank_option {
     char *name;
     char *arginfo; /* what --help calls the argument */
     char *usage;   /* what --help says */
-    int has_arg;   /* 0: none, 1: needed, 2: may be left out */
-    int val;       /* handed to cb */
+    int has_arg;   /* 0: no argument, 1: required, 2: optional */
+    int val;       /* passed to cb */
     spank_opt_cb_f cb;
 };
 
