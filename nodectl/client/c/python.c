@@ -1,5 +1,4 @@
-/* The other way, for every command that is not plain: executes the command in Python, which is installed beside this
- * program. */
+/* The other way, for every command that is not plain: executes `nodectl-python`, installed beside this program. */
 #define _GNU_SOURCE
 #include "quick.h"
 
@@ -20,8 +19,8 @@ static const char variable[] = "_NODECTL_LAUNCHED";
 static const char command[] = "/nodectl-python", interpreter[] = "/python3";
 static const char waits[] = "-Xnodectl-interrupt-waits"; /* tells nodectl/cli/main.py to unblock SIGINT */
 
-/* Returns the directory of this program as the kernel knows it, because the caller chooses PATH and argv[0]. NULL if it
- * cannot be found. */
+/* Returns the directory of this program as the kernel knows it, because the caller chooses PATH and argv[0]. NULL if
+ * it is unknown. */
 static char *own_directory(void)
 {
     char *path = malloc(PATH_MAX + 1);

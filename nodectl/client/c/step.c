@@ -36,8 +36,8 @@ static bool is_own(int sock)
     return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
 }
 
-/* True if this service, or cluster, needs no more from a client than the launch: it has no plugins to ask and no
- * warnings to show. */
+/* True if this service, or cluster, needs no more from a client than the launch: it has no plugins
+ * for the command and no warnings. */
 static bool wants_nothing(const struct buffer *hello, bool is_cluster)
 {
     struct value message = message_in(hello, 0);
@@ -123,8 +123,8 @@ static void watch(struct launch *launch, bool mute)
     }
 }
 
-/* After the step's end, lets Python tell the user about it in a child process. The exit status is the step's, even if
- * that fails. */
+/* After the step's end, lets Python report it in a child process. The exit status is the step's, whatever Python does.
+ */
 static void tell_of_the_end(struct launch *launch, char **words)
 {
     pid_t child = fork();

@@ -25,7 +25,7 @@ extern "C" {
 #define SPANK_LIKE_PRINTF
 #endif
 
-/* nodectl hands this handle to every hook; a plugin hands it back with each call. */
+/* Every hook gets this handle; a plugin hands it back with each call. */
 typedef struct spank_handle *spank_t;
 
 /* --- a plugin's name and version ---------------------------------------------------------------- */

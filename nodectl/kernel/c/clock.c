@@ -74,8 +74,7 @@ static double runs_for(const struct timespec *now)
     return (double)(now->tv_sec - own_clock.set.tv_sec) + (double)(now->tv_nsec - own_clock.set.tv_nsec) / 1e9;
 }
 
-/* For a signal handler: true if the clock has run out, so that SIGALRM is the clock's; false if another process sent
- * it. */
+/* For a signal handler: true if the clock has run out; false if SIGALRM came from elsewhere. */
 bool clock_is_over(void)
 {
     struct timespec now;
@@ -141,7 +140,7 @@ static PyObject *stop_clock(PyObject *self, PyObject *none)
 
 /* A hook in a task may fork, wait, and let the child return from the hook in its place: a plugin has no other way into
  * another pid namespace. The first process that returns goes on; the others only wait. A number in their shared memory
- * decides which is first: only one process can take it. A child of an earlier hook finds another number, and waits. */
+ * decides which is first: only one process can take it. A child of an earlier hook finds another number. */
 static unsigned char *heirloom;
 static unsigned char heir_number;
 

@@ -1,5 +1,4 @@
-/* Decides which devices the processes of a cgroup may open: a program of a few instructions per rule, attached by
- * bpf(2).
+/* Decides which devices the processes of a cgroup may open, by a program with a few instructions per rule: bpf(2).
  *
  * cgroup v2 has no files for devices. The kernel asks the programs of type cgroup/dev of a cgroup and of all above it,
  * and allows a device only if all of them do: kernel cgroup-v2, "Device controller". This file assembles the

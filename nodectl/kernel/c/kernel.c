@@ -125,8 +125,7 @@ static PyObject *default_signals(PyObject *self, PyObject *none)
 {
     (void)self;
     (void)none;
-    /* The kernel's sigaction: handler, flags, restorer, mask, in an order that depends on the machine. All are 0:
-     * SIG_DFL. */
+    /* The kernel's sigaction: handler, flags, restorer, mask, in the machine's order. All are 0, as SIG_DFL is. */
     const uint64_t as_by_default[8] = {0};
     for (int number = 32; number < SIGRTMIN; number++)
         if (syscall(SYS_rt_sigaction, number, as_by_default, NULL, sizeof(uint64_t)) != 0)

@@ -1,5 +1,4 @@
-/* Declarations shared by the parts of nodectl.kernel._kernel. Each part has a table of methods; kernel.c makes the
- * module.
+/* Declarations shared by the parts of nodectl.kernel._kernel. Each part has a table of methods for kernel.c's module.
  *
  * Each file calls only what stands below it (tests/lint/test_c_sources.py):
  *
@@ -41,8 +40,7 @@ HIDDEN bool heir_elsewhere(void);
 HIDDEN void heir_await(void) __attribute__((noreturn));
 HIDDEN bool trace_line(int fd, long long started, const char *const facts[], const char *rc, const char *note);
 
-/* As trace_line, but uses only the caller's room. Returns 1, 0 if the line was not written, -1 if the room is too
- * small. */
+/* As trace_line, but uses only the caller's room. Returns 1; 0 for a line not written; -1 for too small a room. */
 HIDDEN int trace_line_in(char *room, size_t size, int fd, long long started, const char *const facts[], const char *rc,
                          const char *note);
 HIDDEN long long monotonic(void); /* nanoseconds */

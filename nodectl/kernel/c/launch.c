@@ -1,5 +1,5 @@
 /* Starts a task from its operations: in a child that shares the caller's memory until its program begins, or, if
- * plugins have to be called in between, in the caller itself, which is then a fork made for the task.
+ * Python has to run in between, in the caller itself, which is then a fork made for the task.
  *
  * The child has its own stack and room between guard pages, and no signal handlers. Neither libc nor Python runs in it,
  * so the parent's locks and errno do not matter. The child has its own identity, its own open files and its own rights
@@ -227,8 +227,8 @@ static void begin(void *argument)
 }
 
 /* Binds the child from outside. The kernel often queues a new child on a busy CPU, where it would wait for its first
- * turn only to leave that CPU. The child still binds itself, and checks the result. A child with the caller's mask
- * needs no call. */
+ * turn only to leave that CPU. The child still binds itself, and checks the result. A child
+ * whose mask is the caller's needs no call. */
 static void bind_newborn(long pid, const struct launch *launch)
 {
     for (size_t i = 0; i < launch->count; i++) {

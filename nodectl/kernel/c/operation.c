@@ -21,8 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Exit statuses as a shell has them. A script without its streams ends as if by signal 53: Slurm's clients recognize
- * it. */
+/* Exit statuses as a shell has them. A script without its streams ends as if by signal 53, as in Slurm. */
 enum { SIGNALLED = 128, NO_STREAM = SIGNALLED + 53 };
 
 static void begin_row(struct launch *launch, const struct operation *row)
@@ -35,7 +34,7 @@ static void begin_row(struct launch *launch, const struct operation *row)
     launch->started = monotonic();
 }
 
-/* Writes the reason of a failure to the trace if a row has begun, reports it to the step runner, and ends the process.
+/* Writes the reason of a failure to the trace, if its row is a plugin's, and to the step runner; ends the process.
  * If `in_place`, leaves the reason in `why` and returns an errno. */
 static int fail(struct launch *launch, const struct operation *operation, long error, const char *why, long status)
 {
@@ -76,8 +75,7 @@ static long close_others(const struct operation *operation)
 
 static void default_signals(const struct operation *operation)
 {
-    /* The kernel's sigaction: handler, flags, restorer, mask, in an order that depends on the machine. All are 0:
-     * SIG_DFL. */
+    /* The kernel's sigaction: handler, flags, restorer, mask, in the machine's order. All are 0, as SIG_DFL is. */
     const uint64_t as_by_default[8] = {0}, none = 0;
     for (size_t i = 0; i < operation->size; i++)
         raw(SYS_rt_sigaction, operation->data[i], as_by_default, NULL, sizeof none);

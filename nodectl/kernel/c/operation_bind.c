@@ -1,5 +1,5 @@
-/* Operations that set what a task may use: CPUs, memory, resource limits. As in operation.c, this code calls only the
- * kernel.
+/* Operations that set what a task may use: CPUs, memory, resource limits. As in operation.c, only
+ * the kernel is called.
  *
  * Owned here: nothing.
  */

@@ -114,8 +114,8 @@ static void __attribute__((constructor)) remember(void)
  *
  * Sets the groups while that is allowed, then gids, then uids, saved ones included (setresuid(2)); the kernel then
  * empties the permitted, effective and ambient capabilities (capabilities(7), "Effect of user ID changes"). Inheritable
- * capabilities and securebits survive a change of uid, so they are cleared first. A step of root keeps its
- * capabilities.
+ * capabilities and securebits survive a change of uid, so they are cleared first. A step of root
+ * keeps root's capabilities.
  *
  * The memory may be the step runner's, so only root may ever read it. The kernel makes a process that changes its ids
  * undumpable, unless an admin wants all cores; PR_SET_DUMPABLE does it always. If the process has memory of its own,

@@ -64,7 +64,7 @@ long take_streams(struct launch *launch, const struct operation *operation)
         }
     }
     if (came != STREAMS)
-        return EBADF; /* cannot happen: the daemon checked their number */
+        return EBADF; /* the daemon has checked that they are three */
     if (operation->b == LAST_TAKES_ALL && __atomic_sub_fetch(launch->takers, 1, __ATOMIC_SEQ_CST) == 0)
         drop_streams(operation->a);
     return 0;
@@ -81,8 +81,7 @@ static long make_empty(long fd)
 }
 
 /* Returns a descriptor, or -errno. A client may make the directory of a script's output only once it knows the job's
- * number. So the script's task waits for the directory, as the user; meanwhile the step runner goes on, and can kill
- * it.
+ * number. So the script's task waits for the directory, as the user; the step runner goes on, and can kill it.
  */
 static long open_output(const char *path, bool named, bool of_script)
 {

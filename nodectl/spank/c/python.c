@@ -1,5 +1,5 @@
-/* From the functions that plugins call into nodectl.spank, and back: what is allowed where is decided there, for plugins
- * of both kinds.
+/* Lets the functions that plugins call call nodectl.spank, and converts arguments and results. For compiled plugins and
+ * those in Python alike, nodectl.spank decides which call is allowed in which hook.
  *
  * Owned here, and never given back: references to the modules.
  */
@@ -8,7 +8,7 @@
 #include <stdarg.h>
 
 static PyObject *spank; /* the module nodectl.spank */
-static PyObject *jobs;  /* nodectl.spank.job_info, imported before there are forks */
+static PyObject *jobs;  /* nodectl.spank.job_info, imported early, so that no fork has to import it */
 
 int python_begin(void)
 {
