@@ -81,7 +81,7 @@ def to_log(line: str, name: str = "runner-said", **facts: object) -> None:
     try:
         os.write(_outlet.log, line.encode("utf-8", "replace") + b"\n")
     except OSError:
-        pass  # nobody reads the log
+        pass  # the log has no reader
 
 
 def log(process: str) -> None:

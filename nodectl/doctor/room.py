@@ -79,4 +79,4 @@ def holders(path: str) -> Iterable[tuple[int, str]]:
             if any(file.path == path for file in process.open_files()):
                 yield process.pid, process.name()
         except (psutil.Error, OSError):
-            continue  # it has ended, or is somebody else's
+            continue  # the process has ended, or is another user's

@@ -14,7 +14,7 @@ _WIDTH = 78
 _CODE_INDENT = 4
 _LITERAL = re.compile(r"`([^`]+)`")
 _LONG_WORD = re.compile(r"\S{24,}")
-# `-` would become a hyphen, which nobody can paste; the others have curved forms.
+# `-` would become a hyphen, which does not work when pasted; the others have curved forms.
 _SPECIAL = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti", '"': r"\(dq"}
 _PLACEHOLDER = re.compile(r"(--?[a-z0-9][\w-]*)|\b([A-Z][A-Z_]+\b|N\b)")
 

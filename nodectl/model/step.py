@@ -80,7 +80,7 @@ class Step:
     cwd: str
     umask: int
     hard_limits: dict[str, int]  # by their name without RLIMIT_, -1 for infinity
-    rlimits: dict[str, int]  # likewise the soft limits that the client has
+    rlimits: dict[str, int]  # the client's soft limits, in the same form
     ntasks: int
     cpus_per_task: int
     allocation: int  # CPU mask of the job on this machine
@@ -133,7 +133,7 @@ class Step:
     told: list[str]  # what task plugins said to its user in the daemon, a line each
     task: "Task | None"  # in a task's own process: which one it is; None in the stepd
     helpers: set[int]  # pids of the stepd's own helpers (pumps): no part of the user's step
-    forked_into_cgroup: bool  # the kernel forked the last task into its cgroup: nobody has to move it
+    forked_into_cgroup: bool  # the kernel forked the last task into its cgroup: it need not be moved
     binder: "Binder | None"  # in the daemon: what decides on the above
     refused: str  # why it does not, in words for the user who asked
     process_group: int  # that the tasks join, where proctrack_p_create has made one; 0: the first task makes it

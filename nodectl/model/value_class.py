@@ -50,7 +50,7 @@ class _Fields:
         self._defaults = defaults
 
     def __get__(self, one: object, cls: "Any") -> object:
-        import dataclasses  # by few, and never before somebody asks
+        import dataclasses  # slow to import, and few callers need it
 
         spec: list[Any] = []
         for name, kind in self._annotations.items():

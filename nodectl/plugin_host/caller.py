@@ -87,12 +87,12 @@ class _Clock:
 
     def _overrun(self, *_: object) -> None:
         if not self._running:
-            return  # somebody else's alarm, or ours where nothing of a plugin's runs
+            return  # another sender's alarm, or ours while no plugin runs
         if _kernel.heir_elsewhere():
             _kernel.stop_clock()
             return  # the hook's child is the task, and it waits for that
         if time.monotonic() - self._started < _NEARLY * self.times[0]:
-            return  # a plugin has sent it, or left somebody behind who did
+            return  # a plugin, or a process that it left behind, sent the alarm
         self._late += 1
         if self._last_words is not None and self._late > _INTERRUPTS:
             self._last_words()

@@ -21,7 +21,7 @@ STEPS = [""]
 
 _NO_VAL16, _NO_VAL, _INFINITE = 0xFFFE, 0xFFFFFFFE, 0xFFFFFFFF
 _RUNNING, _COMPLETE, _COMPLETING = 1, 3, 0x8000
-_UNTOUCHED = 0x80000000  # NICE_OFFSET: nobody asked for another nice value
+_UNTOUCHED = 0x80000000  # NICE_OFFSET: the user asked for no other nice value
 _YEAR = 365 * 86400
 _PARTITION = "local"  # in the command, which is not told of the node's
 

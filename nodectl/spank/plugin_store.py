@@ -187,7 +187,7 @@ def _ends(pid: int, seconds: float) -> bool:
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
-        return True  # the forkserver ignores SIGCHLD: nobody needs to collect its children
+        return True  # the forkserver ignores SIGCHLD, so its children need not be collected
     poll = select.poll()
     poll.register(process, select.POLLIN)
     ended = bool(poll.poll(seconds * 1000))

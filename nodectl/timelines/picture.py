@@ -159,7 +159,7 @@ def _rows(process: Process) -> Iterator[_Row]:
         same.setdefault((call.name, call.plugin), []).append(call)
     for (name, plugin), calls in same.items():
         words = [name, plugin, f"{len(calls)} times" if len(calls) > 1 else ""]
-        # Of a program that has begun nobody waits for an end here.
+        # An exec has no duration: here no process waits for the program's end.
         spent = spent_words(sum(call.length for call in calls) // 1000)
         words.append("the program begins" if name == "exec" else spent)
         failed = next((call for call in calls if call.rc), None)

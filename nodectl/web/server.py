@@ -33,7 +33,7 @@ _SVG = "image/svg+xml"
 
 def application(pages: Pages, token: str) -> Starlette:
     """Return the application: the page and the data."""
-    one_at_a_time = CapacityLimiter(1)  # threads: a service that hangs stops nobody's request for the page
+    one_at_a_time = CapacityLimiter(1)  # one thread: if the service hangs, requests for the page still get answers
 
     async def told(work: Callable[[], Any]) -> Any:
         try:

@@ -208,7 +208,7 @@ def _sweep(base: int) -> None:
         try:
             fd = os.open(name, _DIRECTORY, dir_fd=base)
         except OSError:
-            continue  # it has just gone, or is somebody's trick
+            continue  # the directory has just gone, or a user replaced it as a trick
         status = os.fstat(fd)
         if status.st_uid == 0 and not status.st_mode & _OTHERS_WRITE and _lock(fd):
             why = remove(base, fd, name, end)
