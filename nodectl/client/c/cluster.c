@@ -1,6 +1,5 @@
 /* The cluster of the allocation in which a command was typed: finds its door, and reads the allocation's variables, as
- * nodectl/client/cluster_door.py and nodectl/client/srun/variables.py do. If a variable is unknown here, Python begins.
- */
+ * nodectl/client/cluster_door.py and nodectl/client/srun/variables.py do. Python begins if a variable is unknown. */
 #define _GNU_SOURCE
 #include "quick.h"
 

@@ -1,5 +1,5 @@
 /* The job in which a command was typed, and other variables that the command obeys, as nodectl/client/srun/variables.py
- * and nodectl/client/surrounding_job.py read them. If a variable is unknown here, Python begins. */
+ * and nodectl/client/surrounding_job.py read them. Python begins if a variable is unknown. */
 #define _GNU_SOURCE
 #include "quick.h"
 

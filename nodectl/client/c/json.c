@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the length in bytes of the character that begins here; 0 if it is not UTF-8 as Python accepts it: RFC 3629.
- */
+/* Returns the length in bytes of the character that begins here; 0 if Python rejects it as UTF-8: RFC 3629. */
 static size_t length_of(const unsigned char *at, size_t left)
 {
     size_t length = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;

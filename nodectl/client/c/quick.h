@@ -75,8 +75,7 @@ int next_signal(const struct wire *wire);
 /* Connects to the socket `path`. False if no process listens there, or its queue is full. */
 bool connect_to(struct wire *wire, const char *path);
 
-/* Waits until `fd` can be read, or written for POLLOUT. BROKEN on an error of `fd`, which the next call on it reports.
- */
+/* Waits until `fd` can be read, or written for POLLOUT. BROKEN on an error of `fd`, which the next call reports. */
 enum outcome wait_for(const struct wire *wire, int fd, short events);
 
 /* Sends all bytes; with `streams` also the three standard descriptors, beside the first byte. */
@@ -114,8 +113,7 @@ bool read_job(struct wanted *wanted);
 bool is_in_allocation(const struct wanted *wanted);
 bool read_allocation(struct wanted *wanted);
 
-/* True if the program of this name exists and is linked to no MPI library; false if that cannot be read from its file.
- */
+/* True if the program of this name exists and is linked to no MPI library; false if its file does not tell. */
 bool speaks_no_mpi(const char *word, const char *cwd);
 
 /* Adds the call Launch. False if the request or this process does not fit the quick way. */

@@ -16,8 +16,7 @@ enum { CHUNK = 65536, LONGEST_REPLY = 256 << 10, LONGEST_EVENTS = 512 << 10 };
 enum { LONGEST_REQUEST = 64 << 10 };
 enum { DIGITS_OF_A_STATUS = 3 };
 
-/* Ends the quick way before a launch, so that Python can begin. After a Ctrl-C exits instead, as a command in Python.
- */
+/* Ends the quick way before a launch, so that Python can begin. After a Ctrl-C exits, as Python would. */
 static void begin_again(struct wire *wire)
 {
     sigset_t pending;
@@ -123,8 +122,7 @@ static void watch(struct launch *launch, bool mute)
     }
 }
 
-/* After the step's end, lets Python report it in a child process. The exit status is the step's, whatever Python does.
- */
+/* After the step's end, lets Python report it in a child process. The exit status is the step's in any case. */
 static void tell_of_the_end(struct launch *launch, char **words)
 {
     pid_t child = fork();

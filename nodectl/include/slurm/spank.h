@@ -64,7 +64,7 @@ extern spank_f slurm_spank_exit;
  * slurm_spank_init: ESPANK_NODE_FAILURE or ESPANK_JOB_FAILURE. */
 extern int slurm_spank_init_failure_mode;
 
-/* --- where am I --------------------------------------------------------------------------------- */
+/* --- the context of a hook ---------------------------------------------------------------------- */
 
 enum spank_context {
     S_CTX_ERROR,      /* in no hook */
@@ -89,14 +89,14 @@ enum spank_item {
     S_JOB_ID,                 /* uint32_t * */
     S_JOB_STEPID,             /* uint32_t * */
     S_JOB_NNODES,             /* uint32_t *: nodes of the step */
-    S_JOB_NODEID,             /* uint32_t *: which of them this one is */
+    S_JOB_NODEID,             /* uint32_t *: this node's place among them */
     S_JOB_LOCAL_TASK_COUNT,   /* uint32_t *: tasks on this node */
     S_JOB_TOTAL_TASK_COUNT,   /* uint32_t *: tasks of the step */
     S_JOB_NCPUS,              /* uint16_t *: CPUs of the step on this node */
     S_JOB_ARGV,               /* int *, char ***: the program's arguments; not to be changed */
     S_JOB_ENV,                /* char ***: the environment; not to be changed */
-    S_TASK_ID,                /* int *: among the tasks of this node */
-    S_TASK_GLOBAL_ID,         /* uint32_t *: among those of the step */
+    S_TASK_ID,                /* int *: the task's number on this node */
+    S_TASK_GLOBAL_ID,         /* uint32_t *: the task's number in the step */
     S_TASK_EXIT_STATUS,       /* int *: as wait(2) tells it */
     S_TASK_PID,               /* pid_t * */
     S_JOB_PID_TO_GLOBAL_ID,   /* pid_t, uint32_t * */
@@ -142,8 +142,8 @@ typedef int (*spank_opt_cb_f)(int val, const char *optarg, int remote);
 
 struct spank_option {
     char *name;
-    char *arginfo; /* what --help calls the argument */
-    char *usage;   /* what --help says */
+    char *arginfo; /* the argument's name in --help */
+    char *usage;   /* the option's description in --help */
     int has_arg;   /* 0: no argument, 1: required, 2: optional */
     int val;       /* passed to cb */
     spank_opt_cb_f cb;

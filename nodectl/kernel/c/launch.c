@@ -205,7 +205,7 @@ static struct started *read_launch(PyObject *operations, PyObject *context)
         char *takers = (char *)buffer.buf + buffer.len - sizeof *launch->takers;
         bool has_takers = buffer.len >= (Py_ssize_t)sizeof *launch->takers && (uintptr_t)takers % sizeof *launch->takers == 0;
         launch->takers = has_takers ? (uint32_t *)(void *)takers : NULL;
-        PyBuffer_Release(&buffer); /* it stays mapped */
+        PyBuffer_Release(&buffer); /* the memory stays mapped */
     }
     Py_ssize_t own = groups_in(launch);
     launch->room_size = (size_t)(LEAST_ROOM + EACH_GROUP * (own > groups ? own : groups));

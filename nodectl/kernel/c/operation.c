@@ -287,7 +287,7 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
         break;
     case OP_EXECUTE:
         return become_program(launch, operation);
-    case OP_ENVIRONMENT: /* launch.c has read it */
+    case OP_ENVIRONMENT: /* launch.c has read the words */
     case OPERATIONS:
         break;
     }

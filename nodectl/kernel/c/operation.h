@@ -83,8 +83,7 @@ struct launch {
     char *why;     /* the reason of that failure */
 };
 
-/* Carries out all operations in order. A failure ends the process, or, if `in_place`, is returned as an errno; else 0.
- */
+/* Carries out all operations in order. A failure ends the process or, with `in_place`, is returned as an errno. */
 HIDDEN int carry_out(struct launch *launch);
 
 /* operation_report.c */

@@ -85,7 +85,7 @@ long bind_cpus(struct launch *launch, const struct operation *operation, bool *d
 
 long set_policy(const struct operation *operation, bool *differs)
 {
-    unsigned long got[128] = {0}; /* MAX_NUMNODES is 1024 where it is largest */
+    unsigned long got[128] = {0}; /* the largest MAX_NUMNODES is 1024 */
     int mode = -1;
     long result = raw(SYS_set_mempolicy, operation->a, operation->size ? operation->data : NULL,
                       operation->size ? operation->size * 8 + 1 : 0);
@@ -101,7 +101,7 @@ long set_policy(const struct operation *operation, bool *differs)
 long limit(const struct operation *operation, bool soft_only)
 {
     struct rlimit64 now, next;
-    if (soft_only) { /* as far as the hard one allows */
+    if (soft_only) { /* as far as the hard limit allows */
         long result = raw(SYS_prlimit64, 0, operation->a, NULL, &now);
         if (result != 0)
             return -result;
