@@ -35,8 +35,8 @@ static bool is_own(int sock)
     return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
 }
 
-/* True if this service, or cluster, needs no more from a client than the launch: it has no plugins
- * for the command and no warnings. */
+/* True if this service, or cluster, needs no more from a client than the launch: it has no plugins for the command
+ * and no warnings. */
 static bool wants_nothing(const struct buffer *hello, bool is_cluster)
 {
     struct value message = message_in(hello, 0);

@@ -227,8 +227,8 @@ static void begin(void *argument)
 }
 
 /* Binds the child from outside. The kernel often queues a new child on a busy CPU, where it would wait for its first
- * turn only to leave that CPU. The child still binds itself, and checks the result. A child
- * whose mask is the caller's needs no call. */
+ * turn only to leave that CPU. The child still binds itself, and checks the result. A child whose mask is the caller's
+ * needs no call. */
 static void bind_newborn(long pid, const struct launch *launch)
 {
     for (size_t i = 0; i < launch->count; i++) {

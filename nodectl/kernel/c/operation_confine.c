@@ -114,8 +114,8 @@ static void __attribute__((constructor)) remember(void)
  *
  * Sets the groups while that is allowed, then gids, then uids, saved ones included (setresuid(2)); the kernel then
  * empties the permitted, effective and ambient capabilities (capabilities(7), "Effect of user ID changes"). Inheritable
- * capabilities and securebits survive a change of uid, so they are cleared first. A step of root
- * keeps root's capabilities.
+ * capabilities and securebits survive a change of uid, so they are cleared first. A step of root keeps root's
+ * capabilities.
  *
  * The memory may be the step runner's, so only root may ever read it. The kernel makes a process that changes its ids
  * undumpable, unless an admin wants all cores; PR_SET_DUMPABLE does it always. If the process has memory of its own,
@@ -194,7 +194,7 @@ static long allow(long rules, long file, long rights)
  * because the user cannot write there anyway. */
 static long allow_beneath(long rules, const char *path, long rights)
 {
-    /* Not openat2(2): the strict filter denies it, because no filter can see its flags. */
+    /* Not openat2(2): the strict filter answers that it is missing, because no filter can see its flags. */
     long directory = raw(SYS_openat, AT_FDCWD, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (directory == -ENOENT || directory == -ENOTDIR || directory == -EACCES)
         return 0;

@@ -1,8 +1,7 @@
 /* Binds symbols of a plugin that ld.so left unbound, or bound to a wrong function, in the plugin's global offset table.
  *
  * - Functions that no library provides: ld.so, which binds lazily, would end the process at their first call. Their
- * slots
- *   get a function that only ends the hook.
+ *   slots get a function that only ends the hook.
  * - error(), info(), debug() and so on, as plugins of Slurm's own tree call them. libc has an error(3) of another
  *   signature, and any library may have a variable called debug. If nodectl exported these names before all others, it
  *   would break such libraries. So it exports none, and binds only the plugins that call them to its functions. It does

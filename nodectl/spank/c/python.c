@@ -1,5 +1,5 @@
-/* Lets the functions that plugins call call nodectl.spank, and converts arguments and results. For compiled plugins and
- * those in Python alike, nodectl.spank decides which call is allowed in which hook.
+/* Calls nodectl.spank for the functions that plugins call, and converts arguments and results. nodectl.spank decides
+ * which call is allowed in which hook, for compiled plugins and for those in Python.
  *
  * Owned here, and never given back: references to the modules.
  */
