@@ -1,12 +1,12 @@
-# What every package of nodectl is: `make -f systemd/package.mk build`, then `install DESTDIR=...`, in a tree that
-# systemd/package-tree has made. Called by debian/rules and by nodectl.spec.
+# Builds and installs what every package of nodectl contains: `make -f systemd/package.mk build`, then
+# `install DESTDIR=...`, in a tree that systemd/package-tree has made. Called by debian/rules and by nodectl.spec.
 
 PYTHON = /usr/bin/python3
-# The command, and beside it the command in Python, which it executes.
+# The directory of the command, and of the command in Python, which the former executes.
 LIBRARY = /usr/lib/nodectl
-# Not where Python looks by itself: nobody else's program is to find what is carried here.
+# Outside Python's own path, so that no other program finds the libraries that nodectl carries.
 PRIVATE = $(LIBRARY)/site-packages
-# Where the distribution has its own libraries of Python.
+# The distribution's directory of Python libraries.
 SITES = /usr/lib/python3/dist-packages
 UNITS = /lib/systemd/system
 ZSH = /usr/share/zsh/vendor-completions
@@ -52,7 +52,7 @@ others:
 	install -d $(SHARE)/man
 	cp -R $(BUILT)/man/. $(SHARE)/man
 
-# What they read at a TAB.
+# The files that shells read to complete words at a TAB.
 shells:
 	install -d $(SHARE)/bash-completion/completions $(DESTDIR)$(ZSH) $(SHARE)/fish/vendor_completions.d
 	$(COMMAND) completion bash >$(SHARE)/bash-completion/completions/nodectl

@@ -1,4 +1,4 @@
-/* Bytes that grow. */
+/* A buffer of bytes that grows. */
 #include "quick.h"
 
 #include <stdio.h>
@@ -44,7 +44,7 @@ void add_text(struct buffer *buffer, const char *text)
 
 void add_number(struct buffer *buffer, long long number)
 {
-    char digits[24]; /* of 64 bits */
+    char digits[24]; /* enough for 64 bits */
     int size = snprintf(digits, sizeof digits, "%lld", number);
     add(buffer, digits, (size_t)size);
 }

@@ -1,5 +1,5 @@
-/* The cluster of the allocation in which a command was typed: where its door is, and what the allocation says of a step;
- * as nodectl/client/cluster_door.py and nodectl/client/srun/variables.py have it. What is not known here is Python's. */
+/* The cluster of the allocation in which a command was typed: finds its door, and reads the allocation's variables, as
+ * nodectl/client/cluster_door.py and nodectl/client/srun/variables.py do. Python begins if a variable is unknown. */
 #define _GNU_SOURCE
 #include "quick.h"
 
@@ -12,7 +12,7 @@
 
 enum { DIGITS_OF_A_JOB = 9, DIGITS_OF_A_COUNT = 6, DIGITS_OF_MIB = 9, LONGEST_NAME = 40, LARGEST_UMASK = 0777 };
 
-/* Variables of Slurm's that ask for nothing there, beside those of every job. */
+/* Further variables of Slurm that, in an allocation, ask for nothing; those of every job are in job.c. */
 static const char *const of_an_allocation[] = {
     "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MAX",
     "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP", "SLURM_CONF", "SLURM_GET_USER_ENV", "SLURM_GPUS_ON_NODE",
@@ -23,7 +23,7 @@ static const char *const of_an_allocation[] = {
     NULL,
 };
 
-/* Whether nobody else can put another directory in the place of this one, or anything into it. */
+/* True if this user owns the directory, and no other user can write into it. */
 static bool is_ours(const struct stat *status)
 {
     return S_ISDIR(status->st_mode) && status->st_uid == geteuid() && !(status->st_mode & (S_IWGRP | S_IWOTH));
@@ -41,7 +41,8 @@ static char *door_below(const char *base, const char *name)
     return NULL;
 }
 
-/* In the directory of this login, or in that which jobs have without one. NULL where there is none for certain. */
+/* Finds the cluster's door in the runtime directory of this login, or else in the directory that jobs without a login
+ * use. NULL if there is none, or a directory is not this user's. */
 static char *find_door(const char *name)
 {
     const char *given = getenv("XDG_RUNTIME_DIR");
@@ -75,7 +76,7 @@ static bool read_door(struct wanted *wanted)
     return (wanted->socket = find_door(name)) != NULL;
 }
 
-/* The first of two variables that is set; 0 where it is no count. */
+/* Returns the first of two variables that is set; 0 if its value is no count. */
 static long long count_of(const char *name, const char *other)
 {
     const char *text = getenv(name);

@@ -1,5 +1,5 @@
-/* The job in which a command was typed, and other variables that mean something to it; as nodectl/client/srun/variables.py
- * and nodectl/client/surrounding_job.py have them. What is not known here is Python's. */
+/* The job in which a command was typed, and other variables that the command obeys, as nodectl/client/srun/variables.py
+ * and nodectl/client/surrounding_job.py read them. Python begins if a variable is unknown. */
 #define _GNU_SOURCE
 #include "quick.h"
 
@@ -9,11 +9,11 @@
 
 enum { DIGITS_OF_A_JOB = 9, DIGITS_OF_TASKS = 6 };
 
-/* Variables that stand for options, or say where this was typed, begin so. */
+/* Prefixes of the variables that stand for options, or describe the place where the command was typed. */
 static const char *const particular[] = {"SLURM_", "SRUN_", "SPANK_", "NODECTL_", "_NODECTL_"};
 static const char socket_name[] = "NODECTL_SOCKET", usual_socket[] = "/run/nodectl/nodectl.sock";
 
-/* Those that say in a job what it is and has, and ask for nothing there. */
+/* Variables that describe the surrounding job, and ask for nothing. */
 static const char *const of_a_job[] = {
     "NODECTL_JOB_ID", "SLURM_CLUSTER_NAME", "SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK", "SLURM_GTIDS", "SLURM_JOBID",
     "SLURM_JOB_CPUS_PER_NODE", "SLURM_JOB_GID", "SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_JOB_NODELIST",
@@ -62,7 +62,7 @@ static bool are_plain(void)
     return true;
 }
 
-/* How many tasks where -n does not say: as many as the job's. */
+/* Sets the number of tasks if -n does not: as many as the job has. */
 static bool read_ntasks(struct wanted *wanted)
 {
     const char *text = getenv("SLURM_NTASKS");
@@ -91,7 +91,7 @@ bool read_job(struct wanted *wanted)
     const char *other = getenv("SLURM_JOB_ID"), *socket = getenv(socket_name), *step = getenv("SLURM_STEP_ID");
     if (other == NULL || strcmp(job, other) != 0 || socket == NULL || strcmp(socket, wanted->socket) != 0)
         return false;
-    /* The special steps of a job, as its script, have negative numbers. */
+    /* Special steps of a job, for example its script, have negative numbers. */
     wanted->within_step = step != NULL && (strcmp(step, "0") == 0 || number_of(step, DIGITS_OF_A_JOB));
     if (step != NULL && !wanted->within_step && (step[0] != '-' || !number_of(step + 1, 1)))
         return false;

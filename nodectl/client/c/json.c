@@ -1,11 +1,11 @@
-/* Texts into a message, values out of one. */
+/* Writes strings into JSON messages, and finds values in them. */
 #include "quick.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-/* How many bytes the character has that begins here; 0 where it is not UTF-8 as Python takes it: RFC 3629. */
+/* Returns the length in bytes of the character that begins here; 0 if Python rejects it as UTF-8: RFC 3629. */
 static size_t length_of(const unsigned char *at, size_t left)
 {
     size_t length = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;
@@ -18,7 +18,7 @@ static size_t length_of(const unsigned char *at, size_t left)
         point = point << 6 | (at[index] & 0x3f);
     }
     if ((length == 3 && point < 0x800) || (length == 4 && point < 0x10000) || point > 0x10ffff)
-        return 0; /* written longer than it is, or no character */
+        return 0; /* an overlong form, or no character */
     return point >= 0xd800 && point < 0xe000 ? 0 : length;
 }
 
@@ -57,7 +57,7 @@ void add_string(struct buffer *buffer, const char *bytes, size_t size, bool *bey
     add_text(buffer, "\"");
 }
 
-/* Behind the string that begins here; NULL where it does not end. */
+/* Returns the place behind the string that begins here; NULL if the string does not end. */
 static const char *behind_string(const char *at, const char *end)
 {
     for (at++; at < end; at++) {
@@ -69,7 +69,7 @@ static const char *behind_string(const char *at, const char *end)
     return NULL;
 }
 
-/* Behind the value that begins here; NULL where it does not end. */
+/* Returns the place behind the value that begins here; NULL if the value does not end. */
 static const char *behind_value(const char *at, const char *end)
 {
     size_t depth = 0;

@@ -1,4 +1,4 @@
-/* Which way a command goes. */
+/* Chooses the way of a command: the quick way in this program, or Python. */
 #include "quick.h"
 
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* 0, 1 and 2 become a task's streams, and are what is written to: they must be something. */
+/* Opens /dev/null for each of 0, 1 and 2 that is closed: they become a task's streams, and messages go to them. */
 static bool have_streams(void)
 {
     int fd;
@@ -19,8 +19,8 @@ static bool have_streams(void)
     return fd >= 0;
 }
 
-/* Whether the rights of this process come of a bit of the file that it executes, or may. A script has none of such a
- * bit, and Python, with all that it can be asked for, is no program to have it. */
+/* True if this process has, or may have, rights from a set-user-ID or set-group-ID bit of its program. Linux gives a
+ * script no rights by such a bit, and Python must not have them, because its caller can make it do anything. */
 static bool is_set_id(void)
 {
     struct stat status;

@@ -1,5 +1,5 @@
-/* Whether a program of several tasks is linked to an MPI library: then Python, nodectl/client/mpi_program.py, finds out
- * to which. It is looked for in the same places. */
+/* Checks whether a program of several tasks is linked to an MPI library; if so, nodectl/client/mpi_program.py in Python
+ * finds out to which one. Both search the same places. */
 #define _GNU_SOURCE
 #include "quick.h"
 
@@ -13,7 +13,7 @@
 
 enum { MOST = 1 << 16, NAME = 16 };
 
-/* The first regular file of this name that may be executed; -1 where there is none, or it cannot be read. */
+/* Opens the first executable regular file of this name. Returns -1 if there is none, or it cannot be read. */
 static int opened(const char *word, const char *cwd)
 {
     const char *path = getenv("PATH"), *at = strchr(word, '/') != NULL || path == NULL ? "" : path;
@@ -41,7 +41,7 @@ static bool has_read(int fd, void *data, size_t size, size_t at)
     return pread(fd, data, size, (off_t)at) == (ssize_t)size;
 }
 
-/* Whether the library's name, at this place of the file, is none of MPI's. */
+/* True if the library whose name stands at this place of the file is no MPI library. */
 static bool is_another(int fd, size_t place)
 {
     static const char *const names[] = {"libmpi", "libfmpich"};
@@ -54,7 +54,7 @@ static bool is_another(int fd, size_t place)
     return true;
 }
 
-/* Where the strings are that lie at this address; 0 where they are in no part of the file. */
+/* Returns the offset in the file of what is loaded at this address; 0 if no part of the file is loaded there. */
 static size_t place_of(const Elf64_Phdr *parts, size_t count, size_t address)
 {
     for (size_t index = 0; index < count; index++) {
@@ -65,7 +65,7 @@ static size_t place_of(const Elf64_Phdr *parts, size_t count, size_t address)
     return 0;
 }
 
-/* Whether none of the libraries that the dynamic section names is one of MPI's. */
+/* True if the dynamic section names no MPI library. */
 static bool are_others(int fd, const Elf64_Phdr *parts, size_t count, const Elf64_Dyn *entries, size_t number)
 {
     size_t strings = 0;
@@ -78,7 +78,7 @@ static bool are_others(int fd, const Elf64_Phdr *parts, size_t count, const Elf6
     return true;
 }
 
-/* Whether it is linked to libraries, if to any, that are none of MPI's; false where that is not to be seen. */
+/* True if the file is linked to no MPI library; false if that cannot be read from it. */
 static bool has_others(int fd, const Elf64_Ehdr *head)
 {
     size_t size = (size_t)head->e_phnum * sizeof(Elf64_Phdr);

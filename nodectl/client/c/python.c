@@ -1,4 +1,4 @@
-/* The way of all that is not plain: the command in Python, which stands beside this program. */
+/* The other way, for every command that is not plain: executes `nodectl-python`, installed beside this program. */
 #define _GNU_SOURCE
 #include "quick.h"
 
@@ -17,9 +17,10 @@ enum { MOST_HANDED_OVER = 2 << 20, FEW = 16 };
 
 static const char variable[] = "_NODECTL_LAUNCHED";
 static const char command[] = "/nodectl-python", interpreter[] = "/python3";
-static const char waits[] = "-Xnodectl-interrupt-waits"; /* until nodectl/cli/main.py lets a Ctrl-C come */
+static const char waits[] = "-Xnodectl-interrupt-waits"; /* tells nodectl/cli/main.py to unblock SIGINT */
 
-/* Where this program is, by the kernel's word; PATH and argv[0] are the caller's. NULL where nobody knows. */
+/* Returns the directory of this program as the kernel knows it, because the caller chooses PATH and argv[0]. NULL if
+ * it is unknown. */
 static char *own_directory(void)
 {
     char *path = malloc(PATH_MAX + 1);
@@ -48,8 +49,8 @@ static char *joined(const char *directory, const char *name)
     return asprintf(&path, "%s%s", directory, name) < 0 ? NULL : path;
 }
 
-/* The interpreter that stands here, too, as in a virtual environment; else what the command's first line says. `held`:
- * signals that only an interpreter that is told so lets come. */
+/* Executes the command with the interpreter beside this program, as in a virtual environment, or else with that of the
+ * command's first line. `held`: blocked signals. Only an interpreter that gets the flag `waits` unblocks them. */
 static void execute(char **words, char **variables, const sigset_t *held)
 {
     size_t count = 0;
@@ -63,7 +64,7 @@ static void execute(char **words, char **variables, const sigset_t *held)
         fprintf(stderr, "nodectl: error: find %s beside this program: %s\n", command + 1, strerror(errno));
         return;
     }
-    char flags[] = "-IS"; /* as in the command's own first line */
+    char flags[] = "-IS"; /* as in the command's first line */
     char **own = held == NULL ? argv + 1 : argv;
     argv[1] = (char *)waits;
     own[0] = python;
@@ -78,7 +79,7 @@ static void execute(char **words, char **variables, const sigset_t *held)
     fprintf(stderr, "nodectl: error: execute %s: %s\n", script, strerror(errno));
 }
 
-/* Python has a handler of its own for a Ctrl-C before it has come to the command, and a traceback. */
+/* Blocks SIGINT first: until Python has reached the command, its own handler would answer a Ctrl-C with a traceback. */
 void start_python(char **words)
 {
     struct sigaction action;
@@ -96,12 +97,12 @@ bool prepare(struct launch *launch)
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < MOST_HANDED_OVER)
         return false;
     launch->fd = memfd_create("nodectl", MFD_CLOEXEC);
-    /* And room for the pipes that come with the reply, and for Python's own. */
+    /* There must also be descriptors left for the pipes that come with the reply, and for Python. */
     return launch->fd >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > (rlim_t)launch->fd + FEW;
 }
 
-/* "2 SOCKET EVENTS COMMANDS BLOCKED,BLOCKED CAME,CAME HELLO REPLY EVENTS\n", the last three as numbers of bytes that
- * follow. A signal that has come is taken here: another one of its kind, while Python starts, waits beside it. */
+/* Writes "2 SOCKET EVENTS COMMANDS BLOCKED,BLOCKED CAME,CAME HELLO REPLY EVENTS\n" and the bytes whose numbers are the
+ * last three. Takes each signal that has come, so that another one of its kind can wait while Python starts. */
 static void tell(struct launch *launch, struct buffer *text)
 {
     const struct wire *wire = &launch->wire;

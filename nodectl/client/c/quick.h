@@ -1,20 +1,20 @@
-/* `nodectl`: a step that wants nothing unusual is launched here, without an interpreter; all else is Python's, beside
- * this program as `nodectl-python`. Nothing is done in two ways: what is said to the user, and what is done about a
- * signal, a refusal or a task that failed, Python says and does, and goes on where this program has come to.
+/* `nodectl`: launches a plain step without an interpreter. Python does everything else; it is installed beside this
+ * program as `nodectl-python`. Nothing is implemented twice: only Python writes to the user, and handles signals,
+ * refusals and failed tasks. It goes on from the point that this program has reached.
  *
  * The order of the files; each calls only what stands below it:
  *
- *   main.c      which way a command goes
+ *   main.c      chooses the way of a command
  *   step.c      the quick way: asks, launches, reads events until the end
- *   python.c    the other way: from the beginning, or from a step that was launched
- *   request.c   what is asked for
- *   program.c   whether a program is one of MPI's
+ *   python.c    the other way: Python, from the beginning or from a launched step
+ *   request.c   the call Launch
+ *   program.c   whether a program is linked to MPI
  *   cluster.c   the cluster of the allocation in which a command was typed
  *   job.c       variables, and the job in which a command was typed
  *   words.c     the options
  *   wire.c      messages, and signals that come meanwhile
- *   json.c      texts into a message, values out of one
- *   buffer.c    bytes
+ *   json.c      strings into messages, values out of messages
+ *   buffer.c    a buffer that grows
  */
 #ifndef NODECTL_QUICK_H
 #define NODECTL_QUICK_H
@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Bytes that grow, up to a limit; what does not fit, or finds no memory, leaves `failed`. */
+/* A buffer that grows up to a limit. `failed` is set if bytes do not fit, or memory is short. */
 struct buffer {
     char *data;
     size_t size, room, limit;
@@ -34,97 +34,97 @@ void add(struct buffer *buffer, const char *bytes, size_t size);
 void add_text(struct buffer *buffer, const char *text);
 void add_number(struct buffer *buffer, long long number);
 
-/* Room for `size` more bytes at the end, NULL where there is none. */
+/* Returns room for `size` more bytes at the end; NULL if there is none. */
 char *room_for(struct buffer *buffer, size_t size);
 
-/* A JSON string of bytes that are UTF-8; else `failed`. Sets `*beyond_ascii` where they are more than ASCII. */
+/* Adds bytes as a JSON string; sets `failed` if they are not UTF-8, and `*beyond_ascii` if they are not ASCII. */
 void add_string(struct buffer *buffer, const char *bytes, size_t size, bool *beyond_ascii);
 
-/* A part of a message that is JSON as the service writes it: no blanks, no key twice. */
+/* A part of a JSON message as the service writes it: no blanks, no key twice. */
 struct value {
     const char *at, *end;
 };
 
-/* The member of an object by its name; nothing, {NULL, NULL}, where there is none. */
+/* Returns the member of an object by its name; {NULL, NULL} if there is none. */
 struct value member(struct value object, const char *name);
 
-/* Whether that is its text: a number, true, a string with its quotes. */
+/* True if the value's text is `text`: a number, true, a string with its quotes. */
 bool is(struct value value, const char *text);
 
-/* A connection, and what has come on it beyond what was taken. */
+/* A connection, and the received bytes and descriptors that no caller has taken yet. */
 struct wire {
     int sock;
-    int signals;    /* signalfd(2) of those in `blocked`; they stay pending */
-    sigset_t blocked; /* that this program has blocked, and nobody before it */
+    int signals;    /* signalfd(2) of the signals in `blocked`, which stay pending */
+    sigset_t blocked; /* signals that this program has blocked, and that were not blocked before */
     struct buffer in;
-    int came[2];    /* descriptors that came, -1 for none */
+    int came[2];    /* received descriptors, -1 for none */
 };
 
 enum outcome { DONE, SIGNALLED, BROKEN };
 
-/* Blocks what a command passes on to its step. False where that cannot be. */
+/* Blocks the signals that a command passes on to its step. False if that fails. */
 bool block_signals(struct wire *wire);
 void unblock_signals(const struct wire *wire);
 
-/* Whether one of them waits, or that cannot be told. */
+/* True if a blocked signal is pending, or the kernel does not say. */
 bool has_signals(const struct wire *wire);
 
-/* Takes one that waits; 0 where none does. */
+/* Takes one pending signal; returns 0 if there is none. */
 int next_signal(const struct wire *wire);
 
-/* False where nobody listens, or somebody who is busy. */
+/* Connects to the socket `path`. False if no process listens there, or its queue is full. */
 bool connect_to(struct wire *wire, const char *path);
 
-/* Until `fd` can be read, or written for POLLOUT. BROKEN where something is wrong with it, which stays to be found. */
+/* Waits until `fd` can be read, or written for POLLOUT. BROKEN on an error of `fd`, which the next call reports. */
 enum outcome wait_for(const struct wire *wire, int fd, short events);
 
-/* All of the bytes, and the standard descriptors with the first one where `streams` says so. */
+/* Sends all bytes; with `streams` also the three standard descriptors, beside the first byte. */
 enum outcome send_all(const struct wire *wire, const struct buffer *buffer, bool streams);
 
-/* Until there is a whole message in `in`, which it then begins with. */
+/* Receives until `in` begins with a whole message. */
 enum outcome receive(struct wire *wire);
 
-/* The message that these bytes begin with, without its NUL; {NULL, NULL} where it is not whole. */
+/* Returns the message that begins at `from`, without its NUL; {NULL, NULL} if it is not whole. */
 struct value message_in(const struct buffer *buffer, size_t from);
 
-/* What the words of a command line say, and the variables; 0 and NULL for what neither says, -1 for the umask. */
+/* The request of the command line and the variables. Values that neither gives are 0 or NULL, the umask -1. */
 struct wanted {
     const char *socket, *name;
     long long ntasks, cpus_per_task, nodes, mem, mem_per_cpu /* MiB */, umask, job;
-    bool within_step; /* of that job */
+    bool within_step; /* typed in a step of that job */
     bool overcommit, of_cluster;
     char **argv;
 };
 
-/* A whole number from 1 in its plain form; 0 for all else. */
+/* Returns a whole number from 1 in its plain form; 0 for all else. */
 long long number_of(const char *text, size_t most_digits);
 
-/* Reads the words behind the command's name. False where they are not all known here. */
+/* Reads the words behind the command's name. False if one of them is unknown here. */
 bool read_words(char **words, struct wanted *wanted);
 
-/* Whether all variables that may mean something are known, as those of a job or among `further`, which ends with NULL. */
+/* True if each variable that may have a meaning is known: as a job's, or listed in `further`, which ends with NULL. */
 bool are_known(const char *const *further);
 
-/* Reads the variables. False where one is not known here. */
+/* Reads the variables. False if one of them is unknown here. */
 bool read_job(struct wanted *wanted);
 
-/* Whether this was typed in an allocation, and leads to no other node; then reads its variables, and finds the door of
- * its cluster. False where one is not known here, or there is no door. */
+/* is_in_allocation: true if the command was typed in an allocation, and names no socket. read_allocation then reads the
+ * allocation's variables, and finds its cluster's door: false if a variable is unknown here, or there is no door. */
 bool is_in_allocation(const struct wanted *wanted);
 bool read_allocation(struct wanted *wanted);
 
-/* Whether the program of this name is there, and is linked to no MPI library. False where that is not to be seen. */
+/* True if the program of this name exists and is linked to no MPI library; false if its file does not tell. */
 bool speaks_no_mpi(const char *word, const char *cwd);
 
-/* Adds the call Launch. False where something of it, or of this process, is not for the quick way. */
+/* Adds the call Launch. False if the request or this process does not fit the quick way. */
 bool add_launch(struct buffer *buffer, const struct wanted *wanted);
 
-/* Executes Python with these words, from the beginning; a Ctrl-C waits until it is there. Returns only where there is
- * none. */
+/* Executes Python with these words, from the beginning; a Ctrl-C waits until Python has reached the command. Returns
+ * only if Python cannot be executed. */
 void start_python(char **words);
 
-/* Where a launch has come to: the call is sent. `fd` is an empty file in memory for what Python is to know; `status` is
- * the exit status of a step that has ended, else -1; `took_signals`: some that have come were taken for Python. */
+/* The state of a launch whose call is sent. `fd`: an empty file in memory for what Python must know; `status`: the exit
+ * status of a step that has ended, else -1; `took_signals`: signals that came were taken, to be handed to Python. */
 struct launch {
     struct wire wire;
     struct buffer hello, events;
@@ -132,13 +132,13 @@ struct launch {
     bool took_signals;
 };
 
-/* Makes that file. False where it cannot be, or could not be filled. */
+/* Makes that file. False if it cannot be made, or limits would keep it from being filled. */
 bool prepare(struct launch *launch);
 
-/* Executes Python, which goes on from there. Returns only where that is not possible. */
+/* Executes Python, which goes on from that state. Returns only if Python cannot be executed. */
 void hand_over(struct launch *launch, char **words);
 
-/* The whole life of a step. Returns where Python has to begin, with nothing asked for. */
+/* Runs a step to its end. Returns only if Python has to begin; then no step was asked for. */
 void run_step(struct wanted *wanted, char **words);
 
 #endif

@@ -1,4 +1,4 @@
-/* The call Launch, as nodectl/client/launch_request.py makes it of the same words in the same process;
+/* Makes the call Launch, equal to that of nodectl/client/launch_request.py for the same words in the same process;
  * tests/unit/client/quick/test_request.py compares the two. */
 #define _GNU_SOURCE
 #include "quick.h"
@@ -21,13 +21,13 @@ static void add_quoted(struct buffer *buffer, const char *text, bool *beyond_asc
     add_string(buffer, text, strlen(text), beyond_ascii);
 }
 
-/* Whether Python, too, takes bytes beyond ASCII for UTF-8 here. */
+/* True if Python, too, would decode bytes beyond ASCII as UTF-8 in this locale. */
 static bool speaks_utf8(void)
 {
     return setlocale(LC_CTYPE, "") != NULL && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
-/* By their names: up to the "=", which all of them have. */
+/* Compares two variables by name: up to the "=", which each of them has. */
 static int compare(const void *one, const void *other)
 {
     const char *left = *(char *const *)one, *right = *(char *const *)other;
@@ -36,7 +36,7 @@ static int compare(const void *one, const void *other)
     return (*left == '=' ? 0 : (unsigned char)*left) - (*right == '=' ? 0 : (unsigned char)*right);
 }
 
-/* Whether each variable has a name of its own. */
+/* True if each variable has a name, and no name stands twice. */
 static bool are_plain(char **variables, size_t count)
 {
     if (count > MOST_VARIABLES)
@@ -57,7 +57,7 @@ static bool are_plain(char **variables, size_t count)
     return plain;
 }
 
-/* What of the request a task finds in its environment. */
+/* A variable by which a task learns a part of the request. */
 struct told {
     const char *name, *value;
 };
@@ -71,7 +71,7 @@ static void add_variable(struct buffer *buffer, const char *name, size_t length,
     add_quoted(buffer, text, beyond_ascii);
 }
 
-/* This process's own, in their order; what is told takes the place of what is there, or follows. */
+/* Adds this process's variables in their order. Those of `told` replace variables of the same name, or follow. */
 static void add_variables(struct buffer *buffer, struct told told[MOST_TOLD], bool *beyond_ascii)
 {
     for (char **variable = environ; *variable != NULL && !buffer->failed; variable++) {
@@ -115,8 +115,8 @@ static void add_environment(struct buffer *buffer, const struct wanted *wanted, 
     free(cpus.data);
 }
 
-/* The working directory by the name that the user knows it by, where PWD still names it; else `actual`, also where PWD is
- * another user's, as after su(1). NULL where there is more to be said about it. */
+/* Returns the user's name for the working directory, PWD, if PWD still leads there; else `actual`, also if PWD is
+ * another user's, as after su(1). NULL if `actual` is no absolute path: Python then tells the user. */
 static const char *named(const char *actual)
 {
     const char *name = getenv("PWD");
@@ -130,7 +130,7 @@ static const char *named(const char *actual)
     return one.st_dev == other.st_dev && one.st_ino == other.st_ino ? name : actual;
 }
 
-/* Soft limits, -1 for none. */
+/* Adds the soft limits, -1 for none. */
 static void add_limits(struct buffer *buffer)
 {
     static const struct {
@@ -154,7 +154,7 @@ static void add_limits(struct buffer *buffer)
     add_text(buffer, "}");
 }
 
-/* Whether standard input is /dev/null, null(4). */
+/* True if standard input is /dev/null, null(4). */
 static bool reads_nothing(void)
 {
     struct stat status;
@@ -188,7 +188,7 @@ static void add_options(struct buffer *buffer, const struct wanted *wanted, bool
     }
     add_figure(buffer, "jobid", wanted->job);
     if (wanted->job) {
-        /* The step that waits for this one has the CPUs. */
+        /* The surrounding step waits for this one, and lends it the CPUs that it holds. */
         add_text(buffer, wanted->within_step ? ",\"layout\":{\"overlap\":\"1\"}" : ",\"layout\":{}");
     }
     if (wanted->of_cluster) {

@@ -1,4 +1,4 @@
-/* The quick way: a step that has nothing to say and ends well. */
+/* The quick way: runs a step that ends well and needs no message to the user. */
 #define _GNU_SOURCE
 #include "quick.h"
 
@@ -11,11 +11,12 @@
 #include <unistd.h>
 
 enum { CHUNK = 65536, LONGEST_REPLY = 256 << 10, LONGEST_EVENTS = 512 << 10 };
-/* Of a launch: arguments and variables of twice this size can be executed with, whatever the limit of the stack. */
+/* The longest call: the kernel executes a program with twice as many bytes of arguments and variables, whatever the
+ * limit of the stack. */
 enum { LONGEST_REQUEST = 64 << 10 };
 enum { DIGITS_OF_A_STATUS = 3 };
 
-/* Python's part begins, before anything was launched. As a command in Python, it is over where it was interrupted. */
+/* Ends the quick way before a launch, so that Python can begin. After a Ctrl-C exits, as Python would. */
 static void begin_again(struct wire *wire)
 {
     sigset_t pending;
@@ -26,7 +27,7 @@ static void begin_again(struct wire *wire)
     close(wire->sock);
 }
 
-/* Whether this user listens there. */
+/* True if a process of this user listens at the other end. */
 static bool is_own(int sock)
 {
     struct ucred peer;
@@ -34,7 +35,8 @@ static bool is_own(int sock)
     return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
 }
 
-/* Whether this service, or cluster, wants nothing of its clients but a launch. */
+/* True if this service, or cluster, needs no more from a client than the launch: it has no plugins for the command
+ * and no warnings. */
 static bool wants_nothing(const struct buffer *hello, bool is_cluster)
 {
     struct value message = message_in(hello, 0);
@@ -45,8 +47,8 @@ static bool wants_nothing(const struct buffer *hello, bool is_cluster)
         && is(member(parameters, "stack"), "[]") && is(member(parameters, "warnings"), "[]");
 }
 
-/* Asks who the service is, and then for the step. False where Python has to begin, or a signal came before: from the
- * moment on in which the call is sent, signals are the step's. */
+/* Sends Hello to the service, then the call Launch. False if Python has to begin, or a signal came before the call:
+ * once the call is sent, signals are the step's. */
 static bool is_agreed(struct launch *launch, const struct wanted *wanted, const struct buffer *call)
 {
     static char question[] = "{\"method\":\"org.nodectl.Hello\",\"parameters\":{}}"; /* and its NUL */
@@ -71,7 +73,7 @@ static bool is_launched(const struct wire *wire)
         && member(parameters, "step").at != NULL && wire->came[1] >= 0;
 }
 
-/* The exit status that a step's last event tells; -1 where it tells none. */
+/* Returns the exit status in a step's last event; -1 if the event has none. */
 static int status_in(struct value event)
 {
     struct value status = member(member(event, "record"), "exit_status");
@@ -83,7 +85,7 @@ static int status_in(struct value event)
     return strspn(text, "0123456789") == length ? atoi(text) : -1;
 }
 
-/* Whether an event is none that anybody is told of. */
+/* True if the user need not be told of this event. */
 static bool is_quiet(struct value event)
 {
     struct value kind = member(event, "event");
@@ -91,8 +93,8 @@ static bool is_quiet(struct value event)
         || (is(kind, "\"exit\"") && is(member(event, "status"), "0") && is(member(event, "out_of_memory"), "false"));
 }
 
-/* Reads events until one is for Python, or with `mute` until the end. Those that were read stay, from the first one on.
- * A step of which nothing is to be told ends this process. */
+/* Reads events until Python has to handle one, or with `mute` until the end. Keeps all events from the first one on. If
+ * the step ends well with quiet events only, exits. */
 static void watch(struct launch *launch, bool mute)
 {
     struct buffer *events = &launch->events;
@@ -120,7 +122,7 @@ static void watch(struct launch *launch, bool mute)
     }
 }
 
-/* The step has ended: Python tells of it in a process of its own. Whatever becomes of that, the status is the step's. */
+/* After the step's end, lets Python report it in a child process. The exit status is the step's in any case. */
 static void tell_of_the_end(struct launch *launch, char **words)
 {
     pid_t child = fork();
@@ -129,7 +131,7 @@ static void tell_of_the_end(struct launch *launch, char **words)
             ;
         _exit(launch->status);
     }
-    hand_over(launch, words); /* in this process, where it may have no other */
+    hand_over(launch, words); /* in the child; or in this process, if it cannot fork */
     _exit(launch->status);
 }
 
@@ -143,7 +145,7 @@ void run_step(struct wanted *wanted, char **words)
     };
     struct buffer call = {.limit = LONGEST_REQUEST};
     bool is_known = is_in_allocation(wanted) ? read_allocation(wanted) : read_job(wanted);
-    if (!is_known || !add_launch(&call, wanted)) /* first of all: to look at files may take its time, and be interrupted */
+    if (!is_known || !add_launch(&call, wanted)) /* before signals are blocked: reading files may take long */
         return;
     if (!block_signals(&launch.wire) || !is_agreed(&launch, wanted, &call)) {
         begin_again(&launch.wire);
@@ -155,8 +157,8 @@ void run_step(struct wanted *wanted, char **words)
     if (launch.status >= 0)
         tell_of_the_end(&launch, words);
     hand_over(&launch, words);
-    /* There is no Python. A step goes on to its end without a word, unless somebody has a signal for it. */
+    /* Python cannot be executed. Let the step go on to its end in silence, unless a signal for it was taken. */
     if (runs && !launch.took_signals)
         watch(&launch, true);
-    _exit(launch.status >= 0 ? launch.status : 1); /* and with this connection the step */
+    _exit(launch.status >= 0 ? launch.status : 1); /* closes the connection, which ends the step */
 }

@@ -1,5 +1,5 @@
-/* Messages over a local socket, each ended by a NUL, descriptors beside them; and signals, which wait until somebody
- * takes them who can: this program, by its end or in Python. */
+/* Messages over a local socket, each ended by a NUL, with descriptors beside them; and signals, which stay pending
+ * until this program exits or hands them to Python. */
 #define _GNU_SOURCE
 #include "quick.h"
 
@@ -26,7 +26,7 @@ bool block_signals(struct wire *wire)
         struct sigaction action;
         if (sigaction(forwarded[index], NULL, &action) != 0)
             return false;
-        /* Blocked, one that is ignored would wait, too: nohup's wish is ours. */
+        /* A blocked signal becomes pending even if it is ignored. So leave ignored ones alone, for nohup(1). */
         if (action.sa_handler != SIG_IGN && !sigismember(&before, forwarded[index]))
             sigaddset(&wire->blocked, forwarded[index]);
     }
@@ -61,7 +61,7 @@ bool connect_to(struct wire *wire, const char *path)
     wire->sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (wire->sock < 0 || connect(wire->sock, (struct sockaddr *)&address, sizeof address) != 0)
         return false;
-    return fcntl(wire->sock, F_SETFL, 0) == 0; /* as Python would have made it */
+    return fcntl(wire->sock, F_SETFL, 0) == 0; /* blocking, as Python would have made the socket */
 }
 
 enum outcome wait_for(const struct wire *wire, int fd, short events)
@@ -104,7 +104,7 @@ enum outcome send_all(const struct wire *wire, const struct buffer *buffer, bool
     return DONE;
 }
 
-/* Keeps the first two descriptors; more is no reply to what this program asks. */
+/* Keeps the first two descriptors, and closes the others: no reply to this program has more. */
 static void keep(struct wire *wire, struct msghdr *message)
 {
     for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head != NULL; head = CMSG_NXTHDR(message, head)) {

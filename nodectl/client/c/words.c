@@ -1,5 +1,5 @@
-/* The options that are known here: few, in their plain forms. tests/unit/client/quick/test_request.py compares them with what
- * nodectl/client/run_options.py makes of the same words. */
+/* Reads the few options that are known here, in their plain forms. tests/unit/client/quick/test_request.py compares the
+ * result with that of nodectl/client/run_options.py for the same words. */
 #include "quick.h"
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@ long long number_of(const char *text, size_t most_digits)
     return text[0] == '0' || length == 0 || length > most_digits || text[length] != '\0' ? 0 : atoll(text);
 }
 
-/* What is said by the option that `*words` is at, if that is its name: "--ntasks=4", "--ntasks", "4". NULL where it is
- * another one, or has no value. Leaves `*words` at the last of its words. */
+/* Returns the value of the option at `*words`, if its name is `name`: "--ntasks=4", or "--ntasks", "4". NULL if it is
+ * another option, or has no value. Leaves `*words` at the option's last word. */
 static const char *value_of_long(char ***words, const char *name)
 {
     const char *word = **words;
@@ -29,7 +29,7 @@ static const char *value_of_long(char ***words, const char *name)
     return **words;
 }
 
-/* Likewise "-n4", "-n", "4". */
+/* As value_of_long(), and also reads the short forms "-n4", and "-n", "4". */
 static const char *value_of(char ***words, char letter, const char *name)
 {
     const char *word = **words;
@@ -60,7 +60,7 @@ static bool read_option(char ***words, struct wanted *wanted)
     return true;
 }
 
-/* --socket PATH, which stands before the command. */
+/* Reads --socket PATH, which stands before the command. */
 static bool read_global_options(char ***words, struct wanted *wanted)
 {
     for (; **words != NULL && (**words)[0] == '-'; (*words)++) {
@@ -78,7 +78,7 @@ bool read_words(char **words, struct wanted *wanted)
         return false;
     words++;
     for (char **word = words; *word != NULL; word++)
-        if (strcmp(*word, ":") == 0) /* several components */
+        if (strcmp(*word, ":") == 0) /* separates components of a heterogeneous job */
             return false;
     for (; *words != NULL && (*words)[0] == '-' && (*words)[1] != '\0'; words++) {
         if (strcmp(*words, "--") == 0) {

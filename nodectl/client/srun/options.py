@@ -54,7 +54,7 @@ def _option(  # the columns of the table
     return Option(long, short, arginfo, help, take, has_arg=has_arg, dest=dest)
 
 
-def _switch(long: str, short: str, help: str) -> Option:  # noqa: A002  # likewise
+def _switch(long: str, short: str, help: str) -> Option:  # noqa: A002  # `help`, as above
     return Option(long, short, "", help, yes, has_arg=NO_ARGUMENT)
 
 

@@ -25,7 +25,7 @@ class JobName(NamedTuple):
 
     job: int
     tasks: str = ""
-    indices: job_array.Tasks = []  # noqa: RUF012  # nobody changes it
+    indices: job_array.Tasks = []  # noqa: RUF012  # no code changes the list
 
 
 def parse(text: str, spend: Callable[[int], None] = job_array.freely) -> JobName:

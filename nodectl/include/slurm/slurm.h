@@ -1,7 +1,7 @@
-/* slurm/slurm.h: the little of libslurm that SPANK plugins use besides SPANK. Part of nodectl, MIT licence.
+/* slurm/slurm.h: the few parts of libslurm that SPANK plugins use besides SPANK. Part of nodectl, MIT licence.
  *
- * Numbers, and the order and types of what is in structures, are those of Slurm 22.05: plugins that were compiled with its
- * own header read the same.
+ * Numbers, and the order and types of structures' members, are those of Slurm 22.05, so that plugins compiled with
+ * Slurm's own header read the same values.
  */
 #ifndef SLURM_H
 #define SLURM_H
@@ -22,9 +22,9 @@
 extern "C" {
 #endif
 
-/* --- numbers that stand for something else ------------------------------------------------------- */
+/* --- numbers with a special meaning -------------------------------------------------------------- */
 
-/* Without a limit. */
+/* No limit. */
 #define INFINITE8 (0xff)
 #define INFINITE16 (0xffff)
 #define INFINITE (0xffffffff)
@@ -36,7 +36,7 @@ extern "C" {
 #define NO_VAL (0xfffffffe)
 #define NO_VAL64 (0xfffffffffffffffe)
 
-/* Step ids: what numbered steps stay below, and steps that are none. */
+/* Step ids: the bound below which numbered steps stay, and the ids of special steps. */
 #define SLURM_MAX_NORMAL_STEP_ID (0xfffffff0)
 #define SLURM_PENDING_STEP (0xfffffffd)
 #define SLURM_EXTERN_CONT (0xfffffffc)
@@ -51,16 +51,16 @@ typedef struct slurm_step_id_msg {
 
 /* --- host names ---------------------------------------------------------------------------------- */
 
-/* "n[1-3,7],login" is n1, n2, n3, n7, login. A name that was shifted off is the caller's to free(3). */
+/* "n[1-3,7],login" is n1, n2, n3, n7, login. The caller frees a name that it shifted off, with free(3). */
 typedef struct hostlist *hostlist_t;
 
-extern hostlist_t slurm_hostlist_create(const char *names); /* NULL with errno for what is no list */
+extern hostlist_t slurm_hostlist_create(const char *names); /* NULL with errno if `names` is no list */
 extern char *slurm_hostlist_shift(hostlist_t list);         /* NULL when none is left */
 extern int slurm_hostlist_count(hostlist_t list);
 extern int slurm_hostlist_find(hostlist_t list, const char *name); /* its place from 0 on, or -1 */
-extern int slurm_hostlist_push(hostlist_t list, const char *names); /* how many there were */
+extern int slurm_hostlist_push(hostlist_t list, const char *names); /* returns the number of added names */
 extern int slurm_hostlist_push_host(hostlist_t list, const char *name);
-extern void slurm_hostlist_uniq(hostlist_t list); /* sorts, and leaves one of each name */
+extern void slurm_hostlist_uniq(hostlist_t list); /* sorts, and removes duplicates */
 extern void slurm_hostlist_destroy(hostlist_t list);
 
 /* --- jobs ---------------------------------------------------------------------------------------- */
@@ -78,10 +78,10 @@ enum job_states {
     JOB_BOOT_FAIL,
     JOB_DEADLINE,
     JOB_OOM,
-    JOB_END /* how many there are */
+    JOB_END /* the number of states */
 };
-#define JOB_STATE_BASE 0x000000ff /* the bits of job_state that are one of these */
-#define JOB_COMPLETING 0x00008000 /* beside one of these: its epilog is to come */
+#define JOB_STATE_BASE 0x000000ff /* the bits of job_state that hold one of these states */
+#define JOB_COMPLETING 0x00008000 /* in addition to a state: the job's epilog has yet to run */
 
 /* A job. What this node does not know is NULL, 0 or NO_VAL. */
 typedef struct job_info {
@@ -180,16 +180,17 @@ typedef struct job_info_msg {
     slurm_job_info_t *job_array;
 } job_info_msg_t;
 
-/* What may be asked for; the answer is the same. */
+/* Flags of slurm_load_job(); they do not change the answer. */
 #define SHOW_ALL 0x0001
 #define SHOW_DETAIL 0x0002
 #define SHOW_LOCAL 0x0010
 
-/* A job of this node, which is freed as a whole. 0, or -1 with errno: ESLURM_INVALID_JOB_ID for one that is not here. */
+/* Loads a job of this node; slurm_free_job_info_msg() frees the whole answer. Returns 0, or -1 with errno:
+ * ESLURM_INVALID_JOB_ID if this node has no such job. */
 extern int slurm_load_job(job_info_msg_t **answer, uint32_t job_id, uint16_t flags);
 extern void slurm_free_job_info_msg(job_info_msg_t *answer);
 
-/* Before and after calls of libslurm; there is nothing to be done. */
+/* Called before and after other calls of libslurm; they do nothing. */
 extern void slurm_init(const char *configuration);
 extern void slurm_fini(void);
 

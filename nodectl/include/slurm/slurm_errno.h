@@ -14,7 +14,7 @@ extern "C" {
 #define SLURM_SUCCESS 0
 #define SLURM_ERROR (-1)
 
-/* errno behind calls of libslurm */
+/* errno after calls of libslurm */
 #define ESLURM_INVALID_JOB_ID 2017
 
 typedef enum {
@@ -34,7 +34,7 @@ typedef enum {
     ESPANK_JOB_FAILURE = 3012   /* a failure to blame on the job */
 } spank_err_t;
 
-extern char *slurm_strerror(int number); /* of these numbers and of the system's */
+extern char *slurm_strerror(int number); /* knows these numbers and the system's */
 extern int slurm_get_errno(void);
 extern void slurm_seterrno(int number);
 extern void slurm_perror(const char *what);

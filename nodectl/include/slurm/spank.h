@@ -25,10 +25,10 @@ extern "C" {
 #define SPANK_LIKE_PRINTF
 #endif
 
-/* What every plugin is handed, and hands back with each call. */
+/* Every hook gets this handle; a plugin hands it back with each call. */
 typedef struct spank_handle *spank_t;
 
-/* --- what a plugin says about itself ------------------------------------------------------------ */
+/* --- a plugin's name and version ---------------------------------------------------------------- */
 
 #ifdef __cplusplus
 #define SPANK_EXPORTED extern "C" const
@@ -60,11 +60,11 @@ extern spank_f slurm_spank_job_epilog;
 extern spank_f slurm_spank_slurmd_exit;
 extern spank_f slurm_spank_exit;
 
-/* A plugin may define it, and change it while slurm_spank_init runs: what a failure of that is, ESPANK_NODE_FAILURE or
- * ESPANK_JOB_FAILURE. */
+/* A plugin may define this variable, and change it while slurm_spank_init runs. It says how to treat a failure of
+ * slurm_spank_init: ESPANK_NODE_FAILURE or ESPANK_JOB_FAILURE. */
 extern int slurm_spank_init_failure_mode;
 
-/* --- where am I --------------------------------------------------------------------------------- */
+/* --- the context of a hook ---------------------------------------------------------------------- */
 
 enum spank_context {
     S_CTX_ERROR,      /* in no hook */
@@ -78,7 +78,7 @@ typedef enum spank_context spank_context_t;
 
 extern spank_context_t spank_context(void);
 extern int spank_remote(spank_t sp);                   /* 1 in S_CTX_REMOTE, 0 elsewhere, -1 for a bad handle */
-extern int spank_symbol_supported(const char *symbol); /* 1 for a hook's name that is known, 0, -1 for NULL */
+extern int spank_symbol_supported(const char *symbol); /* 1 for a known hook's name, 0 for another, -1 for NULL */
 extern const char *spank_strerror(spank_err_t code);
 
 /* --- facts of job, step and task: spank_get_item(sp, item, the pointers on the right) ---------------- */
@@ -89,14 +89,14 @@ enum spank_item {
     S_JOB_ID,                 /* uint32_t * */
     S_JOB_STEPID,             /* uint32_t * */
     S_JOB_NNODES,             /* uint32_t *: nodes of the step */
-    S_JOB_NODEID,             /* uint32_t *: which of them this one is */
+    S_JOB_NODEID,             /* uint32_t *: this node's place among them */
     S_JOB_LOCAL_TASK_COUNT,   /* uint32_t *: tasks on this node */
     S_JOB_TOTAL_TASK_COUNT,   /* uint32_t *: tasks of the step */
     S_JOB_NCPUS,              /* uint16_t *: CPUs of the step on this node */
     S_JOB_ARGV,               /* int *, char ***: the program's arguments; not to be changed */
     S_JOB_ENV,                /* char ***: the environment; not to be changed */
-    S_TASK_ID,                /* int *: among the tasks of this node */
-    S_TASK_GLOBAL_ID,         /* uint32_t *: among those of the step */
+    S_TASK_ID,                /* int *: the task's number on this node */
+    S_TASK_GLOBAL_ID,         /* uint32_t *: the task's number in the step */
     S_TASK_EXIT_STATUS,       /* int *: as wait(2) tells it */
     S_TASK_PID,               /* pid_t * */
     S_JOB_PID_TO_GLOBAL_ID,   /* pid_t, uint32_t * */
@@ -131,10 +131,10 @@ extern spank_err_t spank_job_control_getenv(spank_t sp, const char *name, char *
 extern spank_err_t spank_job_control_setenv(spank_t sp, const char *name, const char *value, int overwrite);
 extern spank_err_t spank_job_control_unsetenv(spank_t sp, const char *name);
 
-/* Puts words before the arguments of the task whose hook this is. */
+/* Puts words before the arguments of the task that runs this hook. */
 extern spank_err_t spank_prepend_task_argv(spank_t sp, int argc, const char *argv[]);
 
-/* --- options that the commands offer for a plugin --------------------------------------------------- */
+/* --- a plugin's options of the commands ------------------------------------------------------------- */
 
 #define SPANK_OPTION_MAXLEN 75 /* the longest name of an option */
 
@@ -142,10 +142,10 @@ typedef int (*spank_opt_cb_f)(int val, const char *optarg, int remote);
 
 struct spank_option {
     char *name;
-    char *arginfo; /* what --help calls the argument */
-    char *usage;   /* what --help says */
-    int has_arg;   /* 0: none, 1: needed, 2: may be left out */
-    int val;       /* handed to cb */
+    char *arginfo; /* the argument's name in --help */
+    char *usage;   /* the option's description in --help */
+    int has_arg;   /* 0: no argument, 1: required, 2: optional */
+    int val;       /* passed to cb */
     spank_opt_cb_f cb;
 };
 

@@ -1,7 +1,7 @@
-/* The clock that plugins' hooks run under, and which process comes out of a hook that forks.
+/* The clock that plugins' hooks run under, and which process goes on after a hook that forks.
  *
  * Owned here: the process's two timers, which a fork does not inherit and which end with the process; the handler that
- * SIGALRM had at first. The memory of the heirs' number is its giver's, who keeps it mapped.
+ * SIGALRM had at first. The caller of heir_expect() owns the memory of the heirs' number, and keeps it mapped.
  */
 #define _GNU_SOURCE
 #include "kernel.h"
@@ -74,7 +74,7 @@ static double runs_for(const struct timespec *now)
     return (double)(now->tv_sec - own_clock.set.tv_sec) + (double)(now->tv_nsec - own_clock.set.tv_nsec) / 1e9;
 }
 
-/* In a signal handler: that SIGALRM is the clock's. False where somebody else has sent it. */
+/* For a signal handler: true if the clock has run out; false if SIGALRM came from elsewhere. */
 bool clock_is_over(void)
 {
     struct timespec now;
@@ -138,9 +138,9 @@ static PyObject *stop_clock(PyObject *self, PyObject *none)
 
 /* --- heirs ---------------------------------------------------------------------------------------------- */
 
-/* A hook in a task may fork and wait for a child that comes out of it in its place: the only way of a plugin's into
- * another pid namespace. The first process that comes out goes on. A number in memory that they share decides: it is
- * taken once. A child of an earlier hook finds another number, and is nobody's heir. */
+/* A hook in a task may fork, wait, and let the child return from the hook in its place: a plugin has no other way into
+ * another pid namespace. The first process that returns goes on; the others only wait. A number in their shared memory
+ * decides which is first: only one process can take it. A child of an earlier hook finds another number. */
 static unsigned char *heirloom;
 static unsigned char heir_number;
 
@@ -151,7 +151,7 @@ void heir_expect(void *place)
     __atomic_store_n(heirloom, heir_number, __ATOMIC_SEQ_CST);
 }
 
-/* True for the process that goes on: it has taken the number. */
+/* Takes the number. Returns true in the process that got it, which goes on. */
 bool heir_is(void)
 {
     unsigned char number = heir_number;
@@ -161,13 +161,13 @@ bool heir_is(void)
            __atomic_compare_exchange_n(place, &number, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
-/* In the hook, in a signal handler too: a child has come out of it already. */
+/* Called in the hook, also from a signal handler: true if a child has returned from the hook already. */
 bool heir_elsewhere(void)
 {
     return heirloom != NULL && __atomic_load_n(heirloom, __ATOMIC_SEQ_CST) != heir_number;
 }
 
-/* Came out second: ends as the last of its children ends. */
+/* For a process that did not return first: waits for all children, and ends as the last of them ended. */
 void heir_await(void)
 {
     int status = 0, last;

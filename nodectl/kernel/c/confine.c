@@ -1,5 +1,5 @@
-/* What a process may do, and what this kernel knows: capabilities(7), seccomp(2), landlock(7), keys. What a task gives up
- * for good is in operation_confine.c.
+/* The rights of a process, and what this kernel supports: capabilities(7), seccomp(2), landlock(7), keys. A task gives
+ * up its rights for good in operation_confine.c.
  *
  * Owned here: nothing.
  */

@@ -1,8 +1,8 @@
-/* Which devices the processes of a cgroup may open: a program of a few instructions per rule, attached by bpf(2).
+/* Decides which devices the processes of a cgroup may open, by a program with a few instructions per rule: bpf(2).
  *
  * cgroup v2 has no files for devices. The kernel asks the programs of type cgroup/dev of a cgroup and of all above it,
- * and every one of them has to agree: kernel cgroup-v2, "Device controller". The instructions are put together here;
- * what they mean is in linux/bpf.h and in the kernel's instruction-set.rst.
+ * and allows a device only if all of them do: kernel cgroup-v2, "Device controller". This file assembles the
+ * instructions; linux/bpf.h and the kernel's instruction-set.rst explain them.
  *
  * Owned here: nothing beyond a call. The cgroup holds the program that is attached to it, and frees it.
  */
@@ -37,7 +37,7 @@ static struct bpf_insn answer(int allowed)
     return (struct bpf_insn){.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = allowed};
 }
 
-/* One rule: each comparison that fails skips the rest of it. */
+/* Appends one rule: each comparison that fails skips the rest of the rule. */
 static struct bpf_insn *put_rule(struct bpf_insn *at, int kind, int major, int minor, int allowed)
 {
     size_t left = 2 + (major >= 0) + (minor >= 0);
@@ -51,7 +51,7 @@ static struct bpf_insn *put_rule(struct bpf_insn *at, int kind, int major, int m
     return at;
 }
 
-/* The program of a sequence of rules. Returns where it ends, NULL with an exception set. */
+/* Writes the program of a sequence of rules. Returns the program's end, or NULL with an exception set. */
 static struct bpf_insn *assemble(struct bpf_insn *at, PyObject *rules)
 {
     int otherwise = 1;
@@ -68,7 +68,7 @@ static struct bpf_insn *assemble(struct bpf_insn *at, PyObject *rules)
         Py_XDECREF(rule);
         if (!parsed)
             return NULL;
-        if (kind == 0) { /* what came after it would be out of reach, which the kernel refuses */
+        if (kind == 0) { /* fits all, so stop: the kernel refuses a program with unreachable instructions */
             otherwise = allowed;
             break;
         }

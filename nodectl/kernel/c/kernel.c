@@ -2,7 +2,7 @@
  *
  * Used in the forkserver, the stepd and the tasks, which must not import ctypes: mapping libffi doubles the price of
  * every later fork. Every function raises a plain OSError, "<reason> (<call>)", so that callers can say
- * `except PermissionError`. What belongs together stands in a part of its own; this one has the rest, and makes the
+ * `except PermissionError`. Calls of one subject have a file of their own; this file has the other calls, and makes the
  * module.
  *
  * Owned here: nothing. Descriptors that these functions return belong to their callers.
@@ -125,7 +125,7 @@ static PyObject *default_signals(PyObject *self, PyObject *none)
 {
     (void)self;
     (void)none;
-    /* The kernel's sigaction: handler, flags, restorer, mask, in an order of each machine's own. All is 0, as SIG_DFL is. */
+    /* The kernel's sigaction: handler, flags, restorer, mask, in the machine's order. All are 0, as SIG_DFL is. */
     const uint64_t as_by_default[8] = {0};
     for (int number = 32; number < SIGRTMIN; number++)
         if (syscall(SYS_rt_sigaction, number, as_by_default, NULL, sizeof(uint64_t)) != 0)
@@ -246,7 +246,8 @@ static int look_up(bool group, const char *name, unsigned number, char *room, si
     return found_user != NULL || found_group != NULL ? EAGAIN : error;
 }
 
-/* Where a source cannot be opened, and the next one knows nothing, nsswitch says no more than "not found". */
+/* If a source of accounts cannot be opened and the next one lacks the account, nsswitch reports only "not found". So
+ * opens "/" to learn why no file can be opened now: returns the errno, or 0. */
 static int why_nothing_opens(void)
 {
     int fd = open("/", O_PATH | O_CLOEXEC);
@@ -271,7 +272,7 @@ static PyObject *account_errno(PyObject *self, PyObject *args)
         error = room == NULL ? ENOMEM : look_up(group, name, number, room, size);
         free(room);
     }
-    /* What getpwnam(3) lists as other words for "not found". */
+    /* getpwnam(3) lists these as further errors that mean "not found". */
     if (error == 0 || error == ENOENT || error == ESRCH || error == EBADF || error == EPERM)
         error = why_nothing_opens();
     Py_END_ALLOW_THREADS

@@ -1,22 +1,22 @@
-/* What the parts of nodectl.kernel._kernel share. Each part has its table of methods; kernel.c makes the module of them.
+/* Declarations shared by the parts of nodectl.kernel._kernel. Each part has a table of methods for kernel.c's module.
  *
  * Each file calls only what stands below it (tests/lint/test_c_sources.py):
  *
  *   kernel.c     the module, and single calls: forks, descriptors, files
- *   launch.c     a task that is started from its operations
- *   move.c       a process that goes on in another cgroup
- *   operation.c  what a task does between its birth and its program
- *   operation_bind.c     of these: what a task may use
- *   operation_confine.c  of these: what cannot be undone
- *   operation_open.c     of these: what opens files
- *   operation_report.c   what is told of it
- *   clock.c      the hooks' clock, and which process comes out of a hook
- *   devices.c    programs that decide about devices
+ *   launch.c     starts a task from its operations
+ *   move.c       continues a process in another cgroup
+ *   operation.c  carries out the operations of a task between its birth and its program
+ *   operation_bind.c     operations that set which CPUs, memory and limits a task may use
+ *   operation_confine.c  operations that cannot be undone
+ *   operation_open.c     operations that open files
+ *   operation_report.c   reports of the operations to the step runner and the trace
+ *   clock.c      the hooks' clock, and which process goes on after a hook that forks
+ *   devices.c    BPF programs that allow or deny devices
  *   shared.c     memory that processes share
- *   socket.c     a socket by its number
- *   trace.c      a line of a step's trace
- *   confine.c    capabilities, seccomp, keys; whether there is Landlock
- *   namespace.c  nodectl.kernel._namespace: a module of its own, which shares system.h only
+ *   socket.c     system calls on a socket given by its number
+ *   trace.c      writes a line of a step's trace
+ *   confine.c    capabilities, seccomp, keys, the version of Landlock
+ *   namespace.c  nodectl.kernel._namespace: a separate module, which shares only system.h
  *   system.c     errors, openat2, fork with flags
  */
 #ifndef NODECTL_KERNEL_H
@@ -29,7 +29,7 @@
 /* capget(2) of the caller: 0, or -1 with errno. */
 HIDDEN int capabilities_of(uint64_t *effective, uint64_t *permitted, uint64_t *inheritable);
 
-/* What nodectl.kernel._kernel hands to nodectl.spank._spank_host, too. */
+/* nodectl.kernel._kernel hands these to nodectl.spank._spank_host, too. */
 HIDDEN int clock_set(double seconds, double deadline);
 HIDDEN int clock_go_on(double seconds, double deadline);
 HIDDEN void clock_stop(void);
@@ -40,15 +40,15 @@ HIDDEN bool heir_elsewhere(void);
 HIDDEN void heir_await(void) __attribute__((noreturn));
 HIDDEN bool trace_line(int fd, long long started, const char *const facts[], const char *rc, const char *note);
 
-/* As trace_line, in the caller's room, with no memory but that: 1, 0 where it was not written, -1 for too little room. */
+/* As trace_line, but uses only the caller's room. Returns 1; 0 for a line not written; -1 for too small a room. */
 HIDDEN int trace_line_in(char *room, size_t size, int fd, long long started, const char *const facts[], const char *rc,
                          const char *note);
 HIDDEN long long monotonic(void); /* nanoseconds */
-/* Each returns where the text goes on. */
+/* Each writes at `out` and returns the end of what it wrote. */
 HIDDEN char *put_number(char *out, unsigned long long number);
 HIDDEN char *put_hex(char *out, uint64_t number, int least);
 
-/* The codes of operations, as members of the module. */
+/* Adds the operations' codes to the module as constants. */
 HIDDEN bool name_operations(PyObject *module);
 
 HIDDEN extern PyMethodDef launch_methods[];

@@ -1,4 +1,4 @@
-/* What nodectl.kernel._kernel does for nodectl.spank._spank_host without a way through Python: the capsule KERNEL_CALLS. */
+/* Functions of nodectl.kernel._kernel that nodectl.spank._spank_host calls without Python: the capsule KERNEL_CALLS. */
 #ifndef NODECTL_KERNEL_CALLS_H
 #define NODECTL_KERNEL_CALLS_H
 
@@ -7,7 +7,7 @@
 #define KERNEL_CALLS "nodectl.kernel._kernel.calls"
 
 struct kernel_calls {
-    int (*clock_go_on)(double seconds, double deadline); /* set_clock() for the next hook of a walk; -1 with errno */
+    int (*clock_go_on)(double seconds, double deadline); /* set_clock() for a walk's next hook; returns -1 with errno */
     void (*clock_stop)(void);                            /* stop_clock() */
     bool (*clock_is_over)(void);                         /* the same in clock.c */
     void (*heir_expect)(void *place); /* the same in clock.c */

@@ -1,12 +1,12 @@
-/* Starts a task from its operations: in a child that shares the caller's memory until its program begins, or, where
- * something has to be called in between, in the caller itself, which is then a fork of its own.
+/* Starts a task from its operations: in a child that shares the caller's memory until its program begins, or, if
+ * Python has to run in between, in the caller itself, which is then a fork made for the task.
  *
- * The child has a stack and a room of its own behind a guard page, and no handlers of signals: nothing of libc's or of
- * Python's runs in it, so that neither its parent's locks nor its errno matter. Who it is, what it has open and what
- * may be done to it are its own; that its memory is root's nobody can make use of: become_user() makes it undumpable.
+ * The child has its own stack and room between guard pages, and no signal handlers. Neither libc nor Python runs in it,
+ * so the parent's locks and errno do not matter. The child has its own identity, its own open files and its own rights
+ * of access. Its memory is root's, but no user can read it: become_user() makes it undumpable.
  *
- * Owned here: a started task's memory, until the object that start() returns is dropped, or given to the next start():
- * not before the task has begun its program, or ended.
+ * Owned here: a started task's memory, until the object that start() returns is dropped or given to the next start().
+ * The caller does so only after the task has begun its program, or has ended.
  */
 #define _GNU_SOURCE
 #include "operation.h"
@@ -33,9 +33,9 @@ enum { LEAST_ROOM = 32768, EACH_GROUP = 16 };
 
 struct started {
     struct launch launch;
-    PyObject *operations, *context; /* what the launch points to */
+    PyObject *operations, *context; /* kept, because the launch points into them */
     struct operation *list;
-    char *mapped, *allocated; /* where its room is: in a stack's mapping, or by itself */
+    char *mapped, *allocated; /* the room's memory: in the mapping of the stack, or allocated alone */
     size_t mapped_size;
 };
 
@@ -65,7 +65,7 @@ static size_t strings_in(const struct operation *operation)
     return count;
 }
 
-/* Strings that follow each other in `operation`, as exec wants them, behind those that are there. */
+/* Appends the strings of `operation` to the list `there`, and returns it in the shape that exec wants. */
 static char **with_strings(char **there, const struct operation *operation)
 {
     size_t before = 0, count = strings_in(operation);
@@ -127,7 +127,7 @@ static bool read_operation(struct operation *operation, PyObject *tuple)
     return true;
 }
 
-/* The child's stack and room, with guards below and behind: `used`, where that has them of this size, or new ones. */
+/* Gives the child a stack and a room between guard pages: those of `used`, if their size is the same, or new ones. */
 static bool map_room(struct started *started, struct started *used)
 {
     struct launch *launch = &started->launch;
@@ -150,7 +150,7 @@ static bool map_room(struct started *started, struct started *used)
     return true;
 }
 
-/* Room for a caller that carries the operations out itself, on the stack that it has. */
+/* Allocates the room of a caller that carries out the operations itself, on its own stack. */
 static bool allocate_room(struct started *started)
 {
     started->launch.room = started->allocated = malloc(started->launch.room_size);
@@ -159,7 +159,7 @@ static bool allocate_room(struct started *started)
     return started->allocated != NULL;
 }
 
-/* How many groups the launch becomes a user of. */
+/* The largest number of groups that an operation of the launch sets. */
 static Py_ssize_t groups_in(const struct launch *launch)
 {
     size_t most = 0;
@@ -171,7 +171,7 @@ static Py_ssize_t groups_in(const struct launch *launch)
     return (Py_ssize_t)most;
 }
 
-/* All but the room. `context`: (report, trace, task, its facts, progress or None, slot, groups). */
+/* Reads everything but the room. `context`: (report, trace, task, its facts, progress or None, slot, groups). */
 static struct started *read_launch(PyObject *operations, PyObject *context)
 {
     PyObject *progress;
@@ -205,7 +205,7 @@ static struct started *read_launch(PyObject *operations, PyObject *context)
         char *takers = (char *)buffer.buf + buffer.len - sizeof *launch->takers;
         bool has_takers = buffer.len >= (Py_ssize_t)sizeof *launch->takers && (uintptr_t)takers % sizeof *launch->takers == 0;
         launch->takers = has_takers ? (uint32_t *)(void *)takers : NULL;
-        PyBuffer_Release(&buffer); /* it stays mapped */
+        PyBuffer_Release(&buffer); /* the memory stays mapped */
     }
     Py_ssize_t own = groups_in(launch);
     launch->room_size = (size_t)(LEAST_ROOM + EACH_GROUP * (own > groups ? own : groups));
@@ -221,13 +221,14 @@ broken:
 static void begin(void *argument)
 {
     const uint64_t none = 0;
-    raw(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none); /* nothing of the parent's handles a signal here */
+    raw(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none); /* CLONE_CLEAR_SIGHAND left no handlers */
     carry_out(argument);
     raw(SYS_exit_group, 1); /* the last operation executes the program */
 }
 
-/* The kernel chooses where a child waits for its first turn: often on a busy CPU, which the child then has only to leave
- * it. The child still binds itself, and looks whether that took. One that may stay wherever the caller may is let be. */
+/* Binds the child from outside. The kernel often queues a new child on a busy CPU, where it would wait for its first
+ * turn only to leave that CPU. The child still binds itself, and checks the result. A child whose mask is the caller's
+ * needs no call. */
 static void bind_newborn(long pid, const struct launch *launch)
 {
     for (size_t i = 0; i < launch->count; i++) {

@@ -1,11 +1,11 @@
-/* A process that goes on in another cgroup: as a new process that takes over its memory as it stands, and is born there.
+/* Continues a process in another cgroup: a new process is born there, takes over the caller's memory, and goes on.
  *
- * To move a process costs a wait until all CPUs have passed a quiet state, and a fork copies what it touches; a child
- * that shares the caller's memory costs neither. It waits, on a stack of its own, until the caller is no more, and goes
- * on with the caller's: so nothing of theirs ever runs beside each other. The caller tells its number, because nobody
- * knows when the other cgroup, which is a user's job's, lets it run.
+ * Moving a process costs a wait until all CPUs have passed a quiet state, and a fork copies every page that it touches;
+ * a child that shares the caller's memory costs neither. The child waits on its own stack until the caller has ended,
+ * and goes on with the caller's stack, so the two never run at the same time. The caller sends the child's pid, because
+ * the other cgroup belongs to a user's job and may keep the child from running for any time.
  *
- * Owned here: the place where the new process goes on, and the stack on which it waits, until it does.
+ * Owned here: the place where the new process goes on, and the stack on which it waits until then.
  */
 #define _GNU_SOURCE
 #include "kernel.h"
@@ -33,9 +33,9 @@
 #define CLONE_INTO_CGROUP 0x200000000ULL
 #endif
 
-enum { STACK = 65536, RSEQ_SIZE = 32 /* of the first version, which every kernel takes */ };
+enum { STACK = 65536, RSEQ_SIZE = 32 /* the first version's size, which every kernel accepts */ };
 
-/* What the kernel keeps of a thread for libc, and a new process lacks. */
+/* The registrations that libc made with the kernel for its thread; a new process lacks them. */
 struct kept {
     void *tid, *robust;
     size_t robust_size;
@@ -44,9 +44,9 @@ struct kept {
 
 static struct {
     ucontext_t place;
-    int old_ones, end; /* a pipe whose writing end nobody has when the old process is no more */
+    int old_ones, end; /* a pipe: its reading end gets EOF when the old process has ended */
     char *stack;
-    int socket; /* for the number of the new process */
+    int socket; /* the caller sends the new process's pid into it */
     long result;
     volatile bool done;
     volatile enum { UNTOLD, TELLING, TOLD } number;
@@ -58,7 +58,7 @@ static void restore(const struct kept *kept)
     if (kept->signals.ss_size != 0)
         sigaltstack(&kept->signals, NULL);
 #ifdef RSEQ_SIG
-    /* Else sched_getcpu() would believe what the old process wrote there last. */
+    /* Else sched_getcpu() would return the CPU that the kernel noted there last for the old process. */
     struct rseq *area = (struct rseq *)((char *)__builtin_thread_pointer() + __rseq_offset);
     if (__rseq_size != 0 && raw(SYS_rseq, area, RSEQ_SIZE, 0, RSEQ_SIG) != 0)
         area->cpu_id = (uint32_t)RSEQ_CPU_ID_UNINITIALIZED;
@@ -79,14 +79,14 @@ static void go_on(void *nothing)
     raw(SYS_close, move.old_ones);
     while (raw(SYS_read, move.end, &byte, 1) == -EINTR)
         ;
-    if (move.number == TELLING) /* the old process was killed meanwhile; once too often does no harm */
+    if (move.number == TELLING) /* the old process was killed while it sent the pid; sending it twice does no harm */
         tell(raw(SYS_getpid));
-    if (move.number != UNTOLD) /* else whoever waits for the number learns from our end that there is none */
+    if (move.number != UNTOLD) /* else exit: the process that waits for the pid then sees the socket close */
         setcontext(&move.place);
     raw(SYS_exit_group, 1);
 }
 
-/* Ends the caller and has the child go on; returns where the kernel makes none, -errno. */
+/* Ends the caller and lets the child go on. Returns only if the kernel makes no child: -errno. */
 static long begin_anew(int cgroup, void *tid)
 {
     struct clone3_args clone = {
@@ -98,8 +98,8 @@ static long begin_anew(int cgroup, void *tid)
     };
     const uint64_t all = ~0ULL;
     uint64_t before = 0;
-    raw(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all); /* the child's are as they were when it goes on */
-    raw(SYS_set_tid_address, NULL); /* at its end the caller would clear what is the child's by then */
+    raw(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all); /* setcontext() restores the mask in the child */
+    raw(SYS_set_tid_address, NULL); /* else the caller's end would clear the child's thread id */
     long pid = raw_clone3(&clone, sizeof clone, go_on, NULL);
     if (pid > 0) {
         move.number = TELLING;
@@ -127,7 +127,7 @@ static long moved(int cgroup, int socket)
     move.done = false;
     move.number = UNTOLD;
     move.socket = socket;
-    getcontext(&move.place); /* the new process comes from here, too */
+    getcontext(&move.place); /* the new process goes on here, too */
     if (move.done) {
         restore(&kept);
     } else if (move.result == 0) {

@@ -1,8 +1,8 @@
-/* nodectl.kernel._namespace: the system calls of job containers: namespaces, mounts, and paths that are walked safely.
+/* nodectl.kernel._namespace: the system calls of job containers: namespaces, mounts, and safe walks along paths.
  *
- * Beside _kernel because a node without containers need not map it. Mounts are made with descriptors
- * (open_tree(2), move_mount(2), mount_setattr(2): Linux 5.12), so that nothing between a look and a use is a path.
- * Every function raises a plain OSError, "<reason> (<call>)".
+ * Separate from _kernel, so that a node without containers need not map it. Mounts are made with descriptors
+ * (open_tree(2), move_mount(2), mount_setattr(2): Linux 5.12), so that no path can change between its check and its
+ * use. Every function raises a plain OSError, "<reason> (<call>)".
  *
  * Owned here: nothing. Descriptors of mounts and files belong to the caller.
  */
@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* uapi/linux/mount.h, which cannot be included beside sys/mount.h everywhere. */
+/* From uapi/linux/mount.h, which on some systems cannot be included together with sys/mount.h. */
 enum {
     TREE_CLONE = 1, TREE_CLOEXEC = O_CLOEXEC, MOVE_FROM_EMPTY = 0x4, MOVE_TO_EMPTY = 0x40,
     FS_OPEN_CLOEXEC = 1, FS_MOUNT_CLOEXEC = 1, SET_FLAG = 0, SET_STRING = 1, CREATE = 6,
@@ -243,7 +243,7 @@ static __attribute__((noreturn)) PyObject *reap(PyObject *self, PyObject *none)
     sigset_t children;
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
-    signal(SIGCHLD, SIG_DFL); /* ignored, it would never be pending */
+    signal(SIGCHLD, SIG_DFL); /* an ignored signal is never pending */
     sigprocmask(SIG_SETMASK, &children, NULL);
     for (;;) {
         while (waitpid(-1, NULL, WNOHANG) > 0)

@@ -1,9 +1,9 @@
-/* Carries out what a task does between its birth and its program, one operation after the other.
+/* Carries out a task's operations between its birth and its program, one after the other.
  *
- * The caller may share its memory with the step runner (launch.c), so that nothing is called here but the kernel, and
- * nothing is written to but the launch's own room: no errno, no lock, no allocation.
+ * The caller may share its memory with the step runner (launch.c). So this code calls only the kernel and writes only
+ * to the launch: no errno, no lock, no allocation.
  *
- * Owned here: nothing. Descriptors that are opened end with the exec.
+ * Owned here: nothing. The exec closes the descriptors that operations open.
  */
 #define _GNU_SOURCE
 #include "operation.h"
@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Exit statuses as a shell has them. A script without its streams ends as by a signal, by which Slurm's clients know it. */
+/* Exit statuses as a shell has them. A script without its streams ends as if by signal 53, as in Slurm. */
 enum { SIGNALLED = 128, NO_STREAM = SIGNALLED + 53 };
 
 static void begin_row(struct launch *launch, const struct operation *row)
@@ -34,7 +34,8 @@ static void begin_row(struct launch *launch, const struct operation *row)
     launch->started = monotonic();
 }
 
-/* Why it failed goes to the row of the trace, where it is a plugin's, and to the step runner; then the process ends. */
+/* Writes the reason of a failure to the trace, if its row is a plugin's, and to the step runner; ends the process.
+ * If `in_place`, leaves the reason in `why` and returns an errno. */
 static int fail(struct launch *launch, const struct operation *operation, long error, const char *why, long status)
 {
     const struct operation *row = launch->row;
@@ -55,7 +56,7 @@ static int fail(struct launch *launch, const struct operation *operation, long e
     __builtin_unreachable();
 }
 
-/* An errno. */
+/* Closes all descriptors above 2 but those listed. Returns an errno. */
 static long close_others(const struct operation *operation)
 {
     const int *keep = (const int *)(const void *)operation->data;
@@ -74,14 +75,14 @@ static long close_others(const struct operation *operation)
 
 static void default_signals(const struct operation *operation)
 {
-    /* The kernel's sigaction: handler, flags, restorer, mask, in an order of each machine's own. All is 0, as SIG_DFL is. */
+    /* The kernel's sigaction: handler, flags, restorer, mask, in the machine's order. All are 0, as SIG_DFL is. */
     const uint64_t as_by_default[8] = {0}, none = 0;
     for (size_t i = 0; i < operation->size; i++)
         raw(SYS_rt_sigaction, operation->data[i], as_by_default, NULL, sizeof none);
     raw(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
 }
 
-/* Tries one path after the other; the errno that says most. */
+/* Tries one path after the other. Returns the most telling errno. */
 static long execute(const struct launch *launch, const struct operation *operation)
 {
     bool one_path = operation->a;
@@ -92,7 +93,7 @@ static long execute(const struct launch *launch, const struct operation *operati
         if (missing && (one_path || raw(SYS_faccessat, AT_FDCWD, path, F_OK) == 0))
             return error;
         if (error == EACCES)
-            best = error; /* a later directory may have it */
+            best = error; /* a later directory may have the program */
         else if (!missing)
             return error;
     }
@@ -124,7 +125,7 @@ static int become_program(struct launch *launch, const struct operation *operati
     }
     if (launch->no_tmpdir && launch->tmpdir != NULL)
         *launch->tmpdir = (char *)(uintptr_t)"TMPDIR=/tmp";
-    const struct operation *row = launch->row; /* none for who enters a job */
+    const struct operation *row = launch->row; /* NULL for a process that enters a job */
     if (row != NULL)
         write_row(launch, row, 0, NULL);
     if (launch->progress != NULL)
@@ -180,7 +181,7 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
     case OP_DIE_WITH: {
         raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
         long parent = raw(SYS_getppid);
-        if (parent != operation->a && parent != 0) /* 0: it is outside of a pid namespace of this process's */
+        if (parent != operation->a && parent != 0) /* 0: the parent is outside this process's pid namespace */
             raw(SYS_exit_group, 1);
         break;
     }
@@ -215,7 +216,7 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
         break;
     case OP_JOIN_GROUP:
         if (operation->a == 0 || raw(SYS_setpgid, 0, operation->a) != 0)
-            raw(SYS_setpgid, 0, 0); /* the first task has ended, and its group too */
+            raw(SYS_setpgid, 0, 0); /* the first task has ended, and its process group with it */
         break;
     case OP_JOIN_NAMESPACE:
         error = -raw(SYS_setns, operation->a, 0);
@@ -281,12 +282,12 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
         while ((error = raw(SYS_read, operation->a, &byte, 1)) == -EINTR)
             ;
         if (error <= 0)
-            raw(SYS_exit_group, 1); /* there is no launch */
+            raw(SYS_exit_group, 1); /* the launch was given up */
         error = 0;
         break;
     case OP_EXECUTE:
         return become_program(launch, operation);
-    case OP_ENVIRONMENT: /* launch.c has read it */
+    case OP_ENVIRONMENT: /* launch.c has read the words */
     case OPERATIONS:
         break;
     }

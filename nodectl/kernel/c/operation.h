@@ -1,4 +1,5 @@
-/* What a task does between its birth and its program, as data: launch.c reads it from Python, operation.c does it. */
+/* The operations of a task between its birth and its program, as data: launch.c reads them from Python, operation.c
+ * carries them out. */
 #ifndef NODECTL_OPERATION_H
 #define NODECTL_OPERATION_H
 
@@ -9,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Meanings of `a`, `b` and `data` are in nodectl/kernel/operations.py, where each has a function that makes it. */
+/* nodectl/kernel/operations.py has a function that makes each operation, and explains its `a`, `b` and `data`. */
 enum code {
     OP_BIND,
     OP_BOUND_CAPABILITIES,
@@ -49,7 +50,7 @@ struct operation {
     long a, b;
     const char *data;   /* a NUL follows */
     size_t size;
-    const char *what;   /* what is told of a failure, before and behind its reason: two strings; parts of JSON */
+    const char *what;   /* a failure's message before and after the reason: two strings, escaped for JSON */
     enum code code;
 };
 
@@ -60,29 +61,29 @@ enum { MOST_MASK = 1024 }; /* bytes: 8192 CPUs, the most that a kernel can have 
 struct launch {
     const struct operation *operations;
     size_t count;
-    /* Where it reports; -1 and NULL for nowhere. */
+    /* Descriptors for reports and trace lines; -1 for none. */
     int report, trace;
     long task;
-    const char *facts; /* of the task, in lines of the trace */
-    unsigned char *progress; /* two bytes: the row, and the place of its plugin */
-    uint32_t *takers; /* who has yet to take copies of the client's streams */
-    /* For lines; nothing else is written to but what follows. */
+    const char *facts; /* the members about the task in each line of the trace */
+    unsigned char *progress; /* two bytes: the row, and the place of its plugin; NULL for none */
+    uint32_t *takers; /* how many processes have yet to take copies of the client's streams; NULL for none */
+    /* Space in which lines are put together. The launch writes only to it and to the members below. */
     char *room;
     size_t room_size;
     long pid;
-    const struct operation *row; /* that has begun */
+    const struct operation *row; /* the row of the trace that has begun */
     long long started;
     int taken[STREAMS];
     char **argv, **environment;
-    char **task_pid, **tmpdir; /* where these variables are in the environment, NULL for nowhere */
+    char **task_pid, **tmpdir; /* these variables' places in the environment, NULL if missing */
     char pid_variable[PID_ROOM];
     bool no_tmpdir;
-    bool shared;   /* its memory is another process's */
-    bool in_place; /* a failure is returned, because the caller lives on */
-    char *why;     /* of that failure */
+    bool shared;   /* the process shares its memory with the step runner */
+    bool in_place; /* the caller lives on, so a failure is returned to it */
+    char *why;     /* the reason of that failure */
 };
 
-/* All of it, in order. 0, or the errno of what failed, which ended the process unless it is done in place. */
+/* Carries out all operations in order. A failure ends the process or, with `in_place`, is returned as an errno. */
 HIDDEN int carry_out(struct launch *launch);
 
 /* operation_report.c */

@@ -1,5 +1,5 @@
-/* Operations that say what a task may use: CPUs, memory, resource limits. As operation.c: the kernel is called, and
- * nothing else.
+/* Operations that set what a task may use: CPUs, memory, resource limits. As in operation.c, only
+ * the kernel is called.
  *
  * Owned here: nothing.
  */
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* "0-3,8", as in cpuset(7). */
+/* Writes a list as in cpuset(7): "0-3,8". */
 static void put_list(char *out, const char *end, const unsigned long *mask, long bits)
 {
     const int width = 8 * (int)sizeof(long);
@@ -49,8 +49,9 @@ static char *put_mask(char *out, const unsigned long *mask, long words)
     return out;
 }
 
-/* Binds, and looks whether it took: 0, or an errno; where it did not, a list of the CPUs that it is bound to.
- * `b`: bytes of the mask in `data`; `a`: its user wants to hear of it, and the parts of that line follow the mask. */
+/* Binds the caller, and reads the binding back. Returns 0 or an errno. If the kernel's mask differs, sets `differs` and
+ * writes the kernel's CPUs to `list`. `b`: bytes of the mask in `data`; `a`: report the binding to the user with the
+ * strings that follow the mask. */
 long bind_cpus(struct launch *launch, const struct operation *operation, bool *differs, char *list)
 {
     unsigned long got[MOST_MASK / sizeof(long)] = {0};
@@ -84,7 +85,7 @@ long bind_cpus(struct launch *launch, const struct operation *operation, bool *d
 
 long set_policy(const struct operation *operation, bool *differs)
 {
-    unsigned long got[128] = {0}; /* MAX_NUMNODES is 1024 where it is largest */
+    unsigned long got[128] = {0}; /* the largest MAX_NUMNODES is 1024 */
     int mode = -1;
     long result = raw(SYS_set_mempolicy, operation->a, operation->size ? operation->data : NULL,
                       operation->size ? operation->size * 8 + 1 : 0);
@@ -96,11 +97,11 @@ long set_policy(const struct operation *operation, bool *differs)
     return 0;
 }
 
-/* An errno. */
+/* Sets a resource limit. Returns an errno. */
 long limit(const struct operation *operation, bool soft_only)
 {
     struct rlimit64 now, next;
-    if (soft_only) { /* as far as the hard one allows */
+    if (soft_only) { /* as far as the hard limit allows */
         long result = raw(SYS_prlimit64, 0, operation->a, NULL, &now);
         if (result != 0)
             return -result;

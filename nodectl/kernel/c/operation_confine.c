@@ -1,5 +1,5 @@
-/* Operations that cannot be undone: becoming the user, and being confined. As operation.c: the kernel is called, and
- * nothing else; libc's set*id would change its parent's threads too.
+/* Operations that cannot be undone: becoming the user, and being confined. As in operation.c, this code calls only the
+ * kernel; libc's set*id would change the parent's threads too.
  *
  * Owned here: nothing.
  */
@@ -32,7 +32,7 @@ struct beneath {
     int32_t parent;
 } __attribute__((packed));
 
-/* An errno. */
+/* Drops all but these capabilities from the bounding set. Returns an errno. */
 long bound_capabilities_to(uint64_t kept)
 {
     for (unsigned number = 0; number < 64; number++) {
@@ -40,7 +40,7 @@ long bound_capabilities_to(uint64_t kept)
             continue;
         long result = raw(SYS_prctl, PR_CAPBSET_DROP, number);
         if (result == -EINVAL)
-            break; /* the kernel has no more */
+            break; /* the kernel knows no higher capability */
         if (result < 0)
             return -result;
     }
@@ -73,7 +73,7 @@ static bool has_any(const struct sets *sets)
     return any;
 }
 
-/* What of root is left, in words; NULL for nothing. `groups` are in ascending order, as the kernel's. */
+/* Returns in words which of root's rights are left; NULL for none. `groups` are in ascending order, as the kernel's. */
 static const char *left_over(const struct launch *launch, uid_t uid, gid_t gid, const gid_t *groups, size_t count)
 {
     uid_t ids[3];
@@ -92,7 +92,7 @@ static const char *left_over(const struct launch *launch, uid_t uid, gid_t gid, 
         return NULL;
     if (get_sets(&sets) != 0 || has_any(&sets))
         return "capabilities are left";
-    bool in_group_0 = false; /* then going back to it proves nothing */
+    bool in_group_0 = false; /* a member may return to group 0, so that setgid(0) proves nothing */
     for (size_t i = 0; i < count; i++)
         in_group_0 = in_group_0 || groups[i] == 0;
     if (raw(SYS_setuid, 0) == 0)
@@ -102,7 +102,7 @@ static const char *left_over(const struct launch *launch, uid_t uid, gid_t gid, 
     return NULL;
 }
 
-/* Whose process this was when it began: root's, or that of a user whose own node it is. */
+/* The effective uid at the start of this process: root, or the user of a private node. */
 static uid_t began_as;
 
 static void __attribute__((constructor)) remember(void)
@@ -110,15 +110,16 @@ static void __attribute__((constructor)) remember(void)
     began_as = geteuid();
 }
 
-/* An errno; or 0, and what was left over.
+/* Becomes the user. Returns an errno, or 0 and in `left` what is left of root's rights.
  *
- * Groups while we may, then gids, then uids, saved ones included (setresuid(2)); the kernel then empties the permitted,
- * effective and ambient capabilities (capabilities(7), "Effect of user ID changes"). Inheritable capabilities and
- * securebits survive a change of uid, so they are cleared first. A step of root itself keeps root's capabilities.
+ * Sets the groups while that is allowed, then gids, then uids, saved ones included (setresuid(2)); the kernel then
+ * empties the permitted, effective and ambient capabilities (capabilities(7), "Effect of user ID changes"). Inheritable
+ * capabilities and securebits survive a change of uid, so they are cleared first. A step of root keeps root's
+ * capabilities.
  *
- * The kernel makes the memory of who changes its ids undumpable, unless an admin wants all cores; here nobody but root
- * may ever look at it, because it may be the step runner's. Where it is nobody else's, libc takes along a thread that a
- * plugin has left. */
+ * The memory may be the step runner's, so only root may ever read it. The kernel makes a process that changes its ids
+ * undumpable, unless an admin wants all cores; PR_SET_DUMPABLE does it always. If the process has memory of its own,
+ * libc's calls are used, because they also change threads that a plugin left behind. */
 long become_user(const struct launch *launch, const struct operation *operation, const char **left)
 {
     uid_t uid = (uid_t)operation->a;
@@ -127,8 +128,8 @@ long become_user(const struct launch *launch, const struct operation *operation,
     size_t count = operation->size / sizeof *groups;
     struct sets sets;
     long error;
-    /* In a node of the user's own there is nothing to give up. Who came from root is never taken for that, whatever ids
-     * a plugin has given it: its groups may be root's still. */
+    /* A user's private node has no rights to give up. A process that began as root never counts as one, whatever ids a
+     * plugin gave it: it may still have root's groups. */
     bool is_already = uid != 0 && began_as == uid;
     if (raw(SYS_prctl, PR_GET_SECUREBITS) & ~LOCKED && (error = -raw(SYS_prctl, PR_SET_SECUREBITS, 0)) != 0)
         return error;
@@ -151,7 +152,7 @@ long become_user(const struct launch *launch, const struct operation *operation,
     if (uid != 0)
         raw(SYS_prctl, PR_SET_DUMPABLE, 0);
     if (uid != 0 && (error = get_sets(&sets)) == 0 && has_any(&sets)) {
-        const struct sets none = {0}; /* a user namespace without a uid 0: there was no root to give up */
+        const struct sets none = {0}; /* in a user namespace without uid 0 the kernel empties no set */
         error = set_sets(&none);
     }
     if (error == 0)
@@ -159,8 +160,8 @@ long become_user(const struct launch *launch, const struct operation *operation,
     return error;
 }
 
-/* An errno. No new privileges, and every system call put to the filter; speculation is left as it is. Without a program
- * the caller was born with both. */
+/* Sets no_new_privs and the system call filter; leaves speculation as it is. Without a program only checks that the
+ * caller was born with both. Returns an errno. */
 long confine_to(const char *program, size_t size)
 {
     if (size == 0) {
@@ -189,10 +190,11 @@ static long allow(long rules, long file, long rights)
     return -raw(SYS_landlock_add_rule, rules, PATH_BENEATH, &rule, 0);
 }
 
-/* A directory where all may be done; one that is missing or closed to the user is none where anything can be written. */
+/* Allows the rights below a directory. Returns an errno; 0 for a directory that is missing or closed to the user,
+ * because the user cannot write there anyway. */
 static long allow_beneath(long rules, const char *path, long rights)
 {
-    /* Not openat2(2), whose flags no filter can see: the strict one lets it be missing. */
+    /* Not openat2(2): the strict filter answers that it is missing, because no filter can see its flags. */
     long directory = raw(SYS_openat, AT_FDCWD, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (directory == -ENOENT || directory == -ENOTDIR || directory == -EACCES)
         return 0;
@@ -203,7 +205,8 @@ static long allow_beneath(long rules, const char *path, long rights)
     return error;
 }
 
-/* An errno. `a`: the rights of all paths but the last, which has those of `b`; as have files that are open as output. */
+/* Confines the caller's writes by Landlock. `a`: the rights below all paths but the last; `b`: the rights below the
+ * last path, and of files that are open as output. Returns an errno. */
 long lock_files(const struct operation *operation)
 {
     uint64_t rights = (uint64_t)operation->a;
@@ -218,7 +221,7 @@ long lock_files(const struct operation *operation)
     for (int output = 1; !error && output <= 2; output++) {
         struct stat status;
         if (raw(SYS_newfstatat, output, "", &status, AT_EMPTY_PATH) == 0 && S_ISREG(status.st_mode))
-            error = allow(rules, output, operation->b); /* /dev/stdout is opened anew */
+            error = allow(rules, output, operation->b); /* a program may open /dev/stdout again */
     }
     if (!error)
         error = -raw(SYS_landlock_restrict_self, rules, 0);

@@ -1,6 +1,6 @@
-/* Operations that open what a user has named, as that user. As operation.c: the kernel is called, and nothing else.
+/* Operations that open files named by a user, as that user. As in operation.c, this code calls only the kernel.
  *
- * Owned here: nothing. Descriptors that are opened end with the exec.
+ * Owned here: nothing. The exec closes the descriptors that operations open.
  */
 #define _GNU_SOURCE
 #include "operation.h"
@@ -16,18 +16,18 @@
 #include <time.h>
 
 enum { MOST_DESCRIPTORS = 253 /* SCM_MAX_FD */, IN = 0, OUT = 1, FIRST_OF_CLIENT = -2 };
-enum { TRIES = 100, PAUSE = 20 * 1000 * 1000 }; /* for a directory that is missing: two seconds, in ns */
-enum { TAKES_ALL = 0, LAST_TAKES_ALL = 2 }; /* `b` of OP_TAKE_STREAMS; else all stays */
+enum { TRIES = 100, PAUSE = 20 * 1000 * 1000 }; /* ns; waits two seconds in all for a missing directory */
+enum { TAKES_ALL = 0, LAST_TAKES_ALL = 2 }; /* `b` of OP_TAKE_STREAMS; with another value the streams stay */
 
-/* `named`: by a user, so that nothing leads by way of what a process has open. A descriptor, or -errno. */
+/* Returns a descriptor, or -errno. `named`: a user named the path, so do not follow /proc's links to open files. */
 long open_path(const char *path, uint64_t flags, uint64_t mode, bool named)
 {
     struct open_how how = {.flags = flags | O_CLOEXEC, .mode = mode, .resolve = named ? RESOLVE_NO_MAGICLINKS : 0};
     return raw(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
 }
 
-/* Every other taker has its copies, and this one too: what lies in the socket goes. None of it is closed by that, because
- * the copies are open: no file system of a user's is asked. Where it does not go, it is seen by who looks.
+/* Drops the streams in the socket when the last taker has its copies. The copies stay open, so the kernel closes no
+ * file and asks no file system of a user. If recvfrom(2) fails, the streams stay visible to the socket's other users.
  */
 static void drop_streams(long socket)
 {
@@ -35,7 +35,7 @@ static void drop_streams(long socket)
     raw(SYS_recvfrom, socket, &byte, 1, MSG_DONTWAIT, NULL, NULL);
 }
 
-/* An errno. The descriptors of the client go into the launch. */
+/* Receives the client's descriptors into the launch. Returns an errno. */
 long take_streams(struct launch *launch, const struct operation *operation)
 {
     if (operation->b == LAST_TAKES_ALL && launch->takers == NULL)
@@ -64,13 +64,13 @@ long take_streams(struct launch *launch, const struct operation *operation)
         }
     }
     if (came != STREAMS)
-        return EBADF; /* the daemon counted them */
+        return EBADF; /* the daemon has checked that they are three */
     if (operation->b == LAST_TAKES_ALL && __atomic_sub_fetch(launch->takers, 1, __ATOMIC_SEQ_CST) == 0)
         drop_streams(operation->a);
     return 0;
 }
 
-/* An errno. What open(2) does with O_TRUNC, which costs a file system as much for an empty file as for a full one. */
+/* Truncates a file. Returns an errno. Skips an empty file, for which O_TRUNC costs as much as for a full one. */
 static long make_empty(long fd)
 {
     struct stat status;
@@ -80,8 +80,8 @@ static long make_empty(long fd)
     return -raw(SYS_ftruncate, fd, 0);
 }
 
-/* A descriptor, or -errno. A client may make the directory of a script's output only once it knows the job's number. So
- * the script's task waits for it, as the user; the step runner goes on meanwhile, and can kill the task.
+/* Returns a descriptor, or -errno. A client may make the directory of a script's output only once it knows the job's
+ * number. So the script's task waits for the directory, as the user; the step runner goes on, and can kill it.
  */
 static long open_output(const char *path, bool named, bool of_script)
 {
@@ -94,7 +94,8 @@ static long open_output(const char *path, bool named, bool of_script)
     }
 }
 
-/* An errno. `a`: the number of the stream, and what to do with a path; `b`: an open descriptor, or one of the client's. */
+/* Connects one stream of the task. `a`: the stream's number, and flags for its path; `b`: an open descriptor, or one of
+ * the client's. Returns an errno. */
 long connect_stream(struct launch *launch, const struct operation *operation)
 {
     long number = operation->a & 3, source = operation->b;
@@ -111,7 +112,7 @@ long connect_stream(struct launch *launch, const struct operation *operation)
             return error;
         if (source < 0)
             source = opened;
-        else /* a pump writes the file: this was only to see that the user may */
+        else /* a relay writes the file; opening it here only checked that the user may */
             raw(SYS_close, opened);
     }
     long result = source == number ? raw(SYS_fcntl, source, F_SETFD, 0) : raw(SYS_dup3, source, number, 0);
@@ -123,7 +124,7 @@ long connect_stream(struct launch *launch, const struct operation *operation)
     return result < 0 ? -result : 0;
 }
 
-/* An errno. A directory is there, made for nobody else where there is none. */
+/* Makes a directory with mode 0700, unless it exists. Returns an errno. */
 long make_directory(char *room, const char *path)
 {
     size_t size = strlen(path);

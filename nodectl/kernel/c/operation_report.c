@@ -1,5 +1,5 @@
-/* What an operation tells: the step runner through the report pipe, and a step's trace. As operation.c: the kernel is
- * called, and nothing else.
+/* Reports of an operation: to the step runner through the report pipe, and to the step's trace. As in operation.c, this
+ * code calls only the kernel.
  *
  * Owned here: nothing.
  */
@@ -21,7 +21,7 @@ const char *words(long error)
 #endif
 }
 
-/* The same, with what a user has to know of a path. */
+/* As words(), but names both causes of ELOOP for a path that a user named. */
 const char *reason(const struct operation *operation, long error)
 {
     bool named = operation->code == OP_STREAM || operation->code == OP_ENTER_DIRECTORY || operation->code == OP_MAKE_TMPDIR;
@@ -30,7 +30,7 @@ const char *reason(const struct operation *operation, long error)
     return words(error);
 }
 
-/* {"task":N,"key":"text"} and a NUL, in one write. */
+/* Sends {"task":N,"key":"text"} and a NUL to the step runner, in one write. */
 void tell(const struct launch *launch, const char *key, const char *const parts[])
 {
     if (launch->report < 0)

@@ -1,7 +1,7 @@
-/* System calls without libc: they leave errno alone, which a child that shares its parent's memory shares too, and
- * change the caller only, where libc's set*id change every thread.
+/* System calls without libc. They leave errno alone, because a child that shares its parent's memory also shares errno,
+ * and they change only the calling thread, while libc's set*id change every thread.
  *
- * raw(number, up to six arguments) is the kernel's answer: -errno for an error.
+ * raw(number, up to six arguments) returns the kernel's answer: -errno for an error.
  */
 #ifndef NODECTL_RAW_H
 #define NODECTL_RAW_H
@@ -81,7 +81,7 @@ static inline long raw_clone3(void *args, unsigned long size, void (*begin)(void
     return x0;
 }
 
-#else /* no child shares memory with its parent here: libc's way does no harm */
+#else /* on this machine no child shares its parent's memory, so libc's errno does no harm */
 
 #include <errno.h>
 #include <unistd.h>

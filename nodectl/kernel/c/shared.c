@@ -1,6 +1,6 @@
 /* Memory that a process and its children share: the first bytes of a file.
  *
- * Owned here: the mapping, by an object that lives as long as somebody has a memoryview of it.
+ * Owned here: the mapping. Its object lives as long as a memoryview of it.
  */
 #define _GNU_SOURCE
 #include "kernel.h"

@@ -1,7 +1,7 @@
-/* A socket by its number, where one system call is all that is wanted of it: Python's own object for it, and what its
- * methods go through, cost a fresh fork some twenty pages.
+/* Single system calls on a socket given by its number. Python's socket object and its methods would cost a fresh fork
+ * some twenty pages.
  *
- * Owned here: nothing. Descriptors that are received belong to the caller.
+ * Owned here: nothing. Received descriptors belong to the caller.
  */
 #define _GNU_SOURCE
 #include "kernel.h"
@@ -112,7 +112,7 @@ static PyObject *peer_groups(PyObject *self, PyObject *arg)
     PyObject *found = PyList_New(count);
     for (Py_ssize_t at = 0; at < count && found != NULL; at++) {
         PyObject *number = PyLong_FromUnsignedLong(groups[at]);
-        if (number == NULL || PyList_SetItem(found, at, number) != 0) /* which takes the number in any case */
+        if (number == NULL || PyList_SetItem(found, at, number) != 0) /* steals the reference, even if it fails */
             Py_CLEAR(found);
     }
     return found;

@@ -1,4 +1,4 @@
-/* What both extensions stand on.
+/* Functions that both extension modules use.
  *
  * Owned here: nothing.
  */
@@ -67,12 +67,12 @@ PyObject *opened(int directory, PyObject *path, uint64_t flags, uint64_t mode, u
     return number_or_failed(fd, "openat2");
 }
 
-enum { LARGE = 1 << 16 }; /* bytes: beyond what malloc has ready */
+enum { LARGE = 1 << 16 }; /* bytes: more than malloc serves from its bins, so that it consolidates */
 
 long fork_with(uint64_t flags, int cgroup_fd)
 {
     struct clone3_args args = {.flags = flags};
-    /* A sibling's end is told as the caller's own would be: it has no signal of its own. */
+    /* With CLONE_PARENT the child ends with the caller's own exit signal, so it needs none here. */
     if (!(flags & CLONE_PARENT))
         args.exit_signal = SIGCHLD;
     if (cgroup_fd >= 0) {
@@ -80,16 +80,16 @@ long fork_with(uint64_t flags, int cgroup_fd)
         args.cgroup = (uint64_t)cgroup_fd;
     }
 
-    /* What fork(3) does: the child's thread id lands where libc keeps it, and is cleared there at its end. The
-     * kernel knows the place since libc's start-up told it (set_tid_address); without it libc would keep
-     * the parent's id, which only matters to robust and priority-inheriting mutexes. */
+    /* As fork(3): the kernel writes the child's thread id where libc keeps it, and clears it there at the child's end.
+     * libc told the kernel the place at its start (set_tid_address). Without it libc would keep the parent's id, which
+     * only matters to robust and priority-inheriting mutexes. */
     unsigned long tid_address = 0;
     if (prctl(PR_GET_TID_ADDRESS, &tid_address, 0, 0, 0) == 0 && tid_address != 0) {
         args.flags |= CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
         args.child_tid = tid_address;
     }
 
-    free(malloc(LARGE)); /* sorts what was freed, which the child's first malloc would do in pages of its own */
+    free(malloc(LARGE)); /* sorts the freed chunks now; the child's first malloc would do so, and copy their pages */
     PyOS_BeforeFork();
     long pid = syscall(SYS_clone3, &args, sizeof args);
     int saved = errno;

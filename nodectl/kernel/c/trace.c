@@ -1,6 +1,6 @@
-/* The lines of a step's trace: who a process is at one moment, as the kernel says, written with one write(2).
+/* Writes lines of a step's trace: a process's identity at one moment, as the kernel reports it, in one write(2).
  *
- * Owned here: nothing beyond a call. What trace_line_in calls touches no memory but the room that it is given.
+ * Owned here: nothing beyond a call. trace_line_in and the functions that it calls write only to the given room.
  */
 #define _GNU_SOURCE
 #include "kernel.h"
@@ -16,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What a line of a trace is put together with: each returns where the text goes on. A step writes dozens of lines,
- * and printf(3) would be half of their price. */
+/* These functions put a line together; each returns the end of what it wrote. A step writes dozens of lines, and
+ * printf(3) would make up half of their cost. */
 char *put_number(char *out, unsigned long long number)
 {
     char digits[20];
@@ -47,7 +47,7 @@ char *put_hex(char *out, uint64_t number, int least)
     return out;
 }
 
-/* Who a process is at one moment, in the kernel's words. */
+/* A process's identity at one moment, as the kernel reports it. */
 struct who {
     uid_t ruid, euid;
     gid_t rgid, egid;
@@ -57,11 +57,12 @@ struct who {
     unsigned long *mask;
 };
 
-/* What groups, mask and line take at most, and what they take nearly always. */
+/* Bytes that groups, mask and line take together at most, and that nearly always suffice; sizes of the mask; the most
+ * that the other members of a line take. */
 enum { MOST_ROOM = 2 << 20, FEW_ROOM = 6144, LEAST_MASK = 128, MOST_MASK = 65536, PLAIN_MEMBERS = 256 };
 
-/* Asks the kernel, and leaves the rest of the room to the caller: its beginning, NULL for a room that is too small or
- * a kernel that does not say. */
+/* Asks the kernel for the caller's identity. Returns the beginning of the unused rest of the room; NULL if the room is
+ * too small or the kernel does not answer. */
 static char *ask(struct who *who, char *room, const char *end)
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -80,7 +81,7 @@ static char *ask(struct who *who, char *room, const char *end)
     room += (size_t)who->group_count * sizeof(gid_t);
     room += -(uintptr_t)room % sizeof(long);
     who->mask = (unsigned long *)(void *)room;
-    /* The kernel's mask may be wider than what is offered: ask with growing room, as sched_getaffinity(2) advises. */
+    /* The kernel's mask may be wider than the room: ask again with more, as sched_getaffinity(2) advises. */
     for (long bytes = LEAST_MASK; bytes <= MOST_MASK && bytes <= end - room; bytes *= 2) {
         long used = raw(SYS_sched_getaffinity, 0, bytes, who->mask);
         if (used >= 0) {
@@ -93,7 +94,7 @@ static char *ask(struct who *who, char *room, const char *end)
     return NULL;
 }
 
-/* How much room the members of `who` take at most. */
+/* The most bytes that the members of `who` take. */
 static size_t room_for(const struct who *who)
 {
     return PLAIN_MEMBERS + (size_t)who->group_count * 11 + (size_t)who->mask_words * 2 * sizeof(long);
@@ -154,8 +155,8 @@ PyDoc_STRVAR(write_row_doc,
 "word at this moment. In C, because a step writes dozens. False when the line could not be written whole, and when\n"
 "the trace has no room for it.");
 
-/* Bytes of a trace, which lies in memory. The stepd sets it for its step, and the children that it forks have it. All of a
- * step's processes write through one open file, whose offset is behind the line that any of them wrote last. */
+/* The most bytes of a trace, which lies in memory. The stepd sets its step's limit, and its children inherit it. All
+ * processes of a step share one open file, whose offset is the end of the line that was written last. */
 enum { LONGEST_TRACE = 16 << 20 };
 static long long trace_room = LONGEST_TRACE;
 
@@ -166,12 +167,12 @@ long long monotonic(void)
     return (long long)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* As trace_line, without memory of its own: safe where memory is shared with somebody else. 1; 0 where it could not be
- * written whole, -1 where it has no room. */
+/* As trace_line, but uses only the given room, so that a process that shares its memory may call it. Returns 1; 0 if
+ * the line could not be written whole, -1 if the room is too small. */
 int trace_line_in(char *room, size_t size, int fd, long long started, const char *const facts[], const char *rc,
                   const char *note)
 {
-    long long place = raw(SYS_lseek, fd, 0, SEEK_CUR); /* negative where it is no file, which has no end */
+    long long place = raw(SYS_lseek, fd, 0, SEEK_CUR); /* negative for a pipe or socket, which has no limit */
     if (place >= trace_room)
         return 0;
     /* Unsigned: `started` may be anything. */

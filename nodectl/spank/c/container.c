@@ -1,6 +1,6 @@
-/* The functions of compiled job_container plugins, which take and return numbers only: callables of Python.
+/* Makes Python callables of the functions of compiled job_container plugins, which take and return only numbers.
  *
- * Owned here, and never given back: each function that a callable was made with; a reference to nodectl.plugin_api.
+ * Owned here, and never given back: the struct function of each callable; a reference to nodectl.plugin_api.
  */
 #include "host.h"
 
@@ -18,10 +18,10 @@ struct container_call {
     struct call call;
     const struct function *function;
     unsigned long long numbers[MOST_NUMBERS];
-    int number; /* the errno that a function leaves which fails */
+    int number; /* the errno of a function that failed, else 0 */
 };
 
-struct shape { /* a row of the document */
+struct shape { /* a function as Slurm documents it */
     const char *name;
     Py_ssize_t arity;
     int (*enter)(const struct container_call *call);
@@ -88,7 +88,7 @@ static int enter(struct call *call)
     return rc;
 }
 
-/* What Python's plugins say by set_errno. */
+/* Passes the errno on to Python, as plugins in Python do by set_errno. */
 static int tell_errno(int number)
 {
     PyObject *none = number == 0 ? Py_NewRef(Py_None) : PyObject_CallMethod(plugin_api, "set_errno", "i", number);

@@ -1,6 +1,6 @@
-/* The environments of a step and of a job's scripts, and what stands in front of a task's arguments.
+/* The environments of a step and of a job's scripts, and words in front of a task's arguments.
  *
- * Owned here: nothing. Python has the environments; a plugin gives the buffer for a value.
+ * Owned here: nothing. Python owns the environments; a plugin provides the buffer for a value.
  */
 #include "host.h"
 

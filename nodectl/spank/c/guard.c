@@ -1,16 +1,16 @@
-/* One call into a plugin, and the ways out of it: it returns, it runs out of time, it calls what does not exist, it
- * ends the process, it dies.
+/* One call into a plugin, and the ways out of the call: the plugin returns, runs out of time, calls a missing
+ * function, ends the process, or dies.
  *
- * PluginCaller sets an alarm before a hook, and Python's handler would raise in it; while C code runs, it cannot. So
- * for the length of a call SIGALRM is ours, and leaves the call by siglongjmp(3), over the plugin's frames only:
- * while the plugin is inside Python (a visit), the jump waits for the visit's end.
+ * PluginCaller sets an alarm before a hook, and Python's handler raises an exception; while C code runs, it cannot. So
+ * during a call this file handles SIGALRM, and leaves the call by siglongjmp(3), over the plugin's frames only: while
+ * the plugin is inside Python (a visit), the jump waits for the visit's end.
  *
- * In the command of a user, a plugin that calls exit(3) or dies by a signal leaves its call in the same way: the command
- * would end with the plugin's status, which may be 0, and nothing would have run. Elsewhere such a process ends, and
- * the process that watches it says so.
+ * In the command of a user, a plugin that calls exit(3) or dies by a signal leaves its call in the same way. Else the
+ * command would end with the plugin's status, which may be 0, and nothing would have run. In other contexts the process
+ * ends, and the process that watches it reports that.
  *
- * Owned here: the frame of the call that runs, which lies on its caller's stack; the exceptions that a frame keeps until
- * its end; during calls the dispositions of SIGALRM and of the deadly signals, which guard_end gives back.
+ * Owned here: the frame of the running call, which lies on its caller's stack; the exceptions that a frame keeps until
+ * its end; during calls the dispositions of SIGALRM and of the deadly signals, which guard_end restores.
  */
 #include "host.h"
 
@@ -27,8 +27,8 @@
 #include <unistd.h>
 
 enum state { IN_PLUGIN, IN_PYTHON, LANDED };
-enum { RETURNED, LATE, LEFT, DIED }; /* what sigsetjmp says */
-enum { INTERRUPTS = 3 };       /* as many as PluginCaller grants to a Python hook that swallows them */
+enum { RETURNED, LATE, LEFT, DIED }; /* results of sigsetjmp */
+enum { INTERRUPTS = 3 };       /* as many as PluginCaller grants to a Python hook that swallows interrupts */
 
 struct frame {
     struct frame *outer;
@@ -53,14 +53,15 @@ static bool is_mine(const struct frame *frame)
     return frame != NULL && pthread_equal(pthread_self(), frame->thread);
 }
 
-/* Whether the call that runs in this thread and process outlives an exit and a deadly signal. */
+/* True if the call that runs in this thread and process survives an exit or a deadly signal of the plugin. */
 static bool is_survivor(const struct frame *frame)
 {
     return is_mine(frame) && frame->state == IN_PLUGIN && frame->pid == getpid() &&
            (frame->call->context == S_CTX_LOCAL || frame->call->context == S_CTX_ALLOCATOR);
 }
 
-/* Safe in a signal handler. In stepd and tasks nothing is written: progress.py tells, and 2 may be the user's. */
+/* Writes an error to standard error; safe in a signal handler. Writes nothing in the stepd and the tasks: there
+ * progress.py reports the error, and descriptor 2 may be the user's. */
 static void tell(const struct call *call, const char *what, const char *name)
 {
     if (call->context == S_CTX_REMOTE)
@@ -79,7 +80,8 @@ static void end_process(const struct frame *frame)
     _exit(1);
 }
 
-/* A child has come out of the hook in this process's place, which now only waits for it. */
+/* True if a child has returned from the hook in this process's place. Then stops the clock, because this
+ * process only waits for the child. */
 static bool has_heir(void)
 {
     if (!kernel->heir_elsewhere())
@@ -94,12 +96,12 @@ static void on_alarm(int number)
     struct frame *frame = current;
     if (frame == NULL)
         return;
-    if (!is_mine(frame)) { /* a thread of the plugin's got it */
+    if (!is_mine(frame)) { /* a thread of the plugin got the signal */
         pthread_kill(frame->thread, number);
         errno = saved;
         return;
     }
-    if (has_heir() || !kernel->clock_is_over()) { /* or a plugin has sent it, or left somebody behind who did */
+    if (has_heir() || !kernel->clock_is_over()) { /* or a plugin, or a process that it left behind, sent the signal */
         errno = saved;
         return;
     }
@@ -109,7 +111,7 @@ static void on_alarm(int number)
         siglongjmp(frame->landing, LATE);
     }
     if ((frame->state == LANDED && frame->late > 1) || frame->late > INTERRUPTS)
-        end_process(frame); /* a lock that the jump left behind, or a Python function that hangs */
+        end_process(frame); /* the jump left a lock behind, or a Python function hangs */
     errno = saved;
 }
 
@@ -125,9 +127,9 @@ static void on_death(int number)
         strcpy(stpcpy(frame->why, "died by "), name);
         siglongjmp(frame->landing, DIED);
     }
-    if (frame != NULL && frame->pid == getpid()) /* a child that the plugin forked dies on its own account */
+    if (frame != NULL && frame->pid == getpid()) /* not for a child that the plugin forked: its death is no failure */
         tell(frame->call, "died by ", name);
-    raise(number); /* SA_RESETHAND and SA_NODEFER: it takes effect here */
+    raise(number); /* kills at once: SA_RESETHAND and SA_NODEFER */
 }
 
 /* --- exits ------------------------------------------------------------------------------------------------------ */
@@ -139,12 +141,12 @@ static void leave_by_exit(const char *function, int status)
     guard_leave(text);
 }
 
-/* Exits that reach libc by another way than through a slot of the plugin's: err(3), or a library of its own. */
+/* Handles exits that reach libc without a slot of the plugin: from err(3), or from a library of the plugin. */
 static void on_libc_exit(int status, void *unused)
 {
     if (!is_survivor(current))
         return;
-    on_exit(on_libc_exit, unused); /* each registration serves once */
+    on_exit(on_libc_exit, unused); /* again, because libc calls each registration once */
     leave_by_exit("exit", status);
 }
 
@@ -171,13 +173,13 @@ void plain_exit_at_once(int status)
 
 /* --- the signals of a call -------------------------------------------------------------------------------------- */
 
-/* Where nobody else handles them. */
+/* Handles exits, and each deadly signal that has no other handler. */
 static void watch_deaths(struct sigaction before[DEADLY_SIGNALS])
 {
     static bool watches_exits;
     if (!watches_exits)
         watches_exits = on_exit(on_libc_exit, NULL) == 0;
-    static char stack[1 << 16]; /* for a plugin that has used up its own; untouched memory costs nothing */
+    static char stack[1 << 16]; /* for a plugin that has used up the normal stack; untouched memory costs nothing */
     stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
     sigaltstack(&alternate, NULL);
     struct sigaction action = {.sa_handler = on_death, .sa_flags = SA_ONSTACK | SA_RESETHAND | SA_NODEFER};
@@ -196,22 +198,23 @@ static void forget_deaths(const struct sigaction before[DEADLY_SIGNALS])
             continue;
         sigaction(deadly[i], &before[i], &now);
         if (now.sa_handler != on_death)
-            sigaction(deadly[i], &now, NULL); /* the plugin has put its own there */
+            sigaction(deadly[i], &now, NULL); /* keep a handler that the plugin set */
     }
 }
 
 static void watch_clock(struct watch *watch)
 {
-    /* A plugin that only waits for the child which has taken its place is not to be woken. */
+    /* SA_RESTART: an alarm must not interrupt a plugin that only waits for the child that goes on in its place. */
     const struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, &watch->clock_before);
     watch->clocked = watch->clock_before.sa_handler != SIG_DFL && watch->clock_before.sa_handler != SIG_IGN;
-    if (!watch->clocked) /* nobody limits these calls */
+    if (!watch->clocked) /* these calls have no time limit */
         sigaction(SIGALRM, &watch->clock_before, NULL);
 }
 
-/* A jump may have come out of malloc with its lock held; it is better to hang here, under the running clock, than at
- * the next allocation. Sized between the thread's cache, which takes no lock, and mmap, which uses another way. */
+/* Allocates once. If the jump left malloc with its lock held, the process had better hang here, under the running
+ * clock, than at the next allocation. The size is above the thread's cache, which takes no lock, and too small
+ * for mmap. */
 static void prove_malloc(void)
 {
     void *volatile block = malloc(16 << 10);
@@ -222,7 +225,7 @@ static void prove_malloc(void)
 
 static int raise_late(void)
 {
-    /* PluginCaller's own handler runs, and says why. */
+    /* Runs PluginCaller's handler in Python, which raises an exception with the reason. */
     PyErr_SetInterruptEx(SIGALRM);
     if (PyErr_CheckSignals() == 0)
         PyErr_SetString(PyExc_RuntimeError, "took longer than it may");
@@ -280,15 +283,15 @@ int guard(const struct watch *watch, struct call *call, int *rc)
     struct frame frame = {.outer = current, .call = call, .thread = pthread_self(), .state = LANDED};
     if (watch->tells)
         frame.pid = getpid();
-    PyThreadState *python = PyEval_SaveThread(); /* a thread of the plugin's may log */
+    PyThreadState *python = PyEval_SaveThread(); /* lets a thread of the plugin log meanwhile */
     current = &frame;
     int how = sigsetjmp(frame.landing, 1);
     if (how == RETURNED) {
         frame.state = IN_PLUGIN;
         *rc = call->enter(call);
-        fflush(NULL); /* otherwise a fork doubles what is buffered */
+        fflush(NULL); /* otherwise a fork would duplicate buffered output */
     } else if (how == LEFT) {
-        frame.state = IN_PLUGIN; /* writing may hang, too */
+        frame.state = IN_PLUGIN; /* under the clock, because writing may hang, too */
         fflush(NULL);
     } else {
         prove_malloc();
@@ -302,7 +305,7 @@ int guard(const struct watch *watch, struct call *call, int *rc)
 void guard_leave(const char *text)
 {
     struct frame *frame = current;
-    if (!is_mine(frame) || frame->state != IN_PLUGIN) { /* a thread, a destructor: nowhere to return to */
+    if (!is_mine(frame) || frame->state != IN_PLUGIN) { /* a thread or destructor of a plugin has no call to leave */
         fprintf(stderr, "nodectl: error: a plugin %s\n", text);
         _exit(127);
     }

@@ -1,6 +1,6 @@
-/* The handle that every plugin is given and hands back: whose hook runs, and in which context.
+/* The handle that every hook gets and every call of a plugin hands back: it tells whose hook runs.
  *
- * Owned here: a reference to the Spank of the hook that runs, or ran last. The next hook's takes its place.
+ * Owned here: a reference to the Spank of the hook that runs, or ran last. The next hook replaces it.
  */
 #include "host.h"
 

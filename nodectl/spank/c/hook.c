@@ -1,4 +1,4 @@
-/* The functions of plugins as callables of Python: hooks, init() and fini(), options' callbacks.
+/* Makes Python callables of plugins' functions: hooks, init() and fini(), options' callbacks.
  *
  * Owned here, and never freed: each hook, callback and argument vector that a callable was made with. Plugins keep
  * pointers to their arguments.
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct arguments { /* plugins keep pointers to their arguments, and cut them up */
+struct arguments { /* of a hook; plugins keep pointers to their arguments, and cut them into pieces */
     struct arguments *next;
     PyObject *key;
     char **argv;
@@ -26,16 +26,17 @@ struct callback_call {
     const char *argument;
 };
 
-/* What stands below us on the stack is a line of the trace, say, or of a request. A plugin that forgets the end of a text
- * in a buffer of its own would read on in it, and under Slurm it finds zeros there. Far enough down for the buffers of
- * plugins. Without a guard of its own, whose value would stay there. */
+/* Clears the unused stack far enough down for the buffers of plugins. It holds old data, for example a line of a trace.
+ * A plugin that forgets to end a text in its buffer would read on in that data, while under Slurm it finds zeros there.
+ * No stack protector, because its value would stay on the stack. */
 __attribute__((noinline, no_stack_protector)) static void clear_stack(void)
 {
     char below[16 << 10];
     explicit_bzero(below, sizeof below);
 }
 
-/* Keeps a call in front of it from becoming a jump, which would give the plugin the place of our own frame. */
+/* Stands behind a call, so that the compiler makes no tail call: the plugin's frame would then lie in the place of
+ * ours, which clear_stack() did not clear. */
 #define STAY() __asm__ volatile("")
 
 static int enter_hook(struct call *call)
@@ -134,13 +135,13 @@ static PyObject *call_callback(PyObject *self, PyObject *args)
 {
     struct callback *callback = PyCapsule_GetPointer(self, NULL);
     struct callback_call call = {.call = {.hook = "option", .enter = enter_callback}};
-    PyObject *argument, *bytes = NULL; /* what the user typed is not always UTF-8 */
+    PyObject *argument, *bytes = NULL; /* bytes, because a user's argument is not always UTF-8 */
     if (callback == NULL || !PyArg_ParseTuple(args, "iOi", &call.val, &argument, &call.remote) ||
         (argument != Py_None && !PyUnicode_FSConverter(argument, &bytes)))
         return NULL;
     call.call.plugin = callback->plugin;
     call.function = callback->function;
-    call.argument = bytes == NULL ? NULL : keep(PyBytes_AsString(bytes)); /* plugins keep it, too */
+    call.argument = bytes == NULL ? NULL : keep(PyBytes_AsString(bytes)); /* plugins keep the pointer */
     Py_XDECREF(bytes);
     return run_call(&call.call);
 }

@@ -1,10 +1,10 @@
-/* nodectl.spank._spank_host: compiled SPANK plugins, and the functions that they call. This file is the module.
+/* nodectl.spank._spank_host: compiled SPANK plugins, and the functions that they call. This file makes the module.
  *
- * Preloaded (LD_PRELOAD), its functions stand in front of every library's; imported, it loads plugins and makes Python
- * callables of their hooks. The forkserver imports it, and with it the stepds and tasks that are forked from it; so do
- * the command and the processes of the other contexts.
+ * If the library is preloaded (LD_PRELOAD), its functions precede those of every other library. When imported, it loads
+ * plugins and makes Python callables of their hooks. The forkserver imports it for the stepds and tasks that it forks;
+ * the command and the processes of the other contexts import it themselves.
  *
- * It owns nothing: what its functions return belongs to their callers.
+ * Owned here: nothing. The objects that its functions return belong to their callers.
  */
 #include "host.h"
 

@@ -1,23 +1,23 @@
-/* What the files of nodectl.spank._spank_host share. Nothing here is seen by plugins; that is include/slurm/spank.h.
+/* Declarations shared by the files of nodectl.spank._spank_host. Plugins see only include/slurm/spank.h.
  *
  * Each file calls only what stands below it (tests/lint/test_c_sources.py):
  *
  *   host.c         the module
- *   load.c         loads a plugin, and says what is in it
- *   container.c    the functions of job_container plugins as callables of Python
- *   walk.c         one hook of many plugins in one call
- *   link.c         binds what ld.so has left to be bound in a plugin
+ *   load.c         loads a plugin, and describes its contents
+ *   container.c    makes Python callables of the functions of job_container plugins
+ *   walk.c         calls one hook of many plugins in one call
+ *   link.c         binds symbols of a plugin that ld.so left unbound
  *   libslurm.c     functions of libslurm: host lists, errors
  *   job.c          slurm_load_job
- *   message.c      what plugins log
+ *   message.c      messages of plugins
  *   option.c       options
  *   environment.c  environments, the task's arguments
- *   item.c         spank_get_item and what stands around it
+ *   item.c         spank_get_item and related functions
  *   python.c       calls of nodectl.spank
- *   hook.c         the functions of plugins as callables of Python
- *   guard.c        one call into a plugin, and the ways out of it
- *   handle.c       the handle that plugins are given
- *   kernel.c       what nodectl.kernel._kernel does for this library
+ *   hook.c         makes Python callables of plugins' functions
+ *   guard.c        one call into a plugin, and the ways out of the call
+ *   handle.c       the handle that plugins get
+ *   kernel.c       the functions of nodectl.kernel._kernel
  *   memory.c       memory that plugins keep pointers to
  */
 #ifndef NODECTL_SPANK_HOST_H
@@ -35,8 +35,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The module is preloaded, and a program that is no Python must survive that: functions are bound when they are
- * called, data is needed at once. */
+/* The module is also preloaded into programs other than Python, and must not break them. Functions are bound when they
+ * are called, but data at once, so these symbols are weak. */
 #pragma weak _Py_NoneStruct
 #pragma weak PyExc_OSError
 #pragma weak PyExc_RuntimeError
@@ -47,10 +47,11 @@
 #define EXPORTED __attribute__((visibility("default")))
 #define HIDDEN __attribute__((visibility("hidden")))
 
-/* --- memory.c: it is given once, and lives as long as the process ----------------------------------------------- */
+/* --- memory.c: memory that lives as long as the process --------------------------------------------------------- */
 
-HIDDEN const char *keep(const char *text); /* the same pointer for the same text; NULL without memory */
-/* Zeroed, side by side: every stepd writes to it, and each page that it writes to is copied. NULL without memory. */
+HIDDEN const char *keep(const char *text); /* returns the same pointer for the same text; NULL if memory is short */
+/* Returns zeroed memory; NULL if memory is short. The pieces lie side by side, because every stepd writes to them, and
+ * each page that a stepd writes to is copied. */
 HIDDEN void *keep_zeroed(size_t size);
 
 struct live_vector { /* a NULL-terminated char ** that follows a Python list or dict */
@@ -68,12 +69,12 @@ HIDDEN extern const struct kernel_calls *kernel;
 /* --- handle.c --------------------------------------------------------------------------------------------------- */
 
 HIDDEN int handle_begin(void);                   /* at import; -1 with an exception */
-HIDDEN void handle_use(PyObject *sp);            /* the hook that runs next is this Spank's */
-HIDDEN int handle_set_plugin(PyObject *stacked); /* whose hook it is, for what Python decides; -1 with an exception */
+HIDDEN void handle_use(PyObject *sp);            /* sets the Spank of the next hook */
+HIDDEN int handle_set_plugin(PyObject *stacked); /* tells Python whose hook runs; -1 with an exception */
 HIDDEN spank_t handle_of_plugins(void);
-HIDDEN bool handle_is(spank_t sp); /* it is what plugins were given, and a hook has run */
+HIDDEN bool handle_is(spank_t sp); /* true if `sp` is the plugins' handle, and a hook has run */
 HIDDEN PyObject *handle_sp(void);  /* borrowed; NULL before the first hook */
-HIDDEN int handle_context(void);   /* S_CTX_*, -1 with an exception; not spank_context, whose callers a probe notes */
+HIDDEN int handle_context(void);   /* S_CTX_*, -1 with an exception; no call of spank_context, which probes note */
 
 /* --- guard.c ---------------------------------------------------------------------------------------------------- */
 
@@ -81,7 +82,7 @@ struct call {
     const char *plugin, *hook;
     int (*enter)(struct call *); /* calls the plugin's function, within a larger struct */
     int context;                 /* S_CTX_* of this process */
-    PyObject *stacked;           /* the plugin in its stack, where Python has not been told yet whose call this is */
+    PyObject *stacked;           /* the plugin in its stack, until Python has been told whose call this is; then NULL */
 };
 
 enum { DEADLY_SIGNALS = 5 };
@@ -90,13 +91,13 @@ struct watch { /* the signals of one call, or of several in a row */
     bool clocked, tells;
 };
 HIDDEN void guard_begin(struct watch *watch, int context);
-HIDDEN void guard_again(const struct watch *watch); /* before another call: a plugin may have taken the clock's signal */
+HIDDEN void guard_again(const struct watch *watch); /* before another call: a plugin may have changed SIGALRM */
 HIDDEN void guard_end(const struct watch *watch);
 
 /* Runs call->enter with the GIL released. Returns 0 with *rc, or -1 with a Python exception. */
 HIDDEN int guard(const struct watch *watch, struct call *call, int *rc);
 
-/* Leaves the call that runs in this thread: the call raises RuntimeError(text); text is copied. */
+/* Leaves the call that runs in this thread. The call then raises RuntimeError(text); text is copied. */
 HIDDEN void guard_leave(const char *text) __attribute__((noreturn));
 
 /* exit(3), quick_exit(3) and _exit(2) for plugins: in the command of a user they leave the call that runs. */
@@ -104,20 +105,20 @@ HIDDEN void plain_exit(int status) __attribute__((noreturn));
 HIDDEN void plain_quick_exit(int status) __attribute__((noreturn));
 HIDDEN void plain_exit_at_once(int status) __attribute__((noreturn));
 
-/* Whose call runs in this thread, "" for nobody's. */
+/* The name of the plugin whose call runs in this thread; "" for none. */
 HIDDEN const char *guard_plugin(void);
 
-/* Takes the current exception; the call that is running raises it in the end. */
+/* Takes the current exception; the running call raises it at its end. */
 HIDDEN void guard_keep_exception(void);
 
-/* Around each use of Python by a plugin's call; errno passes through both. */
+/* These two enclose each use of Python by a plugin's call; both keep errno. */
 struct visit {
     PyGILState_STATE gil;
     int saved_errno;
     bool of_call;
 };
 HIDDEN void visit_begin(struct visit *visit);
-HIDDEN void visit_end(struct visit *visit); /* does not return when the call's time is over */
+HIDDEN void visit_end(struct visit *visit); /* leaves the call if its time is over */
 
 /* --- hook.c ----------------------------------------------------------------------------------------------------- */
 
@@ -138,33 +139,33 @@ struct hook_call {
     char **argv;
 };
 
-HIDDEN PyObject *run_call(struct call *call); /* what it returns, as an int; NULL with an exception */
-HIDDEN struct hook *hook_of(PyObject *function); /* of a callable that hook_callable made; NULL with an exception */
+HIDDEN PyObject *run_call(struct call *call); /* returns the function's int; NULL with an exception */
+HIDDEN struct hook *hook_of(PyObject *function); /* of a callable from hook_callable; NULL with an exception */
 HIDDEN struct hook_call call_of(const struct hook *hook, int ac, char **argv);
-/* The same array for the same arguments, in every hook of the plugin; NULL with an exception. */
+/* Returns the same array for the same arguments in every hook of the plugin; NULL with an exception. */
 HIDDEN char **argv_of(struct plugin *plugin, PyObject *words);
-/* A callable with `data`, which stays; NULL with an exception, also where `data` is NULL. */
+/* Makes a callable with `data`, which is never freed. NULL with an exception, also if `data` is NULL. */
 HIDDEN PyObject *callable(PyMethodDef *method, void *data);
 HIDDEN PyObject *hook_callable(struct plugin *plugin, const char *name, void *function);
 HIDDEN PyObject *callback_callable(const char *plugin, spank_opt_cb_f function); /* None for NULL */
-HIDDEN PyObject *failure_mode_callable(void *mode); /* reads the number that is there; None for NULL */
+HIDDEN PyObject *failure_mode_callable(void *mode); /* the callable reads the int at `mode`; None for NULL */
 
 /* --- python.c --------------------------------------------------------------------------------------------------- */
 
 HIDDEN int python_begin(void); /* at import; -1 with an exception */
-/* nodectl.spank.<function>(...), the arguments as for Py_BuildValue, in parentheses. NULL with an exception. */
+/* Calls nodectl.spank.<function>(...). The format is Py_BuildValue's, in parentheses. NULL with an exception. */
 HIDDEN PyObject *python_call(const char *function, const char *format, ...);
-/* Both release `value`, which is NULL with an exception. */
-HIDDEN long number_of(PyObject *value); /* -1 with the exception kept for the end of the plugin's call */
+/* Both release `value`; NULL means that an exception is set. */
+HIDDEN long number_of(PyObject *value); /* -1 on an exception, which is kept for the end of the plugin's call */
 HIDDEN spank_err_t code_of(PyObject *value);
-/* The exception that is set as a code, and gone. One that is no SpankError ends the hook when it returns. */
+/* Returns the current exception as a code, and clears it. If it is no SpankError, the call raises it at its end. */
 HIDDEN spank_err_t code_of_exception(void);
-HIDDEN PyObject *text_of(const char *text);    /* NULL is "", which no variable and no option is called */
-HIDDEN const char *kept_text(PyObject *value); /* text that stays, of a str; NULL for None, and with an exception */
+HIDDEN PyObject *text_of(const char *text);    /* "" for NULL; no variable and no option has that name */
+HIDDEN const char *kept_text(PyObject *value); /* text that is never freed; NULL for None, and with an exception */
 
 /* --- item.c ----------------------------------------------------------------------------------------------------- */
 
-/* A plugin that holds the array of S_JOB_ENV sees what it has changed. */
+/* Updates the array of S_JOB_ENV, so that a plugin that keeps it sees its own changes. */
 HIDDEN void item_follow_environment(void);
 
 /* --- message.c -------------------------------------------------------------------------------------------------- */
@@ -173,11 +174,11 @@ HIDDEN void plain_fatal(const char *format, ...) __attribute__((noreturn, format
 
 /* --- link.c ----------------------------------------------------------------------------------------------------- */
 
-/* Binds what only we know how to bind in the library of a dlopen handle. Returns a new list of the names of
- * functions that nobody provides; NULL with an exception. */
+/* Binds symbols that ld.so cannot bind in the library of a dlopen handle. Returns a new list of the names of functions
+ * that no library provides; NULL with an exception. */
 HIDDEN PyObject *link_plugin(void *handle);
-HIDDEN void *link_global(const char *name); /* what every plugin finds under this name */
-/* As dlsym, but of the plugin itself: any library that it needs may have an init() too. */
+HIDDEN void *link_global(const char *name); /* the symbol that every plugin finds by this name */
+/* As dlsym, but only finds symbols of the plugin itself: any library that the plugin needs may have an init() too. */
 HIDDEN void *own_symbol(void *handle, const char *name);
 
 /* --- walk.c ----------------------------------------------------------------------------------------------------- */
@@ -188,7 +189,7 @@ HIDDEN extern const char compiled_hook_doc[];
 /* --- container.c ------------------------------------------------------------------------------------------------ */
 
 HIDDEN int container_begin(void); /* at import; -1 with an exception */
-/* By name, those that are in the library of a dlopen handle; NULL with an exception. */
+/* Returns a dict of the functions, by name, in the library of a dlopen handle; NULL with an exception. */
 HIDDEN PyObject *container_functions(void *handle, const char *plugin);
 
 /* --- load.c ----------------------------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* What a plugin asks about itself, its step and its task: spank_get_item and what stands around it.
+/* Answers a plugin's questions about itself, its step and its task: spank_get_item and related functions.
  *
  * Owned here, and never freed: the arrays of S_JOB_ARGV, S_JOB_ENV and S_JOB_SUPPLEMENTARY_GIDS, which plugins keep
  * pointers to.
@@ -52,7 +52,7 @@ EXPORTED const char *spank_strerror(spank_err_t code)
     return text == NULL ? "unknown error" : text;
 }
 
-/* How an item is asked for and answered, in the order of the calls' pointers. */
+/* The types of an item's arguments and answers, in the order of the call's pointers. */
 enum kind { NUMBER_16, NUMBER_32, NUMBER_64, TEXT, ARGV, ENVIRONMENT, GIDS, OF_PID, OF_ID };
 
 static const char kinds[] = {
@@ -98,7 +98,7 @@ static int put_gids(PyObject *value, gid_t **gids, int *count)
     static gid_t *all;
     static Py_ssize_t room;
     Py_ssize_t size = PySequence_Size(value);
-    if (size > room || all == NULL) { /* a plugin that holds the old one keeps what was true */
+    if (size > room || all == NULL) { /* a plugin may keep the old array, so do not free it */
         gid_t *more = malloc(((size_t)size + 1) * sizeof *more);
         if (more == NULL) {
             PyErr_NoMemory();
@@ -117,7 +117,7 @@ static int put_gids(PyObject *value, gid_t **gids, int *count)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Into the plugin's variables. 0, or -1 with an exception. */
+/* Writes the value to the plugin's variables. Returns 0, or -1 with an exception. */
 static int put(enum kind kind, PyObject *value, void *out, void *second)
 {
     unsigned long long number;
@@ -156,7 +156,7 @@ static int put(enum kind kind, PyObject *value, void *out, void *second)
     }
 }
 
-/* What Slurm leaves in the variables of a call that failed. */
+/* After a failed call, sets the plugin's variable as Slurm does. */
 static void put_failed(spank_item_t item, spank_err_t code, void *out)
 {
     bool counted = item == S_JOB_TOTAL_TASK_COUNT || item == S_JOB_NNODES;
@@ -209,7 +209,7 @@ EXPORTED spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
     return code;
 }
 
-/* A plugin that holds the array of S_JOB_ENV sees what it has changed. */
+/* Updates the array of S_JOB_ENV, so that a plugin that keeps it sees its own changes. */
 void item_follow_environment(void)
 {
     if (live_environment.strings == NULL)

@@ -1,8 +1,8 @@
-/* A job as libslurm's slurm_load_job tells of it. The answer is one piece of memory: message, record, what it points to.
+/* A job as libslurm's slurm_load_job describes it. The answer is one piece of memory: message, record, nodes, strings.
  *
- * Which bytes of the record a member is, is in the plugin: its compiler took it from the header of its own Slurm. It was
- * measured with Debian's headers (22.05, 24.11, 26.05), with pyslurm's declarations (25.11), and with the members in the
- * order of two public copies of 23.02's header that agree, on machines of 64 bits.
+ * A plugin's compiler took the offsets of the record's members from the header of the plugin's Slurm. They were
+ * measured on 64-bit machines with Debian's headers (22.05, 24.11, 26.05), with pyslurm's declarations (25.11), and
+ * with the order of the members in two public copies of 23.02's header, which agree.
  *
  * Owned here: nothing. The plugin owns an answer, and frees it with slurm_free_job_info_msg.
  */
@@ -26,7 +26,7 @@ static const struct layout {
 
 enum kind { STRING, NUMBER_16, NUMBER_32, NUMBER_64, REAL, NODES };
 
-/* In the order of the layouts, 0: not there. In front of all stands `account`, of which nothing is known here. */
+/* Offsets in the order of the layouts; 0: the layout lacks the member. Offset 0 is `account`, which is unknown here. */
 static const struct member {
     const char *name;
     enum kind kind;
@@ -93,11 +93,11 @@ enum { MEMBERS = sizeof members / sizeof members[0] };
 
 struct answer {
     job_info_msg_t message;
-    int32_t nodes[3]; /* from the first to the first, and no more */
+    int32_t nodes[3]; /* node_inx: the range from 0 to 0, and -1 as its end */
     _Alignas(max_align_t) char record[];
 };
 
-/* The plugin_version of the plugin that has the code at this address; 0 where there is none. */
+/* Returns the plugin_version of the plugin whose code has this address; 0 if there is none. */
 static unsigned int version_at(void *address)
 {
     Dl_info info;
@@ -108,11 +108,11 @@ static unsigned int version_at(void *address)
     const unsigned int *version = handle == NULL ? NULL : dlsym(handle, "plugin_version");
     unsigned int number = version == NULL ? 0 : *version;
     if (handle != NULL)
-        dlclose(handle); /* it was open before */
+        dlclose(handle); /* the plugin stays loaded by its first dlopen */
     return number;
 }
 
-/* The layout that a plugin of this version expects; NULL where it is not known. */
+/* Returns the layout that a plugin of this version expects; NULL if it is unknown. */
 static const struct layout *layout_of(unsigned int version)
 {
     for (int i = 0; i < LAYOUTS; i++)
@@ -121,7 +121,7 @@ static const struct layout *layout_of(unsigned int version)
     return NULL;
 }
 
-/* What a string member has: bytes with their end. NULL for one that is not there, and with an exception. */
+/* Returns a string member as bytes, and their length with the NUL. NULL if it is missing, and with an exception. */
 static PyObject *string_of(const struct member *member, PyObject *job, size_t *length)
 {
     PyObject *value = PyDict_GetItemString(job, member->name); /* borrowed */
@@ -144,7 +144,7 @@ static void put(char *place, enum kind kind, PyObject *value, const int32_t *nod
     }
 }
 
-/* Fills the record; the strings go behind it, and are given up. */
+/* Fills the record, and copies the strings behind it. */
 static void fill(struct answer *answer, const struct layout *layout, PyObject *job, PyObject *const strings[MEMBERS])
 {
     char *end = answer->record + layout->size;
@@ -165,7 +165,7 @@ static void fill(struct answer *answer, const struct layout *layout, PyObject *j
     answer->message.job_array = (slurm_job_info_t *)answer->record;
 }
 
-/* The answer; NULL with an exception. */
+/* Makes the answer; NULL with an exception. */
 static struct answer *answer_of(PyObject *job, const struct layout *layout)
 {
     PyObject *strings[MEMBERS];
@@ -184,7 +184,7 @@ static struct answer *answer_of(PyObject *job, const struct layout *layout)
     return answer;
 }
 
-/* A dict of members; NULL with the number of an error. */
+/* Returns a dict of the job's members; NULL with an errno in `number`. */
 static PyObject *job_of(uint32_t job_id, uint16_t flags, int *number)
 {
     *number = ESLURM_INVALID_JOB_ID;
@@ -217,23 +217,24 @@ static int load_job(const struct layout *layout, job_info_msg_t **message, uint3
     return SLURM_ERROR;
 }
 
-/* In 26.05 its second argument is this, by value, and no job id. What takes both is known by another name in C. */
+/* In 26.05 the second argument of slurm_load_job is this struct, by value, instead of a job id. A function with another
+ * name in C takes both, and has that name for the linker. */
 struct step_of_26_05 {
     uint64_t sluid;
     uint32_t job_id, step_het_comp, step_id;
 };
 
-#if defined __x86_64__ /* it comes on the stack, and the next argument in its register */
+#if defined __x86_64__ /* the struct comes on the stack, and the flags in the register of the second argument */
 #define SECOND uint32_t second
 #define BEHIND , struct step_of_26_05 step
 #define JOB_ID step.job_id
 #define FLAGS(flags) (uint16_t)second
-#elif defined __aarch64__ /* what comes is the address of a copy */
+#elif defined __aarch64__ /* the second argument is the address of a copy of the struct */
 #define SECOND uintptr_t second
 #define BEHIND
 #define JOB_ID ((const struct step_of_26_05 *)second)->job_id
 #define FLAGS(flags) flags
-#else /* how it comes is not known */
+#else /* the calling convention is unknown */
 #define SECOND uint32_t second
 #define BEHIND
 #endif
@@ -254,5 +255,5 @@ int load_job_of_any_release(job_info_msg_t **message, SECOND, uint16_t flags BEH
 
 EXPORTED void slurm_free_job_info_msg(job_info_msg_t *message)
 {
-    free(message); /* it is where its answer begins */
+    free(message); /* the first member of its answer */
 }

@@ -1,4 +1,4 @@
-/* What nodectl.kernel._kernel does for this library without a way through Python.
+/* Finds the functions of nodectl.kernel._kernel that this library calls without Python.
  *
  * Owned here: nothing. The table belongs to _kernel, which stays loaded.
  */

@@ -1,7 +1,7 @@
-/* What plugins use of libslurm besides SPANK and jobs (job.c): host lists, texts of errors.
+/* Functions of libslurm that plugins use besides SPANK and jobs (job.c): host lists, texts of errors.
  *
- * Owned here: nothing. The plugin owns a host list, and frees it with slurm_hostlist_destroy; a name that it shifts off
- * a list is the plugin's, to be given to free(3).
+ * Owned here: nothing. The plugin owns a host list, and frees it with slurm_hostlist_destroy. It also owns each name
+ * that it shifts off a list, and frees it with free(3).
  */
 #include "host.h"
 
@@ -17,14 +17,14 @@ enum { MOST_HOSTS = 1 << 16, LONGEST_NAME = 256 };
 
 struct hostlist {
     char **names;
-    size_t count, first; /* what stands before `first` was shifted off */
+    size_t count, first; /* the names before `first` were shifted off */
 };
 
 static int append(struct hostlist *list, const char *name)
 {
     if (list->count == MOST_HOSTS)
         return -1;
-    if ((list->count & (list->count - 1)) == 0) { /* full at each power of two */
+    if ((list->count & (list->count - 1)) == 0) { /* the array is full at each power of two */
         char **more = realloc(list->names, (list->count ? 2 * list->count : 1) * sizeof *more);
         if (more == NULL)
             return -1;
@@ -36,7 +36,7 @@ static int append(struct hostlist *list, const char *name)
     return 0;
 }
 
-/* One number of a range, at most nine digits; its end, or NULL. */
+/* Reads one number of a range, of at most nine digits. Returns its end, or NULL. */
 static const char *read_number(const char *text, unsigned long *number)
 {
     char *end;
@@ -46,7 +46,8 @@ static const char *read_number(const char *text, unsigned long *number)
     return end - text <= 9 ? end : NULL;
 }
 
-/* `head`, then every way to read `pattern`, up to `end`: text with any number of "[1-3,07]", one after the other. */
+/* Appends `head` with each name that `pattern` stands for: text up to `end` with any number of ranges, "[1-3,07]".
+ * Returns 0, or -1 for no pattern. */
 static int expand(struct hostlist *list, const char *head, const char *pattern, const char *end)
 {
     char name[LONGEST_NAME];
@@ -80,7 +81,7 @@ static int expand(struct hostlist *list, const char *head, const char *pattern, 
     }
 }
 
-/* Adds all names of a list that is written down. 0, or -1 for what is no list; what stands before that is added. */
+/* Adds all names of a list in text. Returns 0; or -1 on a name that is malformed, after adding those before it. */
 static int add(struct hostlist *list, const char *names)
 {
     for (const char *at = names; at != NULL && *at != '\0';) {
@@ -129,7 +130,7 @@ EXPORTED int slurm_hostlist_find(hostlist_t list, const char *name)
     return -1;
 }
 
-/* n2 before n10: numbers in names are numbers. */
+/* Orders names with numbers by value: n2 before n10. */
 static int compare(const void *left, const void *right)
 {
     return strverscmp(*(char *const *)left, *(char *const *)right);
@@ -190,11 +191,11 @@ EXPORTED void slurm_perror(const char *what)
     fprintf(stderr, "%s: %s\n", what, slurm_strerror(errno));
 }
 
-/* --- its begin and end ------------------------------------------------------------------------------------------ */
+/* --- libslurm's begin and end ----------------------------------------------------------------------------------- */
 
 EXPORTED void slurm_init(const char *configuration)
 {
-    (void)configuration; /* there is nothing to be read */
+    (void)configuration; /* nodectl reads no slurm.conf */
 }
 
 EXPORTED void slurm_fini(void)

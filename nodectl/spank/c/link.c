@@ -1,19 +1,19 @@
-/* What ld.so has left to be bound in a plugin, bound by writing into its global offset table.
+/* Binds symbols of a plugin that ld.so left unbound, or bound to a wrong function, in the plugin's global offset table.
  *
- * - Functions that nobody provides: lazily bound, ld.so would end the process at the first call. Their slots get a
- *   function that only ends the hook.
+ * - Functions that no library provides: ld.so, which binds lazily, would end the process at their first call. Their
+ *   slots get a function that only ends the hook.
  * - error(), info(), debug() and so on, as plugins of Slurm's own tree call them. libc has an error(3) of another
- *   signature, and any library may have a variable called debug: exported by us, in front of all others, these names
- *   would break them. So they are no symbols of ours; the plugin that calls them, and nothing else, is bound to ours.
- *   So are exit(3) and its kin, which end the call in the command of a user (guard.c).
- * - A plugin that brings libslurm and takes more of it than we have would hand our host lists to libslurm's
- *   functions; it gets libslurm's for all of them, and libslurm's words for errors.
+ *   signature, and any library may have a variable called debug. If nodectl exported these names before all others, it
+ *   would break such libraries. So it exports none, and binds only the plugins that call them to its functions. It does
+ *   the same with exit(3) and its kin, which end the call in the command of a user (guard.c).
+ * - A plugin that brings libslurm, and uses functions of it that nodectl lacks, would hand nodectl's host lists to
+ *   libslurm. So libslurm serves all these functions for it, and also the texts of errors.
  *
- * The tables are read where ld.so has mapped them; relocation types, the machine's own business, do not matter: in
- * DT_JMPREL every function is a slot, elsewhere a slot is known by what stands in it.
+ * The tables are read where ld.so has mapped them. The machine's relocation types do not matter: in DT_JMPREL each
+ * entry is a function's slot, in other tables the value of a slot shows whether it is one.
  *
- * Owned here: the names of missing functions, and one handle of the program itself; neither is given back. The plugins'
- * tables are ld.so's.
+ * Owned here: the names of missing functions, and one handle of the program itself; neither is given back. ld.so owns
+ * the plugins' tables.
  */
 #include "host.h"
 
@@ -37,7 +37,7 @@
 #define SYMBOL_BINDING(info) ELF32_ST_BIND(info)
 #endif
 
-/* --- what a missing function's slot is given -------------------------------------------------------------------- */
+/* --- functions for the slots of missing functions --------------------------------------------------------------- */
 
 enum { TRAMPOLINES = 64 };
 static const char *missing_names[TRAMPOLINES];
@@ -49,7 +49,7 @@ static void leave_missing(int number)
     guard_leave(text);
 }
 
-/* One function per name, numbered in octal: a slot can carry nothing but an address. */
+/* One function per name, numbered in octal, because a slot holds only an address. */
 #define TRAMPOLINE(number) static void missing_##number(void) { leave_missing(0##number); }
 #define ADDRESS(number) missing_##number,
 #define EIGHT(what, n) what(n##0) what(n##1) what(n##2) what(n##3) what(n##4) what(n##5) what(n##6) what(n##7)
@@ -68,7 +68,7 @@ static uintptr_t trampoline_for(const char *name)
     return (uintptr_t)trampolines[number];
 }
 
-/* --- what other names are bound to ------------------------------------------------------------------------------ */
+/* --- functions for other names ---------------------------------------------------------------------------------- */
 
 static const struct plain_name {
     const char *name;
@@ -88,11 +88,12 @@ static const struct plain_name {
     {"_Exit", (uintptr_t)plain_exit_at_once},
 };
 
-/* What names begin with that are libslurm's where the plugin brings it. Not slurm_init, which ends the process where there is
- * no slurm.conf. */
+/* Prefixes of names that libslurm serves if the plugin brings it. Not slurm_init, which ends the process if there is no
+ * slurm.conf. */
 static const char *const libslurms[] = {"slurm_hostlist_", "slurm_strerror", "slurm_perror"};
 
-/* Whether a library that the plugin brings has the function. libc, which has an error(3), is everybody's. */
+/* True if the plugin, or a library that it brings, has the function. libc has an error(3), and does not count: every
+ * plugin has libc. */
 static bool brings(void *handle, const char *name)
 {
     const ElfW(Sym) *symbol = NULL;
@@ -103,7 +104,7 @@ static bool brings(void *handle, const char *name)
            info.dli_fbase != libc.dli_fbase;
 }
 
-/* Where the name is to lead from a plugin of this handle; 0: as ld.so does it. */
+/* Returns the function to which a plugin of this handle must bind the name; 0 to leave the name to ld.so. */
 static uintptr_t ours(void *handle, const char *name)
 {
     for (size_t i = 0; i < sizeof plain_names / sizeof plain_names[0]; i++)
@@ -115,7 +116,8 @@ static uintptr_t ours(void *handle, const char *name)
     return 0;
 }
 
-/* Not RTLD_DEFAULT, which is what this library finds: where it was not preloaded, plugins do not find it. */
+/* Searches from the program, not by RTLD_DEFAULT: that also finds this library's functions, which plugins do not find
+ * if the library was not preloaded. */
 void *link_global(const char *name)
 {
     static void *program;
@@ -132,7 +134,7 @@ struct object {
     const char *strings;
     const ElfW(Sym) *symbols;
     uintptr_t relro, relro_end; /* read-only since relocation */
-    uintptr_t fixed, fixed_end; /* what nobody ever writes to: headers, code, constants */
+    uintptr_t fixed, fixed_end; /* never written to: headers, code, constants */
 };
 
 static int find_parts(struct dl_phdr_info *info, size_t size, void *data)
@@ -161,8 +163,8 @@ static int find_parts(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-/* Linkers put headers, code and constants of a library into three mappings, and each of them is copied at every fork of
- * every step. With one protection they are one mapping, as linkers made them before binutils 2.31. */
+/* Joins the three mappings into which linkers put headers, code and constants of a library: every fork of every step
+ * copies each of them. With one protection they are one mapping, as linkers made them before binutils 2.31. */
 static void join_fixed(const struct object *object)
 {
     if (object->fixed_end > object->fixed)
@@ -183,7 +185,7 @@ static void set_slot(const struct object *object, uintptr_t *slot, uintptr_t val
     }
 }
 
-/* The name of an undefined symbol that must exist and may be a function; NULL for every other. */
+/* Returns the name of an undefined symbol that must exist and may be a function; NULL for other symbols. */
 static const char *wanted(const struct object *object, size_t index)
 {
     const ElfW(Sym) *symbol = &object->symbols[index];
@@ -220,7 +222,7 @@ static int bind_table(
 {
     size_t each = with_addend ? sizeof(ElfW(Rela)) : sizeof(ElfW(Rel));
     for (size_t at = 0; table != NULL && at + each <= size; at += each) {
-        const ElfW(Rel) *entry = (const void *)((const char *)table + at); /* a Rela begins as a Rel does */
+        const ElfW(Rel) *entry = (const void *)((const char *)table + at); /* a Rela begins with a Rel */
         if (bind_slot(object, R_SYMBOL(entry->r_info), entry->r_offset, lazy, missing) != 0)
             return -1;
     }

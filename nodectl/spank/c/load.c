@@ -1,6 +1,6 @@
-/* Loads a plugin, and says what is in it: a nodectl.spank._spank_host.Library.
+/* Loads a plugin, and describes its contents as a nodectl.spank._spank_host.Library.
  *
- * Owned here, and never given back: the handles of dlopen(3), since plugins leave pointers to themselves behind; the
+ * Owned here, and never given back: the handles of dlopen(3), because other code keeps pointers into plugins; the
  * plugins' names; the type Library.
  */
 #include "host.h"
@@ -43,8 +43,9 @@ static void raise_os(int number, const char *text)
     }
 }
 
-/* Loads the empty library that stands in for the libslurm.so.N which, so the error says, is not there. One that is there
- * is used: a plugin may need more of it than we provide, and what we provide stands in front of it. */
+/* Loads an empty library in place of the libslurm.so.N that is missing according to dlopen's error. An installed
+ * libslurm is used, because a plugin may need more functions than nodectl provides; nodectl's functions
+ * still come first. */
 static bool stand_in(const char *error)
 {
     char own[PATH_MAX], path[PATH_MAX + 32];
@@ -69,7 +70,7 @@ static void *open_library(const char *path)
     }
     if (handle == NULL)
         raise_os(ENOEXEC, error == NULL ? "no memory" : error);
-    fflush(NULL); /* what a constructor has printed */
+    fflush(NULL); /* a constructor may have printed text */
     return handle;
 }
 

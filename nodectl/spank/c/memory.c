@@ -1,7 +1,7 @@
 /* Memory that plugins keep pointers to.
  *
- * Owned here: all of it, and none is ever freed. A plugin's statics live as long as its process, and so does what they
- * point at.
+ * Owned here: all of this memory; none is ever freed. A plugin's statics live as long as its process, so the memory
+ * that they point to must too.
  */
 #include "host.h"
 
@@ -29,7 +29,7 @@ const char *keep(const char *text)
     return kept->text;
 }
 
-/* The words of a list, or a dict's "K=V", as a new list of bytes. */
+/* Returns a new list of bytes: the words of a list, or a dict's items as "K=V". */
 static PyObject *encoded(PyObject *words)
 {
     PyObject *list = PyList_New(0);
@@ -57,7 +57,7 @@ static PyObject *encoded(PyObject *words)
     return list;
 }
 
-/* A copy of `text` that is in `old` already, looked for from where it stood; NULL if there is none. */
+/* Returns the string in `old` that equals `text`; NULL if there is none. Searches from `from` on. */
 static char *reused(char *const *old, size_t count, size_t from, const char *text)
 {
     for (size_t i = 0; i < count; i++) {
@@ -96,7 +96,7 @@ int live_update(struct live_vector *vector, PyObject *words)
     char **fresh = malloc((count + 1) * sizeof *fresh);
     int rc = fresh == NULL ? -1 : fill(fresh, vector->strings, had, list);
     Py_DECREF(list);
-    if (rc == 0 && count >= vector->room) { /* a plugin that holds the old one keeps what was true */
+    if (rc == 0 && count >= vector->room) { /* a plugin may keep the old array, so do not free it */
         size_t room = 2 * count + 64;
         char **strings = malloc(room * sizeof *strings);
         if (strings == NULL)

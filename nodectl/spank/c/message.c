@@ -1,4 +1,4 @@
-/* What plugins log: slurm_error and the other functions of printf's kind.
+/* Messages of plugins: slurm_error and the other functions with printf's formats.
  *
  * Owned here: nothing beyond a call.
  */
@@ -14,7 +14,7 @@ static void say(const char *function, const char *format, va_list args)
     struct visit visit;
     char *text = NULL;
     int saved_errno = errno;
-    int length = vasprintf(&text, format, args); /* before the visit: it reads what the plugin points to, and may die */
+    int length = vasprintf(&text, format, args); /* before the visit: it follows the plugin's pointers, and may crash */
     errno = saved_errno;
     if (length < 0)
         return;
@@ -44,7 +44,7 @@ EXPORTED MESSAGE(slurm_debug2, "slurm_debug2")
 EXPORTED MESSAGE(slurm_debug3, "slurm_debug3")
 EXPORTED MESSAGE(slurm_spank_log, "slurm_spank_log")
 
-/* In Slurm it ends the process. Here it ends the hook: a plugin must not take the daemon with it. */
+/* In Slurm fatal() ends the process. Here it only ends the hook, because a plugin must not end the daemon. */
 void plain_fatal(const char *format, ...)
 {
     char text[200];

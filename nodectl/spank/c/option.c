@@ -1,10 +1,10 @@
-/* The options that plugins register, and what the user gave for them.
+/* The options that plugins register, and the user's arguments for them.
  *
- * Owned here: nothing. Python has the options; their arguments are kept by memory.c.
+ * Owned here: nothing. Python owns the options; memory.c keeps their arguments.
  */
 #include "host.h"
 
-/* A nodectl.spank.SpankOption of what the plugin describes, None for NULL; a name or usage that is missing is "". */
+/* Makes a nodectl.spank.SpankOption of the plugin's struct; None for NULL. A missing name or usage becomes "". */
 static PyObject *option_of(const struct spank_option *option, spank_opt_cb_f cb)
 {
     if (option == NULL)
@@ -33,11 +33,11 @@ EXPORTED spank_err_t spank_option_getopt(spank_t sp, struct spank_option *option
         return ESPANK_BAD_ARG;
     struct visit visit;
     visit_begin(&visit);
-    PyObject *described = option_of(option, NULL); /* it is looked for by name */
+    PyObject *described = option_of(option, NULL); /* Python finds the option by its name */
     PyObject *value = described == NULL ? NULL : python_call("spank_option_getopt", "(ON)", handle_sp(), described);
     spank_err_t code = value == NULL ? code_of_exception() : ESPANK_SUCCESS;
     if (option != NULL && option->has_arg != 0 && argument == NULL)
-        if (code == ESPANK_SUCCESS || code == ESPANK_ERROR) /* Slurm asks this before it looks for the option */
+        if (code == ESPANK_SUCCESS || code == ESPANK_ERROR) /* Slurm checks `argument` before it looks for the option */
             code = ESPANK_BAD_ARG;
     const char *text = kept_text(value);
     if (PyErr_Occurred())

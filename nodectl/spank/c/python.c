@@ -1,5 +1,5 @@
-/* From the functions that plugins call into nodectl.spank, and back: what is allowed where is decided there, for plugins
- * of both kinds.
+/* Calls nodectl.spank for the functions that plugins call, and converts arguments and results. nodectl.spank decides
+ * which call is allowed in which hook, for compiled plugins and for those in Python.
  *
  * Owned here, and never given back: references to the modules.
  */
@@ -8,7 +8,7 @@
 #include <stdarg.h>
 
 static PyObject *spank; /* the module nodectl.spank */
-static PyObject *jobs;  /* nodectl.spank.job_info, imported before there are forks */
+static PyObject *jobs;  /* nodectl.spank.job_info, imported early, so that no fork has to import it */
 
 int python_begin(void)
 {

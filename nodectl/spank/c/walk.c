@@ -1,6 +1,6 @@
-/* One hook of many plugins in one call: what PluginCaller does around each of them (nodectl/plugin_host/caller.py),
- * without Python in between. The forkserver makes a compiled hook, and the stepds that it forks only read it: a stepd
- * that counts a reference to a Python object copies the page that the object is on.
+/* Calls one hook of many plugins in one call, and does around each plugin what PluginCaller does
+ * (nodectl/plugin_host/caller.py), without Python in between. The forkserver makes a compiled hook, and the stepds that
+ * it forks only read it: a stepd that counted a reference to a Python object would copy the object's page.
  *
  * Owned here, and never freed: the compiled hooks. They refer to the plugins' hooks and to their places in the stack.
  */
@@ -16,8 +16,8 @@
 struct place {
     const struct hook *hook;
     PyObject *stacked;
-    const char *facts; /* of its line in the trace */
-    int number;        /* in the stack */
+    const char *facts; /* the members about the plugin in its line of the trace */
+    int number;        /* the plugin's place in the stack */
     int ac;
     char **argv;
 };
@@ -27,17 +27,17 @@ struct compiled_hook {
     struct place places[];
 };
 
-/* What a process walks a compiled hook with. */
+/* The arguments of a process's walk through a compiled hook. */
 struct walk {
     Py_ssize_t from;
     PyObject *sp;
     Py_buffer progress; /* nodectl/tracing/progress.py */
-    Py_ssize_t slot;    /* where its two bytes there are */
-    int row;            /* the hook's number there */
-    int trace;          /* -1 for none */
+    Py_ssize_t slot;    /* the offset in `progress` of this process's two bytes */
+    int row;            /* the hook's number in `progress` */
+    int trace;          /* the trace's descriptor, -1 for none */
     const char *head, *tail;
     double seconds, deadline;
-    int threads; /* a descriptor of /proc/self/task where no plugin may leave a thread, else -1 */
+    int threads; /* a descriptor of /proc/self/task if no plugin may leave a thread behind, else -1 */
 };
 
 static long long nanoseconds(void)
@@ -53,7 +53,7 @@ static bool has_threads(int directory)
     return directory >= 0 && (fstat(directory, &status) != 0 || status.st_nlink != 3); /* ".", ".." and one thread */
 }
 
-/* The exception that is set, as a value. */
+/* Takes the current exception, and returns it as an object. */
 static PyObject *caught(void)
 {
     PyObject *type, *value, *trace;
@@ -66,7 +66,8 @@ static PyObject *caught(void)
     return value;
 }
 
-/* Calls the plugin at a place, under the clock. NULL where nothing has to be looked at; else what it returned or raised. */
+/* Calls the plugin at a place, under the clock. Returns NULL if the hook returned 0 and left no thread; else its value,
+ * or the exception. */
 static PyObject *call_place(const struct walk *walk, const struct watch *watch, const struct place *place, int context)
 {
     struct hook_call call = call_of(place->hook, place->ac, place->argv);
@@ -99,7 +100,7 @@ static PyObject *walk_on(const struct compiled_hook *compiled, const struct walk
         PyObject *value = call_place(walk, watch, place, context);
         const pid_t process = getpid();
         if (process != self && (heirloom == NULL || value != NULL))
-            _exit(1); /* a child that the plugin forked came out of its hook */
+            _exit(1); /* a child that the plugin forked has returned from the hook */
         if (heirloom != NULL && !kernel->heir_is()) {
             if (process != self)
                 _exit(1);
@@ -187,6 +188,6 @@ PyObject *make_compiled_hook(PyObject *self, PyObject *rows)
     compiled->count = (size_t)count;
     for (Py_ssize_t i = 0; i < count; i++)
         if (fill_place(&compiled->places[i], PyList_GetItem(rows, i)) != 0)
-            return NULL; /* rare, and its memory stays in any case */
+            return NULL; /* compiled hooks are never freed, not even in this rare case */
     return callable(&walk_method, compiled);
 }
