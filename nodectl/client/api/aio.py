@@ -150,7 +150,7 @@ class AsyncClient:
             call = next(operation)
             while True:
                 try:
-                    found = await self._answer(call)
+                    found = await (self._acquire(call, operation) if call.acquires else self._answer(call))
                 except Failed as failed:
                     call = operation.throw(failed)
                 else:
@@ -159,6 +159,19 @@ class AsyncClient:
             return end.value  # type: ignore[no-any-return]  # the operation's
         except (Failed, BadOption) as error:
             raise errors.public(error) from None
+
+    async def _acquire(self, call: Call, operation: Operation[T]) -> Answer:
+        """Return the answer to a call. If cancelled, give the answer to the operation first.
+
+        A second cancellation ends that wait; then the lease of what the service has given ends by itself.
+        """
+        answering = asyncio.ensure_future(self._answer(call))
+        try:
+            return await asyncio.shield(answering)
+        except asyncio.CancelledError:
+            with contextlib.suppress(Failed, errors.NodectlError):
+                operation.send(await answering)
+            raise
 
     async def _answer(self, call: Call) -> Answer:
         if call.pause:

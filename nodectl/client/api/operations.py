@@ -28,12 +28,17 @@ _BUSY = f"{NODE}.Busy"
 
 
 class Call(NamedTuple):
-    """A call of a method of org.nodectl; `pause` is the number of seconds to wait before the call."""
+    """A call of a method of org.nodectl.
+
+    `pause`: the number of seconds to wait before the call. `acquires`: the reply names what the caller must give back,
+    so an asyncio caller receives the reply even if cancelled meanwhile.
+    """
 
     method: str
     parameters: Mapping[str, object]
     fds: Sequence[int] = ()
     pause: float = 0.0
+    acquires: bool = False
 
 
 class Answer(NamedTuple):
@@ -111,7 +116,7 @@ def _turn(request: dict[str, object], wanted: Wanted, turn: Turn, number: int = 
     """Allocate a job and wait until the job may begin."""
     reserved = {"job": number} if number else {}
     of_job = {"request": {**request, **reserved, "environment": _told(request)}, "job": wanted.of_job}
-    answer = yield Call("Allocate", {**of_job, "held_by": "run"})
+    answer = yield Call("Allocate", {**of_job, "held_by": "run"}, acquires=True)
     job = turn.job = answer.parameters["job"]
     until = None if wanted.patience is None else time.monotonic() + max(wanted.patience, 1)
     looks = until is not None or turn.wanted is not None  # again and again, rather than to be told

@@ -119,6 +119,24 @@ def test_who_stops_waiting_for_a_turn_leaves_the_queue(narrow: Node) -> None:
         asyncio.run(give_up())
 
 
+def test_who_is_cancelled_at_any_moment_leaves_no_job(narrow: Node) -> None:
+    """Also between the request for a job and the reply, which names the job."""
+
+    async def give_up(turns: int) -> None:
+        async with AsyncClient(narrow.socket) as client:
+            waiting = asyncio.create_task(client.run(["true"]))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert [job.state for job in await client.jobs()] == ["RUNNING"], turns
+
+    with Client(narrow.socket) as client, client.start(ENDLESS):
+        for turns in range(1, 100):
+            asyncio.run(give_up(turns))
+
+
 def test_a_cancelled_run_ends_its_step_and_an_abandoned_wait_does_not(served: Node) -> None:
     async def play() -> None:
         async with AsyncClient(served.socket) as client:
