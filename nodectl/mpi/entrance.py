@@ -2,9 +2,9 @@
 
 The library listens on the loopback device, where any user can connect, and its only thread waits for the first bytes of
 a connection: a stranger who sends nothing would hold up the step. So `replace_listener`, in the library's process,
-replaces the library's listening socket by a socket in a directory of the user's own. Another process (`Entrance`)
-accepts the connections on the loopback device, asks the kernel for the user of each, and relays those of the step's
-user.
+replaces the library's listening socket by a socket in a directory of the user's own; until then `cutting_off_strangers`
+cuts all connections. Another process (`Entrance`) accepts the connections on the loopback device, asks the kernel for
+the user of each, and relays those of the step's user.
 """
 
 import contextlib
@@ -13,13 +13,41 @@ import resource
 import select
 import socket
 import sys
+import threading
 
 from nodectl.mpi.openpmix import Failed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _TABLE = "/proc/net/tcp"
 _PIECE = 1 << 16  # bytes that wait in one direction
 _AT_ONCE = 64  # connections looked up together
 _SECONDS = 0.05
+
+
+@contextlib.contextmanager
+def cutting_off_strangers() -> "Iterator[None]":
+    """Cut all connections to sockets of this process that listen on the network, again and again during the block.
+
+    The library's initialization waits for the library's thread, which may already wait for a stranger's first bytes.
+    """
+    started = threading.Event()
+
+    def cut_off() -> None:
+        while not started.wait(_SECONDS):
+            for _, one in _sockets():
+                if one.family == socket.AF_INET and _listens(one):
+                    _cut_off(one.getsockname())
+
+    thread = threading.Thread(target=cut_off)
+    thread.start()
+    try:
+        yield
+    finally:
+        started.set()
+        thread.join()
 
 
 def replace_listener(private: socket.socket) -> socket.socket:
@@ -35,11 +63,11 @@ def replace_listener(private: socket.socket) -> socket.socket:
     os.dup2(private.fileno(), number, inheritable=False)
     address = listener.getsockname()
     with socket.socket() as wake, socket.socket(socket.AF_UNIX) as probe:
-        wake.setblocking(False)  # the library's thread still sleeps on the old socket of this descriptor
-        with contextlib.suppress(OSError):
-            wake.connect(address)
         probe.connect(private.getsockname())
         probe.shutdown(socket.SHUT_WR)
+        wake.setblocking(False)  # the library's thread sleeps on the old socket, but once awake looks at the new one
+        with contextlib.suppress(OSError):
+            wake.connect(address)
         probe.settimeout(_SECONDS)
         while not _has_ended(probe):  # the probe is the last connection in the library's queue
             _cut_off(address)
@@ -152,15 +180,16 @@ class Entrance:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
-    def serve(self, until: socket.socket) -> None:
-        """Relay connections until `until` is closed."""
-        self._poll.register(until, 0)
+    def serve(self, *until: int) -> None:
+        """Relay connections until the other end of one of the descriptors `until` is closed."""
+        for fd in until:
+            self._poll.register(fd, 0)
         while True:
             self._poll.register(self._listener, select.POLLIN if self._has_room else 0)
             patience = None if self._has_room else _SECONDS * 1000
             self._has_room = True  # try again
             for fd, _ in self._poll.poll(patience):
-                if fd == until.fileno():
+                if fd in until:
                     return
                 if fd == self._listener.fileno():
                     self._accept()

@@ -7,7 +7,7 @@ alone speaks with them, and answers the library later.
 import ctypes
 import os
 
-from nodectl.mpi import openpmix, pmix_places
+from nodectl.mpi import entrance, openpmix, pmix_places
 from nodectl.mpi.openpmix import DONE, NOT_FOUND, NOT_SUPPORTED, SUCCESS, WILDCARD, Library, Module, Proc
 from nodectl.mpi.questions import Questions
 from nodectl.mpi.words import Given
@@ -52,7 +52,8 @@ class Host:
         made = openpmix.infos(
             {"pmix.srvr.tmpdir": directory, "pmix.sys.tmpdir": directory, "pmix.hname": pmix_places.name_of(given)}
         )
-        self._library.call("PMIx_server_init", ctypes.byref(self._module), *made)
+        with entrance.cutting_off_strangers():
+            self._library.call("PMIx_server_init", ctypes.byref(self._module), *made)
         listens()
 
     def _make_module(self) -> Module:
@@ -144,10 +145,6 @@ class Host:
     def part(self) -> None:
         """Forget the remote servers, now out of reach: the step ends."""
         self._others = self._questions = None
-
-    def finish(self) -> None:
-        """Stop the library, at the end of the step."""
-        self._library.call("PMIx_server_finalize")
 
     def _tell_once(self, word: str) -> None:
         """Report a word to the step runner, once. A program may cause the same word any number of times."""

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections import deque
 
+from nodectl.kernel import signals
 from nodectl.mpi import entrance, openpmix
 from nodectl.mpi.others import Apart, Others, TooMuch
 from nodectl.mpi.pmix_host import Host
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PLACES = ("/tmp", "/dev/shm")
+_END_SECONDS = 3.0  # for the library's end; the step runner waits for longer
 
 
 class _Loop:
@@ -110,8 +112,7 @@ def _serve(given: Given, directories: "list[str]", private: socket.socket, other
     except (OSError, openpmix.Failed) as error:
         given.tell(f"failed {error}")
         return 1
-    _remove(directories)  # first, because the library may take its time
-    host.finish()
+    _remove(directories)
     return 0
 
 
@@ -149,11 +150,24 @@ def _serve_and_lead(given: Given, directories: "list[str]") -> int:
     pid = os.fork()
     if pid == 0:
         own.close()
-        os._exit(_serve(given, directories, private, other))
+        os._exit(_serve(given, directories, private, other))  # without PMIx_server_finalize: nothing is left
     other.close()
     private.close()
     if given.others >= 0:
         os.close(given.others)  # its end is that of the library's process
-    if fds := socket.recv_fds(own, 1, 1)[1]:
-        entrance.Entrance(socket.socket(fileno=fds[0]), path).serve(own)
+    waiting = select.poll()
+    waiting.register(own, select.POLLIN)
+    waiting.register(given.life, 0)
+    if given.life not in dict(waiting.poll()) and (fds := socket.recv_fds(own, 1, 1)[1]):
+        entrance.Entrance(socket.socket(fileno=fds[0]), path).serve(own.fileno(), given.life)
+    return _wait(pid)
+
+
+def _wait(pid: int) -> int:
+    """Wait for the library's process, whose library may wait for ever. Return the exit status."""
+    process = os.pidfd_open(pid)
+    ended = select.poll()
+    ended.register(process, select.POLLIN)
+    if not ended.poll(_END_SECONDS * 1000):
+        signals.send(process, signals.KILL)
     return os.waitpid(pid, 0)[1]

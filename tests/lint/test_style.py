@@ -27,7 +27,7 @@ CONFINED_MODULES: dict[str, tuple[str, ...]] = {
     # No other process imports these; `nodectl/client/api` is imported by users' programs alone.
     "ctypes": ("nodectl/confine/seccomp_compiler.py", "nodectl/mpi/openpmix.py", "nodectl/mpi/pmix_host.py"),
     "pickle": ("nodectl/client/api/executor.py", "nodectl/client/api/worker.py"),
-    "threading": ("nodectl/client/api/client.py", "nodectl/client/api/executor.py"),
+    "threading": ("nodectl/client/api/client.py", "nodectl/client/api/executor.py", "nodectl/mpi/entrance.py"),
     "_thread": ("nodectl/client/bulk/beside.py",),
     "asyncio": (
         *("nodectl/client/api/a*.py", "nodectl/daemon/*.py", "nodectl/daemon/**/*.py", "nodectl/cli/daemon*.py"),

@@ -29,7 +29,7 @@ def listening(address: str | tuple[str, int]) -> socket.socket:
 def serving(outer: socket.socket, path: Path) -> Iterator[None]:
     """An entrance at work."""
     own, other = socket.socketpair()
-    thread = threading.Thread(target=entrance.Entrance(outer, str(path)).serve, args=[own])
+    thread = threading.Thread(target=entrance.Entrance(outer, str(path)).serve, args=[own.fileno()])
     thread.start()
     try:
         yield
