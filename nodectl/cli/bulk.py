@@ -10,6 +10,7 @@ import signal
 import sys
 
 from nodectl.cli import run
+from nodectl.client import text_alone
 from nodectl.client.advice import refuse
 from nodectl.client.bulk import joblog, outputs, printing, sources, usage
 from nodectl.client.bulk.commands import Again, Commands, line_maker
@@ -47,11 +48,17 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
     run.standard_descriptors()
     _hear_interrupts()
     session = None
+    text = text_alone.asked(BulkParser(), words, settings.config)
     try:
-        run.begin_cluster(settings, words, BulkParser)
-        session = Session(settings, private=run.from_first_execution())
+        if text is None:
+            run.begin_cluster(settings, words, BulkParser)
+        start_private = text is None or text.has_plugins()
+        session = Session(settings, start_private=start_private, private=run.from_first_execution())
         return _bulk(session, words)
     except Failed as error:
+        if session is None and text is not None:
+            print(BulkParser().help(columns()))
+            return 0
         refuse(error)
         if error.status > 1:  # a signal arrived while the step waited for its turn
             return error.status

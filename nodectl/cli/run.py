@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from nodectl.client.run_options import Option, Parsed, Parser
     from nodectl.client.session import PrivateNode
     from nodectl.client.srun.manners import Manners
+    from nodectl.client.text_alone import TextAlone
 
+_TEXTS = ("-h", "help", "-V", "--version", "--usage", "list")  # endings of words by which a command may ask for a text
 _UNRECORDED = "its step runner and the service have gone; what became of it will be recorded when the service starts"
 _OF_CLUSTER = "the cluster has ended, or its agent here, and what ran with it"
 
@@ -32,19 +34,19 @@ _OF_CLUSTER = "the cluster has ended, or its agent here, and what ran with it"
 def main(settings: "GlobalOptions", words: list[str]) -> int:
     """Run the whole command. Return the exit status."""
     standard_descriptors()
-    session = None
+    session = text = None
     try:
         launched = from_quick_way()
         if launched is None:  # else the cluster exists, or existed when the step began
-            begin_cluster(settings, words)
-        session = Session(settings, private=from_first_execution(), launched=launched)
+            text = _text(settings, words)
+            if text is None:
+                begin_cluster(settings, words)
+        start_private = text is None or text.has_plugins()
+        session = Session(settings, start_private=start_private, private=from_first_execution(), launched=launched)
         status = _run(session, words, settings.config, launched)
     except Failed as error:
-        if session is None and words and words[0] in ("-h", "--help", "--usage", "-V", "--version"):
-            from nodectl.client.run_options import Parser
-
-            parser = Parser(further=_further)
-            return _answer(parser, parser.parse(words[:1]), settings.config)
+        if session is None and text is not None:
+            return _answer(text.parser, text.parsed, settings.config)
         _refuse(error, _refusal(error))
         status = _status(error)
     except BadOption as error:
@@ -56,6 +58,15 @@ def main(settings: "GlobalOptions", words: list[str]) -> int:
         if session is not None:
             session.close()
     return status
+
+
+def _text(settings: "GlobalOptions", words: list[str]) -> "TextAlone | None":
+    if not any(word.endswith(_TEXTS) for word in words):
+        return None
+    from nodectl.client import text_alone  # few commands ask for a text
+    from nodectl.client.run_options import Parser
+
+    return text_alone.asked(Parser(further=_further), words, settings.config)
 
 
 def begin_cluster(settings: "GlobalOptions", words: list[str], parser: "type[Parser] | None" = None) -> None:

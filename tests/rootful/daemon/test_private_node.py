@@ -17,6 +17,15 @@ from nodectl.container import LOCK
 from nodectl.kernel.processes import cgroup_of
 from rootful.node import NOBODY, PATIENCE, Node, wait_for_answer, wait_until
 
+ADDS = """
+from nodectl.spank import SpankOption
+
+spank_options = [SpankOption("added", "", "Of a plugin.", 0, 0, lambda val, optarg, remote: 0)]
+
+
+def slurm_spank_init(sp, argc, argv):
+    pass
+"""
 START = "systemctl start nodectld" if os.path.exists("/run/systemd/system") else "nodectl daemon"
 
 
@@ -260,6 +269,23 @@ def test_a_private_node_is_roots(alone: Node) -> None:
     client.kill()
     client.communicate()
     assert_nothing_left(alone)
+
+
+@pytest.mark.parametrize(
+    "words", [("run", "-n", "2", "--help"), ("run", "--cpu-bind=help"), ("run", "--mpi=list"), ("bulk", "--help")]
+)
+def test_a_text_takes_no_private_node_but_where_plugins_may_add_options(alone: Node, words: tuple[str, ...]) -> None:
+    done = alone.nodectl(*words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (alone.dir / "run").exists(), "no node has begun"
+    if words[-1] == "--help":
+        assert "--added" not in done.stdout
+        alone.plugstack(f"required {alone.plugin('adds', ADDS)}\n")
+        assert "--added" in alone.nodectl(*words).stdout
+
+
+def test_the_help_of_a_program_is_the_programs(alone: Node) -> None:
+    assert alone.run("sh", "-c", "echo $1", "sh", "--help").stdout == "--help\n"
 
 
 def test_a_visit_has_no_use_for_a_private_node(alone: Node) -> None:
