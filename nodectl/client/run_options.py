@@ -165,7 +165,7 @@ OPTIONS = (
     Option("oom-kill-step", "", "0|1", "end the whole step when it runs out of memory", _flag, has_arg=MAYBE_ARGUMENT),
     Option("input", "i", "FILE", "stdin: a file pattern, a task number, all (default) or none", str, dest="stdin"),
     Option("output", "o", "FILE", "stdout: a file pattern (%t task, %j job), a number, all, none", str, dest="stdout"),
-    Option("error", "e", "FILE", "stderr, likewise", str, dest="stderr"),
+    Option("error", "e", "FILE", "stderr, with the same patterns", str, dest="stderr"),
     Option("label", "l", "", "begin each line with its task's number", _flag, has_arg=NO_ARGUMENT),
     Option("unbuffered", "u", "", "give tasks a terminal for stdout: they will not buffer", _flag, has_arg=NO_ARGUMENT),
     Option("pty", "", "TASK", "give task 0, or this one, a terminal that yours shows; others get nothing", _task,

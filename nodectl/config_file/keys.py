@@ -128,7 +128,7 @@ JOBS = section(
     ),
     Key(
         "interactive_lease", number(1, 86_400, "seconds"), 60,
-        "Seconds after which a job of nodectl run or alloc is cancelled that has not begun and that nobody waits for.",
+        "Seconds after which a job of nodectl run or alloc is cancelled that has not begun and for which no client waits.",
     ),
     Key(
         "drain_on_failure", words("prolog", "epilog"), ("prolog", "epilog"),
@@ -150,7 +150,7 @@ RECORDS = section(
     ),
     Key(
         "history_bytes", number(1 << 20, 1 << 50, "bytes"), 512 << 20,
-        "Bytes of records and traces that are kept in the history, shared likewise.",
+        "Bytes of records and traces that are kept in the history, shared in the same way.",
     ),
     Key(
         "history_days", number(0, 36_500, "days"), 0,

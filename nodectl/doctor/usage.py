@@ -53,6 +53,6 @@ def sessions(figures: Figures) -> Check:
     """Report the logged-in users."""
     users = sorted({session.user for session in figures.sessions})
     if not users:
-        return Check(OK, "sessions", "nobody is logged in, as far as utmp(5) knows")
+        return Check(OK, "sessions", "no user is logged in, according to utmp(5)")
     named = ", ".join(users[:_MOST_NAMED]) + (", ..." if len(users) > _MOST_NAMED else "")
     return Check(OK, "sessions", f"{len(figures.sessions)} of {named}")

@@ -22,7 +22,7 @@ MESSAGES = (
         "not-enforced", "9c3ca51ca53542fbb8609f64fd2d0999", WARNING,
         "A limit of the configuration is not enforced, since the machine lacks what it needs.",
         "`nodectl doctor` says what is missing. Set the key to `yes` if the service is not to start without "
-        "it, to `no` if nobody needs it.",
+        "it, to `no` if it is not needed.",
     ),
     (
         "reload-failed", "2a1be10022a94ed09b0c933f858373cf", ERROR,

@@ -147,7 +147,7 @@ EXAMPLES = {
     "metrics": (
         ("For the node_exporter's textfile collector:",
          "nodectl metrics --file /var/lib/prometheus/node-exporter/nodectl.prom"),
-        ("For whoever scrapes a socket:",
+        ("For a collector that reads a socket:",
          "nodectl metrics --listen unix:/run/nodectl-metrics.sock &\n"
          "curl --unix-socket /run/nodectl-metrics.sock http://localhost/metrics"),
     ),

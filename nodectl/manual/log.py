@@ -13,7 +13,7 @@ Under systemd the lines of nodectl's service are in the journal, with fields bes
     journalctl NODECTL_JOB=7
     journalctl USER_ID=1000 NODECTL_MESSAGE=step-ended
 
-Nobody waits for the journal: lines that it does not take are lost, and counted. Elsewhere the same lines are plain
+No process waits for the journal: lines that it does not take are lost, and counted. Elsewhere the same lines are plain
 text on the service's stderr.
 """
 _FIELDS = (

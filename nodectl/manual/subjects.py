@@ -17,7 +17,7 @@ from nodectl.plugin_host.kinds import KINDS
 
 _TOML = """
 The configuration of the node, in TOML. A file that is not there means the defaults. A key that Slurm has too has
-Slurm's name in snake_case. The file has to be root's, and writable by nobody else.
+Slurm's name in snake_case. The file has to be root's, and writable by no other user.
 
 `nodectl config` prints the values in force, `nodectl config --explain` this page as a file with these values.
 

@@ -14,7 +14,7 @@ DONE = ExitStatus("0", "it was done")
 FAILED = ExitStatus("1", "it could not be done; a line on standard error says why")
 USAGE = ExitStatus("2", "the command line makes no sense")
 INTERRUPTED = ExitStatus("130", "Ctrl-C ended the command")
-NO_READER = ExitStatus("141", "whoever read its output has gone")
+NO_READER = ExitStatus("141", "the reader of its output has gone")
 
 # The statuses of most commands.
 GENERAL = (DONE, FAILED, USAGE, INTERRUPTED, NO_READER)
@@ -73,7 +73,7 @@ OF_COMMANDS: dict[str, tuple[ExitStatus, ...]] = {
     ),
     "enter": (
         ExitStatus("N", "the exit code of the program, 128+N for a signal"),
-        ExitStatus("1", "nobody can enter the job; a line on standard error says why"),
+        ExitStatus("1", "the job cannot be entered; a line on standard error says why"),
         *GENERAL[2:],
     ),
     "cancel": _in_part("cancelled"),

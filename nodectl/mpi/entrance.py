@@ -58,7 +58,7 @@ def replace_listener(private: socket.socket) -> socket.socket:
     """
     found = [(number, one) for number, one in _sockets() if one.family != socket.AF_UNIX and _listens(one)]
     if len(found) != 1 or found[0][1].family != socket.AF_INET:
-        raise Failed("its library listens where nobody watches")
+        raise Failed("its library listens on a socket that cannot be replaced")
     number, listener = found[0]
     os.dup2(private.fileno(), number, inheritable=False)
     address = listener.getsockname()

@@ -315,7 +315,7 @@ def _check_parameters(source: Source, function: types.FunctionType, name: str, p
     keywords = set(code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount])
     forced = keywords.difference(function.__kwdefaults__ or ())
     if forced:
-        reason = f"{name} has the keyword-only parameter {min(forced)}, which nobody passes"
+        reason = f"{name} has the keyword-only parameter {min(forced)}, which no caller passes"
         raise PluginRefused(source.path, line, reason)
     most = code.co_argcount
     least = most - len(function.__defaults__ or ())

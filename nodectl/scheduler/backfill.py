@@ -131,7 +131,7 @@ class Backfill:
         room = self._room
         details = job.details
         if room.is_closed(job):
-            return Block("Priority", "the first in line has waited so long that nobody goes before it", kind=BUSY)
+            return Block("Priority", "the first in line has waited so long that no other job goes before it", kind=BUSY)
         if not details.overcommit and details.min_cpus > room.free_cpus():
             return Block(RESOURCES, _needs(job), kind=BUSY)
         if room.takes_from_first(job, asked(job)):

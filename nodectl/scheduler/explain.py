@@ -308,7 +308,7 @@ class Explainer:
         helps = [f"a job of at most {count(free, 'CPU')}"] if 0 < free < job.details.min_cpus else []
         waiting = [one for one in self._book.active.values() if not one.time_limit and one.job_state != COMPLETING]
         if waiting:
-            helps.append("time limits: jobs without one may run for ever, so nobody knows when")
+            helps.append("time limits: jobs without one may run for ever, so the time is unknown")
         return (*helps, *self._shorter(job, now))
 
     def _shorter(self, job: JobRecord, now: float) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ QUEUE = section(
     ),
     Key(
         "max_wait", _LONG, 86_400,
-        "Seconds after which a job goes before all others, in the order of waiting, so that nobody waits for ever; of "
+        "Seconds after which a job goes before all others, in the order of waiting, so that no job waits for ever; of "
         "one user's jobs one in each such span. 0: never.",
     ),
     Key(

@@ -23,7 +23,7 @@ SPANK = section(
     ),
     Key(
         "spank_versions", RELEASES, versions.DEFAULT,
-        "Releases of Slurm whose compiled SPANK plugins are loaded. Of others nobody knows what their calls mean.",
+        "Releases of Slurm whose compiled SPANK plugins are loaded. The meaning of other releases' calls is unknown.",
     ),
     Key(
         "spank_hook_timeout", SECONDS, 60,

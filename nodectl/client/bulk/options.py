@@ -113,7 +113,7 @@ _COMMANDS = (
 _RUNNING = (
     _option("ntasks", "n", "N", "slots: commands that run at a time; N% of the CPUs, +N or -N: so many more or "
             "fewer than CPUs; 0: as many as possible (default 100%)", slots),
-    _option("jobs", "j", "N", "likewise", slots, dest="ntasks"),
+    _option("jobs", "j", "N", "the same as --ntasks", slots, dest="ntasks"),
     _option("nodes", "", "N", "in an allocation with a cluster, on so many nodes (default: all that it has)"),
     _option("retries", "", "N", "run a command that fails up to N times", positive),
     _option("timeout", "", "TIME", "end a command after so many seconds, or N% of the median", time_limit),
@@ -127,7 +127,7 @@ _RUNNING = (
     _option("usage-log", "", "FILE", "a line of JSON for each command that has ended: CPU time, memory, input and "
             "output; with --resume, or as +FILE, it goes on"),
     _option("resume", "", "", "pass over the commands in the joblog", yes),
-    _option("resume-failed", "", "", "likewise, but for those that failed", yes),
+    _option("resume-failed", "", "", "as --resume, and also those that failed", yes),
     _option("retry-failed", "", "", "run the failed commands of the joblog, and no others", yes),
 )  # fmt: skip
 _OUTPUT = (
@@ -139,12 +139,12 @@ _OUTPUT = (
     _option("results", "", "DIR", "keep outputs in files: DIR/1/VALUE/stdout, stderr, seq, usage; in names that DIR "
             "makes where {} and so on are in it"),
     _option("files", "", "", "print the name of the file that has the output", yes),
-    _option("tmpdir", "", "DIR", "where outputs are kept until they are printed (also TMPDIR); nobody else may write "
+    _option("tmpdir", "", "DIR", "where outputs are kept until they are printed (also TMPDIR); no other user may write "
             "there, unless it is sticky"),
     _option("verbose", "v", "", "print each command before its output", yes, dest="say"),
     _option("bar", "", "", "on a terminal, show how far it is", yes),
-    _option("eta", "", "", "likewise, with the time left", yes),
-    _option("progress", "", "", "likewise, with the rate", yes),
+    _option("eta", "", "", "as --bar, with the time left", yes),
+    _option("progress", "", "", "as --bar, with the rate", yes),
 )  # fmt: skip
 # Taken, so that scripts need no change.
 _OTHER_NAMES = (

@@ -8,7 +8,7 @@ TEXTS = {
         ("sockets, ldoms", "to sockets; to NUMA nodes"),
         ("rank", "task N to CPU N"), ("rank_ldom", "by rank to NUMA nodes"),
         ("map_cpu:LIST", "the CPU of each task: 0,2,0x4, 1*3 for three times"),
-        ("mask_cpu:LIST", "the mask of each task: 0x3,0xC"), ("map_ldom:, mask_ldom:", "likewise of NUMA nodes"),
+        ("mask_cpu:LIST", "the mask of each task: 0x3,0xC"), ("map_ldom:, mask_ldom:", "the same for NUMA nodes"),
         ("one_thread", "beside another: one thread of each core"),
     )),
     "mem_bind": ("Memory bind options", (

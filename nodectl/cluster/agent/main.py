@@ -173,7 +173,7 @@ class Agent:
         except ValueError as error:
             raise Failed(str(error)) from None
         if not at:
-            raise Failed("nobody said where the leader is")
+            raise Failed("the place of the leader is unknown")
         await mesh.join(at)
         leadership.follow()
 

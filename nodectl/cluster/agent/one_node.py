@@ -10,7 +10,7 @@ _WHY = {
     "Metrics": "metrics are each node's -> on it `nodectl --socket {socket} metrics`",
     "Submit": f"batch jobs are Slurm's -> its own `sbatch`; {_WAITS}",
     "Allocate": f"allocations are Slurm's -> its own `salloc`; {_WAITS}",
-    "TestOnly": f"nobody knows when steps end -> `nodectl queue` tells what waits; {_WAITS}",
+    "TestOnly": f"the ends of steps are unknown -> `nodectl queue` tells what waits; {_WAITS}",
     "Await": f"jobs are Slurm's -> its own `squeue`; {_WAITS}",
     "ShowJob": _JOBS.format("show job JOB") + ", and `nodectl show JOB.STEP` of a step",
     "Hold": _JOBS.format("hold JOB"),

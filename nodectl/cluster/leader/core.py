@@ -227,7 +227,7 @@ class Core:
                 step.hear(rank)
                 continue
             record = self.books.history.get(number) or {
-                "job": job, "step": number, "state": "NODE_FAIL", "reason": "nobody knows how it ended",
+                "job": job, "step": number, "state": "NODE_FAIL", "reason": "how it ended is unknown",
                 "exit_status": 1, "tasks": [],
             }  # fmt: skip
             events: list[dict[str, Any]] = [{"event": "end", "record": record}]

@@ -190,7 +190,7 @@ class Leader:
         except OSError as error:
             if not self._has_complained:
                 self._has_complained = True
-                _say(f"{error.filename}: {error.strerror}: other nodes may believe that nobody leads")
+                _say(f"{error.filename}: {error.strerror}: other nodes may believe that there is no leader")
 
     def _lost(self, rank: int, why: str) -> None:
         if rank == LEADER:

@@ -12,7 +12,7 @@ from nodectl.model.cpu_list import format_cpulist
 ASKED, BEGUN, OVER = "asked", "begun", "over"
 _MOST_TASKS = 2048
 Caller = tuple[int, int]
-"""The rank of the node on which somebody calls, and the number of the call there."""
+"""The rank of the node on which a client calls, and the number of the call there."""
 
 
 class Part:

@@ -137,7 +137,7 @@ class Core:
             except BadWords as error:
                 raise envelope.BadMessage(str(error)) from None
         elif wire is not self.up and wire not in self._ranks:
-            raise envelope.BadMessage("a message from somebody who has not joined")
+            raise envelope.BadMessage("a message from a node that has not joined")
         elif kind == envelope.MESSAGE:
             to = envelope.addressee(payload)
             if to == self.rank:

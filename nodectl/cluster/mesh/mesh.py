@@ -240,7 +240,7 @@ class Mesh:
         """Call the handler of a message to this rank."""
         handler = self._handlers.get(message.kind)
         if handler is None:
-            self._loop.call_exception_handler({"message": f"nobody handles a message {message.kind!r}"})
+            self._loop.call_exception_handler({"message": f"no handler for a message {message.kind!r}"})
             return
         self._call(f"a message {message.kind!r}", handler, self._place(message.sender), message.header, message.body)
 

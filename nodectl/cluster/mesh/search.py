@@ -24,7 +24,7 @@ class Search:
         self._left: Above = []
         self._asked = tree.ROOT
         self.avoided = list(avoided)
-        self.why = "nobody is known who could be asked"
+        self.why = "no node is known that could be asked"
         self.again()
 
     def again(self) -> None:

@@ -154,7 +154,7 @@ class Controller(Core, Watcher):
     def _client_gone(self, job_id: int) -> None:
         job = self.table.jobs.get(job_id)
         if job is not None:
-            self.ends.cancel(job, "", "CANCELLED", "nobody waits for it any more")
+            self.ends.cancel(job, "", "CANCELLED", "no client waits for it any more")
 
     # What the scheduler decides.
 

@@ -55,7 +55,7 @@ def _connect(path: str, step: Step) -> int:
         sock.connect(path)
     except BlockingIOError:
         sock.close()
-        raise Refused("WrongState", f"step {step}: what shows its streams takes nobody more now") from None
+        raise Refused("WrongState", f"step {step}: what shows its streams takes no further viewer now") from None
     except OSError:
         sock.close()
         raise Refused("WrongState", f"step {step}: its streams cannot be seen yet, or not any more") from None

@@ -9,7 +9,7 @@ from nodectl.plugin_host.spelling import edit_distance, nearest
 
 ERROR, WARNING = "error", "warning"
 PREFIX = "slurm_spank_"
-PRINTS = "standard output is the program's, or nobody's; slurm_info tells the user"
+PRINTS = "standard output is the program's, or is not read; slurm_info tells the user"
 _NEAR = 2
 _LONG_ENOUGH = 10  # below it two edits lead from one ordinary word to another
 
@@ -100,4 +100,4 @@ def unknown(names: Iterable[str]) -> Iterator[str]:
             and name not in KINDS["spank"].functions
             and not is_documented(name)
         ):
-            yield f"{name} is no hook: nobody but the plugin itself calls it"
+            yield f"{name} is no hook: only the plugin itself calls it"

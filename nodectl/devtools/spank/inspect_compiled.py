@@ -65,7 +65,7 @@ def _read_version(found: Inspection, shared: elf.SharedObject) -> None:
             wanted = spell(SLURM_VERSION)
             found.error(f"its type is {found.type!r} and not 'spank', so that its version must be {wanted} exactly")
     if not absent and "spank_plugin_version" not in shared.exported:
-        found.warn("spank_plugin_version is missing: not made by SPANK_PLUGIN; nobody looks at it today")
+        found.warn("spank_plugin_version is missing: not made by SPANK_PLUGIN; no release looks at it today")
 
 
 def _read_hooks(found: Inspection, shared: elf.SharedObject) -> None:
@@ -107,7 +107,7 @@ def _read_needs(found: Inspection, shared: elf.SharedObject) -> None:
 def _nobody(name: str) -> str:
     if name.startswith(_LIBSLURM) and not is_documented(name):
         return "which is for Slurm's own library to provide, not nodectl"
-    return "which nobody provides"
+    return "which no library provides"
 
 
 def _warn_of_output(found: Inspection, shared: elf.SharedObject) -> None:
@@ -156,10 +156,10 @@ def _check_library(found: Inspection, name: str, library: elf.SharedObject, abse
     """Note the symbols missing for a library. `absent`: needed symbols without a provider."""
     at_once = sorted(absent if library.bound_now else absent & library.at_once)
     if at_once:
-        found.error(f"is linked with {name}, which needs {_some(at_once)}, which nobody provides: opening it fails")
+        found.error(f"is linked with {name}, which needs {_some(at_once)}, which no library provides: opening it fails")
     elif absent:
         found.warn(
-            f"is linked with {name}, which needs {_some(sorted(absent))}, which nobody provides: a call of it fails"
+            f"is linked with {name}, which needs {_some(sorted(absent))}, which no library provides: a call of it fails"
         )
 
 

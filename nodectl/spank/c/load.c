@@ -130,7 +130,7 @@ static PyStructSequence_Field library_fields[] = {
     {"init_failure_mode", "what slurm_spank_init_failure_mode is when it is called"},
     {"hooks", "callables by name; init and fini take no arguments"},
     {"options", "rows of spank_options: name, arginfo, usage, has_arg, val, cb"},
-    {"missing", "functions that it calls and nobody provides"},
+    {"missing", "functions that it calls and no library provides"},
     {"container", "functions of a job_container plugin, which take numbers; init and fini among them"},
     {NULL, NULL},
 };

@@ -45,7 +45,7 @@ TABLE = {
     "metrics": "metrics are each node's -> on it `nodectl --socket {socket} metrics`",
     "submit --wrap true": f"batch jobs are Slurm's -> its own `sbatch`; {_WAITS}",
     "alloc true": f"allocations are Slurm's -> its own `salloc`; {_WAITS}",
-    "run --test-only true": f"nobody knows when steps end -> `nodectl queue` tells what waits; {_WAITS}",
+    "run --test-only true": f"the ends of steps are unknown -> `nodectl queue` tells what waits; {_WAITS}",
     "hold {job}": "hold {job}: the job is Slurm's -> its own `scontrol hold JOB`",
     "release {job}": "release {job}: the job is Slurm's -> its own `scontrol release JOB`",
     "requeue {job}": "requeue {job}: the job is Slurm's -> its own `scontrol requeue JOB`",

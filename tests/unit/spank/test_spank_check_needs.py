@@ -92,7 +92,7 @@ def test_functions_of_slurms_library_are_not_said_to_be_nobodys(tmp_path: Path) 
 
 def test_data_that_nobody_has_fails_when_the_plugin_is_opened(tmp_path: Path) -> None:
     source = "extern int nobodys_number;\n" + GOOD.replace("return 0", "return nobodys_number")
-    assert has(inspect(compiled(tmp_path, source)), "needs nobodys_number, which nobody provides: opening it fails")
+    assert has(inspect(compiled(tmp_path, source)), "needs nobodys_number, which no library provides: opening it fails")
 
 
 def test_a_library_that_cannot_load_by_itself_is_an_error(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_library_that_cannot_load_by_itself_is_an_error(tmp_path: Path) -> Non
     path = compiled(tmp_path, library, "-Wl,-soname,libof.so", name="libof")
     source = "int of_library(void);\n" + GOOD.replace("return 0", "return of_library()")
     found = inspect(compiled(tmp_path, source, path, "-Wl,-rpath,$ORIGIN"))
-    assert has(found, "is linked with libof.so, which needs nobodys_number, which nobody provides: opening it fails")
+    assert has(found, "is linked with libof.so, which needs nobodys_number, which no library provides: opening it fails")
 
 
 def test_a_library_that_is_newer_where_the_plugin_was_compiled_is_told(tmp_path: Path) -> None:
