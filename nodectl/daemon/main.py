@@ -38,7 +38,7 @@ from nodectl.daemon.jobs.step_cgroups import remove_base
 from nodectl.daemon.node import Node
 from nodectl.daemon.processes.companions import Companions
 from nodectl.daemon.processes.forkserver_channel import ForkserverDied
-from nodectl.daemon.reception.supervisor import ReceptionFailed, ReceptionSupervisor
+from nodectl.daemon.connections.supervisor import ListenerFailed, ListenerSupervisor
 from nodectl.daemon.recovery.lock import Lock
 from nodectl.daemon.recovery.sweep import remove_dead_private_nodes, sweep
 from nodectl.kernel import _kernel, signals
@@ -85,7 +85,7 @@ def run(config: Config, read: Callable[[], Config], begun: Companions, *, privat
         PluginRefused,
         ForkserverDied,
         SlurmdRefused,
-        ReceptionFailed,
+        ListenerFailed,
         SelectionFailed,
         sqlite3.Error,
     ) as error:
@@ -101,7 +101,7 @@ async def _serve(
     lock = _prepare(config)
     slurmd = SlurmdContext(config)
     slurmd.begin()  # while the rest is prepared
-    reception = ReceptionSupervisor(config, begun.reception)
+    connections = ListenerSupervisor(config, begun.listener)
     store = _history(config)
     plugins = _load_plugins(config, ending)
     await slurmd.ready()
@@ -116,10 +116,10 @@ async def _serve(
     node.forkserver.start()
     node.jobs.containers.restore()
     stop = _listen_to_signals(node, read)
-    await reception.ready()
+    await connections.ready()
     listener, inherited = _listen(config, private=private)  # a client that finds the socket may send signals
     store.serve()
-    reception.listen(listener, node.service(), node.has_account)
+    connections.listen(listener, node.service(), node.has_account)
     _collect_less(private=private)
     _notify("READY=1")
     _tell_client_ready()
@@ -127,12 +127,12 @@ async def _serve(
     await _told_to_stop(stop, private=private)
     _notify("STOPPING=1")
     heart.cancel()
-    reception.pause()
+    connections.pause()
     if not inherited:
         os.unlink(config.socket)
     await node.settle(wait_for_steps=private)
     await slurmd.end()
-    await reception.close()
+    await connections.close()
     listener.detach()  # the process's end closes connections left there, without waiting for users
     node.close(wait_for_forkserver=private)
     store.close()

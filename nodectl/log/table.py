@@ -87,12 +87,12 @@ MESSAGES = (
         "Where descriptors or memory are short, the last line says so. Else report it with these lines.",
     ),
     (
-        "reception-unheard", "8384972653ab448d96c37c9efae7d2c7", ERROR,
+        "listener-unheard", "8384972653ab448d96c37c9efae7d2c7", ERROR,
         "The service could not tell the process that accepts connections what to do: another one is started.",
         "The reason is the system's: memory is short.",
     ),
     (
-        "desk-not-opened", "cd8aa1b1608b47fda5f2e50752edc0a5", ERROR,
+        "session-not-opened", "cd8aa1b1608b47fda5f2e50752edc0a5", ERROR,
         "The service could not serve the process that reads a user's connections. Those connections end with an "
         "error, and the user's next command gets a new process.",
         "The reason is the system's, most often too few descriptors: LimitNOFILE of the unit, or `ulimit -n`.",
@@ -140,13 +140,13 @@ MESSAGES = (
         "Make room where `state_dir` lies.",
     ),
     (
-        "reception-ended", "fa041f8650a44f5eacba14cbbbb099b7", ERROR,
+        "listener-ended", "fa041f8650a44f5eacba14cbbbb099b7", ERROR,
         "The process that accepts connections has ended, and another one is started. Connections of that "
         "moment are lost.",
         "If this comes again and again, its last words are in the log before this line.",
     ),
     (
-        "reception-not-started", "b307cfd9e3b343ffb0fddd2827660649", ERROR,
+        "listener-not-started", "b307cfd9e3b343ffb0fddd2827660649", ERROR,
         "The process that accepts connections could not be started; this is tried again.",
         "The reason is the system's: memory or processes are short.",
     ),

@@ -1,6 +1,6 @@
 """The client's standard streams, which wait in a socket for tasks and pumps to take copies.
 
-The daemon has made the socket; its other end is in the process that serves the client (`nodectl/reception`). The stepd
+The daemon has made the socket; its other end is in the process that serves the client (`nodectl/listener`). The stepd
 only looks whether the streams have come. Tasks and pumps take the descriptors: a user has made these, so that any use
 may hang, and nothing waits for a task or a pump. When the last of several tasks has its copies, none stay in the
 socket.

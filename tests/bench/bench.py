@@ -84,7 +84,7 @@ def memory(node: Node, rows: list[Row]) -> None:
     service = [node.daemon.pid, *children_of(node.daemon.pid)]
     rows.append(Row("idle service, PSS", sum(map(pss, service)), 0, "MiB", 28))
     everyone = sum(map(pss, service_of(node)))
-    rows.append(Row("idle service with desks and waiting runners, PSS", everyone, 0, "MiB", 28))
+    rows.append(Row("idle service with sessions and waiting runners, PSS", everyone, 0, "MiB", 28))
     waiting = node.popen("sleep", "5")
     time.sleep(1)
     stepds = [pid for pid, name in node.processes() if name.startswith("stepd")]

@@ -23,7 +23,7 @@ _AGENT = "cluster.agent.main"
 _LEADER = "cluster.leader"
 _DAEMON = "of_agent"
 _FORKSERVER = "nodectl-fork"  # by this name: who is forked there has its command line
-_RECEPTION = "nodectl-recept"
+_LISTENER = "nodectl-listen"
 
 
 @pytest.mark.parametrize("machine", [*THREE, "head"])
@@ -158,13 +158,13 @@ def test_two_jobs_of_one_user_on_the_same_nodes(user: User) -> None:
         steps[0].communicate()
 
 
-@pytest.mark.parametrize("who", [_DAEMON, _LEADER, _FORKSERVER, _RECEPTION])
+@pytest.mark.parametrize("who", [_DAEMON, _LEADER, _FORKSERVER, _LISTENER])
 def test_kill_9_of_a_process_is_survived_by_the_others(user: User, who: str) -> None:
     """And another one takes its place."""
     machine = "n1" if who == _LEADER else "n3"
     step = user.popen("run", "-N3", "-n6", "sleep", "600")
     wait_until(lambda: len(user.sleeps()) == 6, "tasks sleep")
-    find = user.called if who in (_FORKSERVER, _RECEPTION) else user.processes
+    find = user.called if who in (_FORKSERVER, _LISTENER) else user.processes
     (victim,) = find(who, machine=machine)
     os.kill(victim, signal.SIGKILL)
     assert user.nodectl("run", "-N3", "-n3", "--overlap", "true").returncode == 0

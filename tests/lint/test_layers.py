@@ -46,11 +46,11 @@ LAYERS = {
     "task": "a task, from its fork to its program",
     "stepd": "the process that runs a step",
     "forkserver": "the process that forks stepds",
-    "reception": "the process that reads what users send",
+    "listener": "the process that reads what users send",
     "config_file": "the configuration file as a whole",
     "request": "what a client may ask for, looked at without a node",
     "daemon.processes": "processes that the daemon executes",
-    "daemon.reception": "the daemon's side of the reception",
+    "daemon.connections": "the daemon's side of users' connections",
     "daemon.steps": "steps that run",
     "daemon.history": "steps that have ended",
     "daemon.jobs": "what is around the steps of a job",
@@ -85,7 +85,7 @@ LOOSE = {
 }
 # A package's docstring names the process that runs it.
 PROCESSES = re.compile(
-    r"\b(?:daemon|reception|forkserver|stepd|agent|leader|tasks?|commands?|every process|any process)\b"
+    r"\b(?:daemon|listener|forkserver|stepd|agent|leader|tasks?|commands?|every process|any process)\b"
 )
 
 

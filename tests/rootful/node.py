@@ -266,7 +266,7 @@ class Node:
         return [(pid, name) for pid, name in found if name not in (WAITING, spare.WAITING)]
 
     def service(self, name: str) -> list[int]:
-        """The daemon's children and theirs of this name: nodectl-recept, nodectl-desk, nodectl-fork."""
+        """The daemon's children and theirs of this name: nodectl-listen, nodectl-session, nodectl-fork."""
         assert self.daemon is not None
         found, waiting = [], [self.daemon.pid]
         while waiting:
@@ -277,9 +277,9 @@ class Node:
                     found.append(pid)
         return found
 
-    def reception(self) -> int:
+    def listener(self) -> int:
         """The process that accepts users' connections."""
-        (pid,) = self.service("nodectl-recept")
+        (pid,) = self.service("nodectl-listen")
         return pid
 
     def remains(self) -> list[str]:

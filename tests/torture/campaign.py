@@ -320,7 +320,7 @@ class Campaign:
         """MiB that the service's processes have to themselves, with their share of the rest."""
         total = 0
         for process in found(self.service.pid, self.node.cgroup_name, self.node.steps):
-            if process.kind in ("daemon", "forkserver", "reception"):
+            if process.kind in ("daemon", "forkserver", "listener"):
                 with contextlib.suppress(OSError):
                     lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
                     total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))

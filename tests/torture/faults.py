@@ -29,10 +29,10 @@ DRAWN: dict[tuple[str, str], int] = {
     ("daemon", "STOP"): 4,
     ("daemon", "descriptors"): 3,
     ("daemon", "memory"): 2,
-    ("reception", "KILL"): 6,
-    ("reception", "TERM"): 3,
-    ("reception", "STOP"): 3,
-    ("reception", "descriptors"): 2,
+    ("listener", "KILL"): 6,
+    ("listener", "TERM"): 3,
+    ("listener", "STOP"): 3,
+    ("listener", "descriptors"): 2,
     ("forkserver", "KILL"): 10,
     ("forkserver", "TERM"): 3,
     ("forkserver", "STOP"): 3,
@@ -75,7 +75,7 @@ class Window:
     @property
     def excuses(self) -> bool:
         """Whether nobody can ask the service to answer meanwhile."""
-        return self.target in ("daemon", "reception") or (self.target, self.how) == ("forkserver", "STOP")
+        return self.target in ("daemon", "listener") or (self.target, self.how) == ("forkserver", "STOP")
 
 
 class Faults:
@@ -100,8 +100,8 @@ class Faults:
         if not self._service.up or self._service.ending:
             if target in ("daemon", "all", "forkserver"):
                 return False  # a forkserver that dies in a daemon's start takes it along
-        elif target in ("daemon", "all", "reception") and any(
-            w.target in ("daemon", "reception") for w in self._windows
+        elif target in ("daemon", "all", "listener") and any(
+            w.target in ("daemon", "listener") for w in self._windows
         ):
             return False
         struck = self._machine() if target == "machine" else self._all() if target == "all" else self._one(target, how)
@@ -189,7 +189,7 @@ class Faults:
     def _all(self) -> bool:
         """Everything of nodectl's at one moment; tasks are left alone."""
         for process in self.known():
-            if process.kind in ("reception", "forkserver", "stepd"):
+            if process.kind in ("listener", "forkserver", "stepd"):
                 self._hit(process, "KILL")
         daemon = next((process for process in self.known() if process.kind == "daemon"), None)
         return daemon is not None and self._hit(daemon, "KILL")

@@ -9,7 +9,7 @@ from torture.works import Work
 RIGHT, LOST, WRONG = "right", "lost", "wrong"
 SIGNALS = {"KILL": 9, "TERM": 15}
 SCARCE = ("descriptors", "memory", "full")
-SERVICE = ("daemon", "reception", "forkserver", "machine")
+SERVICE = ("daemon", "listener", "forkserver", "machine")
 RUNNERS = ("stepd", "runner")
 _REFUSED = ("FAILED", "NODE_FAIL", "CANCELLED")
 Record = Mapping[str, object] | None
@@ -48,10 +48,10 @@ def ends(work: Work) -> set[str]:
             permitted.add(f"signal {SIGNALS[how]}")
         if target in SERVICE and how != "STOP":
             permitted.add("refused")
-        if target in ("daemon", "reception") and how != "STOP":
+        if target in ("daemon", "listener") and how != "STOP":
             permitted.add("unanswered")
-        if target == "reception" and how != "STOP":
-            permitted.add("left")  # who dies is the client's desk, between the launch and its answer
+        if target == "listener" and how != "STOP":
+            permitted.add("left")  # who dies is the client's session, between the launch and its answer
     return permitted
 
 
@@ -104,6 +104,6 @@ def _no_step(record: Record) -> bool:
 
 
 def _was_left(record: Record) -> bool:
-    """A step that had begun when its client was no more: a client that lives had its desk, or it was told."""
+    """A step that had begun when its client was no more: a client that lives had its session, or it was told."""
     left = record is not None and record["state"] == "CANCELLED"
     return left and "the client that ran it went away" in str(record and record["reason"])

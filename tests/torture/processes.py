@@ -24,7 +24,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Process:
-    """One that a fault can strike: `kind` is daemon, forkserver, reception, slurmd, errand, stepd, runner (a stepd that
+    """One that a fault can strike: `kind` is daemon, forkserver, listener, slurmd, errand, stepd, runner (a stepd that
     waits for its next step, or for its first) or task; `name` is its step's.
     """
 
@@ -83,7 +83,7 @@ def _kind(pid: int, daemon: int, cgroup_name: str) -> tuple[str, str]:
     if state == "Z":
         return "", ""
     if comm.startswith("nodectl-"):
-        return _KINDS.get(comm, "reception"), ""  # whatever reads users' connections for the daemon
+        return _KINDS.get(comm, "listener"), ""  # whatever reads users' connections for the daemon
     if comm.startswith(STEPD) and int(session) == pid:
         return "stepd", comm.removeprefix(STEPD).strip()
     words = cgroup_of(pid).split("/")

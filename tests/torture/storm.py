@@ -24,7 +24,7 @@ _PATIENCE = 3  # ms that an answer is waited for; what takes longer is read late
 _BUSY = 100  # ms for room to send
 _WITH_DESCRIPTORS = 0.25
 _UNANSWERED = 0.002
-_MOST_UNANSWERED = 1  # each costs the user a desk until its file system is gone, and there are four
+_MOST_UNANSWERED = 1  # each costs the user a session until its file system is gone, and there are four
 _LINGER = 1
 
 

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nodectl.reception.message import LAUNCH, checked, withdraws
+from nodectl.listener.message import LAUNCH, checked, withdraws
 from nodectl.wire import framing
 from nodectl.wire.dispatch import Refused, error_reply, withdrawn
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nodectl.daemon.history.batch import Batch
 from nodectl.daemon.history.reset_notes import ResetNotes
 from nodectl.daemon.history.store import Store
-from nodectl.daemon.reception.permissions import Permissions
+from nodectl.daemon.connections.permissions import Permissions
 from nodectl.daemon.steps.energy import EnergyBook
 from nodectl.daemon.steps.files import StepFiles
 from nodectl.daemon.steps.live import LiveStep

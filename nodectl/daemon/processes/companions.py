@@ -29,16 +29,16 @@ class Companion:
 class Companions:
     """Both companions of a starting daemon."""
 
-    __slots__ = ("forkserver", "reception")
+    __slots__ = ("forkserver", "listener")
 
-    def __init__(self, forkserver: Companion, reception: Companion) -> None:
+    def __init__(self, forkserver: Companion, listener: Companion) -> None:
         self.forkserver = forkserver
-        self.reception = reception
+        self.listener = listener
 
 
 def begin() -> Companions:
     """Execute both companions. Raises OSError."""
-    return Companions(begin_forkserver(), begin_reception())
+    return Companions(begin_forkserver(), begin_listener())
 
 
 def begin_forkserver() -> Companion:
@@ -54,9 +54,9 @@ def begin_forkserver() -> Companion:
     return _execute("nodectl.forkserver", environment)
 
 
-def begin_reception() -> Companion:
+def begin_listener() -> Companion:
     """Execute a listener, with stdout and stderr in the log. Raises OSError."""
-    return _execute("nodectl.reception", {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}, (os.POSIX_SPAWN_DUP2, 2, 1))
+    return _execute("nodectl.listener", {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}, (os.POSIX_SPAWN_DUP2, 2, 1))
 
 
 def _execute(package: str, environment: dict[str, str], *actions: tuple[int, int, int]) -> Companion:

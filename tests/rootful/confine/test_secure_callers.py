@@ -49,15 +49,15 @@ def left_by_a_step(node: Node, level: str, *, accepted: bool) -> Iterator[socket
     script = CONNECTS.format(path=str(node.socket), hello=HELLO if accepted else b"")
     with ours, theirs, node.popen(f"--secure={level}", PYTHON, "-c", script, user=NOBODY, stdin=theirs) as step:
         wait_until(lambda: node.call("List")["steps"], "the step runs")
-        reception = node.reception()
+        listener = node.listener()
         if not accepted:
-            os.kill(reception, signal.SIGSTOP)
+            os.kill(listener, signal.SIGSTOP)
         ours.send(b"x")
         _, (fd,), _, _ = socket.recv_fds(ours, 1, 1)
         assert step.wait(PATIENCE) == 0
         if not accepted:
             with contextlib.suppress(ProcessLookupError):  # it was silent for too long, and another has its place
-                os.kill(reception, signal.SIGCONT)
+                os.kill(listener, signal.SIGCONT)
         wait_until(lambda: not node.call("List")["steps"], "the step is over")
         with socket.socket(fileno=fd) as sock:
             sock.settimeout(PATIENCE)

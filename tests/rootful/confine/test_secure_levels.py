@@ -171,15 +171,15 @@ def test_who_has_got_the_number_of_who_asked_does_not_speak_for_them(free: Node,
         assert step.stdin is not None
         assert step.stdout is not None
         assert step.stdout.readline() == "\n"
-        reception = free.reception()
+        listener = free.listener()
         if before:
-            os.kill(reception, signal.SIGSTOP)
+            os.kill(listener, signal.SIGSTOP)
         step.stdin.write("go\n")
         step.stdin.flush()
         with born_as(int(step.stdout.readline())):
             if before:
                 with contextlib.suppress(ProcessLookupError):  # it was silent for too long, and another has its place
-                    os.kill(reception, signal.SIGCONT)
+                    os.kill(listener, signal.SIGCONT)
             step.stdin.close()
             assert "NotPermitted" in step.stdout.read()
 

@@ -11,11 +11,11 @@ import pytest
 
 from rootful.node import NOBODY, PATH, PATIENCE, Node, wait_until
 
-# A daemon that signals itself between what it has given to a client's desk and its answer, at its first launch.
+# A daemon that signals itself between what it has given to a client's session and its answer, at its first launch.
 DYING = """
 import os, sys
 sys.path[:0] = {path!r}
-from nodectl.daemon.reception import connection
+from nodectl.daemon.connections import connection
 finish = connection.Connection._finish
 
 def die(self, call, answer):

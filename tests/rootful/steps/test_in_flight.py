@@ -24,8 +24,8 @@ ALONE = pwd.getpwnam("lp")  # the kernel counts per user: with tests of others b
 STEPS = 8
 MOST = 20_000  # of whom this is asked
 AT_ONCE = 250
-OF_A_DESK = 16_384
-OF_A_USER = 500  # connections that the desk has not taken, at most, and some room
+OF_A_SESSION = 16_384
+OF_A_USER = 500  # connections that the session has not taken, at most, and some room
 CONNECTIONS = 2000
 
 
@@ -109,7 +109,7 @@ def test_who_has_too_much_on_the_way_for_the_ends_of_a_step_is_told_so(served: N
     def act() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (MOST, MOST))
         kept = socket.socketpair()
-        for _ in range(OF_A_DESK // 253 + 2):
+        for _ in range(OF_A_SESSION // 253 + 2):
             socket.send_fds(kept[0], [b"x"], [0] * 253)
         with connect(served) as sock:
             socket.send_fds(sock, [launch(argv=["sleep", "1000"])], [0, 1, 2])
@@ -132,19 +132,19 @@ def much_in_flight(count: int) -> Iterator[None]:
 
 
 def test_roots_steps_have_their_answers_however_much_of_roots_is_in_flight(served: Node) -> None:
-    """What the reception gives to the desk of a user who crowds it is in flight as root's, and root's desk may be
+    """What the listener gives to the session of a user who crowds it is in flight as root's, and root's session may be
     refused to send: its client was told that the service had gone, and its step ended with that.
     """
-    with much_in_flight(OF_A_DESK + AT_ONCE):
+    with much_in_flight(OF_A_SESSION + AT_ONCE):
         done = served.run("echo", "said")
     assert (done.returncode, done.stdout) == (0, "said\n"), done.stderr
 
 
-def test_connections_that_a_desk_does_not_take_are_no_more_than_some(served: Node) -> None:
+def test_connections_that_a_session_does_not_take_are_no_more_than_some(served: Node) -> None:
     """Whatever root sends without capabilities would not go, in programs that know nothing of us neither."""
     assert served.run("true", user=ALONE).returncode == 0
     before = in_flight(0)
-    for pid in served.service("nodectl-desk"):
+    for pid in served.service("nodectl-session"):
         if f"Uid:\t{ALONE.pw_uid}\t" in Path(f"/proc/{pid}/status").read_text(encoding="ascii"):
             os.kill(pid, signal.SIGSTOP)
 
@@ -155,4 +155,4 @@ def test_connections_that_a_desk_does_not_take_are_no_more_than_some(served: Nod
     with as_user(act, ALONE.pw_uid, ALONE.pw_gid):
         assert in_flight(0) < before + OF_A_USER
         assert served.run("true").returncode == 0
-    wait_until(lambda: served.run("true", user=ALONE).returncode == 0, "another desk serves the user")
+    wait_until(lambda: served.run("true", user=ALONE).returncode == 0, "another session serves the user")

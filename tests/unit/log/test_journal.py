@@ -18,7 +18,7 @@ from nodectl.log.table import BY_NAME, MESSAGES
 
 SOURCES = Path(str(nodectl.__file__)).parent
 # Whose processes write into the log, and what in them speaks to somebody else: a command in its terminal.
-SERVICE = ("container", "daemon", "forkserver", "mpi", "plugin_host", "reception", "selection", "spank", "stepd")
+SERVICE = ("container", "daemon", "forkserver", "mpi", "plugin_host", "listener", "selection", "spank", "stepd")
 
 
 def fields(data: bytes) -> dict[str, str]:

@@ -85,21 +85,21 @@ def test_thousands_of_half_open_connections_keep_nobody_out(served: Node) -> Non
     wait_until(lambda: served.run("true", user=NOBODY).returncode == 0, "the user's connections are free again")
 
 
-def test_a_reception_without_descriptors_left_waits_for_some(node: Node) -> None:
-    reception = node.reception()
-    free = min(set(range(64)) - set(map(int, os.listdir(f"/proc/{reception}/fd"))))
-    limits = resource.prlimit(reception, resource.RLIMIT_NOFILE)
-    resource.prlimit(reception, resource.RLIMIT_NOFILE, (free, limits[1]))
+def test_a_listener_without_descriptors_left_waits_for_some(node: Node) -> None:
+    listener = node.listener()
+    free = min(set(range(64)) - set(map(int, os.listdir(f"/proc/{listener}/fd"))))
+    limits = resource.prlimit(listener, resource.RLIMIT_NOFILE)
+    resource.prlimit(listener, resource.RLIMIT_NOFILE, (free, limits[1]))
     held = [connect(node) for _ in range(10)]
     begin = time.monotonic()
     wait_until(lambda: "Too many open files" in node.logged(), "it says so")
-    before = cpu_ticks(reception)
+    before = cpu_ticks(listener)
     time.sleep(1)
-    used, told = cpu_ticks(reception) - before, node.logged().count("Too many open files")
+    used, told = cpu_ticks(listener) - before, node.logged().count("Too many open files")
     seconds = time.monotonic() - begin
     assert used < 30 * seconds
     assert told < 20 * seconds
-    resource.prlimit(reception, resource.RLIMIT_NOFILE, limits)
+    resource.prlimit(listener, resource.RLIMIT_NOFILE, limits)
     for sock in held:
         sock.close()
     assert node.run("echo", "served").stdout == "served\n"
@@ -124,8 +124,8 @@ def test_who_sends_a_call_and_closes_that_way_gets_the_reply_all_the_same(served
         assert framing.receive(sock, inbox) is None
 
 
-def test_calls_that_wait_behind_others_fill_no_desk(served: Node) -> None:
-    """Of 128 connections with one of 8 MiB each they would be all the memory that a desk may have."""
+def test_calls_that_wait_behind_others_fill_no_session(served: Node) -> None:
+    """Of 128 connections with one of 8 MiB each they would be all the memory that a session may have."""
     client = served.popen("sh", "-c", "echo on; read line", user=NOBODY, stdin=subprocess.PIPE)
     assert client.stdout is not None
     assert client.stdout.readline() == "on\n"
@@ -142,10 +142,10 @@ def test_calls_that_wait_behind_others_fill_no_desk(served: Node) -> None:
         for sock in told:
             assert "wait for others of yours" in str(framing.receive(sock, framing.Inbox(1 << 20)))
 
-    before = served.service("nodectl-desk")
+    before = served.service("nodectl-session")
     with as_user(act):
         assert served.run("true", user=NOBODY).returncode == 0
-        assert served.service("nodectl-desk") == before
+        assert served.service("nodectl-session") == before
         client.communicate("\n", timeout=PATIENCE)
         assert client.returncode == 0
 

@@ -1,4 +1,4 @@
-"""A desk on its own: what it does when nobody comes, and what it says when the daemon has gone."""
+"""A session on its own: what it does when nobody comes, and what it says when the daemon has gone."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodectl.reception import desk
-from nodectl.reception.main import Desk as Place
+from nodectl.listener import session
+from nodectl.listener.main import SessionProcess as Place
 from nodectl.wire import frames, framing
 
 PATIENCE = 20
@@ -21,7 +21,7 @@ WITHDRAW = framing.encode({"method": "org.nodectl.Withdraw", "oneway": True})
 
 
 class Around:
-    """A desk that serves in a thread, and whoever it has to do with."""
+    """A session that serves in a thread, and whoever it has to do with."""
 
     def __init__(self) -> None:
         entrance, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -31,13 +31,13 @@ class Around:
         self.place = Place(1, entrance, os.pidfd_open(os.getpid()))
         self._end = theirs_up
         ends = (theirs.detach(), theirs_up, theirs_down.detach())
-        self._serving = threading.Thread(target=desk.Desk(*ends, most=8, longest=1 << 16).serve)
+        self._serving = threading.Thread(target=session.UserSession(*ends, most=8, longest=1 << 16).serve)
         self._serving.start()
         self._numbers = 0
         self._inbox = framing.Inbox(1 << 20)
 
     def connect(self) -> socket.socket | None:
-        """A client's end; None when the desk takes nobody any more."""
+        """A client's end; None when the session takes nobody any more."""
         ours, theirs = socket.socketpair()
         ours.settimeout(PATIENCE)
         self._numbers += 1
@@ -74,19 +74,19 @@ def around() -> Iterator[Around]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_IDLE_MS", 50)
+    monkeypatch.setattr(session, "_IDLE_MS", 50)
 
 
-def test_a_desk_with_connections_takes_others_however_long_nobody_came(
+def test_a_session_with_connections_takes_others_however_long_nobody_came(
     around: Around, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else four long steps of a user would have been all: of desks that end there may be four."""
+    """Else four long steps of a user would have been all: of sessions that end there may be four."""
     first = around.connect()
     assert first is not None
     with first:
         first.sendall(HELLO)
         assert around.heard()[1] == frames.CALL
-        monkeypatch.setattr(desk, "_IDLE_MS", 0)
+        monkeypatch.setattr(session, "_IDLE_MS", 0)
         framing.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))
         assert framing.receive(first, framing.Inbox(1 << 16)) == {}
         second = around.connect()
@@ -97,7 +97,7 @@ def test_a_desk_with_connections_takes_others_however_long_nobody_came(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_desk_that_nobody_comes_to_ends_and_takes_nobody_any_more() -> None:
+def test_a_session_that_nobody_comes_to_ends_and_takes_nobody_any_more() -> None:
     made = Around()
     assert made.ended()
     assert made.connect() is None
@@ -121,7 +121,7 @@ def test_who_wanted_no_answer_gets_no_descriptors_with_the_next(around: Around) 
         inbox = framing.Inbox(1 << 16)
         assert framing.receive(client, inbox) == {}
         assert inbox.take_descriptors() == []
-        assert os.read(reader, 1) == b""  # the desk has closed its end, and the step learns that nobody is there
+        assert os.read(reader, 1) == b""  # the session has closed its end, and the step learns that nobody is there
         os.close(reader)
 
 
@@ -160,7 +160,7 @@ def test_a_call_whose_descriptors_could_not_be_passed_on_is_refused_in_words(
 def test_a_launch_that_waits_for_its_turn_when_the_daemon_ends_is_not_taken(
     around: Around, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "_MOST_BACKLOG", -1)  # the daemon takes nothing: nothing more is passed on
+    monkeypatch.setattr(session, "_MOST_BACKLOG", -1)  # the daemon takes nothing: nothing more is passed on
     client = around.connect()
     assert client is not None
     with client:

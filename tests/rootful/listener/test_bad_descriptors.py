@@ -18,7 +18,7 @@ from rootful import hostile
 from rootful.fuse import unanswered_file
 from rootful.node import NOBODY, Node, wait_until
 from rootful.raw import call, connect, launch
-from rootful.reception.test_bad_clients import MOST
+from rootful.listener.test_bad_clients import MOST
 
 
 def held(node: Node) -> int:
@@ -96,9 +96,9 @@ def lingering() -> Iterator[Callable[[], int]]:
 
 def give(node: Node, data: bytes, fds: list[int]) -> None:
     """Sends them to the service, whose they are alone before it reads: else it might be our own close(2) that waits."""
-    reception = node.reception()
-    status = Path(f"/proc/{reception}/stat")
-    os.kill(reception, signal.SIGSTOP)
+    listener = node.listener()
+    status = Path(f"/proc/{listener}/stat")
+    os.kill(listener, signal.SIGSTOP)
     try:
         wait_until(lambda: status.read_text(encoding="ascii").rpartition(") ")[2].startswith("T"), "it stands still")
         with connect(node) as sock:
@@ -106,7 +106,7 @@ def give(node: Node, data: bytes, fds: list[int]) -> None:
             for fd in fds:
                 os.close(fd)
     finally:
-        os.kill(reception, signal.SIGCONT)
+        os.kill(listener, signal.SIGCONT)
 
 
 @pytest.mark.parametrize("data", [call("org.nodectl.Hello"), launch(), b"no message\0", b'{"half'])
@@ -157,7 +157,7 @@ def test_a_step_whose_file_cannot_be_closed_holds_up_no_other(served: Node, null
         client = os.fork()
         if client == 0:
             file = os.open(tmp_path / "file", os.O_RDWR)
-            os.setuid(NOBODY.pw_uid)  # to whose desk nobody else comes
+            os.setuid(NOBODY.pw_uid)  # to whose session nobody else comes
             sock = connect(served)
             socket.send_fds(sock, [launch()], [file, null, null])
             reply = framing.receive(sock, framing.Inbox(1 << 20))

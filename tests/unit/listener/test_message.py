@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nodectl.reception.message import LAUNCH, checked
+from nodectl.listener.message import LAUNCH, checked
 from nodectl.wire import framing
 
 _MANY = 110_000

@@ -1,4 +1,4 @@
-"""When the reception takes a desk for one that hangs."""
+"""When the listener takes a session for one that hangs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodectl.reception import main
+from nodectl.listener import main
 from nodectl.wire import framing
 
 SECONDS = 60
 
 
 class Clock:
-    """Time, as the reception sees it."""
+    """Time, as the listener sees it."""
 
     def __init__(self) -> None:
         self.now = 1.0
@@ -44,7 +44,7 @@ def stuck_after(
 ) -> int | None:
     """With so many connections given and taken in each second, looked at before any of them is taken."""
     entrance, theirs = ends
-    place = main.Desk(1, entrance, os.pidfd_open(os.getpid()))
+    place = main.SessionProcess(1, entrance, os.pidfd_open(os.getpid()))
     for number in range(before):
         assert place.give(number, theirs)
     for second in range(SECONDS):
@@ -58,18 +58,18 @@ def stuck_after(
     return None
 
 
-def test_a_desk_with_something_before_it_at_each_look_is_not_stuck(
+def test_a_session_with_something_before_it_at_each_look_is_not_stuck(
     clock: Clock, ends: tuple[socket.socket, socket.socket]
 ) -> None:
-    """On one CPU it comes to nothing before the reception sleeps: after some seconds it was killed."""
+    """On one CPU it comes to nothing before the listener sleeps: after some seconds it was killed."""
     assert stuck_after(clock, ends, 1, 1, 0) is None
 
 
-def test_a_desk_that_is_slow_is_not_stuck(clock: Clock, ends: tuple[socket.socket, socket.socket]) -> None:
+def test_a_session_that_is_slow_is_not_stuck(clock: Clock, ends: tuple[socket.socket, socket.socket]) -> None:
     assert stuck_after(clock, ends, 2, 2, 20) is None
 
 
-def test_a_desk_that_takes_nothing_is_stuck(clock: Clock, ends: tuple[socket.socket, socket.socket]) -> None:
+def test_a_session_that_takes_nothing_is_stuck(clock: Clock, ends: tuple[socket.socket, socket.socket]) -> None:
     second = stuck_after(clock, ends, 2, 0, 0)
     assert second is not None
     assert second < SECONDS / 2

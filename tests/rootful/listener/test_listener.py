@@ -1,4 +1,4 @@
-"""What one user sends, whatever it is and however long it takes, costs that user's desk and nobody else anything."""
+"""What one user sends, whatever it is and however long it takes, costs that user's session and nobody else anything."""
 
 from __future__ import annotations
 
@@ -167,20 +167,20 @@ def test_what_is_no_launch_is_short(served: Node) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-@pytest.mark.parametrize("name", ["nodectl-recept", "nodectl-desk"])
-def test_a_reception_or_desk_that_is_gone_or_hangs_is_replaced(served: Node, name: str, number: int) -> None:
-    assert served.run("true", user=NOBODY).returncode == 0  # there is a desk
+@pytest.mark.parametrize("name", ["nodectl-listen", "nodectl-session"])
+def test_a_listener_or_session_that_is_gone_or_hangs_is_replaced(served: Node, name: str, number: int) -> None:
+    assert served.run("true", user=NOBODY).returncode == 0  # there is a session
     for pid in served.service(name):
         os.kill(pid, number)
     for user in (OTHER, NOBODY, None):
         assert served.run("true", user=user).returncode == 0
-    wait_until(lambda: len(served.service("nodectl-recept")) == 1, "there is one reception")
+    wait_until(lambda: len(served.service("nodectl-listen")) == 1, "there is one listener")
 
 
-def test_a_desk_has_no_more_rights_than_its_user(served: Node) -> None:
+def test_a_session_has_no_more_rights_than_its_user(served: Node) -> None:
     assert served.run("true", user=NOBODY).returncode == 0
-    pid = next(pid for pid in served.service("nodectl-desk") if os.stat(f"/proc/{pid}/ns").st_uid in (0, NOBODY.pw_uid))
-    for pid in served.service("nodectl-desk"):
+    pid = next(pid for pid in served.service("nodectl-session") if os.stat(f"/proc/{pid}/ns").st_uid in (0, NOBODY.pw_uid))
+    for pid in served.service("nodectl-session"):
         text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
         facts = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
         assert facts["CapEff"] == facts["CapPrm"] == "0" * 16
@@ -190,13 +190,13 @@ def test_a_desk_has_no_more_rights_than_its_user(served: Node) -> None:
     assert pid
 
 
-def test_nobody_reads_or_takes_over_a_desk(served: Node) -> None:
-    """Its own user neither: what is said there to the daemon would not be the desk's."""
+def test_nobody_reads_or_takes_over_a_session(served: Node) -> None:
+    """Its own user neither: what is said there to the daemon would not be the session's."""
     assert served.run("true", user=NOBODY).returncode == 0
-    desks = served.service("nodectl-desk")
+    sessions = served.service("nodectl-session")
 
     def act() -> None:
-        for pid in desks:
+        for pid in sessions:
             for name in ("mem", "fd/3", "environ", "maps"):
                 with contextlib.suppress(PermissionError):
                     os.open(f"/proc/{pid}/{name}", os.O_RDWR if name == "mem" else os.O_RDONLY)

@@ -16,7 +16,7 @@ from nodectl import messages
 from nodectl.config import Config
 from nodectl.daemon.processes import companions
 from nodectl.daemon.processes.companions import Companion
-from nodectl.daemon.reception.connection import Calls, Desk
+from nodectl.daemon.connections.connection import Calls, SessionChannel
 from nodectl.kernel import signals
 from nodectl.wire import framing, lean_json
 from nodectl.wire.dispatch import Service
@@ -30,11 +30,11 @@ _BETWEEN_STARTS = 0.5  # seconds between starts, if listeners keep dying
 _FDS = 2
 
 
-class ReceptionFailed(Exception):
+class ListenerFailed(Exception):
     """Raised when the listener does not start; str() is a line."""
 
 
-class ReceptionSupervisor:
+class ListenerSupervisor:
     """The supervisor of the daemon's listener, at first of `begun`. Users are served from `listen` on."""
 
     def __init__(self, config: Config, begun: Companion | None = None) -> None:
@@ -45,22 +45,22 @@ class ReceptionSupervisor:
         self._has_account: Callable[[int], Awaitable[bool]] | None = None
         self._answers: set[asyncio.Task[None]] = set()
         self._listener: socket.socket | None = None
-        self._desks: set[Desk] = set()
-        self._numbered: dict[int, Desk] = {}  # the session processes of the present listener, by its numbers
+        self._sessions: set[SessionChannel] = set()
+        self._numbered: dict[int, SessionChannel] = {}  # the session processes of the present listener, by its numbers
         self._pings = 0
         self._pong = 0
         self._answered: asyncio.Future[None] = self._loop.create_future()
         self._ended = False
         self._channel: socket.socket | None = None
-        self._start(begun or companions.begin_reception())
+        self._start(begun or companions.begin_listener())
         self._timer = self._loop.call_later(_PING_SECONDS, self._ping, 0.0)
 
     async def ready(self) -> None:
-        """Wait for the listener's first answer. Raises ReceptionFailed."""
+        """Wait for the listener's first answer. Raises ListenerFailed."""
         try:
             await asyncio.wait_for(asyncio.shield(self._answered), _READY_SECONDS)
         except TimeoutError:
-            raise ReceptionFailed("start the reception: it does not answer (its own message is above)") from None
+            raise ListenerFailed("start the listener: it does not answer (its own message is above)") from None
 
     def listen(self, listener: socket.socket, service: Service, has_account: Callable[[int], Awaitable[bool]]) -> None:
         """Begin to serve users. `has_account` looks up the account of a uid."""
@@ -97,8 +97,8 @@ class ReceptionSupervisor:
             pass  # the listener has gone, which is noticed elsewhere
         except OSError as error:
             if "ping" not in order:  # an unanswered ping is noticed
-                words = f"the reception does not get the order {lean_json.dumps(order)}: {error.strerror}"
-                messages.tell("reception-unheard", words)
+                words = f"the listener does not get the order {lean_json.dumps(order)}: {error.strerror}"
+                messages.tell("listener-unheard", words)
                 self._loop.call_soon(self._replace, self._channel)
 
     def _replace(self, channel: socket.socket) -> None:
@@ -147,8 +147,8 @@ class ReceptionSupervisor:
             self._answers.add(answer)
             answer.add_done_callback(self._answers.discard)
         elif "uid" in news:
-            self._open(news["desk"], news["uid"], fds)
-        elif place := self._numbered.get(news["desk"]):
+            self._open(news["session"], news["uid"], fds)
+        elif place := self._numbered.get(news["session"]):
             pidfd = fds[0] if fds else -1
             who = news["pid"], place.uid, news["gid"], news["groups"]
             peer = framing.Peer(*who, pidfd, news["inode"], news["place"])
@@ -170,17 +170,17 @@ class ReceptionSupervisor:
             up, down = framing.exactly(_FDS, fds)
             longest = self._config.max_message_bytes
             on_end = functools.partial(self._forget, number)
-            desk = Desk(uid, up, down, self._service, self._calls, longest, self._hear, on_end)
+            session = SessionChannel(uid, up, down, self._service, self._calls, longest, self._hear, on_end)
         except OSError as error:
             framing.close(fds)
-            messages.tell("desk-not-opened", f"serve the connections of uid {uid}: {error.strerror}", uid=uid)
+            messages.tell("session-not-opened", f"serve the connections of uid {uid}: {error.strerror}", uid=uid)
         else:
-            self._numbered[number] = desk
-            self._desks.add(desk)
+            self._numbered[number] = session
+            self._sessions.add(session)
 
-    def _forget(self, number: int, desk: Desk) -> None:
-        self._desks.discard(desk)
-        if self._numbered.get(number) is desk:  # and not a process of the next listener
+    def _forget(self, number: int, session: SessionChannel) -> None:
+        self._sessions.discard(session)
+        if self._numbered.get(number) is session:  # and not a process of the next listener
             del self._numbered[number]
 
     def _lose(self) -> None:
@@ -195,16 +195,16 @@ class ReceptionSupervisor:
         signals.send(pidfd, signals.KILL)
         self._loop.add_reader(pidfd, _collect, self._loop, pidfd, pid)
         if not self._ended:
-            messages.tell("reception-ended", "the reception has ended: another is started")
+            messages.tell("listener-ended", "the listener has ended: another is started")
             self._loop.call_later(_BETWEEN_STARTS, self._start_again)
 
     def _start_again(self) -> None:
         if self._ended:
             return
         try:
-            self._start(companions.begin_reception())
+            self._start(companions.begin_listener())
         except OSError as error:
-            messages.tell("reception-not-started", f"start the reception: {error.strerror}")
+            messages.tell("listener-not-started", f"start the listener: {error.strerror}")
             self._loop.call_later(_BETWEEN_STARTS, self._start_again)
 
     async def close(self) -> None:
@@ -213,7 +213,7 @@ class ReceptionSupervisor:
         self._timer.cancel()
         for answer in list(self._answers):
             answer.cancel()
-        busy = [task for desk in list(self._desks) for task in desk.abandon()]
+        busy = [task for session in list(self._sessions) for task in session.abandon()]
         # After the sleep the last calls' callbacks have run, too.
         await asyncio.gather(*busy, asyncio.sleep(0), return_exceptions=True)
         if self._channel is not None:

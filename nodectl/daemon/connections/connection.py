@@ -51,10 +51,10 @@ class Calls:
 class Connection:
     """A client's connection, with at most a single call under way."""
 
-    def __init__(self, desk: "Desk", number: int, peer: framing.Peer) -> None:
+    def __init__(self, session: "SessionChannel", number: int, peer: framing.Peer) -> None:
         self.peer = peer
         self.busy: asyncio.Future[object] | None = None
-        self._desk = desk
+        self._session = session
         self._number = number
         self._call: Call | None = None  # the call under way
         self._only_asks = False
@@ -65,7 +65,7 @@ class Connection:
         call = None
         try:
             call = Call(_decoded(text), self.peer, fds, self._hand_over)
-            result = self._desk.service.find(call)(call)
+            result = self._session.service.find(call)(call)
         except Exception as error:  # one caller's failure must not reach others
             self._finish(call, _refusal(error))
             return
@@ -73,7 +73,7 @@ class Connection:
             self._finish(call, {"parameters": result})
             return
         try:
-            self._desk.calls.begin(self.peer.uid)
+            self._session.calls.begin(self.peer.uid)
         except Refused as refused:
             asyncio.ensure_future(result).cancel()
             self._finish(call, error_reply(refused))
@@ -89,50 +89,50 @@ class Connection:
             error = done.exception()
             answer = _refusal(error) if isinstance(error, Exception) else {"parameters": done.result()}
         self.busy = self._call = None
-        self._desk.calls.end(self.peer.uid)
+        self._session.calls.end(self.peer.uid)
         self._finish(call, answer)  # in any case: the session process keeps descriptors until then
 
     def _hand_over(self, answer: Mapping[str, object], ours: Sequence[int]) -> None:
-        self._desk.send(self._number, frames.HAND, _text({"parameters": answer}), ours)
+        self._session.send(self._number, frames.HAND, _text({"parameters": answer}), ours)
 
     def _finish(self, call: Call | None, answer: Mapping[str, object]) -> None:
         wanted = answer and (call is None or not call.oneway)
         text = _text(answer) if wanted else b""
-        if len(text) > _SMALL and (why := self._desk.has_no_room(len(text))):
+        if len(text) > _SMALL and (why := self._session.has_no_room(len(text))):
             text = _text(error_reply(Refused("TooLarge", why)))
-        send = functools.partial(self._desk.send, self._number, frames.REPLY, text)
+        send = functools.partial(self._session.send, self._number, frames.REPLY, text)
         if call is None:
             send()
         else:
             call.reply_with(send)
         if self._gone:
-            self._desk.forget(self._number)
+            self._session.forget(self._number)
 
     def withdraw(self) -> None:
         """Withdraw the launch under way, and tell the client at once, unless the launch is answered."""
         if self.busy is not None and self._call is not None and not self._call.withdrawn:
             self._call.withdrawn = True
-            self._desk.send(self._number, frames.WITHDRAWN)
+            self._session.send(self._number, frames.WITHDRAWN)
 
     def leave(self) -> None:
         """Handle the client's close. A call under way goes on, unless the call changes nothing."""
         self._gone = True
         if self.busy is None:
-            self._desk.forget(self._number)
+            self._session.forget(self._number)
         elif self._only_asks:
             self.busy.cancel()
 
 
-class Desk:
+class SessionChannel:
     """A session process of a user, as seen by the daemon.
 
     `catch_up()` reads the listener's news, which announces a connection before its session process uses it.
-    `on_end(desk)` is called once. Raises OSError; then the caller still owns both descriptors.
+    `on_end(session)` is called once. Raises OSError; then the caller still owns both descriptors.
     """
 
     def __init__(  # everything of a session process
         self, uid: int, up: int, down: int, service: Service, calls: Calls, longest: int,
-        catch_up: Callable[[], None], on_end: Callable[["Desk"], None],
+        catch_up: Callable[[], None], on_end: Callable[["SessionChannel"], None],
     ) -> None:  # fmt: skip
         os.set_blocking(up, False)
         os.set_blocking(down, False)
@@ -186,7 +186,7 @@ class Desk:
             if data is not None:
                 self._take(*frames.split(data))
         except (framing.BrokenWire, frames.BrokenFrame, KeyError, ValueError) as error:
-            self._loop.call_exception_handler({"message": f"a desk broke its rules: {error!r}"})
+            self._loop.call_exception_handler({"message": f"a session broke its rules: {error!r}"})
             self.close()
             return
         if not self._closed:  # the reply may have closed this: the descriptor may be reused by now

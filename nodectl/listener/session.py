@@ -1,4 +1,4 @@
-"""The session process (class Desk), which reads a single user's connections, as the user.
+"""The session process (class UserSession), which reads a single user's connections, as the user.
 
 It splits the received bytes into messages, bounds and parses them, refuses malformed calls, and passes on one call of
 each connection at a time. Descriptors stay here until the daemon says where they go. The process may hang in one, run
@@ -16,8 +16,8 @@ import select
 
 import prctl
 
-from nodectl.reception.connection import Client
-from nodectl.reception.message import LAUNCH, checked, withdraws
+from nodectl.listener.connection import Client
+from nodectl.listener.message import LAUNCH, checked, withdraws
 from nodectl.wire import frames, framing
 from nodectl.wire.dispatch import STANDARD, Refused, error_reply, withdrawn
 
@@ -38,7 +38,7 @@ _PATIENCE_MS = 10_000  # for a client that does not read, after the daemon's end
 _IDLE_MS = 60_000  # that a session process without connections waits for one
 
 
-class Desk:
+class UserSession:
     """The event loop. `entrance`: connections from the listener; `up` and `down`: to and from the daemon."""
 
     def __init__(self, entrance: int, up: int, down: int, *, most: int, longest: int) -> None:
@@ -201,7 +201,7 @@ class Desk:
 
     def _give_up(self, error: OSError) -> None:
         """End all connections with the reason: a failed call of this process may have lost data."""
-        os.write(2, f"nodectl desk of uid {os.getuid()}: its connections end: {error.strerror}\n".encode())
+        os.write(2, f"nodectl session of uid {os.getuid()}: its connections end: {error.strerror}\n".encode())
         self._bereave(Refused("InternalError", f"the process that serves your connections failed: {error.strerror}"))
         if self._out:
             self._poll.unregister(self._up)
@@ -354,15 +354,15 @@ def main(  # everything a session process needs
         os.closerange(keep[1] + 1, keep[2])
         os.closerange(keep[2] + 1, os.sysconf("SC_OPEN_MAX"))
         become(uid, gid)
-        Desk(entrance, up, down, most=most, longest=longest).serve()
+        UserSession(entrance, up, down, most=most, longest=longest).serve()
         status = 0
     except MemoryError:
-        os.write(2, f"nodectl desk of uid {uid}: no memory left, its connections end\n".encode())
+        os.write(2, f"nodectl session of uid {uid}: no memory left, its connections end\n".encode())
     finally:
         os._exit(status)
 
 
-def become(uid: int, gid: int, name: str = "nodectl-desk") -> None:
+def become(uid: int, gid: int, name: str = "nodectl-session") -> None:
     """Become the user for good: no groups, no capabilities, no children, no files, bounded memory."""
     os.setsid()
     prctl.set_name(name)
@@ -378,7 +378,7 @@ def become(uid: int, gid: int, name: str = "nodectl-desk") -> None:
     prctl.set_no_new_privs(1)
     prctl.set_dumpable(0)  # no process reads its memory or takes its descriptors, not even its user's
     if os.getresuid() != (uid, uid, uid) or os.getresgid() != (gid, gid, gid):
-        raise OSError(errno.EPERM, "become the user of a desk")
+        raise OSError(errno.EPERM, "become the user of a session")
     for limit, most in (
         (resource.RLIMIT_AS, _MOST_MEMORY),
         (resource.RLIMIT_NOFILE, _MOST_FILES if uid else _MOST_OF_ROOTS),

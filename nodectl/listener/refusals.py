@@ -14,7 +14,7 @@ import os
 import resource
 import termios
 
-from nodectl.reception import desk
+from nodectl.listener import session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _be_last(reader: int, kept: "list[int]", uid: int, gid: int) -> "NoReturn":
             low = fd + 1
         os.closerange(low, os.sysconf("SC_OPEN_MAX"))
         os.read(reader, 1)
-        desk.become(uid, gid, "nodectl-refuse")
+        session.become(uid, gid, "nodectl-refuse")
         _signal.setitimer(_signal.ITIMER_REAL, _CHILD_SECONDS)
         for fd in kept:
             os.close(fd)

@@ -1,4 +1,4 @@
-"""A desk as the daemon has it: killed at any moment it leaves nothing behind there, and touches nobody else."""
+"""A session as the daemon has it: killed at any moment it leaves nothing behind there, and touches nobody else."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import pytest
 import descriptors
 from nodectl.config_file.reader import load
 from nodectl.daemon.processes.forkserver_channel import ForkserverChannel
-from nodectl.daemon.reception import supervisor
-from nodectl.daemon.reception.connection import Calls, Desk
-from nodectl.daemon.reception.supervisor import ReceptionSupervisor
+from nodectl.daemon.connections import supervisor
+from nodectl.daemon.connections.connection import Calls, SessionChannel
+from nodectl.daemon.connections.supervisor import ListenerSupervisor
 from nodectl.wire import frames, framing
 from nodectl.wire.dispatch import Call, Refused, Service
 
@@ -31,7 +31,7 @@ Method = Callable[[Call], object]
 
 
 class Ends:
-    """A desk with one connection, and its process's ends."""
+    """A session with one connection, and its process's ends."""
 
     def __init__(self, method: Method, calls: Calls, uid: int = 1000) -> None:
         up, self.writer = os.pipe()
@@ -39,17 +39,17 @@ class Ends:
         self.up = up
         self.uid = uid
         service = Service("0", {"org.nodectl.List": ({}, method)})
-        self.desk = Desk(uid, up, down.detach(), service, calls, 1 << 16, lambda: None, lambda _: None)
+        self.session = SessionChannel(uid, up, down.detach(), service, calls, 1 << 16, lambda: None, lambda _: None)
         self.add(1)
 
     def add(self, number: int) -> None:
-        self.desk.add(number, framing.Peer(os.getpid(), self.uid, self.uid, (), os.pidfd_open(os.getpid())))
+        self.session.add(number, framing.Peer(os.getpid(), self.uid, self.uid, (), os.pidfd_open(os.getpid())))
 
     def call(self, number: int = 1) -> None:
         os.write(self.writer, frames.frame(number, frames.CALL, b'0 {"method":"org.nodectl.List"}'))
 
     def close(self) -> None:
-        self.desk.close()
+        self.session.close()
         self.reader.close()
         os.close(self.writer)
 
@@ -87,7 +87,7 @@ def test_a_crowd_of_one_users_calls_does_not_go_before_anothers_one() -> None:
     run(act)
 
 
-def test_a_desk_that_ends_before_its_call_has_begun_leaves_nothing_behind() -> None:
+def test_a_session_that_ends_before_its_call_has_begun_leaves_nothing_behind() -> None:
     async def method(call: Call) -> object:
         del call
         return await asyncio.get_running_loop().create_future()
@@ -97,9 +97,9 @@ def test_a_desk_that_ends_before_its_call_has_begun_leaves_nothing_behind() -> N
         with descriptors.none_left():
             for _ in range(MOST):
                 ends = Ends(method, calls)
-                # What its pipe's reader does, and in the same turn of the loop the desk is found dead.
+                # What its pipe's reader does, and in the same turn of the loop the session is found dead.
                 ends.call()
-                ends.desk._readable()
+                ends.session._readable()
                 ends.close()
                 await turns()
         for _ in range(MOST):
@@ -108,7 +108,7 @@ def test_a_desk_that_ends_before_its_call_has_begun_leaves_nothing_behind() -> N
     run(act)
 
 
-def test_a_desk_that_dies_of_its_answer_does_not_take_anothers_place_in_the_loop() -> None:
+def test_a_session_that_dies_of_its_answer_does_not_take_anothers_place_in_the_loop() -> None:
     """Whoever opens a file next has the number of its pipe."""
     heard: list[bytes] = []
 
@@ -116,7 +116,7 @@ def test_a_desk_that_dies_of_its_answer_does_not_take_anothers_place_in_the_loop
         reader, writer = os.pipe()
 
         def method(call: Call) -> object:
-            call.hand_over({}, [])  # nobody is there: the desk is closed
+            call.hand_over({}, [])  # nobody is there: the session is closed
             os.dup2(reader, ends.up)
             asyncio.get_running_loop().add_reader(ends.up, lambda: heard.append(os.read(reader, 1)))
             return {}
@@ -124,7 +124,7 @@ def test_a_desk_that_dies_of_its_answer_does_not_take_anothers_place_in_the_loop
         ends = Ends(method, Calls(MOST))
         ends.reader.close()
         ends.call()
-        ends.desk._readable()
+        ends.session._readable()
         os.write(writer, b"x")
         await turns()
         assert heard == [b"x"]
@@ -135,50 +135,50 @@ def test_a_desk_that_dies_of_its_answer_does_not_take_anothers_place_in_the_loop
     run(act)
 
 
-def test_a_desk_that_has_ended_is_forgotten_and_what_was_still_to_come_closed() -> None:
+def test_a_session_that_has_ended_is_forgotten_and_what_was_still_to_come_closed() -> None:
     def method(call: Call) -> object:
         raise Refused("NoSuchStep", call.method)
 
     async def act() -> None:
-        reception = ReceptionSupervisor(load("/nowhere", must_exist=False))
+        listener = ListenerSupervisor(load("/nowhere", must_exist=False))
         try:
-            reception._service = Service("0", {"org.nodectl.List": ({}, method)})
-            await reception.ready()
+            listener._service = Service("0", {"org.nodectl.List": ({}, method)})
+            await listener.ready()
             with descriptors.none_left():
                 for number in range(10):
                     up, writer = os.pipe()
                     down, reader = socket.socketpair()
-                    reception._note({"desk": number, "uid": 1000}, [up, down.detach()])
+                    listener._note({"session": number, "uid": 1000}, [up, down.detach()])
                     os.close(writer)
                     reader.close()
                     await turns()
-                    late = {"connection": number, "desk": number, "pid": 1, "gid": 1000, "groups": []}
-                    reception._note(late, [os.pidfd_open(os.getpid())])
-                assert not reception._numbered
+                    late = {"connection": number, "session": number, "pid": 1, "gid": 1000, "groups": []}
+                    listener._note(late, [os.pidfd_open(os.getpid())])
+                assert not listener._numbered
         finally:
-            await reception.close()
+            await listener.close()
 
     run(act)
 
 
-def test_what_a_reception_said_before_it_died_is_heard() -> None:
+def test_what_a_listener_said_before_it_died_is_heard() -> None:
     async def act() -> None:
-        reception = ReceptionSupervisor(load("/nowhere", must_exist=False))
+        listener = ListenerSupervisor(load("/nowhere", must_exist=False))
         try:
-            await reception.ready()
+            await listener.ready()
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
-            assert reception._channel is not None
-            asyncio.get_running_loop().remove_reader(reception._channel.fileno())
-            was, reception._channel = reception._channel, ours
-            reception._send({"ping": 5})  # which it never reads
+            assert listener._channel is not None
+            asyncio.get_running_loop().remove_reader(listener._channel.fileno())
+            was, listener._channel = listener._channel, ours
+            listener._send({"ping": 5})  # which it never reads
             theirs.send(b'{"pong":4711}')
             theirs.close()
-            reception._hear()
+            listener._hear()
             was.close()
-            assert reception._pong == 4711
+            assert listener._pong == 4711
         finally:
-            await reception.close()
+            await listener.close()
 
     run(act)
 
@@ -226,18 +226,18 @@ def test_a_reply_that_is_too_large_is_an_error_and_ends_nothing() -> None:
     run(act)
 
 
-async def reception_with(act: Callable[[ReceptionSupervisor], Coroutine[object, object, None]]) -> None:
-    reception = ReceptionSupervisor(load("/nowhere", must_exist=False))
+async def listener_with(act: Callable[[ListenerSupervisor], Coroutine[object, object, None]]) -> None:
+    listener = ListenerSupervisor(load("/nowhere", must_exist=False))
     try:
-        reception._service = Service("0", {})
-        await reception.ready()
-        await act(reception)
+        listener._service = Service("0", {})
+        await listener.ready()
+        await act(listener)
     finally:
-        await reception.close()
+        await listener.close()
 
 
 @pytest.mark.parametrize("fails", ["watching it", "its socket", "its descriptors"])
-def test_a_desk_that_cannot_be_served_is_let_go_and_the_log_says_so(
+def test_a_session_that_cannot_be_served_is_let_go_and_the_log_says_so(
     fails: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Its process finds both ends closed, tells its clients, and the user's next connection gets another one."""
@@ -245,7 +245,7 @@ def test_a_desk_that_cannot_be_served_is_let_go_and_the_log_says_so(
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
-    async def act(reception: ReceptionSupervisor) -> None:
+    async def act(listener: ListenerSupervisor) -> None:
         with descriptors.none_left():
             up, writer = os.pipe()
             down, reader = socket.socketpair()
@@ -257,18 +257,18 @@ def test_a_desk_that_cannot_be_served_is_let_go_and_the_log_says_so(
                     patch.setattr(asyncio.get_running_loop(), "add_reader", fail)
                 if fails == "its socket":
                     patch.setattr(socket, "socket", fail)
-                reception._note({"desk": 1, "uid": 1000}, fds)
+                listener._note({"session": 1, "uid": 1000}, fds)
             with pytest.raises(BrokenPipeError):
                 os.write(writer, b"x")
             assert reader.recv(1) == b""
             os.close(writer)
             reader.close()
-            late = {"connection": 1, "desk": 1, "pid": 1, "gid": 1000, "groups": [], "inode": 1}
-            reception._note(late, [os.pidfd_open(os.getpid())])
-        assert not reception._numbered
-        assert not reception._desks
+            late = {"connection": 1, "session": 1, "pid": 1, "gid": 1000, "groups": [], "inode": 1}
+            listener._note(late, [os.pidfd_open(os.getpid())])
+        assert not listener._numbered
+        assert not listener._sessions
 
-    run(lambda: reception_with(act))
+    run(lambda: listener_with(act))
     assert "serve the connections of uid 1000: " in capfd.readouterr().err
 
 
@@ -276,7 +276,7 @@ async def nobody_has_an_account(_: int) -> bool:
     return False
 
 
-def test_a_reception_that_does_not_get_the_listening_socket_is_replaced(
+def test_a_listener_that_does_not_get_the_listening_socket_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Else the daemon lives, and nobody listens."""
@@ -289,7 +289,7 @@ def test_a_reception_that_does_not_get_the_listening_socket_is_replaced(
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
         return send(sock, texts, fds)
 
-    async def act(reception: ReceptionSupervisor) -> None:
+    async def act(listener: ListenerSupervisor) -> None:
         monkeypatch.setattr(socket, "send_fds", fail_once)
         opened = asyncio.Event()
 
@@ -297,15 +297,15 @@ def test_a_reception_that_does_not_get_the_listening_socket_is_replaced(
             opened.set()
             return SimpleNamespace(abandon=list)
 
-        monkeypatch.setattr(supervisor, "Desk", opens)
-        with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
-            listener.bind(str(tmp_path / "sock"))
-            listener.listen()
-            reception.listen(listener, Service("0", {}), nobody_has_an_account)
+        monkeypatch.setattr(supervisor, "SessionChannel", opens)
+        with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as client:
+            listening.bind(str(tmp_path / "sock"))
+            listening.listen()
+            listener.listen(listening, Service("0", {}), nobody_has_an_account)
             client.connect(str(tmp_path / "sock"))
             await asyncio.wait_for(opened.wait(), PATIENCE)
 
-    run(lambda: reception_with(act))
+    run(lambda: listener_with(act))
     assert failed
     assert "does not get the order" in capfd.readouterr().err
 
@@ -315,7 +315,7 @@ def test_news_of_connections_are_heard_a_few_at_a_time() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     heard: list[object] = []
-    one = object.__new__(ReceptionSupervisor)
+    one = object.__new__(ListenerSupervisor)
     one._channel = ours
     one._note = lambda news, fds: heard.append(news)  # type: ignore[method-assign]
     with ours, theirs:

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from nodectl.kernel.closing import close_in_time
-from nodectl.reception.main import MOST_SHARED_DESKS
-from nodectl.reception.refusals import MOST_CHILDREN
+from nodectl.listener.main import MOST_SHARED_SESSIONS
+from nodectl.listener.refusals import MOST_CHILDREN
 from nodectl.wire import framing
 from rootful.hostile import lingering
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_until
 from rootful.raw import call, connect
 
-UIDS = 4 * MOST_SHARED_DESKS
+UIDS = 4 * MOST_SHARED_SESSIONS
 LEAST = 1_879_048_192  # far above what accounts and systemd use
 
 
@@ -41,10 +41,10 @@ def connected(node: Node, uid: int) -> socket.socket:
         os.seteuid(0)
 
 
-def desks(node: Node, uids: list[int]) -> list[int]:
+def sessions(node: Node, uids: list[int]) -> list[int]:
     """The pids of the session processes of these uids."""
     found = []
-    for pid in node.service("nodectl-desk"):
+    for pid in node.service("nodectl-session"):
         with contextlib.suppress(FileNotFoundError):
             text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
             if int(text.partition("\nUid:\t")[2].split()[0]) in uids:
@@ -63,16 +63,16 @@ def ended(sock: socket.socket) -> bool:
 def test_uids_without_account_share_few_session_processes_and_users_are_served(node: Node, uids: list[int]) -> None:
     kept = [connected(node, uid) for uid in uids]
     try:
-        assert all(ended(sock) for sock in kept[MOST_SHARED_DESKS:])
-        wait_until(lambda: len(desks(node, uids)) == MOST_SHARED_DESKS, "as many as may be have become their user")
+        assert all(ended(sock) for sock in kept[MOST_SHARED_SESSIONS:])
+        wait_until(lambda: len(sessions(node, uids)) == MOST_SHARED_SESSIONS, "as many as may be have become their user")
         for user in (NOBODY, OTHER, None):  # NOBODY and OTHER for the first time
             assert node.run("true", user=user).returncode == 0
     finally:
         for sock in kept:
             sock.close()
-    for pid in desks(node, uids):  # else they wait for a minute for more connections
+    for pid in sessions(node, uids):  # else they wait for a minute for more connections
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not desks(node, uids), "the shared session processes have ended")
+    wait_until(lambda: not sessions(node, uids), "the shared session processes have ended")
     with connected(node, uids[-1]) as sock:
         sock.settimeout(PATIENCE)
         sock.sendall(call("org.nodectl.Hello"))
@@ -81,15 +81,15 @@ def test_uids_without_account_share_few_session_processes_and_users_are_served(n
 
 def closers(node: Node, listener: int) -> int:
     """How many children of the listener are no session processes. One may change its name meanwhile."""
-    return len({*node.service("nodectl-recept"), *node.service("nodectl-refuse")} - {listener})
+    return len({*node.service("nodectl-listen"), *node.service("nodectl-refuse")} - {listener})
 
 
 def test_refused_connections_with_descriptors_that_never_close_cost_few_processes(node: Node, uids: list[int]) -> None:
-    listener = node.reception()
-    kept = [connected(node, uid) for uid in uids[:MOST_SHARED_DESKS]]
-    wait_until(lambda: len(desks(node, uids)) == MOST_SHARED_DESKS, "as many as may be have become their user")
+    listener = node.listener()
+    kept = [connected(node, uid) for uid in uids[:MOST_SHARED_SESSIONS]]
+    wait_until(lambda: len(sessions(node, uids)) == MOST_SHARED_SESSIONS, "as many as may be have become their user")
 
-    others = uids[MOST_SHARED_DESKS:]
+    others = uids[MOST_SHARED_SESSIONS:]
 
     def act() -> None:
         with lingering() as make:
@@ -118,7 +118,7 @@ def test_refused_connections_with_descriptors_that_never_close_cost_few_processe
             os.write(writer, b"+")
         assert os.read(reader, 1) == b"+"
         assert node.run("true", user=NOBODY).returncode == 0
-        assert listener in node.service("nodectl-recept")
+        assert listener in node.service("nodectl-listen")
         os.close(writer)
         os.close(reader)
     for sock in kept:
@@ -156,7 +156,7 @@ def test_uids_without_account_are_given_no_numbers(node: Node, uids: list[int]) 
 @pytest.mark.parametrize("count", [300, 4000, 60_000])
 def test_a_caller_in_many_groups_is_served_and_so_are_others(node: Node, count: int) -> None:
     """As a process may be to which newgidmap gave a range of /etc/subgid, and the user of a large directory."""
-    listener, own = node.reception(), os.getgroups()
+    listener, own = node.listener(), os.getgroups()
     os.setgroups(range(LEAST, LEAST + count))
     try:
         sock = connected(node, NOBODY.pw_uid)
@@ -165,4 +165,4 @@ def test_a_caller_in_many_groups_is_served_and_so_are_others(node: Node, count: 
     with sock:
         sock.sendall(call("org.nodectl.Hello"))
         assert b"parameters" in sock.recv(1 << 16)
-    assert node.reception() == listener
+    assert node.listener() == listener

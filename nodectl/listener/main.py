@@ -5,8 +5,8 @@
                                 {"account": u, "exists": true or false}, the answer to "whose"
     channel, to the daemon:     {"pong": n}
                                 {"whose": u}: has this uid an account?
-                                {"desk": d, "uid": u} with two descriptors, from and to the session process
-                                {"connection": n, "desk": d, "pid": ..., "gid": ..., "groups": [...], "inode": ...,
+                                {"session": d, "uid": u} with two descriptors, from and to the session process
+                                {"connection": n, "session": d, "pid": ..., "gid": ..., "groups": [...], "inode": ...,
                                 "place": ...}, with a pidfd unless the process has ended
 
 The listener reads nothing from a connection: it asks the kernel for the peer process and its place, tells the daemon,
@@ -31,8 +31,8 @@ import time
 import prctl
 
 from nodectl.kernel import signals
-from nodectl.reception import desk
-from nodectl.reception.refusals import Refusals, close_in_time, most_held
+from nodectl.listener import session
+from nodectl.listener.refusals import Refusals, close_in_time, most_held
 from nodectl.wire import framing, lean_json, peer_process
 
 TYPE_CHECKING = False
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 CHANNEL = 3
 _LONGEST_ORDER = 256
 _AT_ONCE = 64  # connections between two looks at everything else
-_MOST_DESKS = 4  # session processes of one user: all but the last are ending, or hang
-MOST_SHARED_DESKS = 16  # of all uids without an account together
+_MOST_SESSIONS = 4  # session processes of one user: all but the last are ending, or hang
+MOST_SHARED_SESSIONS = 16  # of all uids without an account together
 _MOST_AWAITING = 1024  # connections that wait until their account is known
 _MOST_AWAITING_OF_ONE = 32
 _MOST_ACCOUNTS = 1 << 17  # remembered accounts
@@ -56,7 +56,7 @@ _ROOM = 4 << 20  # bytes, for thousands of connections that come at one moment
 _ROOM_FOR_ONE = 768  # bytes that the kernel counts
 
 
-class Desk:
+class SessionProcess:
     """A user's session process as seen by the listener.
 
     `entrance` leads to the process, None when the process gets no more connections; `room` is the number of bytes which
@@ -126,7 +126,7 @@ class Desk:
         signals.send(self.pidfd, signals.KILL)
 
 
-class Reception:
+class Listener:
     """The listener's event loop, for `most` connections of each user and messages up to `longest` bytes."""
 
     def __init__(self, channel: "_socket.socket", *, most: int, longest: int) -> None:
@@ -135,8 +135,8 @@ class Reception:
         self._longest = longest
         self._listener: _socket.socket | None = None
         self._resumes = 0.0  # when to accept again, after a failure
-        self._desks: dict[int, list[Desk]] = {}
-        self._by_pidfd: dict[int, tuple[int, Desk]] = {}
+        self._sessions: dict[int, list[SessionProcess]] = {}
+        self._by_pidfd: dict[int, tuple[int, SessionProcess]] = {}
         self._numbers = 0
         self._refusals = Refusals(most_held())
         self._accounts: set[int] = set()  # uids known to the daemon
@@ -157,7 +157,7 @@ class Reception:
                 elif self._listener is not None and fd == self._listener.fileno():
                     self._accept()
                 elif fd in self._by_pidfd:
-                    self._remove_desk(fd)
+                    self._remove_session(fd)
             self._look_after()
 
     def _obey(self) -> bool:
@@ -202,7 +202,7 @@ class Reception:
     def _patience(self) -> "float | None":
         if self._resumes:
             return _PAUSE_SECONDS * 1000
-        if self._refusals.is_busy or any(place.waiting for desks in self._desks.values() for place in desks):
+        if self._refusals.is_busy or any(place.waiting for sessions in self._sessions.values() for place in sessions):
             return 1000
         return None
 
@@ -216,7 +216,7 @@ class Reception:
             except BlockingIOError:
                 break
             except OSError as error:
-                os.write(2, f"nodectl reception: accept: {error.strerror}\n".encode())
+                os.write(2, f"nodectl listener: accept: {error.strerror}\n".encode())
                 # No descriptors left, most likely: the socket stays readable, and asking at once would be a busy loop.
                 self._poll.unregister(self._listener.fileno())
                 self._resumes = time.monotonic() + _PAUSE_SECONDS
@@ -246,7 +246,7 @@ class Reception:
     def _is_given(self, sock: "_socket.socket", peer: framing.Peer) -> bool:
         self._numbers += 1
         for _ in range(2):  # if a session process does not take the connection, try another
-            place = self._desk_of(peer)
+            place = self._session_of(peer)
             if place is None or place.is_full():
                 return False
             self._introduce(self._numbers, place, peer, sock)
@@ -257,10 +257,10 @@ class Reception:
                 return False
         return False
 
-    def _introduce(self, number: int, place: Desk, peer: framing.Peer, sock: "_socket.socket") -> None:
+    def _introduce(self, number: int, place: SessionProcess, peer: framing.Peer, sock: "_socket.socket") -> None:
         groups = peer_process.groups_of_peer(sock)
         who = {"pid": peer.pid, "gid": peer.gid, "groups": groups, "inode": peer.inode, "place": peer.place}
-        self._tell({"connection": number, "desk": place.number, **who}, [peer.pidfd] if peer.pidfd >= 0 else [])
+        self._tell({"connection": number, "session": place.number, **who}, [peer.pidfd] if peer.pidfd >= 0 else [])
 
     # Accounts.
 
@@ -270,10 +270,10 @@ class Reception:
 
     def _must_wait(self, uid: int) -> bool:
         """Return True if the uid needs a new session process, and all shared by unknown accounts are in use."""
-        if self._has_own(uid) or any(place.entrance is not None for place in self._desks.get(uid, ())):
+        if self._has_own(uid) or any(place.entrance is not None for place in self._sessions.get(uid, ())):
             return False
-        shared = sum(len(desks) for owner, desks in self._desks.items() if not self._has_own(owner))
-        return shared >= MOST_SHARED_DESKS
+        shared = sum(len(sessions) for owner, sessions in self._sessions.items() if not self._has_own(owner))
+        return shared >= MOST_SHARED_SESSIONS
 
     def _ask(self, uid: int) -> None:
         if uid not in self._asked and not self._has_own(uid):
@@ -296,21 +296,21 @@ class Reception:
 
     # Session processes.
 
-    def _desk_of(self, peer: framing.Peer) -> "Desk | None":
+    def _session_of(self, peer: framing.Peer) -> "SessionProcess | None":
         """Return the user's session process, opened if needed; None if too many old processes have not ended."""
-        desks = self._desks.setdefault(peer.uid, [])
-        if desks and desks[-1].entrance is not None:
-            return desks[-1]
-        if len(desks) >= _MOST_DESKS:
+        sessions = self._sessions.setdefault(peer.uid, [])
+        if sessions and sessions[-1].entrance is not None:
+            return sessions[-1]
+        if len(sessions) >= _MOST_SESSIONS:
             return None
         try:
-            desks.append(self._open(peer))
+            sessions.append(self._open(peer))
         except OSError as error:
-            os.write(2, f"nodectl reception: open a desk for uid {peer.uid}: {error.strerror}\n".encode())
+            os.write(2, f"nodectl listener: open a session for uid {peer.uid}: {error.strerror}\n".encode())
             return None
-        return desks[-1]
+        return sessions[-1]
 
-    def _open(self, peer: framing.Peer) -> Desk:
+    def _open(self, peer: framing.Peer) -> SessionProcess:
         """Fork a session process for the peer's user. Raises OSError."""
         entrance, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         down, theirs_down = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -325,11 +325,11 @@ class Reception:
             if pid == 0:
                 most = self._most if peer.uid else _NO_END
                 ends = (theirs.fileno(), theirs_up, theirs_down.fileno())
-                desk.main(peer.uid, peer.gid, *ends, most=most, longest=self._longest)
-            place = Desk(self._numbers, entrance, os.pidfd_open(pid), self._room_for(peer.uid))
+                session.main(peer.uid, peer.gid, *ends, most=most, longest=self._longest)
+            place = SessionProcess(self._numbers, entrance, os.pidfd_open(pid), self._room_for(peer.uid))
             self._by_pidfd[place.pidfd] = peer.uid, place
             self._poll.register(place.pidfd, select.POLLIN)
-            self._tell({"desk": place.number, "uid": peer.uid}, [up, down.fileno()])
+            self._tell({"session": place.number, "uid": peer.uid}, [up, down.fileno()])
             self._ask(peer.uid)
         finally:
             os.close(up)
@@ -344,15 +344,15 @@ class Reception:
         """
         return 2 * self._most * _ROOM_FOR_ONE if uid else _ROOM
 
-    def _remove_desk(self, pidfd: int) -> None:
+    def _remove_session(self, pidfd: int) -> None:
         """Forget a session process which has ended."""
         uid, place = self._by_pidfd.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
         place.close()
-        self._desks[uid].remove(place)
-        if not self._desks[uid]:
-            del self._desks[uid]
+        self._sessions[uid].remove(place)
+        if not self._sessions[uid]:
+            del self._sessions[uid]
 
     def _look_after(self) -> None:
         """Kill hung session processes, reap children, and resume accepting and refusing connections."""
@@ -361,8 +361,8 @@ class Reception:
         if self._resumes and now >= self._resumes and self._listener is not None:
             self._resumes = 0.0
             self._poll.register(self._listener.fileno(), select.POLLIN)
-        for desks in self._desks.values():
-            for place in desks:
+        for sessions in self._sessions.values():
+            for place in sessions:
                 if place.is_stuck(now):
                     place.kill()
         self._refusals.go_on()
@@ -378,7 +378,7 @@ class Reception:
 
 def main() -> None:
     """Serve until the daemon has gone."""
-    prctl.set_name("nodectl-recept")
+    prctl.set_name("nodectl-listen")
     prctl.set_pdeathsig(_signal.SIGKILL)  # users then find the next daemon at once
     for number in (_signal.SIGINT, _signal.SIGHUP, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
@@ -391,6 +391,6 @@ def main() -> None:
     try:
         if data := channel.recv(_LONGEST_ORDER):
             order = lean_json.load_object(data)
-            Reception(channel, most=int(str(order["most"])), longest=int(str(order["longest"]))).serve()
+            Listener(channel, most=int(str(order["most"])), longest=int(str(order["longest"]))).serve()
     except ConnectionError:
         pass  # the daemon has gone
