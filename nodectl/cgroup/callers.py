@@ -7,7 +7,7 @@ the strictest running step counts in which the caller may be.
 Steps without cgroups cannot be told from each other, but from everything else: each process of a confined step has
 no_new_privs, which nothing takes back.
 
-Used by the daemon, and by agents of a cluster, at whose door its user's commands are.
+Used by the daemon, and by agents of a cluster, at whose gateway its user's commands are.
 """
 
 from collections.abc import Iterable

@@ -333,7 +333,7 @@ class Bulk:
             return of_job
         each = int(str(self._parsed.values.get("cpus_per_task", 1)))
         if self._parsed.of_cluster:
-            from nodectl.client.cluster_door import slots
+            from nodectl.client.cluster_gateway import slots
 
             found = slots(nodes, each)
             return min(of_job, found) if of_job else found

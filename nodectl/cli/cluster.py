@@ -64,7 +64,7 @@ def _engine(hosts: str | None) -> "Engine":
 
 
 def _start(arguments: argparse.Namespace) -> int:
-    from nodectl.client import cluster_door
+    from nodectl.client import cluster_gateway
     from nodectl.cluster.engine import program
     from nodectl.cluster.start import starter
 
@@ -82,7 +82,7 @@ def _start(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         print(f"nodectl: cluster {job} is there: {', '.join(names)}", file=sys.stderr)
         if arguments.nodelist is not None:
-            print(f"export NODECTL_CLUSTER={job}.{cluster_door.NO_NODE if guests else os.uname().nodename}")
+            print(f"export NODECTL_CLUSTER={job}.{cluster_gateway.NO_NODE if guests else os.uname().nodename}")
     return 0
 
 
@@ -98,11 +98,11 @@ def _status(arguments: argparse.Namespace) -> int:
 
 def _nodes(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Return the nodes from the leader, or without access to the leader the states of the agents. Raises Failed."""
-    from nodectl.client import cluster_door
+    from nodectl.client import cluster_gateway
 
-    door = arguments.settings.socket or cluster_door.socket()
-    if door:
-        arguments.settings.socket = door
+    gateway = arguments.settings.socket or cluster_gateway.socket()
+    if gateway:
+        arguments.settings.socket = gateway
         session = Session(arguments.settings, start_private=False)
         try:
             found: list[dict[str, Any]] = session.call("Nodes")["nodes"]  # type: ignore[assignment]

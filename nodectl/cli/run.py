@@ -73,9 +73,9 @@ def begin_cluster(settings: "GlobalOptions", words: list[str], parser: "type[Par
     """Start the cluster, if this is the first command for several nodes in an allocation of Slurm's. Raises Failed."""
     if "SLURM_JOB_NODELIST" not in environ():
         return
-    from nodectl.client import cluster_door  # only within an allocation
+    from nodectl.client import cluster_gateway  # only within an allocation
 
-    if cluster_door.is_missing(settings):
+    if cluster_gateway.is_missing(settings):
         from nodectl.client.run_options import Parser
         from nodectl.cluster.start import first_run  # imported until the cluster exists
 
@@ -295,9 +295,9 @@ def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyo
     request = make_request(parsed) | beyond
     ntasks = request["ntasks"]
     if parsed.of_cluster:
-        from nodectl.client import cluster_door  # only within an allocation
+        from nodectl.client import cluster_gateway  # only within an allocation
 
-        cluster_door.fit(request, parsed, patience)
+        cluster_gateway.fit(request, parsed, patience)
     elif "exclusive" in request.get("layout", ()) and "ntasks" not in parsed.values:  # type: ignore[operator]
         from nodectl.client.reserving import fill_machine  # few have a machine to themselves
 

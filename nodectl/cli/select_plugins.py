@@ -7,7 +7,7 @@ other. Neither needs root or a service.
 import argparse
 
 _CHECK = (
-    "Its source is read; then it is loaded here, as the user who runs this, and asked on a small table of nodes. An error "
+    "Its source is read; then it is loaded here, as the caller, and asked on a small table of nodes. An error "
     "is what makes the service refuse it, or what the service would not believe; a warning is neither. Exit status: 0 "
     "without errors, 1 with some, 2 when a file cannot be read."
 )

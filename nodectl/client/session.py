@@ -133,9 +133,9 @@ class Session:
         self._successors = _MOST_SUCCESSORS
         self._asked = ""
         self._inbox = framing.Inbox(_LARGEST_REPLY)
-        door = "" if settings.socket or settings.config else _door()
-        self.socket_path = settings.socket or door or ("" if settings.config else DEFAULT_SOCKET)
-        self._is_own = bool(door) or (not settings.socket and _is_own(settings))
+        gateway = "" if settings.socket or settings.config else _gateway()
+        self.socket_path = settings.socket or gateway or ("" if settings.config else DEFAULT_SOCKET)
+        self._is_own = bool(gateway) or (not settings.socket and _is_own(settings))
         if launched is not None:
             self.path = self.socket_path
             self._sock = launched.take_up(self._inbox)
@@ -379,13 +379,13 @@ class Session:
             self.private = None
 
 
-def _door() -> str:
+def _gateway() -> str:
     """Return the socket of the cluster of the surrounding allocation, or ""."""
     if b"SLURM_JOB_ID" not in os.environ and b"NODECTL_CLUSTER" not in os.environ:
         return ""
-    from nodectl.client import cluster_door  # only within an allocation
+    from nodectl.client import cluster_gateway  # only within an allocation
 
-    return cluster_door.socket()
+    return cluster_gateway.socket()
 
 
 def _is_own(settings: "GlobalOptions") -> bool:

@@ -31,6 +31,7 @@ from nodectl.confine import keys as confine_keys
 from nodectl.container import settings as container_settings
 from nodectl.daemon import loop_errors
 from nodectl.daemon.admission.slurm_job import scope_of
+from nodectl.daemon.connections.supervisor import ListenerFailed, ListenerSupervisor
 from nodectl.daemon.history import journal, retention
 from nodectl.daemon.history.store import Store, StoreError
 from nodectl.daemon.jobs.slurmd_context import SlurmdContext, SlurmdRefused
@@ -38,7 +39,6 @@ from nodectl.daemon.jobs.step_cgroups import remove_base
 from nodectl.daemon.node import Node
 from nodectl.daemon.processes.companions import Companions
 from nodectl.daemon.processes.forkserver_channel import ForkserverDied
-from nodectl.daemon.connections.supervisor import ListenerFailed, ListenerSupervisor
 from nodectl.daemon.recovery.lock import Lock
 from nodectl.daemon.recovery.sweep import remove_dead_private_nodes, sweep
 from nodectl.kernel import _kernel, signals

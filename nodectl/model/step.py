@@ -132,7 +132,7 @@ class Step:
     device_rules: list[list[int]]  # the devices that tasks may open (cgroup/device_access.py), empty for all
     told: list[str]  # the task plugins' messages to the user in the daemon, a line each
     task: "Task | None"  # in a task's own process: this task; None in the stepd
-    helpers: set[int]  # pids of the stepd's own helpers (pumps): no part of the user's step
+    helpers: set[int]  # pids of the stepd's own helpers (relays): no part of the user's step
     forked_into_cgroup: bool  # the kernel forked the last task into its cgroup: no move is needed
     binder: "Binder | None"  # in the daemon: chooses CPUs, memory and devices
     refused: str  # why the binder refuses, in words for the user

@@ -88,7 +88,7 @@ class _Clock:
     def _overrun(self, *_: object) -> None:
         if not self._running:
             return  # another alarm, or ours while no plugin runs
-        if _kernel.heir_elsewhere():
+        if _kernel.successor_elsewhere():
             _kernel.stop_clock()
             return  # the hook's child is the task, and it waits for that
         if time.monotonic() - self._started < _NEARLY * self.times[0]:
@@ -125,17 +125,17 @@ class PluginCaller:
     the process ends.
     """
 
-    __slots__ = ("_clock", "_heirs", "_progress", "_recorder", "_slot", "_threads", "threaded")
+    __slots__ = ("_clock", "_progress", "_recorder", "_slot", "_successors", "_threads", "threaded")
 
     def __init__(  # what differs between processes
         self, recorder: "Recorder", progress: "ProgressReporter | None", slot: int, timeout: float, *,
         single_threaded: bool, last_words: "Callable[[], object] | None" = None,
-        heirs: "tuple[memoryview, int] | None" = None,
+        successors: "tuple[memoryview, int] | None" = None,
     ) -> None:  # fmt: skip
         self._recorder = recorder
         self._progress = progress
         self._slot = slot
-        self._heirs = heirs  # in a task: a child may come out of a hook in its parent's place
+        self._successors = successors  # in a task: a child may come out of a hook in its parent's place
         self._clock = _Clock(timeout, last_words or (None if progress is None else _nothing))
         # Open, because a plugin may give the process another root, without a /proc.
         self._threads = os.open("/proc/self/task", os.O_PATH | os.O_CLOEXEC) if single_threaded else -1
@@ -210,8 +210,8 @@ class PluginCaller:
         """Call a function as `call` does, without a line in the trace: for a plugin's own init() and fini()."""
         pid = os.getpid()
         take_errno()
-        if self._heirs is not None:
-            _kernel.heir_expect(*self._heirs)
+        if self._successors is not None:
+            _kernel.successor_expect(*self._successors)
         value: object
         try:
             with self._clock:
@@ -219,11 +219,11 @@ class PluginCaller:
         except BaseException as error:  # no exception of a plugin may pass
             value = error
         outcome = judged(value)
-        if self._heirs is None or not outcome:
+        if self._successors is None or not outcome:
             _end_child_of(pid)
-        if self._heirs is not None and not _kernel.heir_is():
+        if self._successors is not None and not _kernel.successor_is():
             _end_child_of(pid)
-            _kernel.heir_await()
+            _kernel.successor_await()
         return outcome
 
     def value(self, function: "Callable[..., object]", arguments: "Sequence[object]") -> "tuple[object, Outcome]":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from nodectl.cli import bcast
-from nodectl.client.cluster_door import CLUSTER
+from nodectl.client.cluster_gateway import CLUSTER
 from nodectl.client.command import BadUsage, Failed, GlobalOptions
 from nodectl.slurm_commands.command_line import HELP, hand_on, read_line
 from nodectl.slurm_commands.option_words import ARGUMENT, MAYBE_ARGUMENT, Option

@@ -24,8 +24,8 @@ from nodectl.stepd.connections import MAX_MESSAGE, Links
 from nodectl.stepd.methods import Methods
 from nodectl.stepd.orders import ForkedAhead, Order, Orders, Unreadable
 from nodectl.stepd.plugin_output import PluginOutput
-from nodectl.stepd.pumps import forget, start_pumps
 from nodectl.stepd.reaper import Reaper
+from nodectl.stepd.relays import forget, start_relays
 from nodectl.stepd.run import STEPD_SLOT, Run, StepFailed
 from nodectl.stepd.script_messages import ScriptMessages
 from nodectl.stepd.start import confine_runner, start_tasks
@@ -261,7 +261,7 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
             : 1 if step.step_id == EXTERN else None
         ]:  # extern holds a job, with as many tasks as are asked for
             run.require(run.spank.call("slurm_spank_task_post_fork", task))
-        start_pumps(run)
+        start_relays(run)
         reaper.turn(0)
         if run.state == "RUNNING":
             open_gate(run)
@@ -323,10 +323,10 @@ def finish(run: Run, reaper: Reaper) -> None:
         run.log(outcome)
         run.unkillable = outcome.why
     reaper.collect()  # the orphans among what was killed are ours
-    run.pumps.let_go()
-    for pid, awaited in run.pumps:
-        wait_for_pump(run, reaper, pid, awaited=awaited)
-    if run.pumps.any():
+    run.relays.let_go()
+    for pid, awaited in run.relays:
+        wait_for_relay(run, reaper, pid, awaited=awaited)
+    if run.relays.any():
         forget(run)
     run.log(run.node.call(run.caller, "task_p_post_step", (step,)))
     outcome = run.spank.call("slurm_spank_exit")
@@ -363,14 +363,14 @@ def leave(group: tree.Group, aside: tree.Group) -> None:
         time.sleep(_PAUSE)
 
 
-def wait_for_pump(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None:
-    """End an input pump, or wait until an output pump has written everything.
+def wait_for_relay(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None:
+    """End an input relay, or wait until an output relay has written everything.
 
     The stepd waits as long as the client (which may be a pager) is there, but after an early end of the step no longer
     than kill_wait. If the step is told to end during this wait, or reaches its time limit, the step is cancelled.
     """
     if not awaited:
-        run.pumps.end(pid)
+        run.relays.end(pid)
     limit = None
     killed = float("inf") if awaited else time.monotonic()
     if run.state != "RUNNING":
@@ -384,7 +384,7 @@ def wait_for_pump(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None:
             run.end_as("CANCELLED", late[0])
             limit = now
         if limit is not None and now >= limit:
-            run.pumps.end(pid)
+            run.relays.end(pid)
             killed = min(killed, now)
         if now >= killed + run.step.unkillable_timeout:
             run.unkillable = run.unkillable or f"process {pid}, which copies its streams, does not die"

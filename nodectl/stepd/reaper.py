@@ -188,7 +188,7 @@ class Reaper:
         self._epilogs.act()
 
     def collect(self) -> None:
-        """Collect every child that has ended: tasks, pumps, and orphans adopted by the stepd."""
+        """Collect every child that has ended: tasks, relays, and orphans adopted by the stepd."""
         ended: list[Task] = []
         scripts: list[tuple[int, int]] = []  # epilogs: pid and status
         while pid := children.next_to_collect():
@@ -222,7 +222,7 @@ class Reaper:
             self._tell_exits()
 
     def _no_task_ended(self, pid: int, status: int, usage: "resource.struct_rusage", transfer: tuple[int, int]) -> None:
-        """A pump, another helper or an orphan was collected."""
+        """A relay, another helper or an orphan was collected."""
         if pid in self._run.step.helpers:
             self.gone.add(pid)
         else:
@@ -230,7 +230,7 @@ class Reaper:
         self._run.step.helpers.discard(pid)  # another process may get its pid
         if self._run.mpi is not None:
             self._run.mpi.ended(pid, status)
-        if why := self._run.pumps.ended(pid, status):
+        if why := self._run.relays.ended(pid, status):
             self._run.spoil(why)
             self.termination.end("FAILED", why)
 

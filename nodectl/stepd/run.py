@@ -17,7 +17,7 @@ from nodectl.spank.handle import Spank
 from nodectl.spank.stack import Stack
 from nodectl.stepd import accounting
 from nodectl.stepd.end_reasons import EndReasons
-from nodectl.task.pump import Pumps
+from nodectl.task.relay import Relays
 from nodectl.task.step_context import StepContext
 from nodectl.tracing.progress import Progress
 from nodectl.tracing.recorder import Recorder, now
@@ -123,8 +123,8 @@ class Descriptors:
     `client` is the uid of the client that waits for the step. It is None where no client waits: then `streams`,
     `orders` and `news` are -1.
 
-    `streams` is a socket in which the client's standard streams wait, or will wait. Tasks and pumps take copies of them
-    there. The stepd itself neither receives nor closes the streams: the process that made them could make that take any
+    `streams` is a socket in which the client's standard streams wait, or will wait. Tasks and relays take copies.
+    The stepd itself neither receives nor closes the streams: the process that made them could make that take any
     time.
 
     `of_user` are further sockets in which descriptors of the user's may lie when the stepd ends.
@@ -171,9 +171,9 @@ class Run(StepContext):
         "orphans",
         "plugin_output",
         "private",
-        "pumps",
         "reason",
         "recorder",
+        "relays",
         "script",
         "seen_at",
         "spoiled",
@@ -213,7 +213,7 @@ class Run(StepContext):
         self.may_share_memory = self.may_fork_into_cgroup = True  # until the kernel refuses it
         self.private: list[int] = []  # descriptors of the stepd that no task needs
         self.on_begun: Callable[[], None] | None = None  # called when the gate is open
-        self.pumps = Pumps()
+        self.relays = Relays()
         self.mpi: Mpi | None = None  # where its MPI plugin has a server
         self.orphans = accounting.Orphans()
         self.fatal = ""  # why the step has to end: what a required plugin did in a task

@@ -11,7 +11,7 @@ The way of a task:
     main.py             `SEQUENCE`: the stages in their order, `execute` is the last
     placement.py, client_streams.py, rlimits.py   helpers of some stages
     reports.py          reports of a task to its stepd before its program runs
-    pump.py             the process that copies streams, for -l, -u and a shared stdin
+    relay.py             the process that copies streams, for -l, -u and a shared stdin
     terminal.py         the process that copies the terminal of --pty
     viewers.py          the viewers of the copied streams
 """

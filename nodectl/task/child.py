@@ -90,8 +90,8 @@ class Child:
     def make_caller(self) -> PluginCaller:
         """Return the caller of plugins, in a fork. Threads left by a hook do no harm: exec ends all threads."""
         progress, limit = self.context.progress, self.step.hook_timeout
-        heirs = progress.inheritance(self.slot)
-        return PluginCaller(self.recorder, progress, self.slot, limit, single_threaded=False, heirs=heirs)
+        successors = progress.inheritance(self.slot)
+        return PluginCaller(self.recorder, progress, self.slot, limit, single_threaded=False, successors=successors)
 
     def for_operations(self) -> "tuple[int, int, int, str, memoryview, int, int]":
         """Return the places to which operations report: see `_kernel.start`."""

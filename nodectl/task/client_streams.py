@@ -1,8 +1,8 @@
-"""The client's standard streams, which wait in a socket for tasks and pumps to take copies.
+"""The client's standard streams, which wait in a socket for tasks and relays to take copies.
 
 The daemon has made the socket; its other end is in the process that serves the client (`nodectl/listener`). The stepd
-only looks whether the streams have come. Tasks and pumps take the descriptors: a user has made these, so that any use
-may hang, and nothing waits for a task or a pump. When the last of several tasks has its copies, none stay in the
+only looks whether the streams have come. Tasks and relays take the descriptors: a user has made these, so that any use
+may hang, and nothing waits for a task or a relay. When the last of several tasks has its copies, none stay in the
 socket.
 """
 
@@ -47,7 +47,7 @@ def are_left(streams: int) -> bool:
 
 
 def take(streams: int, *, stay: bool = True) -> "tuple[int, int, int]":
-    """Take copies of the three streams, in a task or a pump. Raises OSError.
+    """Take copies of the three streams, in a task or a relay. Raises OSError.
 
     With `stay` the descriptors stay in the socket for further takers. They are in flight while the step runs; a user
     may have no more of those than RLIMIT_NOFILE.

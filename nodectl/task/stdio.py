@@ -1,8 +1,8 @@
 """The destinations of each task's three streams: decided before the fork, connected by the task itself, as the user.
 
 A stream leads straight into the client's descriptor, into a file that the task opens as the user, to /dev/null, or
-into a pipe (a pty with -u) whose other end is the pump's. Only labels, -u and a stdin shared by several tasks need
-the pump: nothing else is copied.
+into a pipe (a pty with -u) whose other end is the relay's. Only labels, -u and a stdin shared by several tasks need
+the relay: nothing else is copied.
 """
 
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nodectl.model.step import Step
 
 IN, OUT, ERR = 0, 1, 2
-# Stand for the client's descriptors, of which each task or pump takes copies (client_streams.py).
+# Stand for the client's descriptors, of which each task or relay takes copies (client_streams.py).
 CLIENT = (-2, -3, -4)
 NONE = -1
 NAMES = ("stdin", "stdout", "stderr")
@@ -29,7 +29,7 @@ NAMES = ("stdin", "stdout", "stderr")
 class Stream:
     """A stream of a task, or shared by several tasks: an open descriptor, a number of CLIENT, or a path to open.
 
-    With both, a pump writes the file, and the task only checks that it may open it. A `shared` file was emptied before
+    With both, a relay writes the file, and the task only checks that it may open it. A `shared` file was emptied before
     the fork, because a late task would remove what other tasks have written; or it keeps its content, as the user
     wants.
     """
@@ -70,9 +70,9 @@ def of_client(fd: int, clients: "Sequence[int]") -> int:
 
 
 class Copy:
-    """A pump's work: copy from `source` to `sinks`, labelled line by line where `label` is not None.
+    """A relay's work: copy from `source` to `sinks`, labelled line by line where `label` is not None.
 
-    `task`, `number`: the stream's task and number. `keeps`: a file that the pump opens keeps its content.
+    `task`, `number`: the stream's task and number. `keeps`: a file that the relay opens keeps its content.
     """
 
     __slots__ = ("ends_sinks", "keeps", "label", "number", "path", "sinks", "source", "task")
@@ -94,7 +94,7 @@ class Copy:
         self.number = number
         self.sinks = list(sinks)
         self.label = label
-        self.path = path  # a file the pump opens, as the user, instead of sinks
+        self.path = path  # a file the relay opens, as the user, instead of sinks
         self.ends_sinks = ends_sinks
         self.keeps = keeps
 
@@ -104,7 +104,7 @@ class Copy:
 
 
 class Streams:
-    """The streams of all tasks, and the pumps' work: `inputs` end with the step, `outputs` are waited for.
+    """The streams of all tasks, and the relays' work: `inputs` end with the step, `outputs` are waited for.
 
     `takers` is the number of tasks that need the client's descriptors; `taking` is how each of these takes them, see
     `operations.take_streams`.
@@ -213,11 +213,11 @@ class Streams:
 
     def _choose_taking(self) -> int:
         if any(copy.of_client() for copy in (*self.inputs, *self.outputs)):
-            return operations.ALL_STAY  # pumps take copies too, and do not say when
+            return operations.ALL_STAY  # relays take copies too, and do not say when
         return operations.TAKES_ALL if self.takers == 1 else operations.LAST_TAKES_ALL
 
     def close(self) -> None:
-        """Close pipes and ptys in the stepd, when every task and pump is forked."""
+        """Close pipes and ptys in the stepd, when every task and relay is forked."""
         for fd in self._private():
             os.close(fd)
         self.inputs = []

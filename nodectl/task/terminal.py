@@ -55,7 +55,7 @@ def make(step: "Step") -> tuple[int, int]:
 
 
 def main(step: "Step", ours: int, streams: int, leash: int, listener: int) -> "NoReturn":
-    """Run the whole life of the copying process, forked like a pump (`pump.main`).
+    """Run the whole life of the copying process, forked like a relay (`relay.main`).
 
     It ends when the stepd has closed `leash`, since nothing of the step runs any more, and the client has read
     everything. Viewers attach at `listener`; -1 for none.

@@ -1,4 +1,4 @@
-"""Turns a process of root's into a process of the step's user: visitors, pumps, file openers, MPI servers, epilogs.
+"""Turns a process of root's into a process of the step's user: visitors, relays, file openers, MPI servers, epilogs.
 
 These processes are no tasks. Each gets what a task has, and nothing of the service's. A task does the same in its
 stages (`stages.py`).

@@ -48,13 +48,13 @@ def number_of(hook: "Hook") -> int:
 class Progress:
     """The positions of a step's processes. Slot 0 is the stepd's, slot n + 1 the slot of task n."""
 
-    __slots__ = ("_heirs", "_memory", "_slots")
+    __slots__ = ("_memory", "_slots", "_successors")
 
     def __init__(self, fd: int, ntasks: int) -> None:
         """Map the memory without keeping the descriptor. Raises OSError."""
         self._memory = _kernel.shared(fd, _size(ntasks))
         self._slots = self._memory[: _BYTES * (ntasks + 1)]
-        self._heirs = 2 * (ntasks + 1)
+        self._successors = 2 * (ntasks + 1)
 
     def enter(self, slot: int, hook: "Hook", plugin: int = 0) -> None:
         """Note the call about to be made by the process of `slot`; `plugin` is the plugin's place in the stack."""
@@ -73,13 +73,13 @@ class Progress:
     def where(self, slot: int, hook: "Hook") -> tuple[memoryview, int, int]:
         """Return the place of the bytes for `enter`: the memory of all slots, the first byte's place and value.
 
-        The plugin's place follows that byte. From the memory's size C finds the memory of heirs (`spank/c/walk.c`).
+        The plugin's place follows that byte. The memory's size tells C the memory of successors (`spank/c/walk.c`).
         """
         return self._slots, 2 * slot, _INDEX[hook.call]
 
     def inheritance(self, slot: int) -> tuple[memoryview, int]:
-        """Return the place where processes of a task agree on the process to go on; see `_kernel.heir_expect`."""
-        return self._memory, self._heirs + slot
+        """Return the place where processes of a task agree on the process to go on; see `_kernel.successor_expect`."""
+        return self._memory, self._successors + slot
 
     def expect_takers(self, count: int) -> None:
         """Set the count of processes still to copy the client's streams."""

@@ -44,8 +44,8 @@ class Shell:
 
     def _with_cluster(self, how: dict[str, Any]) -> dict[str, Any]:
         here = how.get("machine", "head")
-        door = {"NODECTL_CLUSTER": f"{self.job}.{'-' if here == 'head' else here}"} if self.job else {}
-        return {**how, "env": {**door, **how.get("env", {})}}
+        gateway = {"NODECTL_CLUSTER": f"{self.job}.{'-' if here == 'head' else here}"} if self.job else {}
+        return {**how, "env": {**gateway, **how.get("env", {})}}
 
 
 class SshUser(User):

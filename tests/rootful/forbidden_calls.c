@@ -50,7 +50,7 @@ static long spied(const char *pid)
 }
 
 #ifdef __x86_64__
-/* The same kernel by its old door: i386's keyctl is 288. */
+/* The same kernel by its old gateway: i386's keyctl is 288. */
 static long by_int80(long number)
 {
     long result;

@@ -30,7 +30,7 @@ import json, os, sys
 sys.path[:0] = {path!r}
 from nodectl.wire import framing
 inherited = []
-if {heir}:
+if {successor}:
     inherited.append(framing.connect({socket!r}))
     parent = os.getpid()
     if os.fork():
@@ -85,9 +85,9 @@ class SlurmJob:
         """A process of the job's. `apart`: in a mount namespace of its own."""
         return subprocess.Popen([*(["unshare", "--mount"] if apart else []), *self.words(*words)], text=True, **how)
 
-    def caller(self, node: Node, *, heir: bool = False, **how: Any) -> Caller:
-        """One that calls the service. `heir`: over a connection that its parent has made, which has ended."""
-        code = _CALLER.format(path=PATH, socket=str(node.socket), heir=heir)
+    def caller(self, node: Node, *, successor: bool = False, **how: Any) -> Caller:
+        """One that calls the service. `successor`: over a connection that its parent has made, which has ended."""
+        code = _CALLER.format(path=PATH, socket=str(node.socket), successor=successor)
         words = [sys.executable, "-IS", "-c", code]
         return Caller(self.popen(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **how))
 

@@ -100,9 +100,7 @@ class Faults:
         if not self._service.up or self._service.ending:
             if target in ("daemon", "all", "forkserver"):
                 return False  # a forkserver that dies in a daemon's start takes it along
-        elif target in ("daemon", "all", "listener") and any(
-            w.target in ("daemon", "listener") for w in self._windows
-        ):
+        elif target in ("daemon", "all", "listener") and any(w.target in ("daemon", "listener") for w in self._windows):
             return False
         struck = self._machine() if target == "machine" else self._all() if target == "all" else self._one(target, how)
         self.counted[f"{target} {how}"] += struck

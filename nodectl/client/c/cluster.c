@@ -1,5 +1,5 @@
-/* The cluster of the allocation in which a command was typed: finds its door, and reads the allocation's variables, as
- * nodectl/client/cluster_door.py and nodectl/client/srun/variables.py do. Python begins if a variable is unknown. */
+/* The cluster of the allocation in which a command was typed: finds its gateway, and reads the allocation's variables, as
+ * nodectl/client/cluster_gateway.py and nodectl/client/srun/variables.py do. Python begins if a variable is unknown. */
 #define _GNU_SOURCE
 #include "quick.h"
 
@@ -29,7 +29,7 @@ static bool is_ours(const struct stat *status)
     return S_ISDIR(status->st_mode) && status->st_uid == geteuid() && !(status->st_mode & (S_IWGRP | S_IWOTH));
 }
 
-static char *door_below(const char *base, const char *name)
+static char *gateway_below(const char *base, const char *name)
 {
     struct stat status;
     char *path;
@@ -41,9 +41,9 @@ static char *door_below(const char *base, const char *name)
     return NULL;
 }
 
-/* Finds the cluster's door in the runtime directory of this login, or else in the directory that jobs without a login
+/* Finds the cluster's gateway in the runtime directory of this login, or else in the directory that jobs without a login
  * use. NULL if there is none, or a directory is not this user's. */
-static char *find_door(const char *name)
+static char *find_gateway(const char *name)
 {
     const char *given = getenv("XDG_RUNTIME_DIR");
     char *own = NULL, *temporary, *found = NULL;
@@ -55,16 +55,16 @@ static char *find_door(const char *name)
     const char *first = own != NULL ? own : temporary;
     bool is_there = lstat(first, &status) == 0;
     if (is_there ? is_ours(&status) : errno == ENOENT) {
-        found = door_below(first, name);
+        found = gateway_below(first, name);
         if (found == NULL && own != NULL)
-            found = door_below(temporary, name);
+            found = gateway_below(temporary, name);
     }
     free(own);
     free(temporary);
     return found;
 }
 
-static bool read_door(struct wanted *wanted)
+static bool read_gateway(struct wanted *wanted)
 {
     const char *job = getenv("SLURM_JOB_ID"), *node = getenv("SLURMD_NODENAME");
     char name[LONGEST_NAME + 1];
@@ -73,7 +73,7 @@ static bool read_door(struct wanted *wanted)
     int size = snprintf(name, sizeof name, "%s.%s", job, node);
     if (!number_of(job, DIGITS_OF_A_JOB) || size > LONGEST_NAME || strchr(name, '/') || name[size - 1] == '.')
         return false;
-    return (wanted->socket = find_door(name)) != NULL;
+    return (wanted->socket = find_gateway(name)) != NULL;
 }
 
 /* Returns the first of two variables that is set; 0 if its value is no count. */
@@ -121,5 +121,5 @@ bool read_allocation(struct wanted *wanted)
             wanted->nodes = wanted->ntasks;
     }
     wanted->of_cluster = true;
-    return wanted->ntasks != 0 && wanted->nodes != 0 && read_door(wanted);
+    return wanted->ntasks != 0 && wanted->nodes != 0 && read_gateway(wanted);
 }

@@ -109,7 +109,7 @@ bool are_known(const char *const *further);
 bool read_job(struct wanted *wanted);
 
 /* is_in_allocation: true if the command was typed in an allocation, and names no socket. read_allocation then reads the
- * allocation's variables, and finds its cluster's door: false if a variable is unknown here, or there is no door. */
+ * allocation's variables, and finds its cluster's gateway: false if a variable is unknown here, or there is no gateway. */
 bool is_in_allocation(const struct wanted *wanted);
 bool read_allocation(struct wanted *wanted);
 

@@ -17,7 +17,11 @@ IGNORED = (
 )  # fmt: skip
 # Here it would be wrong to go on without: the program would run otherwise than its user wants.
 REFUSED = {
-    "async": (NO_ARGUMENT, "", "a step ends with its command; `nodectl submit --wrap` runs a command without waiting for it"),
+    "async": (
+        NO_ARGUMENT,
+        "",
+        "a step ends with its command; `nodectl submit --wrap` runs a command without waiting for it",
+    ),
     "container": (ARGUMENT, "", "OCI containers are not run here; --container-ns gives a job namespaces of its own"),
     "container-id": (ARGUMENT, "", "OCI containers are not run here"),
     "context": (ARGUMENT, "", "the SELinux context of a step cannot be chosen here"),

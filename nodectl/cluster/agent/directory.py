@@ -13,7 +13,7 @@ import shutil
 import socket
 import time
 
-from nodectl.client import cluster_door
+from nodectl.client import cluster_gateway
 from nodectl.client.command import Failed
 from nodectl.cluster.start import own_directories
 from nodectl.cluster.start.words import SERVED
@@ -104,7 +104,7 @@ def _base() -> str:
 
     The variable that names the session's directory may come from another machine.
     """
-    first, *others = cluster_door.bases()
+    first, *others = cluster_gateway.bases()
     return first if os.path.isdir(os.path.dirname(first)) else others[0]
 
 

@@ -22,8 +22,8 @@ from nodectl.cgroup.constraints import wants_cgroups
 from nodectl.client.command import Failed
 from nodectl.cluster.agent import addresses, directory, place
 from nodectl.cluster.agent.calls import Calls
-from nodectl.cluster.agent.door import Door
 from nodectl.cluster.agent.exchange import Exchange
+from nodectl.cluster.agent.gateway import Gateway
 from nodectl.cluster.agent.hello import Hello
 from nodectl.cluster.agent.launched import LaunchedSteps
 from nodectl.cluster.agent.leadership import Leadership
@@ -223,8 +223,8 @@ class Work:
         self._hello = hello = Hello(where.name, where.job, len(where.names), config)
         self._views = Views(mesh, self._calls)
         step_of = VisitorsStep(self._calls, hello.level, has_cgroups=wants_cgroups(config))
-        self._door = Door(mesh, socket, node, self._launched, self._views, hello, len(where.names), step_of)
-        for part in (self._parts, self._exchange, self._launched, self._views, self._door):
+        self._gateway = Gateway(mesh, socket, node, self._launched, self._views, hello, len(where.names), step_of)
+        for part in (self._parts, self._exchange, self._launched, self._views, self._gateway):
             for kind, handler in part.handlers().items():
                 mesh.handle(kind, handler)
         mesh.handle("leader", self._led)
@@ -234,7 +234,7 @@ class Work:
     def open(self) -> None:
         """Open the sockets. Raises OSError."""
         self._exchange.open()
-        self._door.open()
+        self._gateway.open()
 
     def _lost(self, rank: int, why: str) -> None:
         self._parts.lost(rank)
@@ -253,11 +253,11 @@ class Work:
         """Report everything to a leader which may have missed messages."""
         self._parts.tell_all(sender, header, body)
         self._launched.ask_again()
-        self._door.ask_again()
+        self._gateway.ask_again()
 
     async def close(self) -> None:
         """Close the gateway and end the parts; with a service, wait for the end of the parts."""
-        self._door.close()
+        self._gateway.close()
         self._launched.close()
         self._views.close()
         self._parts.close()

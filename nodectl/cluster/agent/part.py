@@ -45,7 +45,7 @@ class Part:
     part could not begin. `exchange`: the socket for its MPI server.
     """
 
-    def __init__(self, post: Post, node: str, door: str, order: Header, on_over: OnOver, exchange: str) -> None:
+    def __init__(self, post: Post, node: str, gateway: str, order: Header, on_over: OnOver, exchange: str) -> None:
         self.key: Key = (int(order["job"]), int(order["step"]))
         self.client: int | None = order.get("client")
         self.seat: Seat | None = None  # of a step over several nodes
@@ -60,7 +60,7 @@ class Part:
         request = order["request"]
         self._request = {
             **request,
-            "environment": {**_with_gpus_of_here(request["environment"]), "NODECTL_SOCKET": door},
+            "environment": {**_with_gpus_of_here(request["environment"]), "NODECTL_SOCKET": gateway},
             "ntasks": len(self._part["masks"]),
             "part": self._part,
         }

@@ -23,14 +23,14 @@ _MOST_TOLD = 65_536
 class Parts:
     """All parts on this node.
 
-    `calls` reaches the node's daemon; `door` is the gateway's socket, which tasks get in their environment; `exchange`
+    `calls` reaches the node's daemon; `gateway` is its socket, which tasks get in their environment; `exchange`
     passes on the messages of their MPI servers.
     """
 
-    def __init__(self, post: Post, node: str, calls: "Calls", door: str, exchange: Exchange) -> None:
+    def __init__(self, post: Post, node: str, calls: "Calls", gateway: str, exchange: Exchange) -> None:
         self._post = post
         self._exchange = exchange
-        self._door = door
+        self._gateway = gateway
         self._node = node
         self._calls = calls
         self._parts: dict[Key, Part] = {}
@@ -55,7 +55,7 @@ class Parts:
         del sender, body
         name = {"job": header["job"], "step": header["step"]}
         try:
-            part = Part(self._post, self._node, self._door, header, self._over, self._exchange.path)
+            part = Part(self._post, self._node, self._gateway, header, self._over, self._exchange.path)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             told = {"name": f"{NODE}.InternalError", "reason": f"no order of a part: {error!r}", "exit_status": 1}
             self._post.send(LEADER, "begun", {**name, "error": told})

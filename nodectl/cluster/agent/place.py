@@ -7,7 +7,7 @@ Ranks behind those of the nodes are guests', whose names are in NODECTL_GUESTS: 
 from collections.abc import Mapping, Sequence
 
 from nodectl.binding.hostlist import MAX_NODES, expand
-from nodectl.client import cluster_door
+from nodectl.client import cluster_gateway
 from nodectl.client.command import Failed
 from nodectl.model.number import whole
 from nodectl.model.value_class import dataclass
@@ -48,8 +48,8 @@ class Place:
     @property
     def directory(self) -> str:
         """The name of the agent's directory, by which commands of this node find the gateway."""
-        name = cluster_door.NO_NODE if self.is_guest else self.name
-        return cluster_door.name_of({cluster_door.CLUSTER: f"{self.job}.{name}"})
+        name = cluster_gateway.NO_NODE if self.is_guest else self.name
+        return cluster_gateway.name_of({cluster_gateway.CLUSTER: f"{self.job}.{name}"})
 
 
 def of(variables: Mapping[str, str]) -> Place:

@@ -1,4 +1,4 @@
-"""The search for a new root: an agent without a root runs an heir process, and then follows the root found or leads."""
+"""The search for a new root: an agent without a root runs a successor process, then follows the root found or leads."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from nodectl.cluster.succession.directory import Epoch, JobDirectory
 from nodectl.kernel import signals
 from nodectl.wire import lean_json
 
-_START = "import sys; sys.path[:0] = {path!r}; from nodectl.cluster.succession import heir; sys.exit(heir.main())"
-_PAUSE = 0.5  # seconds before the next heir, after one was killed
+_START = (
+    "import sys; sys.path[:0] = {path!r}; from nodectl.cluster.succession import successor; sys.exit(successor.main())"
+)
+_PAUSE = 0.5  # seconds before the next successor, after one was killed
 
 
 class Succession:
@@ -45,7 +47,7 @@ class Succession:
             self._let_go()
 
     def _let_go(self) -> None:
-        """End the heir. An epoch which the heir has already begun for this agent still counts."""
+        """End the successor. An epoch which the successor has already begun for this agent still counts."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
@@ -59,7 +61,7 @@ class Succession:
             self._looking = None
 
     async def _ask(self) -> bytes:
-        """Return the heir's answer; empty where the heir was killed or let go."""
+        """Return the successor's answer; empty where the successor was killed or let go."""
         mesh = self._mesh
         told = {
             "directory": self._directory.path, "epoch": mesh.epoch, "rank": mesh.rank,
@@ -87,7 +89,7 @@ class Succession:
             await process.wait()
 
     def _follow(self, line: bytes) -> bool:
-        """Act on the heir's answer; return False for no effect, as with an epoch already followed."""
+        """Act on the successor's answer; return False for no effect, as with an epoch already followed."""
         if not line:
             return False
         try:

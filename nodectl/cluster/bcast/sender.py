@@ -19,10 +19,10 @@ _CHUNK = 65536
 _MOST_TOLD = 8  # nodes
 
 
-def replace(door: str, nodes: int, path: str, target: str) -> None:
-    """Write a file on all nodes, replacing any existing file. `door`: a socket of the cluster. Raises Failed."""
+def replace(gateway: str, nodes: int, path: str, target: str) -> None:
+    """Write a file on all nodes, replacing any existing file. `gateway`: a socket of the cluster. Raises Failed."""
     settings = GlobalOptions()
-    settings.config, settings.socket = None, door
+    settings.config, settings.socket = None, gateway
     try:
         source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

@@ -4,7 +4,7 @@ Run by `nodectl run` and `nodectl bulk`, before they connect.
 
 Several such commands at a time end with one cluster. On one machine the holder's lock decides which command starts it,
 and the other commands wait. Between machines the directory of the agent of rank 0 decides: the start whose agent has
-the directory goes on, and the other commands find the door of that cluster on their machine.
+the directory goes on, and the other commands find the gateway of that cluster on their machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodectl.binding.hostlist import expand
 from nodectl.binding.refused import Refused
-from nodectl.client import cluster_door
+from nodectl.client import cluster_gateway
 from nodectl.client.command import NO_PROGRAM, BadOption, Failed, Program
 from nodectl.client.configuration import configured
 from nodectl.client.run_options import MAYBE_ARGUMENT, Option, Parser
@@ -86,7 +86,7 @@ def begin(words: Sequence[str], parser: type[Parser], **how: Any) -> None:
             continue
         if not outcome.is_there:
             _follow_another(Slurm(os.environ), outcome)
-        elif not cluster_door.socket():
+        elif not cluster_gateway.socket():
             why = next(iter(outcome.missing.values()), "its agent here has ended")
             raise Failed(f"the cluster of job {nodes.job} runs, but not here: {why} -> type it on one of its nodes")
         elif outcome.warning:
@@ -122,24 +122,28 @@ def _is_there(job: int) -> bool:
     If that command ran on this machine, all its nodes must have joined.
     """
     told = holders.ask_status(job)
-    return (told is None or set(told["joined"]) == set(told["nodes"])) and bool(cluster_door.socket())
+    return (told is None or set(told["joined"]) == set(told["nodes"])) and bool(cluster_gateway.socket())
 
 
 def _follow_another(engine: Slurm, outcome: Outcome) -> None:
-    """Wait for the door of a cluster started elsewhere, after this start failed. Raises Failed.
+    """Wait for the gateway of a cluster started elsewhere, after this start failed. Raises Failed.
 
     Another command was quicker, and Slurm runs its agents; or no start is possible.
     """
     job = outcome.nodes.job
     (name, why), *others = ((name, why) for name, why in outcome.missing.items() if name in outcome.nodes.names)
     until = time.monotonic() + SECONDS
-    comes = not (why.startswith(SERVED) and outcome.nodes.guests)  # else the cluster has no door here, and makes none
+    comes = not (
+        why.startswith(SERVED) and outcome.nodes.guests
+    )  # else the cluster has no gateway here, and makes none
     while comes and time.monotonic() < until and engine.runs(outcome.nodes):
         for _ in range(_LOOKS):
-            if cluster_door.socket():
+            if cluster_gateway.socket():
                 return
             time.sleep(_LOOK)
     if why.startswith(SERVED):
-        raise Failed(f"the cluster of job {job} was started on another machine, and has no door here -> type it there")
+        raise Failed(
+            f"the cluster of job {job} was started on another machine, and has no gateway here -> type it there"
+        )
     more = f", nor {len(others)} others" if others else ""
     raise Failed(f"the cluster of job {job} could not be started: node {name}: {why}{more} -> {_ELSE}")

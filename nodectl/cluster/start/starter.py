@@ -97,7 +97,7 @@ def start(engine: Engine, agent: Sequence[str], seconds: float) -> Outcome:
 
 
 def _guests(nodes: Nodes) -> tuple[str, ...]:
-    """Return this machine's name unless the machine is a node: commands typed here need a door."""
+    """Return this machine's name unless the machine is a node: commands typed here need a gateway."""
     here = os.uname().nodename
     is_node = {os.environ.get("SLURMD_NODENAME"), here} & {*nodes.names}
     return () if is_node else (here,)

@@ -5,7 +5,7 @@ where it listens, and repeats its line. Then nothing more comes, and at the end 
 that it has started. The agent's standard output, which no other process may write to:
 
     leader 10.0.0.1:40001 [fd00::1]:40002     rank 0: others can join there
-    joined 1                                  this rank is in the tree, and its door is open
+    joined 1                                  this rank is in the tree, and its gateway is open
     joined 1 alone                            as above, but ends if rank 0 is lost: it shares no disk with rank 0
     failed n2 there is no room in /tmp        this agent cannot go on
 

@@ -10,7 +10,7 @@ The directory's name follows from the cluster's secret: a node that sees a direc
 cluster. No node compares the clocks of two machines: a file is read again and again, and has changed or not. Files are
 written in place and opened anew for each reading, so that NFS asks its server.
 
-Run by the agent, the leader and the heir, as the user. Every call may wait as long as the disk's server does.
+Run by the agent, the leader and the successor, as the user. Every call may wait as long as the disk's server does.
 """
 
 from __future__ import annotations

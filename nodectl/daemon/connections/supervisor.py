@@ -14,9 +14,9 @@ from typing import Any
 
 from nodectl import messages
 from nodectl.config import Config
+from nodectl.daemon.connections.connection import Calls, SessionChannel
 from nodectl.daemon.processes import companions
 from nodectl.daemon.processes.companions import Companion
-from nodectl.daemon.connections.connection import Calls, SessionChannel
 from nodectl.kernel import signals
 from nodectl.wire import framing, lean_json
 from nodectl.wire.dispatch import Service

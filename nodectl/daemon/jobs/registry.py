@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from nodectl.daemon.connections.permissions import Permissions
 from nodectl.daemon.history.batch import Batch
 from nodectl.daemon.history.reset_notes import ResetNotes
 from nodectl.daemon.history.store import Store
-from nodectl.daemon.connections.permissions import Permissions
 from nodectl.daemon.steps.energy import EnergyBook
 from nodectl.daemon.steps.files import StepFiles
 from nodectl.daemon.steps.live import LiveStep

@@ -8,11 +8,11 @@ from typing import NamedTuple
 from nodectl.daemon.admission.slices import Slices, Work
 from nodectl.daemon.admission.step_maker import StepMaker
 from nodectl.daemon.admission.turns import Turns
+from nodectl.daemon.connections.permissions import Permissions
 from nodectl.daemon.controller.controller import Controller
 from nodectl.daemon.controller.job_names import name_of, parse
 from nodectl.daemon.controller.job_request import Machine, apply_options, checked_options, job_of
 from nodectl.daemon.controller.rows import without_others
-from nodectl.daemon.connections.permissions import Permissions
 from nodectl.model.step import Step
 from nodectl.scheduler.explanation import Explanation
 from nodectl.selection.modes import ENDED

@@ -1,7 +1,7 @@
 /* The clock that plugins' hooks run under, and which process goes on after a hook that forks.
  *
  * Owned here: the process's two timers, which a fork does not inherit and which end with the process; the handler that
- * SIGALRM had at first. The caller of heir_expect() owns the memory of the heirs' number, and keeps it mapped.
+ * SIGALRM had at first. The caller of successor_expect() owns the memory of the successors' number, and keeps it mapped.
  */
 #define _GNU_SOURCE
 #include "kernel.h"
@@ -136,39 +136,39 @@ static PyObject *stop_clock(PyObject *self, PyObject *none)
     Py_RETURN_NONE;
 }
 
-/* --- heirs ---------------------------------------------------------------------------------------------- */
+/* --- successors ---------------------------------------------------------------------------------------------- */
 
 /* A hook in a task may fork, wait, and let the child return from the hook in its place: a plugin has no other way into
  * another pid namespace. The first process that returns goes on; the others only wait. A number in their shared memory
  * decides which is first: only one process can take it. A child of an earlier hook finds another number. */
-static unsigned char *heirloom;
-static unsigned char heir_number;
+static unsigned char *agreement;
+static unsigned char successor_number;
 
-void heir_expect(void *place)
+void successor_expect(void *place)
 {
-    heirloom = place;
-    heir_number = (unsigned char)(heir_number % 255 + 1);
-    __atomic_store_n(heirloom, heir_number, __ATOMIC_SEQ_CST);
+    agreement = place;
+    successor_number = (unsigned char)(successor_number % 255 + 1);
+    __atomic_store_n(agreement, successor_number, __ATOMIC_SEQ_CST);
 }
 
 /* Takes the number. Returns true in the process that got it, which goes on. */
-bool heir_is(void)
+bool successor_is(void)
 {
-    unsigned char number = heir_number;
-    unsigned char *place = heirloom;
-    heirloom = NULL;
+    unsigned char number = successor_number;
+    unsigned char *place = agreement;
+    agreement = NULL;
     return place == NULL ||
            __atomic_compare_exchange_n(place, &number, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
 /* Called in the hook, also from a signal handler: true if a child has returned from the hook already. */
-bool heir_elsewhere(void)
+bool successor_elsewhere(void)
 {
-    return heirloom != NULL && __atomic_load_n(heirloom, __ATOMIC_SEQ_CST) != heir_number;
+    return agreement != NULL && __atomic_load_n(agreement, __ATOMIC_SEQ_CST) != successor_number;
 }
 
 /* For a process that did not return first: waits for all children, and ends as the last of them ended. */
-void heir_await(void)
+void successor_await(void)
 {
     int status = 0, last;
     clock_stop();
@@ -185,12 +185,12 @@ void heir_await(void)
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE);
 }
 
-PyDoc_STRVAR(heir_expect_doc,
-"heir_expect(memory: memoryview, place: int) -> None\n\n"
+PyDoc_STRVAR(successor_expect_doc,
+"successor_expect(memory: memoryview, place: int) -> None\n\n"
 "A hook begins: of this process and the children that it forks meanwhile, the first that comes out of it goes on. The\n"
-"byte is in memory that they share. Then every one of them asks heir_is(), once.");
+"byte is in memory that they share. Then every one of them asks successor_is(), once.");
 
-static PyObject *heir_expect_(PyObject *self, PyObject *args)
+static PyObject *successor_expect_(PyObject *self, PyObject *args)
 {
     (void)self;
     Py_buffer memory;
@@ -199,7 +199,7 @@ static PyObject *heir_expect_(PyObject *self, PyObject *args)
         return NULL;
     bool within = place >= 0 && place < memory.len;
     if (within)
-        heir_expect((char *)memory.buf + place); /* a mapping that stays */
+        successor_expect((char *)memory.buf + place); /* a mapping that stays */
     PyBuffer_Release(&memory);
     if (within)
         Py_RETURN_NONE;
@@ -207,44 +207,44 @@ static PyObject *heir_expect_(PyObject *self, PyObject *args)
     return NULL;
 }
 
-PyDoc_STRVAR(heir_is_doc,
-"heir_is() -> bool\n\n"
+PyDoc_STRVAR(successor_is_doc,
+"successor_is() -> bool\n\n"
 "True for the first process that came out of the hook.");
 
-static PyObject *heir_is_(PyObject *self, PyObject *none)
+static PyObject *successor_is_(PyObject *self, PyObject *none)
 {
     (void)self;
     (void)none;
-    return PyBool_FromLong(heir_is());
+    return PyBool_FromLong(successor_is());
 }
 
-PyDoc_STRVAR(heir_elsewhere_doc,
-"heir_elsewhere() -> bool\n\n"
+PyDoc_STRVAR(successor_elsewhere_doc,
+"successor_elsewhere() -> bool\n\n"
 "In a hook: True when a child has come out of it, and this process only waits.");
 
-static PyObject *heir_elsewhere_(PyObject *self, PyObject *none)
+static PyObject *successor_elsewhere_(PyObject *self, PyObject *none)
 {
     (void)self;
     (void)none;
-    return PyBool_FromLong(heir_elsewhere());
+    return PyBool_FromLong(successor_elsewhere());
 }
 
-PyDoc_STRVAR(heir_await_doc,
-"heir_await() -> NoReturn\n\n"
+PyDoc_STRVAR(successor_await_doc,
+"successor_await() -> NoReturn\n\n"
 "Waits for every child, and ends as the last of them.");
 
-static PyObject *heir_await_(PyObject *self, PyObject *none)
+static PyObject *successor_await_(PyObject *self, PyObject *none)
 {
     (void)self;
     (void)none;
-    heir_await();
+    successor_await();
 }
 
 PyMethodDef clock_methods[] = {
-    {"heir_expect", heir_expect_, METH_VARARGS, heir_expect_doc},
-    {"heir_is", heir_is_, METH_NOARGS, heir_is_doc},
-    {"heir_elsewhere", heir_elsewhere_, METH_NOARGS, heir_elsewhere_doc},
-    {"heir_await", heir_await_, METH_NOARGS, heir_await_doc},
+    {"successor_expect", successor_expect_, METH_VARARGS, successor_expect_doc},
+    {"successor_is", successor_is_, METH_NOARGS, successor_is_doc},
+    {"successor_elsewhere", successor_elsewhere_, METH_NOARGS, successor_elsewhere_doc},
+    {"successor_await", successor_await_, METH_NOARGS, successor_await_doc},
     {"set_clock", set_clock, METH_VARARGS, set_clock_doc},
     {"stop_clock", stop_clock, METH_NOARGS, stop_clock_doc},
     {NULL, NULL, 0, NULL},

@@ -300,7 +300,7 @@ static struct PyModuleDef module = {
 };
 
 static const struct kernel_calls calls = {
-    clock_go_on, clock_stop, clock_is_over, heir_expect, heir_is, heir_elsewhere, heir_await, trace_line,
+    clock_go_on, clock_stop, clock_is_over, successor_expect, successor_is, successor_elsewhere, successor_await, trace_line,
 };
 
 PyMODINIT_FUNC PyInit__kernel(void)

@@ -34,10 +34,10 @@ HIDDEN int clock_set(double seconds, double deadline);
 HIDDEN int clock_go_on(double seconds, double deadline);
 HIDDEN void clock_stop(void);
 HIDDEN bool clock_is_over(void);
-HIDDEN void heir_expect(void *place);
-HIDDEN bool heir_is(void);
-HIDDEN bool heir_elsewhere(void);
-HIDDEN void heir_await(void) __attribute__((noreturn));
+HIDDEN void successor_expect(void *place);
+HIDDEN bool successor_is(void);
+HIDDEN bool successor_elsewhere(void);
+HIDDEN void successor_await(void) __attribute__((noreturn));
 HIDDEN bool trace_line(int fd, long long started, const char *const facts[], const char *rc, const char *note);
 
 /* As trace_line, but uses only the caller's room. Returns 1; 0 for a line not written; -1 for too small a room. */

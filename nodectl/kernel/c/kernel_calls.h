@@ -10,10 +10,10 @@ struct kernel_calls {
     int (*clock_go_on)(double seconds, double deadline); /* set_clock() for a walk's next hook; returns -1 with errno */
     void (*clock_stop)(void);                            /* stop_clock() */
     bool (*clock_is_over)(void);                         /* the same in clock.c */
-    void (*heir_expect)(void *place); /* the same in clock.c */
-    bool (*heir_is)(void);
-    bool (*heir_elsewhere)(void);
-    void (*heir_await)(void);
+    void (*successor_expect)(void *place); /* the same in clock.c */
+    bool (*successor_is)(void);
+    bool (*successor_elsewhere)(void);
+    void (*successor_await)(void);
     /* As write_row(); `facts` are pieces of text, the last one NULL. */
     bool (*trace_line)(int fd, long long started, const char *const facts[], const char *rc, const char *note);
 };

@@ -82,9 +82,9 @@ static void end_process(const struct frame *frame)
 
 /* True if a child has returned from the hook in this process's place. Then stops the clock, because this
  * process only waits for the child. */
-static bool has_heir(void)
+static bool has_successor(void)
 {
-    if (!kernel->heir_elsewhere())
+    if (!kernel->successor_elsewhere())
         return false;
     kernel->clock_stop();
     return true;
@@ -101,7 +101,7 @@ static void on_alarm(int number)
         errno = saved;
         return;
     }
-    if (has_heir() || !kernel->clock_is_over()) { /* or a plugin, or a process that it left behind, sent the signal */
+    if (has_successor() || !kernel->clock_is_over()) { /* or a plugin, or a process that it left behind, sent the signal */
         errno = saved;
         return;
     }

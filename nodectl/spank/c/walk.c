@@ -89,22 +89,22 @@ static PyObject *walk_on(const struct compiled_hook *compiled, const struct walk
 {
     char *progress = walk->progress.buf;
     pid_t self = getpid();
-    char *heirloom = walk->slot > 0 ? progress + walk->progress.len / 3 * 2 + walk->slot / 2 : NULL;
+    char *agreement = walk->slot > 0 ? progress + walk->progress.len / 3 * 2 + walk->slot / 2 : NULL;
     for (size_t i = (size_t)walk->from; i < compiled->count; i++) {
         const struct place *place = &compiled->places[i];
         progress[walk->slot] = (char)walk->row;
         progress[walk->slot + 1] = (char)place->number;
         long long started = nanoseconds();
-        if (heirloom != NULL)
-            kernel->heir_expect(heirloom);
+        if (agreement != NULL)
+            kernel->successor_expect(agreement);
         PyObject *value = call_place(walk, watch, place, context);
         const pid_t process = getpid();
-        if (process != self && (heirloom == NULL || value != NULL))
+        if (process != self && (agreement == NULL || value != NULL))
             _exit(1); /* a child that the plugin forked has returned from the hook */
-        if (heirloom != NULL && !kernel->heir_is()) {
+        if (agreement != NULL && !kernel->successor_is()) {
             if (process != self)
                 _exit(1);
-            kernel->heir_await();
+            kernel->successor_await();
         }
         self = process;
         if (value != NULL)

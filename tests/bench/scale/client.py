@@ -25,7 +25,7 @@ _AGAIN = 0.001
 _LONG = 1 << 30
 
 
-class Door:
+class Gateway:
     """At a node's agent: launches on behalf of commands there. `is_short`: what is said of commands of bulk takes a
     shortcut.
     """
@@ -80,17 +80,17 @@ def request(nodes: int, tasks: int, *, bulk: bool = False) -> dict[str, Any]:
 class Step:
     """`nodectl run`, from its call to the step's end. Times are simulated seconds."""
 
-    def __init__(self, door: Door, cluster: Cluster, nodes: int, tasks: int) -> None:
+    def __init__(self, gateway: Gateway, cluster: Cluster, nodes: int, tasks: int) -> None:
         self._loop = cluster.loop
         self.called = self.began = self.started = self.ended = 0.0
         self.record: Mapping[str, Any] = {}
-        self._door = door
+        self._gateway = gateway
         self._request = request(nodes, tasks)
-        self._process = Process("nodectl run", door.agent.node)
+        self._process = Process("nodectl run", gateway.agent.node)
 
     async def run(self) -> None:
         self.called = self._loop.time()
-        _, theirs = await self._door.launch(self._request)
+        _, theirs = await self._gateway.launch(self._request)
         self.began = self._loop.time()
         self._loop.within(self._process, self._read, theirs)
 
@@ -111,22 +111,22 @@ class Step:
 class Bulk:
     """`nodectl bulk` with so many commands. `command`: its own CPU for each, in seconds."""
 
-    def __init__(self, door: Door, cluster: Cluster, nodes: int, slots: int, total: int, command: float) -> None:
+    def __init__(self, gateway: Gateway, cluster: Cluster, nodes: int, slots: int, total: int, command: float) -> None:
         self._loop = cluster.loop
-        self._door = door
+        self._gateway = gateway
         self._request = request(nodes, nodes * slots, bulk=True)
         self._command = command
         self._total = total
         self.window = self.sent = self.over = 0
         self.bytes = 0
-        self.process = Process("nodectl bulk", door.agent.node)
+        self.process = Process("nodectl bulk", gateway.agent.node)
         self.began = self.ended = 0.0
         self.record: Mapping[str, Any] = {}
         self._said_all = self._waits = False
         self._writer: Writer
 
     async def run(self) -> None:
-        _, theirs = await self._door.launch(self._request)
+        _, theirs = await self._gateway.launch(self._request)
         self.began = self._loop.time()
         self._loop.within(self.process, self._read, theirs)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bench.scale.client import Bulk, Door, Step
+from bench.scale.client import Bulk, Gateway, Step
 from bench.scale.cluster import Cluster
 from bench.scale.costs import Measured
 from bench.scale.footprint import footprint
@@ -73,12 +73,12 @@ class _Load:
 
 def launches(cluster: Cluster) -> Figures:
     """Steps with a task on each node, one after the other: the median of each time."""
-    door = Door(cluster, _CLIENT)
+    gateway = Gateway(cluster, _CLIENT)
     rows = []
     for _ in range(_STEPS):
         load = _Load(cluster)
-        step = Step(door, cluster, cluster.count, cluster.count)
-        played(cluster.loop, door.agent, step.run)
+        step = Step(gateway, cluster, cluster.count, cluster.count)
+        played(cluster.loop, gateway.agent, step.run)
         cluster.loop.run(over=lambda step=step: step.ended or cluster.loop.failures)  # type: ignore[misc]
         _told(cluster)
         assert step.record["state"] == "COMPLETED", step.record
@@ -94,16 +94,16 @@ def launches(cluster: Cluster) -> Figures:
 
 def bulk(cluster: Cluster, given: Given, totals: list[int]) -> list[Figures]:
     """So many commands over all nodes, each number in a step of its own."""
-    door = Door(cluster, _CLIENT)
+    gateway = Gateway(cluster, _CLIENT)
     rows = []
     for total in totals:
         load = _Load(cluster)
-        work = Bulk(door, cluster, cluster.count, given.slots, total, given.costs.client)
-        played(cluster.loop, door.agent, work.run)
+        work = Bulk(gateway, cluster, cluster.count, given.slots, total, given.costs.client)
+        played(cluster.loop, gateway.agent, work.run)
         cluster.loop.run(over=lambda work=work, total=total: work.over >= total // 2 or cluster.loop.failures)  # type: ignore[misc]
         _told(cluster)
         leader = footprint(cluster.leader.core)
-        agent = footprint(door.launched, without=(cluster.meshes[_CLIENT], cluster.loop))
+        agent = footprint(gateway.launched, without=(cluster.meshes[_CLIENT], cluster.loop))
         cluster.loop.run(over=lambda work=work: work.ended or cluster.loop.failures)  # type: ignore[misc]
         _told(cluster)
         assert (work.over, work.record["state"]) == (total, "COMPLETED"), work.record
@@ -120,11 +120,11 @@ def many(cluster: Cluster, given: Given, total: int, show: Callable[[Figures], o
     """So many commands over all nodes, what is said of them by a shortcut. As they end: what the leader keeps, and what
     it has said and heard since the launch.
     """
-    door = Door(cluster, _CLIENT, is_short=True)
+    gateway = Gateway(cluster, _CLIENT, is_short=True)
     load = _Load(cluster)
     begun = time.process_time()
-    work = Bulk(door, cluster, cluster.count, given.slots, total, given.costs.client)
-    played(cluster.loop, door.agent, work.run)
+    work = Bulk(gateway, cluster, cluster.count, given.slots, total, given.costs.client)
+    played(cluster.loop, gateway.agent, work.run)
     marks: list[Figures] = []
     for goal in _goals(total):
         cluster.loop.run(over=lambda goal=goal: work.over >= goal or cluster.loop.failures)  # type: ignore[misc]
@@ -133,7 +133,7 @@ def many(cluster: Cluster, given: Given, total: int, show: Callable[[Figures], o
         mark = {"tasks": work.over, "seconds": cluster.loop.time() - work.began, "objects": leader.objects,
                 "bytes": leader.bytes, "cpu": time.process_time() - begun, **load.figures()}  # fmt: skip
         if total // 10 < goal <= total // 2:  # at the last one its step may be over
-            agent = footprint(door.launched, without=(cluster.meshes[_CLIENT], cluster.loop, door.post))
+            agent = footprint(gateway.launched, without=(cluster.meshes[_CLIENT], cluster.loop, gateway.post))
             mark |= {"agent_objects": agent.objects, "agent_bytes": agent.bytes}
         marks.append(mark)
         show({"nodes": cluster.count, **mark})

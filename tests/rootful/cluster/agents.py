@@ -28,7 +28,7 @@ _LONGEST = 1 << 16
 
 
 class Agents:
-    """`count` of them, n0, n1, ...; `start` returns when all doors are open. `config`: the user's own configuration.
+    """`count` of them, n0, n1, ...; `start` returns when all gateways are open. `config`: the user's own configuration.
     `shares`: what is to outlive a node is on one disk. `within`: the job of Slurm's that they are processes of;
     `service`: the configuration of root's on their machine. `variables`: further ones of the agents.
     """
@@ -62,7 +62,7 @@ class Agents:
         for path in (directory.parent, directory, directory / "nodectl.toml"):
             os.chown(path, self.user.pw_uid, self.user.pw_gid)
 
-    def door(self, rank: int) -> Path:
+    def gateway(self, rank: int) -> Path:
         return self.runtime / "nodectl" / "cluster" / f"{self.job}.{self.names[rank]}" / "nodectl.sock"
 
     def environment(self, rank: int, **more: str) -> dict[str, str]:
@@ -94,7 +94,7 @@ class Agents:
         for rank, _ in enumerate(self.names):
             is_alone = rank and not self.shares
             assert self._line(rank) == f"joined {rank}{' alone' if is_alone else ''}", self.logged()
-            assert self.door(rank).exists()
+            assert self.gateway(rank).exists()
         self.look()
         return self
 

@@ -1,4 +1,4 @@
-"""Agents by themselves: they begin, open their doors, keep their nodes going, end, and leave nothing."""
+"""Agents by themselves: they begin, open their gateways, keep their nodes going, end, and leave nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_agent_that_is_told_to_end_again_and_again_leaves_nothing(rank: int) 
     with agents(2) as cluster:
         agent = cluster.agents[rank]
         cluster.look()
-        directory = cluster.door(rank).parent
+        directory = cluster.gateway(rank).parent
         assert end_again_and_again(agent, signal.SIGTERM) == 0
         assert not directory.exists()
 
@@ -47,5 +47,5 @@ def test_an_agent_that_is_told_to_end_again_and_again_leaves_nothing(rank: int) 
 def test_an_agent_that_is_killed_leaves_nothing() -> None:
     with agents(2) as cluster:
         cluster.kill(1)
-        place = cluster.door(1).parent
+        place = cluster.gateway(1).parent
         wait_until(lambda: not place.exists(), "its node has removed its directory")

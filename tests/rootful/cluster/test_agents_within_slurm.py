@@ -41,12 +41,12 @@ print(json.dumps(framing.receive(sock, framing.Inbox(1 << 22))))
 
 
 @pytest.mark.skipif(_kernel.landlock_abi() < LEAST_LANDLOCK, reason="this kernel has no Landlock")
-def test_a_strict_step_starts_none_through_the_door(node: Node, slurm: SlurmJob) -> None:
+def test_a_strict_step_starts_none_through_the_gateway(node: Node, slurm: SlurmJob) -> None:
     with agents(1, job=JOB, within=slurm, service=str(node.config_path)) as cluster:
         assert "at strict, starts no other" in _asked(cluster, "strict")
 
 
-def test_a_step_gets_none_of_a_lower_level_through_the_door(node: Node, slurm: SlurmJob) -> None:
+def test_a_step_gets_none_of_a_lower_level_through_the_gateway(node: Node, slurm: SlurmJob) -> None:
     with agents(1, job=JOB, within=slurm, service=str(node.config_path)) as cluster:
         assert "secure: none is below default, the level of step" in _asked(cluster, "default", secure="none")
         told = json.loads(_asked(cluster, "default"))["parameters"]
@@ -56,7 +56,7 @@ def test_a_step_gets_none_of_a_lower_level_through_the_door(node: Node, slurm: S
 
 
 def _asked(cluster: Agents, level: str, **more: str) -> str:
-    """What the door answers to a task of a step of this level that asks for a step."""
+    """What the gateway answers to a task of a step of this level that asks for a step."""
     words = [sys.executable, "-IS", "-c", _ASKS.format(path=PATH), json.dumps(more)]
     done = cluster.nodectl("run", "-n1", "--overlap", f"--secure={level}", *words)
     assert done.returncode == 0, done
@@ -85,7 +85,7 @@ def test_a_step_that_ignores_its_end_is_killed_with_its_agent_before_slurm_kills
             assert client.stdout is not None
             assert client.stdout.readline() == "here\n"
             cluster.stop()
-            assert not cluster.door(0).parent.exists()
+            assert not cluster.gateway(0).parent.exists()
             client.communicate()
         assert slurm.end()
 

@@ -107,7 +107,7 @@ def test_why_a_program_is_not_executed_is_told_by_each_node(cluster: Agents) -> 
 def test_what_a_lost_node_had_runs_elsewhere(cluster: Agents) -> None:
     client, begun = begun_on_all(cluster, count=30)
     cluster.kill(1)
-    wait_until(lambda: not cluster.door(1).parent.exists(), "its node has ended, too")
+    wait_until(lambda: not cluster.gateway(1).parent.exists(), "its node has ended, too")
     end_once_more(cluster, client, begun, count=30)
 
 

@@ -76,7 +76,7 @@ def step(cluster: Agents) -> Iterator[str]:
 @pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("line", TABLE)
 def test_a_command_in_a_cluster(cluster: Agents, step: str, line: str, rank: int) -> None:
-    names = {"step": step, "job": JOB, "socket": cluster.door(rank).parent / "node" / "nodectl.sock"}
+    names = {"step": step, "job": JOB, "socket": cluster.gateway(rank).parent / "node" / "nodectl.sock"}
     for words in line.format(**names).split(" && nodectl "):
         done = cluster.nodectl(*shlex.split(words), rank=rank)
         if TABLE[line] == _WORKS:
@@ -122,7 +122,7 @@ def test_what_waits_has_a_name_by_which_it_is_explained_and_cancelled(
 def test_top_has_what_runs_and_what_waits(cluster: Agents, step: str, waiting: list[str]) -> None:
     """What it shows comes from a watcher, as in `nodectl web`."""
     settings = GlobalOptions()
-    settings.config, settings.socket = None, str(cluster.door(2))
+    settings.config, settings.socket = None, str(cluster.gateway(2))
     with as_user(cluster):
         watcher = Watcher(lambda: Session(settings, start_private=False))
         rows = {row.name: row for row in watcher.look(at_once=True).rows}
@@ -133,7 +133,7 @@ def test_top_has_what_runs_and_what_waits(cluster: Agents, step: str, waiting: l
 
 @contextlib.contextmanager
 def as_user(cluster: Agents) -> Iterator[None]:
-    """A door lets in nobody else, not even root."""
+    """A gateway lets in nobody else, not even root."""
     os.seteuid(cluster.user.pw_uid)
     try:
         yield

@@ -94,7 +94,7 @@ def test_a_node_whose_agent_is_killed_is_lost(cluster: Agents) -> None:
     assert client.returncode != 0
     assert "n1 was lost" in error
     wait_until(lambda: not sleepers(cluster), "all tasks have ended")
-    wait_until(lambda: not cluster.door(1).parent.exists(), "its node has ended, too")
+    wait_until(lambda: not cluster.gateway(1).parent.exists(), "its node has ended, too")
     still_works(cluster, "-N2", "-n2")
     still_works(cluster, "-N2", "-n2", rank=2)
 
@@ -105,7 +105,7 @@ def test_a_step_may_go_on_without_a_node(cluster: Agents) -> None:
     assert client.stdout is not None
     assert [client.stdout.readline() for _ in range(3)] == ["here\n"] * 3
     cluster.kill(1)
-    wait_until(lambda: not cluster.door(1).parent.exists(), "its node has ended, too")
+    wait_until(lambda: not cluster.gateway(1).parent.exists(), "its node has ended, too")
     (cluster.home / "go").touch()
     out, error = client.communicate(timeout=GIVEN_UP)
     assert out.split() == ["done", "done"]
@@ -202,7 +202,7 @@ def test_a_daemon_that_somebody_has_stopped_ends_with_its_agent(cluster: Agents)
     agent.wait(GIVEN_UP)
     client.communicate(timeout=GIVEN_UP)
     wait_until(lambda: not sleepers(cluster), "all tasks have ended")
-    wait_until(lambda: not cluster.door(1).parent.exists(), "nothing is left there")
+    wait_until(lambda: not cluster.gateway(1).parent.exists(), "nothing is left there")
 
 
 def test_an_agent_killed_with_its_daemon_leaves_a_directory_to_the_next_one(cluster: Agents) -> None:
@@ -214,6 +214,6 @@ def test_an_agent_killed_with_its_daemon_leaves_a_directory_to_the_next_one(clus
     client.communicate(timeout=GIVEN_UP)
     assert client.returncode != 0
     wait_until(lambda: not any(one.is_running() for one in theirs), "none of its processes is left")
-    assert cluster.door(1).parent.is_dir()
+    assert cluster.gateway(1).parent.is_dir()
     cluster.nobody()
-    assert not cluster.door(1).parent.exists()
+    assert not cluster.gateway(1).parent.exists()

@@ -40,7 +40,7 @@ class Delegated(Agents):
 
 def used(cluster: Agents) -> list[dict[str, Any]]:
     """As the first node tells it."""
-    words = [sys.executable, "-IS", "-c", ASK, str(cluster.door(0))]
+    words = [sys.executable, "-IS", "-c", ASK, str(cluster.gateway(0))]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=GIVEN_UP, **cluster.how(0))
     rows: list[dict[str, Any]] = json.loads(done.stdout)
     return rows

@@ -249,7 +249,7 @@ def test_the_services_budgets_hold(slurm: SlurmJob) -> None:
 
 def test_a_connection_of_a_process_that_has_gone_proves_nothing(node: Node, slurm: SlurmJob) -> None:
     """Its number may be another's by now, and who uses the connection anybody it was given to."""
-    agent = slurm.caller(node, heir=True)
+    agent = slurm.caller(node, successor=True)
     assert why(agent.call("SlurmJob")).endswith("which process asks cannot be told for certain")
     slurm.task.kill_all()
     agent.kill()

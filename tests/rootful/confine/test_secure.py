@@ -108,7 +108,7 @@ def test_system_calls_that_no_job_needs_are_denied(node: Node, user: object) -> 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64 has three ways in")
 @pytest.mark.parametrize("level", ["default", "strict"])
-def test_system_calls_are_denied_by_the_other_doors_of_the_machine_too(node: Node, level: str) -> None:
+def test_system_calls_are_denied_by_the_other_gateways_of_the_machine_too(node: Node, level: str) -> None:
     caller = subprocess.run([program(node), "int 0x80 keyctl"], capture_output=True, text=True, check=False)
     found = errors_of(node, level, "x32 keyctl", "x32 getpid")
     assert found == {"x32 keyctl": ENOSYS, "x32 getpid": ENOSYS}

@@ -175,7 +175,11 @@ def test_looking_costs_the_service_less_than_a_hundredth_of_a_cpu(shared_node: N
         watcher = Watcher(lambda: connect(settings(shared_node)))
         assert watcher.look(at_once=True).running == 1
         assert shared_node.daemon is not None
-        service = [shared_node.daemon.pid, *shared_node.service("nodectl-listen"), *shared_node.service("nodectl-session")]
+        service = [
+            shared_node.daemon.pid,
+            *shared_node.service("nodectl-listen"),
+            *shared_node.service("nodectl-session"),
+        ]
         assert len(service) >= 3
         before = spent()
         for _ in range(TIMES_LOOKED):  # what it costs at one look a second

@@ -247,7 +247,7 @@ def test_fork_of_which_both_come_out_runs_the_program_once(stage: Stage, kind: s
         assert done.returncode == 1
 
 
-def test_child_that_fails_in_task_init_is_nobodys_heir(stage: Stage) -> None:
+def test_child_that_fails_in_task_init_is_nobodys_successor(stage: Stage) -> None:
     stage.order("first.slurm_spank_task_init", "if os.fork() == 0: rc = -1")
     done = stage.node.run("echo", "ran", user=NOBODY)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")

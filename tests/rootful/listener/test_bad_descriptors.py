@@ -16,9 +16,9 @@ import pytest
 from nodectl.wire import framing
 from rootful import hostile
 from rootful.fuse import unanswered_file
+from rootful.listener.test_bad_clients import MOST
 from rootful.node import NOBODY, Node, wait_until
 from rootful.raw import call, connect, launch
-from rootful.listener.test_bad_clients import MOST
 
 
 def held(node: Node) -> int:

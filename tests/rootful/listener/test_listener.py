@@ -179,7 +179,9 @@ def test_a_listener_or_session_that_is_gone_or_hangs_is_replaced(served: Node, n
 
 def test_a_session_has_no_more_rights_than_its_user(served: Node) -> None:
     assert served.run("true", user=NOBODY).returncode == 0
-    pid = next(pid for pid in served.service("nodectl-session") if os.stat(f"/proc/{pid}/ns").st_uid in (0, NOBODY.pw_uid))
+    pid = next(
+        pid for pid in served.service("nodectl-session") if os.stat(f"/proc/{pid}/ns").st_uid in (0, NOBODY.pw_uid)
+    )
     for pid in served.service("nodectl-session"):
         text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
         facts = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)

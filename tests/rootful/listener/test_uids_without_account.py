@@ -64,7 +64,9 @@ def test_uids_without_account_share_few_session_processes_and_users_are_served(n
     kept = [connected(node, uid) for uid in uids]
     try:
         assert all(ended(sock) for sock in kept[MOST_SHARED_SESSIONS:])
-        wait_until(lambda: len(sessions(node, uids)) == MOST_SHARED_SESSIONS, "as many as may be have become their user")
+        wait_until(
+            lambda: len(sessions(node, uids)) == MOST_SHARED_SESSIONS, "as many as may be have become their user"
+        )
         for user in (NOBODY, OTHER, None):  # NOBODY and OTHER for the first time
             assert node.run("true", user=user).returncode == 0
     finally:

@@ -74,7 +74,7 @@ def test_running_steps_leave_nothing_in_flight(served: Node, ntasks: int) -> Non
 def test_streams_that_several_take_are_gone_with_their_step_however_long_their_close_takes(
     served: Node, how: Mapping[str, object], killed: bool
 ) -> None:
-    """By the tasks alone, with a pump for their input, with pumps for all."""
+    """By the tasks alone, with a relay for their input, with relays for all."""
     before, go = in_flight(), served.scratch / f"go-{len(str(how))}-{killed}"
     with lingering() as make:
 

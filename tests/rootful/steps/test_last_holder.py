@@ -156,7 +156,7 @@ def test_streams_that_no_task_has_taken_are_not_closed_by_root(node: Node, file:
     assert node.record(node.last_job())["state"] == "FAILED"
 
 
-def test_streams_that_stay_for_a_pump_are_not_closed_by_root(node: Node, file: Path) -> None:
+def test_streams_that_stay_for_a_relay_are_not_closed_by_root(node: Node, file: Path) -> None:
     hook = Hook(node, "exit", 0)
     with launched(node, file, label=True):
         wait_until(hook.has_begun, "the step is over, but for the hook")

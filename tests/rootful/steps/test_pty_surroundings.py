@@ -14,7 +14,7 @@ from needs import need
 from rootful.at_terminal import END, SUSPEND, AtTerminal, is_in_the_foreground, run_at_terminal
 from rootful.contained import contained
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
-from rootful.pumps import pump_of
+from rootful.relays import relay_of
 
 BASH = ("--pty", "bash", "--noediting", "--norc", "--noprofile", "-i")
 SLEEPER = "sh -c 'echo begun; exec sleep 300'"
@@ -82,7 +82,7 @@ def test_a_user_who_kills_what_copies_ends_the_own_step(shared_node: Node) -> No
     with run_at_terminal(shared_node, *BASH, user=NOBODY) as client:
         before = client.modes()
         client.wait_for(r"\$ ")
-        subprocess.run(["kill", "-9", str(pump_of(shared_node))], check=True, user=NOBODY.pw_uid)
+        subprocess.run(["kill", "-9", str(relay_of(shared_node))], check=True, user=NOBODY.pw_uid)
         assert client.wait_for_end() != 0
         assert client.modes() == before
     shared_node.assert_clean()

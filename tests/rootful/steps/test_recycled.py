@@ -18,7 +18,7 @@ from nodectl.cgroup import tree
 from nodectl.kernel import signals
 from nodectl.plugins.proctrack import linuxproc, pgid
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
-from rootful.pumps import parent_of, pump_of
+from rootful.relays import parent_of, relay_of
 
 _CLONE3 = 435
 _FIELDS = "<8Q"  # flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls; then set_tid and its size
@@ -55,17 +55,17 @@ def is_asleep(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").startswith(f"{pid} (sleep) S ")
 
 
-def test_the_number_of_a_pump_that_ended_early_is_not_killed(node: Node) -> None:
-    """With its stdin at an end the pump went at once; at the step's end root killed whoever had its number."""
+def test_the_number_of_a_relay_that_ended_early_is_not_killed(node: Node) -> None:
+    """With its stdin at an end the relay went at once; at the step's end root killed whoever had its number."""
     client = node.popen("-n2", "sh", "-c", "echo on; exec sleep 600", user=NOBODY, stdin=subprocess.PIPE)
     assert client.stdout is not None
     assert client.stdin is not None
     assert [client.stdout.readline() for _ in range(2)] == ["on\n"] * 2
-    pump = pump_of(node)
+    relay = relay_of(node)
     client.stdin.close()
-    wait_until(lambda: not os.path.exists(f"/proc/{pump}"), "the pump has ended and is collected")
-    with bystander(pump) as pid:
-        assert pid == pump
+    wait_until(lambda: not os.path.exists(f"/proc/{relay}"), "the relay has ended and is collected")
+    with bystander(relay) as pid:
+        assert pid == relay
         node.nodectl("signal", "-s", "KILL", str(node.last_job()))
         client.stdout.read()
         client.wait(PATIENCE)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
-from rootful.pumps import pump_of
+from rootful.relays import relay_of
 
 
 @pytest.fixture
@@ -306,7 +306,7 @@ def test_a_step_whose_streams_were_not_copied_to_the_end_has_not_ended_well(node
     client = node.popen(option, "sh", "-c", "echo on; exec cat", user=NOBODY, stdin=subprocess.PIPE)
     assert client.stdout is not None
     assert client.stdout.readline().endswith("on\n")
-    os.kill(pump_of(node), signal.SIGKILL)
+    os.kill(relay_of(node), signal.SIGKILL)
     _, err = client.communicate("said\n", timeout=PATIENCE)
     assert client.returncode != 0
     assert "a process that copies its streams was ended by signal 9" in err

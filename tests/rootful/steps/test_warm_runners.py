@@ -276,7 +276,7 @@ def test_a_runner_whose_tasks_hang_with_their_streams_serves_nobody_any_more(end
             assert kept not in waiting(node)
 
 
-def test_a_step_with_a_plugin_a_pump_or_many_tasks_gets_a_runner_of_its_own(shared_node: Node) -> None:
+def test_a_step_with_a_plugin_a_relay_or_many_tasks_gets_a_runner_of_its_own(shared_node: Node) -> None:
     kept = runner_of(shared_node, "true")
     assert runner_of(shared_node, "-O", f"-n{MANY}", "true") != kept
     assert runner_of(shared_node, "-n2", "true", stdin="copied to both") != kept

@@ -1,4 +1,4 @@
-"""A door of an agent, with a mesh that keeps what is sent, and those who stand before it."""
+"""A gateway of an agent, with a mesh that keeps what is sent, and those who stand before it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.cluster.agent.calls import Calls
-from nodectl.cluster.agent.door import Door
+from nodectl.cluster.agent.gateway import Gateway
 from nodectl.cluster.agent.hello import Hello
 from nodectl.cluster.agent.launched import LaunchedSteps
 from nodectl.cluster.agent.views import Views
@@ -49,7 +49,7 @@ class OfNoStep:
 
 
 class House:
-    """A door, and who stands before it."""
+    """A gateway, and who stands before it."""
 
     def __init__(self, place: Path) -> None:
         self.post = Post()
@@ -58,9 +58,9 @@ class House:
         self.views = Views(self.post, Calls(str(place / "node.sock")))
         hello = Hello("n3", 7, 4, load("/nonexistent", must_exist=False))
         unconfined: Any = OfNoStep()
-        self.door = Door(self.post, self.path, "/own/node", self.launched, self.views, hello, 4, unconfined)
-        self.door.open()
-        self.handlers = {**self.door.handlers(), **self.launched.handlers()}
+        self.gateway = Gateway(self.post, self.path, "/own/node", self.launched, self.views, hello, 4, unconfined)
+        self.gateway.open()
+        self.handlers = {**self.gateway.handlers(), **self.launched.handlers()}
 
     def visit(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX)
@@ -138,6 +138,6 @@ def visiting(place: Path, work: Callable[[House], Awaitable[None]]) -> None:
         async with asyncio.timeout(ENOUGH):
             house = House(place)
             await work(house)
-            house.door.close()
+            house.gateway.close()
 
     asyncio.run(bounded())

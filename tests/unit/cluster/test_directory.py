@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.client import cluster_door
+from nodectl.client import cluster_gateway
 from nodectl.client.command import Failed
 from nodectl.cluster.agent import directory
 
@@ -77,9 +77,9 @@ def test_one_that_serves_and_goes_on_is_not_waited_for_and_one_that_does_not_ser
     """The first is of another cluster of the job; the second is about to end."""
     monkeypatch.setattr(directory, "_SERVED_SECONDS", 0.0)
     own = directory.take("7.n1")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
-        door.bind(str(place / "7.n1" / "nodectl.sock"))
-        door.listen()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as gateway:
+        gateway.bind(str(place / "7.n1" / "nodectl.sock"))
+        gateway.listen()
         with pytest.raises(Failed, match="another agent serves"):
             directory.take("7.n1")
     looks = []
@@ -227,24 +227,24 @@ def test_nothing_is_made_behind_a_link_that_somebody_else_may_have_put_there(
     elsewhere.mkdir()
     link = tmp_path / "link"
     link.symlink_to(elsewhere)
-    monkeypatch.setattr(cluster_door, "bases", lambda: ["/nowhere/nodectl", str(link)])
+    monkeypatch.setattr(cluster_gateway, "bases", lambda: ["/nowhere/nodectl", str(link)])
     with pytest.raises(Failed, match="is not a directory"):
         directory.take("7.n1")
     assert not list(elsewhere.iterdir())
 
 
-def test_the_door_is_found_where_salloc_was_typed_on_a_node(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gateway_is_found_where_salloc_was_typed_on_a_node(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no variable says that this machine is one."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    for name in ("SLURMD_NODENAME", cluster_door.CLUSTER):
+    for name in ("SLURMD_NODENAME", cluster_gateway.CLUSTER):
         monkeypatch.delenv(name, raising=False)
     own = directory.take(f"7.{os.uname().nodename}")
-    assert not cluster_door.socket()
-    door = Path(own.path, "nodectl.sock")
-    door.touch()
-    assert cluster_door.socket() == str(door)
-    guest = directory.take(f"7.{cluster_door.NO_NODE}")
+    assert not cluster_gateway.socket()
+    gateway = Path(own.path, "nodectl.sock")
+    gateway.touch()
+    assert cluster_gateway.socket() == str(gateway)
+    guest = directory.take(f"7.{cluster_gateway.NO_NODE}")
     Path(guest.path, "nodectl.sock").touch()
-    assert cluster_door.socket() == f"{guest.path}/nodectl.sock"
+    assert cluster_gateway.socket() == f"{guest.path}/nodectl.sock"
     for one in (own, guest):
         one.remove()

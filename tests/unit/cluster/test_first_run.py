@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.cli.run import _further
-from nodectl.client import cluster_door
+from nodectl.client import cluster_gateway
 from nodectl.client.bulk.options import BulkParser
 from nodectl.client.command import BadOption, Failed, GlobalOptions
 from nodectl.client.run_options import Parser
@@ -122,7 +122,7 @@ def test_an_allocation_misses_its_cluster(
         monkeypatch.delenv(name, raising=False)
     for name, value in {**ALLOCATION, **changed}.items():
         monkeypatch.setenv(name, value)
-    assert cluster_door.is_missing(GlobalOptions()) is missing
+    assert cluster_gateway.is_missing(GlobalOptions()) is missing
 
 
 def test_srun_is_slurms_where_nodectls_stands_before_it(tmp_path: Path) -> None:
@@ -182,11 +182,11 @@ def test_what_a_holder_has_left_that_was_killed_is_removed_and_no_other_ones(
     assert not list(tmp_path.iterdir()), "and nothing is made for it"
 
 
-def test_a_cluster_that_others_have_started_gets_no_door_on_a_machine_that_is_none_of_its_nodes(
+def test_a_cluster_that_others_have_started_gets_no_gateway_on_a_machine_that_is_none_of_its_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """So nobody waits for one."""
     monkeypatch.setattr(Slurm, "runs", lambda *_: pytest.fail("it is asked"))
     outcome = Outcome(Nodes(7, ("n1", "n2"), ("login",)), {"n1": f"{SERVED} /tmp/7.n1"})
-    with pytest.raises(Failed, match="was started on another machine, and has no door here -> type it there"):
+    with pytest.raises(Failed, match="was started on another machine, and has no gateway here -> type it there"):
         first_run._follow_another(Slurm({}), outcome)

@@ -60,7 +60,7 @@ class Stage:
         self.sent: list[tuple[int, str, Mapping[str, Any]]] = []
         self.daemon = Daemon()
         exchange = Exchange(self, "/mpi")  # type: ignore[arg-type]  # no server comes
-        self.parts = Parts(self, "n1", self.daemon, "/door", exchange)  # type: ignore[arg-type]  # it answers as a daemon's calls do
+        self.parts = Parts(self, "n1", self.daemon, "/gateway", exchange)  # type: ignore[arg-type]  # it answers as a daemon's calls do
         self.handlers = self.parts.handlers()
 
     def send(self, to: int, kind: str, header: Mapping[str, object], body: bytes = b"") -> None:
@@ -96,7 +96,7 @@ def test_a_part_is_launched_as_it_was_ordered() -> None:
         await stage.begin()
         ((method, parameters),) = stage.daemon.asked
         request = parameters["request"]
-        assert (method, request["ntasks"], request["environment"]) == ("Launch", 2, {"NODECTL_SOCKET": "/door"})
+        assert (method, request["ntasks"], request["environment"]) == ("Launch", 2, {"NODECTL_SOCKET": "/gateway"})
         assert request["part"] == {**PART, "nnodes": 2, "job": 7, "step": 1}
 
     staged(work)

@@ -1,4 +1,4 @@
-"""What comes through the door from a confined step is no less confined; who cannot be told counts as one of it."""
+"""What comes through the gateway from a confined step is no less confined; who cannot be told counts as one of it."""
 
 from __future__ import annotations
 

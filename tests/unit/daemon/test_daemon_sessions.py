@@ -16,10 +16,10 @@ import pytest
 
 import descriptors
 from nodectl.config_file.reader import load
-from nodectl.daemon.processes.forkserver_channel import ForkserverChannel
 from nodectl.daemon.connections import supervisor
 from nodectl.daemon.connections.connection import Calls, SessionChannel
 from nodectl.daemon.connections.supervisor import ListenerSupervisor
+from nodectl.daemon.processes.forkserver_channel import ForkserverChannel
 from nodectl.wire import frames, framing
 from nodectl.wire.dispatch import Call, Refused, Service
 

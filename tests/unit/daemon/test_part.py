@@ -61,7 +61,7 @@ def test_a_part_is_taken_as_it_is() -> None:
 
 def test_the_socket_is_that_of_who_asked() -> None:
     assert "NODECTL_SOCKET" not in applied(GOOD).environment
-    assert applied(GOOD, NODECTL_SOCKET="/door").environment["NODECTL_SOCKET"] == "/door"
+    assert applied(GOOD, NODECTL_SOCKET="/gateway").environment["NODECTL_SOCKET"] == "/gateway"
 
 
 def test_times_of_the_job_are_those_that_came_with_it() -> None:

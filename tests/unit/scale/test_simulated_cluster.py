@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bench.scale import pictures, plays
-from bench.scale.client import Bulk, Door, Step
+from bench.scale.client import Bulk, Gateway, Step
 from bench.scale.cluster import Cluster
 from bench.scale.costs import Measured
 from bench.scale.footprint import footprint
@@ -74,7 +74,7 @@ def test_each_message_arrives_once_and_in_order(grow: Grow) -> None:
 
 def test_a_step_takes_what_its_nodes_and_links_take(grow: Grow) -> None:
     cluster = grow(20)
-    step = Step(Door(cluster, 0), cluster, 20, 20)
+    step = Step(Gateway(cluster, 0), cluster, 20, 20)
     ran(cluster, step)
     there_and_back = 2 * cluster.depth() * cluster.network.latency
     least = there_and_back + _LAUNCH.started
@@ -124,7 +124,7 @@ def test_what_the_leader_keeps_does_not_grow_with_commands(grow: Grow) -> None:
     for total in (200, 800):
         cluster = grow(10)
         before = cluster.heard
-        work = Bulk(Door(cluster, 0), cluster, 10, 4, total, 0.0)
+        work = Bulk(Gateway(cluster, 0), cluster, 10, 4, total, 0.0)
         played(cluster.loop, cluster.agents[0], work.run)
         cluster.loop.run(over=lambda work=work: work.over >= 100)  # type: ignore[misc]
         kept.add(footprint(cluster.leader.core).objects)
@@ -140,7 +140,7 @@ def test_a_shortcut_for_commands_changes_nothing_for_the_leader(grow: Grow) -> N
     for is_short in (False, True):
         cluster = grow(40)
         before = cluster.heard
-        work = Bulk(Door(cluster, 0, is_short=is_short), cluster, 40, 4, 900, 0.0)
+        work = Bulk(Gateway(cluster, 0, is_short=is_short), cluster, 40, 4, 900, 0.0)
         ran(cluster, work)
         assert (work.over, work.record["state"]) == (900, "COMPLETED")
         heard.append(cluster.heard - before)

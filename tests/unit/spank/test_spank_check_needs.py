@@ -100,7 +100,9 @@ def test_a_library_that_cannot_load_by_itself_is_an_error(tmp_path: Path) -> Non
     path = compiled(tmp_path, library, "-Wl,-soname,libof.so", name="libof")
     source = "int of_library(void);\n" + GOOD.replace("return 0", "return of_library()")
     found = inspect(compiled(tmp_path, source, path, "-Wl,-rpath,$ORIGIN"))
-    assert has(found, "is linked with libof.so, which needs nobodys_number, which no library provides: opening it fails")
+    assert has(
+        found, "is linked with libof.so, which needs nobodys_number, which no library provides: opening it fails"
+    )
 
 
 def test_a_library_that_is_newer_where_the_plugin_was_compiled_is_told(tmp_path: Path) -> None:

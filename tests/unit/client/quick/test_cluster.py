@@ -20,7 +20,7 @@ READ = {*variables.OPTIONS, *variables.OTHERS, *variables.IGNORED.split(), "SLUR
 
 
 @pytest.fixture
-def door() -> Iterator[Service]:
+def gateway() -> Iterator[Service]:
     """Of the agent on n1, for job 7. Below a short path: that of a socket has 107 bytes at most."""
     with tempfile.TemporaryDirectory(prefix="nodectl-") as runtime:
         directory = Path(runtime) / "nodectl" / "cluster" / "7.n1"
@@ -32,10 +32,10 @@ def door() -> Iterator[Service]:
         found.close()
 
 
-def inside(door: Service, **changed: str | None) -> dict[str, str]:
+def inside(gateway: Service, **changed: str | None) -> dict[str, str]:
     """What a batch script finds, but for these."""
     fixed = {name: value for line in ALLOCATION.read_text().splitlines() for name, _, value in [line.partition("=")]}
-    found = {**fixed, "XDG_RUNTIME_DIR": str(door.path.parents[3]), "NODECTL_SOCKET": "", **changed}
+    found = {**fixed, "XDG_RUNTIME_DIR": str(gateway.path.parents[3]), "NODECTL_SOCKET": "", **changed}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -51,15 +51,15 @@ def inside(door: Service, **changed: str | None) -> dict[str, str]:
         ["-J", "", "true"],
     ],
 )
-def test_plain_words_are_asked_for_without_an_interpreter(words: list[str], door: Service) -> None:
-    assert both(["run", *words], door, hello=OF_CLUSTER, env=inside(door))
+def test_plain_words_are_asked_for_without_an_interpreter(words: list[str], gateway: Service) -> None:
+    assert both(["run", *words], gateway, hello=OF_CLUSTER, env=inside(gateway))
 
 
 @pytest.mark.parametrize(
     "words", [["-N1-2", "true"], ["-N03", "true"], ["-N2k", "true"], ["-On2", "true"], ["-w", "n1", "true"]]
 )
-def test_other_words_are_python_s(words: list[str], door: Service) -> None:
-    assert not both(["run", *words], door, hello=OF_CLUSTER, env=inside(door))
+def test_other_words_are_python_s(words: list[str], gateway: Service) -> None:
+    assert not both(["run", *words], gateway, hello=OF_CLUSTER, env=inside(gateway))
 
 
 @pytest.mark.parametrize(
@@ -89,56 +89,58 @@ def test_other_words_are_python_s(words: list[str], door: Service) -> None:
         ({"SPANK_X": "1"}, False),
     ],
 )
-def test_what_the_allocation_says_has_its_meaning(changed: dict[str, str | None], quick: bool, door: Service) -> None:
+def test_what_the_allocation_says_has_its_meaning(
+    changed: dict[str, str | None], quick: bool, gateway: Service
+) -> None:
     if changed == {"SLURM_JOB_ID": "07"}:
-        door.path.parent.with_name("07.n1").symlink_to(door.path.parent)
-    assert both(["run", "true"], door, hello=OF_CLUSTER, env=inside(door, **changed)) == quick
+        gateway.path.parent.with_name("07.n1").symlink_to(gateway.path.parent)
+    assert both(["run", "true"], gateway, hello=OF_CLUSTER, env=inside(gateway, **changed)) == quick
 
 
 @pytest.mark.parametrize("name", [name for name in sorted(READ) if name.startswith(("SLURM_", "SRUN_"))])
-def test_every_variable_that_srun_reads_has_its_meaning(name: str, door: Service, tmp_path: Path) -> None:
-    how = {"env": inside(door, **{name: "1"}), "cwd": tmp_path}  # where one of them has the program copied
-    with door.refusing(OF_CLUSTER) as calls:
-        ours, theirs = (finish(start(way, ["run", "true"], door, **how)) for way in (QUICK, PYTHON))
+def test_every_variable_that_srun_reads_has_its_meaning(name: str, gateway: Service, tmp_path: Path) -> None:
+    how = {"env": inside(gateway, **{name: "1"}), "cwd": tmp_path}  # where one of them has the program copied
+    with gateway.refusing(OF_CLUSTER) as calls:
+        ours, theirs = (finish(start(way, ["run", "true"], gateway, **how)) for way in (QUICK, PYTHON))
     assert ours == theirs
     assert calls[: len(calls) // 2] == calls[len(calls) // 2 :]
 
 
-def test_a_program_is_looked_at_where_only_the_nodes_are_several(door: Service, tmp_path: Path) -> None:
+def test_a_program_is_looked_at_where_only_the_nodes_are_several(gateway: Service, tmp_path: Path) -> None:
     """Each of them has a task."""
     program = str(linked_to("libmpi.so.40", tmp_path))
     variables_of_tasks = dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE"))
-    how = {"hello": OF_CLUSTER, "env": inside(door, **variables_of_tasks)}
+    how = {"hello": OF_CLUSTER, "env": inside(gateway, **variables_of_tasks)}
     for nodes, linked in (("1", None), ("3", "pmix")):
-        call, _, _ = told(QUICK, ["run", f"-N{nodes}", program], door, **how)
+        call, _, _ = told(QUICK, ["run", f"-N{nodes}", program], gateway, **how)
         request = call["parameters"]["request"]
         assert (request["ntasks"], request.get("mpi_linked")) == (int(nodes), linked)
 
 
-def test_who_is_no_cluster_is_asked_by_python(door: Service) -> None:
-    assert not both(["run", "true"], door, hello=HELLO, env=inside(door))
+def test_who_is_no_cluster_is_asked_by_python(gateway: Service) -> None:
+    assert not both(["run", "true"], gateway, hello=HELLO, env=inside(gateway))
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702])
-def test_a_directory_that_others_may_write_has_no_door(mode: int, door: Service) -> None:
-    door.path.parents[2].chmod(mode)
+def test_a_directory_that_others_may_write_has_no_gateway(mode: int, gateway: Service) -> None:
+    gateway.path.parents[2].chmod(mode)
     for way in (QUICK, PYTHON):
-        with door.refusing(OF_CLUSTER) as calls:
-            _, errors, status = finish(start(way, ["run", "true"], door, env=inside(door)))
+        with gateway.refusing(OF_CLUSTER) as calls:
+            _, errors, status = finish(start(way, ["run", "true"], gateway, env=inside(gateway)))
         assert (status, calls) == (1, []), errors
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_a_directory_of_somebody_else_has_no_door(door: Service) -> None:
-    os.chown(door.path.parents[2], 65534, 65534)
+def test_a_directory_of_somebody_else_has_no_gateway(gateway: Service) -> None:
+    os.chown(gateway.path.parents[2], 65534, 65534)
     for way in (QUICK, PYTHON):
-        with door.refusing(OF_CLUSTER) as calls:
-            _, errors, status = finish(start(way, ["run", "true"], door, env=inside(door)))
+        with gateway.refusing(OF_CLUSTER) as calls:
+            _, errors, status = finish(start(way, ["run", "true"], gateway, env=inside(gateway)))
         assert (status, calls) == (1, []), errors
 
 
-def test_another_node_is_asked_where_it_is_named(door: Service, service: Service) -> None:
-    assert not both(["run", "true"], service, env=inside(door, NODECTL_SOCKET=str(service.path)))
+def test_another_node_is_asked_where_it_is_named(gateway: Service, service: Service) -> None:
+    assert not both(["run", "true"], service, env=inside(gateway, NODECTL_SOCKET=str(service.path)))
 
 
 def test_several_nodes_of_one_are_python_s(service: Service) -> None:

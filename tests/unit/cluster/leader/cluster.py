@@ -127,7 +127,7 @@ class Agent:
 
 
 class Cluster:
-    """`told`: what was answered to doors and clients, by rank: ("reply", header) and ("event", header)."""
+    """`told`: what was answered to gateways and clients, by rank: ("reply", header) and ("event", header)."""
 
     def __init__(
         self, count: int = 3, spec: str = "2s:4c:1t", memory: int = 1000, *, join: bool = True, tells_job: bool = False
@@ -143,7 +143,7 @@ class Cluster:
         self.ends: dict[int, Header] = {}
         self.asks: list[tuple[int, Header]] = []
         self.heard: list[int] = []  # orders of clients, of which the core has said so
-        self.asked: dict[tuple[int, int], Header] = {}  # calls of doors, by their names
+        self.asked: dict[tuple[int, int], Header] = {}  # calls of gateways, by their names
         self.calls = 0
         if join:
             self.join()
@@ -205,7 +205,7 @@ class Cluster:
                     self.hear(agent.rank)
 
     def call(self, method: str, rank: int = 0, *, streams: bool = False, **parameters: Any) -> tuple[int, int]:
-        """A call from a door; its name."""
+        """A call from a gateway; its name."""
         self.calls += 1
         header = {"id": self.calls, "method": method, "parameters": parameters, "streams": streams}
         self.asked[rank, self.calls] = header
@@ -219,7 +219,7 @@ class Cluster:
         self.core.received("call", call[0], plain(self.asked[call]), self.now)
         self.send()
 
-    def door_asks_again(self, rank: int) -> None:
+    def gateway_asks_again(self, rank: int) -> None:
         """The way to the leader was broken, or it is another one."""
         for call, header in list(self.asked.items()):
             if call[0] == rank and call not in self.replies:
@@ -293,7 +293,7 @@ class Cluster:
             self.core.lost(rank, "it does not answer", self.now)
         self.join(*ranks)
         for rank in ranks or self.agents:
-            self.door_asks_again(rank)
+            self.gateway_asks_again(rank)
 
     def is_idle(self) -> bool:
         """Whether nothing is held, nobody waits and nothing is remembered of what has ended but its records."""

@@ -100,7 +100,7 @@ class Anything(RuleBasedStateMachine):
             agent.inbox.clear()
         self.cluster.core.resumed(agent.rank, self.cluster.now)
         self.cluster.send()
-        self.cluster.door_asks_again(agent.rank)
+        self.cluster.gateway_asks_again(agent.rank)
 
     @rule()
     def leader_dies(self) -> None:

@@ -170,7 +170,7 @@ def test_a_launch_that_was_carried_out_is_not_carried_out_again() -> None:
     for agent in cluster.agents.values():
         while agent.inbox:
             agent.hear()
-    cluster.new_leader()  # which the door asks again
+    cluster.new_leader()  # which the gateway asks again
     cluster.settle()
     assert len(cluster.core.books.life.steps) == 1
     number = cluster.number(call)

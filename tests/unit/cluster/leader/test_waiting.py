@@ -83,7 +83,7 @@ def test_who_hangs_up_waits_no_more(cluster: Cluster) -> None:
     rank, number = cluster.launch()
     cluster.core.received("hang_up", rank, {"id": number}, cluster.now)
     cluster.send()
-    assert "has gone" in cluster.replies[rank, number]["parameters"]["reason"]  # the door lets go of its streams
+    assert "has gone" in cluster.replies[rank, number]["parameters"]["reason"]  # the gateway lets go of its streams
     cluster.end(first)
     assert not cluster.core.books.life.steps
 

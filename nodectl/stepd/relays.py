@@ -1,12 +1,12 @@
-"""The start of the pumps, which copy a step's streams, and the socket for viewers of the streams.
+"""The start of the relays, which copy a step's streams, and the socket for viewers of the streams.
 
-Runs in the stepd, as root; the pumps run as the user.
+Runs in the stepd, as root; the relays run as the user.
 """
 
 import _socket
 import os
 
-from nodectl.task import pump
+from nodectl.task import relay
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _BACKLOG = 16
 
 
-def start_pumps(run: "Run") -> None:
-    """Fork the pumps, where there are streams to copy. Raises StepFailed."""
+def start_relays(run: "Run") -> None:
+    """Fork the relays, where there are streams to copy. Raises StepFailed."""
     listener = -1
     try:
         if run.streams.outputs or run.streams.terminal >= 0:
@@ -26,9 +26,9 @@ def start_pumps(run: "Run") -> None:
                 shown = listener if copies is run.streams.outputs else -1
                 pid = run.spawn()
                 if pid == 0:
-                    pump.main(copies, run.client_streams, run.step, run.enter_container, shown)
+                    relay.main(copies, run.client_streams, run.step, run.enter_container, shown)
                 run.step.helpers.add(pid)
-                run.pumps.add(pid, awaited=copies is run.streams.outputs)
+                run.relays.add(pid, awaited=copies is run.streams.outputs)
         if run.streams.terminal >= 0:
             _start_copying(run, listener)
     except OSError as error:
@@ -42,13 +42,13 @@ def _start_copying(run: "Run", listener: int) -> None:
     """Fork the copier between the terminal of --pty and the client. Raises OSError."""
     from nodectl.task import terminal  # imported already: it made the terminal
 
-    leash, run.pumps.leash = os.pipe2(os.O_CLOEXEC)
+    leash, run.relays.leash = os.pipe2(os.O_CLOEXEC)
     pid = run.spawn()
     if pid == 0:
         terminal.main(run.step, run.streams.terminal, run.client_streams, leash, listener)
     os.close(leash)
     run.step.helpers.add(pid)
-    run.pumps.add(pid, awaited=True)
+    run.relays.add(pid, awaited=True)
 
 
 def _listen(run: "Run") -> int:
@@ -68,7 +68,7 @@ def _listen(run: "Run") -> int:
 
 
 def forget(run: "Run") -> None:
-    """Remove the viewers' socket, when the pumps have ended."""
+    """Remove the viewers' socket, when the relays have ended."""
     try:
         os.unlink(run.seen_at)
     except OSError:

@@ -1,4 +1,4 @@
-"""Who leads next, as heirs find out by the files of a directory: at most one of them, and not while anybody leads."""
+"""Who leads next, as successors find out by the files of a directory: at most one of them, and none while one leads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from nodectl.cluster.leader.tenure import Superseded, Tenure
 from nodectl.cluster.succession.directory import LEASE, RENEWAL, Epoch, JobDirectory
-from nodectl.cluster.succession.heir import PATIENCE, Heir
+from nodectl.cluster.succession.successor import PATIENCE, Successor
 from nodectl.wire import lean_json
 
 AT = (("10.0.0.1", 4000),)
@@ -27,11 +27,11 @@ def directory(tmp_path: Path) -> JobDirectory:
     return made
 
 
-def heir(directory: JobDirectory, rank: int, nodes: int = 1, epoch: int = 0) -> Heir:
-    return Heir(JobDirectory(directory.path), epoch, rank, (("10.0.0.9", rank),), nodes)
+def successor(directory: JobDirectory, rank: int, nodes: int = 1, epoch: int = 0) -> Successor:
+    return Successor(JobDirectory(directory.path), epoch, rank, (("10.0.0.9", rank),), nodes)
 
 
-def looked(one: Heir, start: float = 0.0, seconds: float = PATIENCE + LEASE) -> tuple[float, Epoch | str]:
+def looked(one: Successor, start: float = 0.0, seconds: float = PATIENCE + LEASE) -> tuple[float, Epoch | str]:
     """What it finds, and when."""
     now = start
     while now <= start + seconds:
@@ -41,22 +41,22 @@ def looked(one: Heir, start: float = 0.0, seconds: float = PATIENCE + LEASE) -> 
     raise AssertionError("it has found nothing")
 
 
-def test_a_leader_that_says_nothing_any_more_is_followed_by_the_heir(directory: JobDirectory) -> None:
-    waited, found = looked(heir(directory, 3))
+def test_a_leader_that_says_nothing_any_more_is_followed_by_the_successor(directory: JobDirectory) -> None:
+    waited, found = looked(successor(directory, 3))
     assert found == Epoch(1, 3, (("10.0.0.9", 3),)) == directory.epoch(1)
     assert LEASE <= waited <= LEASE + 3
 
 
 def test_one_that_has_said_that_it_ends_is_not_waited_for(directory: JobDirectory) -> None:
     directory.renew(0, over=True)
-    waited, found = looked(heir(directory, 3))
+    waited, found = looked(successor(directory, 3))
     assert isinstance(found, Epoch)
     assert waited <= 2
 
 
 def test_nobody_takes_the_place_of_a_leader_that_leads_on(directory: JobDirectory) -> None:
     """Who cannot reach it is cut off."""
-    one, now = heir(directory, 3), 0.0
+    one, now = successor(directory, 3), 0.0
     while (found := one.look(now)) is None:
         directory.renew(0)
         now += RENEWAL
@@ -66,20 +66,20 @@ def test_nobody_takes_the_place_of_a_leader_that_leads_on(directory: JobDirector
 
 
 def test_the_lowest_rank_that_misses_it_leads(directory: JobDirectory) -> None:
-    heirs = [heir(directory, rank) for rank in (5, 3, 4)]
+    successors = [successor(directory, rank) for rank in (5, 3, 4)]
     found: list[Epoch | str] = []
     for now in range(60):
-        found += [said for one in heirs if (said := one.look(now)) is not None]
+        found += [said for one in successors if (said := one.look(now)) is not None]
     assert {one.rank for one in found if isinstance(one, Epoch)} == {3}
 
 
 def test_a_lower_rank_that_died_while_it_looked_keeps_nobody_waiting_for_ever(directory: JobDirectory) -> None:
-    heir(directory, 1).look(0)
-    assert looked(heir(directory, 2))[1] == Epoch(1, 2, (("10.0.0.9", 2),))
+    successor(directory, 1).look(0)
+    assert looked(successor(directory, 2))[1] == Epoch(1, 2, (("10.0.0.9", 2),))
 
 
 def test_a_guest_leads_nobody_and_follows(directory: JobDirectory) -> None:
-    guest, other = heir(directory, 9, nodes=0), heir(directory, 3)
+    guest, other = successor(directory, 9, nodes=0), successor(directory, 3)
     for now in range(30):
         assert guest.look(now) is None
     looked(other)
@@ -90,12 +90,12 @@ def test_a_guest_leads_nobody_and_follows(directory: JobDirectory) -> None:
 def test_who_comes_late_follows_the_latest(directory: JobDirectory) -> None:
     directory.take(Epoch(1, 3, AT))
     directory.take(Epoch(2, 4, AT))
-    assert heir(directory, 5).look(0) == Epoch(2, 4, AT)
+    assert successor(directory, 5).look(0) == Epoch(2, 4, AT)
 
 
 def test_one_that_began_an_epoch_and_was_lost_at_once_is_followed_too(directory: JobDirectory) -> None:
     directory.take(Epoch(1, 3, AT))
-    assert looked(heir(directory, 5, epoch=1))[1] == Epoch(2, 5, (("10.0.0.9", 5),))
+    assert looked(successor(directory, 5, epoch=1))[1] == Epoch(2, 5, (("10.0.0.9", 5),))
 
 
 def test_of_many_who_take_an_epoch_at_once_one_has_it(directory: JobDirectory) -> None:
@@ -117,8 +117,8 @@ def test_of_many_who_take_an_epoch_at_once_one_has_it(directory: JobDirectory) -
     assert ranks[0].strip() in {"1", "2", "3", "4"}
 
 
-def test_a_cluster_that_has_ended_has_no_heirs(directory: JobDirectory) -> None:
-    one = heir(directory, 3)
+def test_a_cluster_that_has_ended_has_no_successors(directory: JobDirectory) -> None:
+    one = successor(directory, 3)
     assert one.look(0) is None
     directory.remove()
     assert one.look(1) == "the cluster has ended"
@@ -135,20 +135,20 @@ def test_a_leader_that_was_superseded_leads_no_more(directory: JobDirectory) -> 
 @pytest.mark.parametrize("there", [[0], [0, 1, 2], [0, 2]])
 def test_a_leader_that_most_nodes_miss_makes_room_for_another(directory: JobDirectory, there: list[int]) -> None:
     """Whether it knows that they are gone, or not yet."""
-    tenure, heirs = Tenure(directory, 0), [heir(directory, 1), heir(directory, 2)]
-    for one in heirs:
+    tenure, successors = Tenure(directory, 0), [successor(directory, 1), successor(directory, 2)]
+    for one in successors:
         one.look(0)
     tenure.renew(there, 0)  # not all who are there have spoken yet
-    for one in heirs:
+    for one in successors:
         one.look(LEASE - 1)
     with pytest.raises(Superseded, match="2 nodes cannot reach it, and 1 can"):
         tenure.renew(there, LEASE)
-    assert [one.look(LEASE + 1) for one in heirs] == [None, None]
-    assert heirs[0].look(LEASE + 2) == Epoch(1, 1, (("10.0.0.9", 1),))
+    assert [one.look(LEASE + 1) for one in successors] == [None, None]
+    assert successors[0].look(LEASE + 2) == Epoch(1, 1, (("10.0.0.9", 1),))
 
 
 def test_a_leader_stays_where_one_node_of_two_misses_it(directory: JobDirectory) -> None:
-    tenure, one = Tenure(directory, 0), heir(directory, 1)
+    tenure, one = Tenure(directory, 0), successor(directory, 1)
     for now in range(20):
         one.look(now)
         tenure.renew([0] if now % 2 else [0, 1], now)
@@ -156,7 +156,7 @@ def test_a_leader_stays_where_one_node_of_two_misses_it(directory: JobDirectory)
 
 def test_a_node_speaks_for_those_behind_it(directory: JobDirectory) -> None:
     tenure = Tenure(directory, 0)
-    one = heir(directory, 1, nodes=17)
+    one = successor(directory, 1, nodes=17)
     tenure.renew([1], 0)
     one.look(LEASE)
     tenure.renew([1, *range(100, 133)], LEASE)
@@ -166,18 +166,18 @@ def test_a_node_speaks_for_those_behind_it(directory: JobDirectory) -> None:
 
 def test_who_missed_it_and_died_is_not_counted_for_ever(directory: JobDirectory) -> None:
     tenure = Tenure(directory, 0)
-    heir(directory, 1, nodes=5).look(0)
+    successor(directory, 1, nodes=5).look(0)
     tenure.renew([], 0)
     tenure.renew([0], LEASE + 1)
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_whatever_happens_no_epoch_has_two_leaders_and_a_lower_one_ends(directory: JobDirectory, seed: int) -> None:
-    """Leaders and heirs act in an order of chance; some stand still for long."""
+    """Leaders and successors act in an order of chance; some stand still for long."""
     chance = random.Random(seed)  # noqa: S311  # a play
     now = 0.0
     leaders = {0: Tenure(directory, 0)}
-    heirs = {rank: heir(directory, rank) for rank in range(1, 4)}
+    successors = {rank: successor(directory, rank) for rank in range(1, 4)}
     began = {0: 0}
     for _ in range(300):
         now += chance.choice([0.1, 1.0, 1.0, 5.0])
@@ -188,21 +188,23 @@ def test_whatever_happens_no_epoch_has_two_leaders_and_a_lower_one_ends(director
                 assert number == max(began), "it leads on, though there is a later one"
             except Superseded:
                 del leaders[number]
-        elif heirs:
-            rank = chance.choice([*heirs])
-            found = heirs[rank].look(now)
+        elif successors:
+            rank = chance.choice([*successors])
+            found = successors[rank].look(now)
             if isinstance(found, Epoch):
                 assert began.setdefault(found.number, found.rank) == found.rank
                 assert set(began) == set(range(max(began) + 1))
-                heirs[rank] = heir(directory, rank, epoch=found.number)
+                successors[rank] = successor(directory, rank, epoch=found.number)
                 if found.rank == rank and found.number not in leaders and chance.random() < 0.9:
                     leaders[found.number] = Tenure(JobDirectory(directory.path), found.number)
             elif found is not None:
-                del heirs[rank]
+                del successors[rank]
 
 
-def test_an_heir_that_is_let_go_leaves_nothing(directory: JobDirectory) -> None:
-    code = f"import sys; sys.path[:0] = {sys.path!r}; from nodectl.cluster.succession import heir; heir.main()"
+def test_an_successor_that_is_let_go_leaves_nothing(directory: JobDirectory) -> None:
+    code = (
+        f"import sys; sys.path[:0] = {sys.path!r}; from nodectl.cluster.succession import successor; successor.main()"
+    )
     told = {"directory": directory.path, "epoch": 0, "rank": 2, "at": [["h", 1]], "nodes": 1}
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -214,9 +216,11 @@ def test_an_heir_that_is_let_go_leaves_nothing(directory: JobDirectory) -> None:
     assert (out, process.returncode, dict(directory.claims(0))) == (b"", 0, {})
 
 
-def test_an_heir_says_what_it_has_found(directory: JobDirectory) -> None:
+def test_an_successor_says_what_it_has_found(directory: JobDirectory) -> None:
     directory.take(Epoch(1, 3, AT))
-    code = f"import sys; sys.path[:0] = {sys.path!r}; from nodectl.cluster.succession import heir; heir.main()"
+    code = (
+        f"import sys; sys.path[:0] = {sys.path!r}; from nodectl.cluster.succession import successor; successor.main()"
+    )
     told = {"directory": directory.path, "epoch": 0, "rank": 2, "at": [["h", 1]], "nodes": 1}
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None

@@ -1,8 +1,8 @@
-"""A pump: a process of the step copying streams where this cannot be avoided, as the user, never as root.
+"""A relay: a process of the step copying streams where this cannot be avoided, as the user, never as root.
 
-The output pump labels lines (-l), reads the ptys of -u, and shows the output to attached viewers. It is in the stepd's
+The output relay labels lines (-l), reads the ptys of -u, and shows the output to attached viewers. It is in the stepd's
 cgroup, so that a kill of the step's processes does not cut off their output, and it ends when every stream that it
-reads has ended. The input pump copies one stdin to several tasks. It is killed with the step, because a terminal's
+reads has ended. The input relay copies one stdin to several tasks. It is killed with the step, because a terminal's
 input has no end.
 """
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 _CHUNK = 65536
 _LONGEST_LINE = 1 << 20
-_GONE = (errno.EPIPE, errno.ECONNRESET)  # the reader has gone: no error of the pump
+_GONE = (errno.EPIPE, errno.ECONNRESET)  # the reader has gone: no error of the relay
 _LARGEST_ERROR = 0x7F
-_OF_ERR = 0x80  # in the status of a pump: standard error could not be written
+_OF_ERR = 0x80  # in the status of a relay: standard error could not be written
 _OLD_KERNEL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # where pipes have no RWF_NOWAIT
 
 
-class Pumps:
-    """The pumps of a step, in the stepd: the pids, and whether the stepd waits for each pump.
+class Relays:
+    """The relays of a step, in the stepd: the pids, and whether the stepd waits for each relay.
 
     While `leash` is open, the step's terminal may have more output.
     """
@@ -54,23 +54,23 @@ class Pumps:
         self.leash = -1
 
     def any(self) -> bool:
-        """Return True if pumps were started."""
+        """Return True if relays were started."""
         return bool(self._awaited)
 
     def add(self, pid: int, *, awaited: bool) -> None:
-        """Add a forked pump."""
+        """Add a forked relay."""
         self._awaited[pid] = awaited
 
     def __iter__(self) -> "Iterator[tuple[int, bool]]":
         return iter(self._awaited.items())
 
     def end(self, pid: int) -> None:
-        """Kill a pump no longer needed."""
+        """Kill a relay no longer needed."""
         self._unneeded.add(pid)
         signals.send_child(pid, signals.KILL)
 
     def ended(self, pid: int, status: int) -> str:
-        """Return an error if a needed pump has failed, else "". Called for each ended child."""
+        """Return an error if a needed relay has failed, else "". Called for each ended child."""
         if pid not in self._awaited or pid in self._unneeded:
             return ""
         self._unneeded.add(pid)  # a later child may get its pid
@@ -92,7 +92,7 @@ class _Channel:
         self._pipes = {sink for sink in copy.sinks if stat.S_ISFIFO(os.fstat(sink).st_mode)} if viewers else set()
         self.label = None if copy.label is None else copy.label.encode()
         self.rest = b""
-        self.lost = 0  # the status of a pump that could not write to a sink
+        self.lost = 0  # the status of a relay that could not write to a sink
 
     def feed(self, data: bytes) -> None:
         """Write data to the sinks; with a label, whole lines only. At the end (b"") a partial line gets a newline."""
@@ -115,7 +115,7 @@ class _Channel:
             self._viewers.show(self.kind, data, self.copy.task)
 
     def write(self, data: bytes) -> None:
-        """Write to every sink and wait: a slow reader slows the tasks down, as without a pump.
+        """Write to every sink and wait: a slow reader slows the tasks down, as without a relay.
 
         A sink that fails is dropped, and reported at the end unless its reader has gone.
         """
@@ -177,9 +177,9 @@ def _serve(viewers: "Viewers | None") -> None:
 
 
 def main(copies: "list[Copy]", streams: int, step: "Step", enter: "Callable[[], bool]", listener: int) -> "NoReturn":
-    """Run the whole life of a pump. The stepd forks the pump when all tasks are forked and before the gate opens.
+    """Run the whole life of a relay. The stepd forks the relay when all tasks are forked and before the gate opens.
 
-    `streams` holds the client's streams; viewers attach at `listener`, -1 for none. A pump that opens a file joins the
+    `streams` holds the client's streams; viewers attach at `listener`, -1 for none. A relay that opens a file joins the
     job's container first, as the tasks do.
     """
     status = 1
@@ -218,7 +218,7 @@ def _open_files(copies: "list[Copy]") -> None:
 
 
 def _run(channels: "dict[int, _Channel]", viewers: "Viewers | None") -> int:
-    """Copy until every source has ended. Returns the pump's exit status, which tells the stepd about lost output."""
+    """Copy until every source has ended. Returns the relay's exit status, which tells the stepd about lost output."""
     lost = 0
     poll = select.poll()
     for source in channels:
@@ -243,7 +243,7 @@ def _run(channels: "dict[int, _Channel]", viewers: "Viewers | None") -> int:
                 poll.unregister(source)
                 channels.pop(source).finish()
                 lost = lost or channel.lost
-                os.close(source)  # writers get SIGPIPE, as without a pump
+                os.close(source)  # writers get SIGPIPE, as without a relay
     if viewers is not None:
         viewers.farewell()
     return lost

@@ -9,7 +9,7 @@ from nodectl.cgroup import tree
 from rootful.node import Node, wait_until
 
 
-def pump_of(node: Node) -> int:
+def relay_of(node: Node) -> int:
     """The one process beside the stepd in its cgroup."""
     stepd = next(pid for pid, name in node.processes() if name.startswith("stepd"))
     group = tree.Group(os.path.dirname(next(iter(Path(node.base).glob("job_*/step_0/stepd/cgroup.procs")))))
@@ -19,7 +19,7 @@ def pump_of(node: Node) -> int:
         found[:] = [pid for pid in group.pids() if parent_of(pid) == stepd]
         return len(found) == 1
 
-    wait_until(is_alone, "there is a pump")
+    wait_until(is_alone, "there is a relay")
     return found[0]
 
 

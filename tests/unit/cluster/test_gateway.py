@@ -1,4 +1,4 @@
-"""The door: who comes, what they send, what they get; clients that vanish, are slow, or send rubbish."""
+"""The gateway: who comes, what they send, what they get; clients that vanish, are slow, or send rubbish."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.cluster.agent.door import Door
+from nodectl.cluster.agent.gateway import Gateway
 from nodectl.cluster.tree import LEADER
 from nodectl.wire import framing
 from nodectl.wire.names import NODE
@@ -140,7 +140,7 @@ def test_who_withdraws_a_launch_hears_what_the_leader_says_of_it(tmp_path: Path)
         framing.send(sock, {"method": f"{NODE}.Withdraw", "oneway": True})
         await until(lambda: house.post.of("withdraw"))
         assert house.post.of("withdraw") == [{"id": call["id"]}]
-        house.door.ask_again()  # of a leader that knows nothing of it
+        house.gateway.ask_again()  # of a leader that knows nothing of it
         assert house.post.of("withdraw")[1:] == [{"id": call["id"]}]
         house.hear("reply", LEADER, {"id": call["id"], "error": "Withdrawn", "parameters": {"reason": "in time"}})
         assert await received(sock) == ({"error": f"{NODE}.Withdrawn", "parameters": {"reason": "in time"}}, [])
@@ -331,7 +331,7 @@ def test_a_leader_that_comes_back_is_asked_again(tmp_path: Path) -> None:
         sock = house.visit()
         framing.send(sock, {"method": f"{NODE}.Wait", "parameters": {"job": 7, "step": 0}})
         first = await house.asked()
-        house.door.ask_again()
+        house.gateway.ask_again()
         again = await house.asked(2)
         assert again == first
         for _ in range(2):  # one answers twice
@@ -352,17 +352,17 @@ def test_a_terminal_that_is_none_is_refused(tmp_path: Path) -> None:
     visiting(tmp_path, work)
 
 
-def test_a_door_without_descriptors_waits_for_some_and_does_not_spin(
+def test_a_gateway_without_descriptors_waits_for_some_and_does_not_spin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried: list[Door] = []
-    accept = Door._accept
+    tried: list[Gateway] = []
+    accept = Gateway._accept
 
-    def counted(door: Door) -> None:
-        tried.append(door)
-        accept(door)
+    def counted(gateway: Gateway) -> None:
+        tried.append(gateway)
+        accept(gateway)
 
-    monkeypatch.setattr(Door, "_accept", counted)
+    monkeypatch.setattr(Gateway, "_accept", counted)
 
     async def work(house: House) -> None:
         sock = socket.socket(socket.AF_UNIX)

@@ -1,4 +1,4 @@
-"""The heir: a process of an agent cut off from the root of the tree. Finds the epoch to follow.
+"""The successor: a process of an agent cut off from the root of the tree. Finds the epoch to follow.
 
 It looks into the job's directory until it knows the epoch. The disk's server may hang, and the agent does not wait for
 it.
@@ -27,8 +27,8 @@ _LOOKS = 2  # by then the other nodes have written their claims, too
 _LONGEST = 1 << 16
 
 
-class Heir:
-    """The heir of the agent of `rank`, which listens at `at` and speaks for `nodes` nodes. Pure, but for the directory.
+class Successor:
+    """The successor of the agent of `rank`, which listens at `at` and speaks for `nodes` nodes. Pure but for the files.
 
     A guest leads no node: its `nodes` is 0.
     """
@@ -80,16 +80,16 @@ class Heir:
 
 
 def main() -> int:
-    """Run the heir process."""
+    """Run the successor process."""
     told = lean_json.load_object(sys.stdin.buffer.readline(_LONGEST))
     directory = JobDirectory(str(told["directory"]))
     at = addresses_of(told["at"])
-    heir = Heir(directory, number(told, "epoch"), number(told, "rank"), at, number(told, "nodes"))
+    successor = Successor(directory, number(told, "epoch"), number(told, "rank"), at, number(told, "nodes"))
     begun = time.monotonic()
     try:
         while True:
             try:
-                found = heir.look(time.monotonic())
+                found = successor.look(time.monotonic())
             except OSError as error:  # the disk's server may be back soon
                 late = time.monotonic() - begun >= PATIENCE
                 found = f"{error.filename or directory.path}: {error.strerror}" if late else None
@@ -98,7 +98,7 @@ def main() -> int:
             if select.select([0], [], [], _LOOK)[0]:
                 return 0
     finally:
-        heir.leave()
+        successor.leave()
     words: dict[str, Any] = {"why": found}
     if isinstance(found, Epoch):
         words = {"epoch": found.number, "rank": found.rank, "at": [list(one) for one in found.at]}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nodectl.client.run_options import Parsed
 
 CLUSTER = "NODECTL_CLUSTER"  # JOB.NODE, where no variables of Slurm's say it
-NO_NODE = "-"  # a machine that is none of the cluster's nodes, but has a door: where salloc was typed
+NO_NODE = "-"  # a machine that is none of the cluster's nodes, but has a gateway: where salloc was typed
 _OF_JOB = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 _MOST = 1_000_000
 _LONGEST = 40  # characters of a name: a socket's path has room for 107

@@ -49,7 +49,7 @@ class _Pending:
         self.header = header
 
 
-class Door:
+class Gateway:
     """The gateway at `path`, in a directory of the user's alone.
 
     `node`: the socket of the own node's daemon; `count`: the number of nodes.
