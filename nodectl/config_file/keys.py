@@ -128,7 +128,7 @@ JOBS = section(
     ),
     Key(
         "interactive_lease", number(1, 86_400, "seconds"), 60,
-        "Seconds after which a job of nodectl run or alloc is cancelled if it has not begun and no client waits for it.",
+        "Seconds after which a job of nodectl run or alloc is cancelled if it has not begun and no client waits.",
     ),
     Key(
         "drain_on_failure", words("prolog", "epilog"), ("prolog", "epilog"),

@@ -18,6 +18,9 @@ _LEANS = re.compile(
     r"\b(it|its|who|whom|whose|what|whatever|whoever|that|those|these|ones?|them|they|their|nobody|somebody|anybody|others?)\b",
     re.IGNORECASE,
 )  # fmt: skip
+_VAGUE = re.compile(r"\b(nobody|somebody|whoever|likewise)\b", re.IGNORECASE)
+_MOST_VAGUE = 30
+_WRITTEN = (".py", ".c", ".h", ".md", ".toml", ".service", ".conf")
 _WITH = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -33,3 +36,15 @@ def test_few_docstrings_begin_with_a_line_that_leans_on_a_pronoun() -> None:
     leaning = {str(path.relative_to(ROOT)): sum(map(bool, map(_LEANS.search, found))) for path, found in lines.items()}
     worst = sorted(leaning, key=lambda path: -leaning[path])[:5]
     assert sum(leaning.values()) <= _MOST * sum(map(len, lines.values())), {path: leaning[path] for path in worst}
+
+
+def test_few_sentences_have_a_vague_subject() -> None:
+    """The user `nobody` is none, so programs and documents may name it."""
+    found = []
+    for place in ("nodectl", "plugins", "docs", "systemd", "README.md", "HACKING.md", "NEWS.md", "CONTRIBUTING.md"):
+        top = ROOT / place
+        for path in [top] if top.is_file() else sorted(top.rglob("*")):
+            if path.suffix in _WRITTEN and "__pycache__" not in path.parts:
+                text = path.read_text(encoding="utf-8")
+                found += [f"{path.relative_to(ROOT)}: {word}" for word in _VAGUE.findall(text)]
+    assert len(found) < _MOST_VAGUE, found
