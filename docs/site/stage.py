@@ -33,7 +33,7 @@ CONTENTS = {
     "From a cluster": "slurm-commands differences-from-slurm",
     "What happens": "guides/read-a-launch guides/socket guides/machines",
     "Reference": "reference/nodectl.1",
-    "Why": "architecture decisions/index measurements cluster-scale limits",
+    "Why": "architecture glossary decisions/index measurements cluster-scale limits",
     "Work on it": "contributing hacking testing security news",
 }
 

@@ -21,6 +21,7 @@ _LEANS = re.compile(
 _VAGUE = re.compile(r"\b(nobody|somebody|whoever|likewise)\b", re.IGNORECASE)
 _MOST_VAGUE = 30
 _WRITTEN = (".py", ".c", ".h", ".md", ".toml", ".service", ".conf")
+_MOST_TERMS = 30
 _WITH = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -48,3 +49,15 @@ def test_few_sentences_have_a_vague_subject() -> None:
                 text = path.read_text(encoding="utf-8")
                 found += [f"{path.relative_to(ROOT)}: {word}" for word in _VAGUE.findall(text)]
     assert len(found) < _MOST_VAGUE, found
+
+
+def test_the_glossary_is_short_and_has_the_processes_of_the_architecture() -> None:
+    """The processes that a launch on one node goes through, and those of a cluster."""
+    rows = re.findall(r"^\| ([a-zA-Z][^|]*?) \|", (ROOT / "docs/glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    terms = {term for row in rows for term in row.split(", ")} - {"term"}
+    assert len(rows) - 1 <= _MOST_TERMS
+    way = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").partition("## The way of a launch")[2]
+    table = way.partition("|---|")[2].partition("\n\n")[0]
+    processes = set(re.findall(r"^\| ([a-z ]+) \|", table, re.MULTILINE))
+    assert processes
+    assert processes <= terms
