@@ -84,7 +84,7 @@ def test_a_function_that_nobody_provides_is_told_with_the_moment_of_failure(
 ) -> None:
     source = "int nobody_has_this(void);\n" + GOOD.replace("return 0", "return nobody_has_this()")
     found = inspect(compiled(tmp_path, source, flag))
-    assert has(found, f"needs nobody_has_this, which nobody provides: {when} fails")
+    assert has(found, f"needs nobody_has_this, which no library provides: {when} fails")
     assert found.bound == ("now" if "now" in flag else "lazily")
 
 
