@@ -36,7 +36,8 @@ class PackedText(NamedTuple):
 def packing(text: BatchText) -> Generator[None, None, PackedText]:
     """Compress the text and return the result. The generator may be dropped at any yield."""
     words = dumps(text.request).encode("ascii")
-    yield
+    if len(words) > _PIECE:
+        yield
     script = yield from _compressed(text.script)
     request = yield from _compressed(words)
     return PackedText(text.uid, len(words) + len(text.script), script, request)
@@ -50,6 +51,8 @@ def unpacking(text: PackedText) -> Generator[None, None, BatchText]:
 
 
 def _compressed(data: bytes) -> _T:
+    if len(data) <= _PIECE:
+        return zlib.compress(data, _QUICKLY)
     compressor = zlib.compressobj(_QUICKLY)
     parts = []
     for begin in range(0, len(data), _PIECE):

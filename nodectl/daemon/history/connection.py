@@ -76,16 +76,22 @@ class Connection(sqlite3.Connection):
 
     def execute(self, *statement: Any) -> sqlite3.Cursor:
         """Execute a statement, as sqlite3 does, with errors explained."""
-        with self.explained():
+        try:
             rows = super().execute(*statement)
+        except sqlite3.Error as error:
+            self._explain(error)
+            raise
         if self._locked_since is not None and statement[0].startswith(_WRITES):
             self._note_free()
         return rows
 
     def executemany(self, *statement: Any) -> sqlite3.Cursor:
         """Execute a statement for many rows, as sqlite3 does, with errors explained."""
-        with self.explained():
+        try:
             return super().executemany(*statement)
+        except sqlite3.Error as error:
+            self._explain(error)
+            raise
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
@@ -93,11 +99,12 @@ class Connection(sqlite3.Connection):
         try:
             yield
         except sqlite3.Error as error:
-            if not hasattr(error, "locked_for"):  # else an inner call has explained the error
-                self._explain(error)
+            self._explain(error)
             raise
 
     def _explain(self, error: sqlite3.Error) -> None:
+        if hasattr(error, "locked_for"):  # an inner call has explained the error
+            return
         words = why_unusable(self._path, error)
         seconds = 0.0
         if _is(error, _LOCKED) and self._is_quick:
