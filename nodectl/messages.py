@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nodectl.log.journal import Journal
+    from nodectl.kernel.log.journal import Journal
 
 PLAIN, ERROR, INFO, VERBOSE, DEBUG, DEBUG2, DEBUG3 = range(7)
 WARNING = "nodectl: warning: "
@@ -70,7 +70,7 @@ def log_is(fd: int) -> None:
 
 
 def to_log(line: str, name: str = "runner-said", **facts: object) -> None:
-    """Write a line to the daemon's log. `name`: the line's name in `nodectl/log/table.py`.
+    """Write a line to the daemon's log. `name`: the line's name in `nodectl/kernel/log/table.py`.
 
     `facts`: job, step and uid of the line, where they differ from those of this process.
     """
@@ -89,7 +89,7 @@ def log(process: str) -> None:
     _outlet.write = None
     _outlet.process = process
     if b"JOURNAL_STREAM" in os.environ and _outlet.journal is None:
-        from nodectl.log import journal  # where systemd keeps the log
+        from nodectl.kernel.log import journal  # where systemd keeps the log
 
         if journal.is_kept(os.environ, _LOG):
             _outlet.journal = journal.Journal()

@@ -52,7 +52,7 @@ plugin does the same with `container_p_add_pid_plan(step, task)`, beside contain
 processes that are no tasks; it returns None where a task has to call that, too.
 
 So what container_p_create makes has to be found by container_p_delete in the file system, by the job's number;
-`nodectl.container.job` tells of the job's step. A daemon or such a process that dies has its successor call
+`nodectl.launch.container.job` tells of the job's step. A daemon or such a process that dies has its successor call
 container_p_delete and task_p_slurmd_release_resources again.
 """
 

@@ -23,7 +23,7 @@ build:
 	    (cd $$source && $(PYTHON) setup.py -q build --build-base $(BUILT) --build-lib $(BUILT)/modules \
 	        --build-scripts $(BUILT)/scripts) || exit 1; \
 	done
-	$(IN_BUILT) -m nodectl.manual $(BUILT)/man
+	$(IN_BUILT) -m nodectl.cli.manual $(BUILT)/man
 
 install: modules others shells
 

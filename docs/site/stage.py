@@ -1,7 +1,7 @@
 """Builds the site of all documents: `stage.py DIR`. `./dev site DIR` calls it.
 
-Its pages are docs/, the documents at the top of the tree, and what nodectl.manual makes of the tables of the program.
-They are put together in a directory for a moment, where links to what is no page (sources) become its name.
+Its pages are docs/, the documents at the top of the tree, and what nodectl.cli.manual makes of the tables of the
+program. They are put together in a directory for a moment, where links to what is no page (sources) become its name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nodectl.cli.main import COMMANDS
-from nodectl.manual.__main__ import as_markdown
+from nodectl.cli.manual.__main__ import as_markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = Path("docs/site")

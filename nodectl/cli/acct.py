@@ -10,18 +10,18 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
-from nodectl.accounting import fields
-from nodectl.accounting.amounts import UNITS
-from nodectl.accounting.fields import Field, Style, UnknownField
-from nodectl.accounting.rows import Row, flat
-from nodectl.accounting.states import state_named
-from nodectl.accounting.times import midnight, moment
 from nodectl.client.accounting import Asked, ask, named, user_ids
 from nodectl.client.command import Failed
+from nodectl.client.render.terminal import put
 from nodectl.client.screen import add_screen_options, show
 from nodectl.client.session import Session
-from nodectl.render.terminal import put
-from nodectl.render.words import printable
+from nodectl.model.accounting import fields
+from nodectl.model.accounting.amounts import UNITS
+from nodectl.model.accounting.fields import Field, Style, UnknownField
+from nodectl.model.accounting.rows import Row, flat
+from nodectl.model.accounting.states import state_named
+from nodectl.model.accounting.times import midnight, moment
+from nodectl.model.words import printable
 
 _HELP_COLUMNS = 4
 

@@ -19,7 +19,7 @@ from nodectl.client.job_command import JobCommand, run_command
 from nodectl.client.job_environment import of_allocation
 from nodectl.client.session import Events
 from nodectl.client.signals import FORWARDED, Signals
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 _HOLD = ("sleep", "infinity")
 _ENDED_BY_JOB = 1

@@ -17,7 +17,7 @@ from nodectl.client.step_name import step_argument
 from nodectl.client.terminal import Copying, Terminal, fatal
 from nodectl.model.cpu_list import parse_cpulist
 from nodectl.model.number import whole
-from nodectl.wire import terminal_packets as packets
+from nodectl.model.wire import terminal_packets as packets
 
 _LEAVE = b"\x1d"  # Ctrl-]
 _TIMES = 3

@@ -10,15 +10,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from nodectl.binding import detected_devices, devices, job, node, step
-from nodectl.binding.allocation import Allocation
-from nodectl.binding.answer import Answer, add_devices, layout_answer, refusal, without_reasons
-from nodectl.binding.options import request_of
-from nodectl.binding.refused import Refused
-from nodectl.binding.request import Request, Settings
 from nodectl.client.command import BadOption, BadUsage, Failed, GlobalOptions
 from nodectl.client.configuration import configured
 from nodectl.client.option_lines import option_lines, status_lines
+from nodectl.client.render import layout
+from nodectl.client.render.terminal import put
 from nodectl.client.run_options import (
     NO_ARGUMENT,
     OPTIONS,
@@ -30,16 +26,20 @@ from nodectl.client.run_options import (
 from nodectl.client.srun.manners import settle
 from nodectl.client.srun.names import silent_in_layout
 from nodectl.client.srun.options import parser
-from nodectl.config import Config
-from nodectl.machine import spec, topology
-from nodectl.machine.topology import Topology
+from nodectl.model.config import Config
 from nodectl.model.cpu_list import cpus_of, mask_of_list
 from nodectl.model.number import whole
 from nodectl.model.value_class import replace
+from nodectl.model.words import printable
+from nodectl.placement.binding import detected_devices, devices, job, node, step
+from nodectl.placement.binding.allocation import Allocation
+from nodectl.placement.binding.answer import Answer, add_devices, layout_answer, refusal, without_reasons
+from nodectl.placement.binding.options import request_of
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.machine import spec, topology
+from nodectl.placement.machine.topology import Topology
 from nodectl.plugin_host.loader import PluginRefused
-from nodectl.render import layout
-from nodectl.render.terminal import put
-from nodectl.render.words import printable
 from nodectl.selection import planning
 
 USAGE = "nodectl bind [OPTIONS] [OPTIONS OF RUN] [-- PROGRAM]"

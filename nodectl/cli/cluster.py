@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from nodectl.cli.node import NODE_HEADER, node_row
 from nodectl.client.command import Failed, complain
+from nodectl.client.render.table import table
 from nodectl.client.session import Session
 from nodectl.cluster.engine.engine import NoEngine
 from nodectl.cluster.start import holders
-from nodectl.render.table import table
 
 if TYPE_CHECKING:
     from nodectl.cluster.engine.engine import Engine

@@ -16,8 +16,8 @@ from nodectl.client.completion import service, typed, values
 from nodectl.client.completion.grammar import Grammar, Item, Place, locate, of_options, of_parser
 from nodectl.client.run_options import ARGUMENT
 from nodectl.client.session import REEXECUTED, Session
-from nodectl.config import own_node
-from nodectl.render.words import printable
+from nodectl.model.config import own_node
+from nodectl.model.words import printable
 from nodectl.spank.plugin_file import is_native
 
 _SECONDS = 2.0

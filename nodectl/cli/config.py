@@ -8,11 +8,11 @@ import json
 import textwrap
 
 from nodectl.client.configuration import as_json, configured
-from nodectl.config import Config
-from nodectl.config.key import toml
-from nodectl.config_file.manual import explain
-from nodectl.config_file.table import KEYS
-from nodectl.render.terminal import put
+from nodectl.client.render.terminal import put
+from nodectl.model.config import Config
+from nodectl.model.config.key import toml
+from nodectl.service.config_file.manual import explain
+from nodectl.service.config_file.table import KEYS
 
 _WIDTH = 100
 

@@ -6,7 +6,7 @@ It executes its companions before it imports anything else of the daemon, so tha
 import os
 import sys
 
-from nodectl.daemon.processes import companions
+from nodectl.service.daemon.processes import companions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nodectl.client.command import GlobalOptions
-    from nodectl.config import Config
+    from nodectl.model.config import Config
 
 
 def add_arguments(parser: "argparse.ArgumentParser") -> None:
@@ -37,8 +37,8 @@ def serve(settings: "GlobalOptions") -> int:
         print(f"nodectl daemon: {reason}", file=sys.stderr)
         return 1
     begun = companions.begin()
-    from nodectl.config import ConfigError  # this and the next imports run beside the companions' imports
-    from nodectl.daemon.main import run
+    from nodectl.model.config import ConfigError  # this and the next imports run beside the companions' imports
+    from nodectl.service.daemon.main import run
 
     read = _reader(settings.config)
     try:
@@ -54,8 +54,8 @@ def serve(settings: "GlobalOptions") -> int:
 def private(directory: str, config_path: str | None, config: "Config | None" = None) -> int:
     """Run a private node in a directory; see `nodectl.client.private_node`. `config`: already read, or None."""
     begun = companions.begin()
-    from nodectl.daemon.main import run
-    from nodectl.daemon.recovery.sweep import remove_dead_private_nodes
+    from nodectl.service.daemon.main import run
+    from nodectl.service.daemon.recovery.sweep import remove_dead_private_nodes
 
     read = _reader(config_path)
     config = config or read()
@@ -83,7 +83,7 @@ def of_agent(directory: str, config_path: str, kill_wait: int) -> int:
     most for a step of this node.
     """
     begun = companions.begin()
-    from nodectl.daemon.main import run
+    from nodectl.service.daemon.main import run
 
     read = _reader(config_path)
     config = read()
@@ -120,8 +120,9 @@ def _remove_containers(config: "Config") -> None:
 
     The job may have further containers on other nodes.
     """
-    from nodectl import container, messages
-    from nodectl.container import job_dir, settings
+    from nodectl import messages
+    from nodectl.launch import container
+    from nodectl.launch.container import job_dir, settings
 
     if config.job_container_type == container.USER:
         for line in job_dir.sweep(settings.base_path(config), lambda _: "", ended=f"{config.runtime_dir}/steps"):
@@ -156,14 +157,14 @@ def _remove(directory: str) -> None:
 
 def _reader(given: str | None) -> "Callable[[], Config]":
     """Return a function for reading the configuration, even after a change of the daemon's working directory."""
-    from nodectl.config_file.reader import DEFAULT_PATH, load
+    from nodectl.service.config_file.reader import DEFAULT_PATH, load
 
     path = DEFAULT_PATH if given is None else os.path.abspath(given)
     return lambda: load(path, must_exist=given is not None)
 
 
 def _with(config: "Config", **changes: object) -> "Config":
-    from nodectl.config_file.reader import build
+    from nodectl.service.config_file.reader import build
 
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in config if value is not None}
     return build({**values, **changes})

@@ -1,7 +1,7 @@
 """`nodectl doctor`: report this machine's abilities and lacks for running steps, with advice.
 
-Looks at the machine (`nodectl.doctor`), the configuration, the plugins and the service. Changes nothing; plugins are
-read, not run.
+Looks at the machine (`nodectl.cli.checks`), the configuration, the plugins and the service. Changes nothing; plugins
+are read, not run.
 """
 
 import _socket
@@ -13,17 +13,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl import __version__
+from nodectl.cli.checks import confinement, container, machine, own_node_rights, room, usage
+from nodectl.cli.checks.check import FAIL, OK, WARN, Check
 from nodectl.client.command import Failed
 from nodectl.client.configuration import as_json, configured
+from nodectl.client.render.terminal import COLOURS, put, wants_colour
 from nodectl.client.service_start import start_command
 from nodectl.client.session import Session
-from nodectl.config import Config, own_node
-from nodectl.config_file.reader import build
-from nodectl.devtools.plugin_list import node_plugins, spank_plugins, unusable
-from nodectl.doctor import confinement, container, machine, own_node_rights, room, usage
-from nodectl.doctor.check import FAIL, OK, WARN, Check
-from nodectl.render.terminal import COLOURS, put, wants_colour
-from nodectl.render.words import printable
+from nodectl.lab.devtools.plugin_list import node_plugins, spank_plugins, unusable
+from nodectl.model.config import Config, own_node
+from nodectl.model.words import printable
+from nodectl.service.config_file.reader import build
 from nodectl.spank import plugstack
 
 if TYPE_CHECKING:

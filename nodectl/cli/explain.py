@@ -9,12 +9,12 @@ from typing import Any, cast
 
 from nodectl.client.command import Failed
 from nodectl.client.job_name import job_or_step
+from nodectl.client.render.explanation import explained
+from nodectl.client.render.layout import lines_of
+from nodectl.client.render.terminal import put, terminal_width
 from nodectl.client.session import Session
 from nodectl.model.step_number import FIRST, step_name
-from nodectl.render.explanation import explained
-from nodectl.render.layout import lines_of
-from nodectl.render.terminal import put, terminal_width
-from nodectl.wire.names import NODE
+from nodectl.model.wire.names import NODE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 from nodectl.client.command import Failed
 from nodectl.client.job_name import job_argument
+from nodectl.client.render.job_columns import COLUMNS, STARTS, USUAL, WIDE, listing
 from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
-from nodectl.render.job_columns import COLUMNS, STARTS, USUAL, WIDE, listing
 
 _STATES = {
     "PD": "PENDING", "R": "RUNNING", "S": "SUSPENDED", "CG": "COMPLETING", "PENDING": "PENDING", "RUNNING": "RUNNING",

@@ -220,7 +220,7 @@ def _take_global_options(settings: GlobalOptions, words: list[str]) -> int | Non
             print(f"nodectl {__version__}")
             return 0
         if word == "--user":
-            from nodectl.config import own_node
+            from nodectl.model.config import own_node
 
             if os.geteuid() == 0:
                 return wrong("--user is for everybody else: root has the service, or a private node")

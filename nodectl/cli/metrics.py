@@ -22,7 +22,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from nodectl.client.command import Failed, GlobalOptions, complain
 from nodectl.client.extras import needed
 from nodectl.client.session import Session
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

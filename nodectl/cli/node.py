@@ -5,12 +5,12 @@ import json
 import time
 from typing import Any
 
+from nodectl.client.render.job_columns import moment_words
+from nodectl.client.render.machine_figures import figure_words
+from nodectl.client.render.table import pairs, table
 from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
-from nodectl.machine import figures
-from nodectl.render.job_columns import moment_words
-from nodectl.render.machine_figures import figure_words
-from nodectl.render.table import pairs, table
+from nodectl.placement.machine import figures
 
 NODE_HEADER = ("NODE", "STATE", "CPUS USED", "MIB USED", "DEVICES USED", "JOBS", "REASON")
 

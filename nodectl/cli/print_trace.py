@@ -14,14 +14,14 @@ from typing import Any
 from nodectl.client import trace_lines
 from nodectl.client.command import Failed
 from nodectl.client.extras import needed
+from nodectl.client.render.terminal import put, terminal_width, wants_colour, write_document
+from nodectl.client.render.timeline import Line, timeline
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
 from nodectl.model.step_number import step_name
-from nodectl.render.terminal import put, terminal_width, wants_colour, write_document
-from nodectl.render.timeline import Line, timeline
-from nodectl.render.words import user_name
-from nodectl.timelines import chrome, comparison, otlp, picture
-from nodectl.timelines.launch import Launch, launch_of
+from nodectl.model.words import user_name
+from nodectl.view.timelines import chrome, comparison, otlp, picture
+from nodectl.view.timelines.launch import Launch, launch_of
 
 FORMATS = ("perfetto", "chrome", "otlp")
 
@@ -110,7 +110,7 @@ def _export(launch: Launch, form: str, path: str) -> None:
     if path == "-" and sys.stdout.isatty():
         raise Failed("Perfetto's form is nothing for a terminal: name a file with -o, or take --format=chrome")
     try:
-        from nodectl.timelines import perfetto  # an extra
+        from nodectl.view.timelines import perfetto  # an extra
     except ImportError as missing:
         raise needed("--format=perfetto", "perfetto", missing) from None
     data = perfetto.document(launch)

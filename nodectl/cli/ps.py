@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from nodectl.client.render.table import cut, table
 from nodectl.client.screen import add_screen_options, show
 from nodectl.client.session import Session
 from nodectl.model.number import whole
 from nodectl.model.step_number import step_name
-from nodectl.render.table import cut, table
-from nodectl.render.words import cpu_list, duration, elapsed
+from nodectl.model.words import cpu_list, duration, elapsed
 
 HEADER = ("STEP", "USER", "NAME", "STATE", "NTASKS", "TIME", "CPUS", "PID", "COMMAND")
 _RIGHT = ("NTASKS", "TIME", "PID")

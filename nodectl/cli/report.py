@@ -13,15 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import psutil
 
-from nodectl.accounting.report import PERIODS, Period, Sum, over_all, report
-from nodectl.accounting.times import moment
 from nodectl.client.accounting import Asked, ask, user_ids
 from nodectl.client.command import Failed
+from nodectl.client.render import stacked_bars
+from nodectl.client.render.table import table
+from nodectl.client.render.terminal import put, write_document
 from nodectl.client.session import Session
-from nodectl.render import stacked_bars
-from nodectl.render.table import table
-from nodectl.render.terminal import put, write_document
-from nodectl.render.words import duration
+from nodectl.model.accounting.report import PERIODS, Period, Sum, over_all, report
+from nodectl.model.accounting.times import moment
+from nodectl.model.words import duration
 
 HEADER = ("PERIOD", "USER", "JOBS", "CPU-HOURS", "SHARE", "EFF", "WAIT", "WAIT95", "MEM ASKED", "MEM USED")
 _NAMES = (

@@ -10,11 +10,11 @@ from nodectl.client.accounting import user_ids
 from nodectl.client.command import Failed
 from nodectl.client.job_changes import taken
 from nodectl.client.job_times import moment
+from nodectl.client.render.job_columns import moment_words
+from nodectl.client.render.table import table
 from nodectl.client.run_options import positive, seconds
 from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
-from nodectl.render.job_columns import moment_words
-from nodectl.render.table import table
 
 _HEADER = ("NAME", "STATE", "START", "END", "KEEPS", "USERS")
 

@@ -11,7 +11,7 @@ import sys
 from nodectl.client.command import LAUNCHED, NO_PROGRAM, BadOption, BadUsage, Failed, Program, complain, environ
 from nodectl.client.session import REEXECUTED, Events, Session
 from nodectl.client.watch import Watch
-from nodectl.wire.names import NODE
+from nodectl.model.wire.names import NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import _socket
 import select
 
 from nodectl.client.terminal import Copying, Terminal, fatal, window
-from nodectl.wire import terminal_packets as packets
+from nodectl.model.wire import terminal_packets as packets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

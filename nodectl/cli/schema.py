@@ -5,9 +5,9 @@ import sys
 
 from nodectl.client.command import Failed
 from nodectl.client.nearest import hint
-from nodectl.render.table import table
-from nodectl.render.terminal import put, terminal_width
-from nodectl.schemas import files as schemas
+from nodectl.client.render.table import table
+from nodectl.client.render.terminal import put, terminal_width
+from nodectl.model.schemas import files as schemas
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

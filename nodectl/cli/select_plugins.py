@@ -65,9 +65,9 @@ def try_options() -> argparse.ArgumentParser:
 def main(arguments: argparse.Namespace) -> int:
     """Run the subcommand. Return the exit status."""
     if arguments.what == "check":
-        from nodectl.devtools.selection import check_command
+        from nodectl.lab.devtools.selection import check_command
 
         return check_command.main(arguments)
-    from nodectl.devtools.selection import try_command
+    from nodectl.lab.devtools.selection import try_command
 
     return try_command.main(arguments, try_options())

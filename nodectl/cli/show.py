@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nodectl.client.command import Failed
+from nodectl.client.render.job_columns import job_facts
+from nodectl.client.render.table import pairs, table
+from nodectl.client.render.terminal import put
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
 from nodectl.model.step_number import FIRST, step_name
-from nodectl.render.job_columns import job_facts
-from nodectl.render.table import pairs, table
-from nodectl.render.terminal import put
-from nodectl.render.words import cpu_list, duration, elapsed
-from nodectl.wire.names import NODE
+from nodectl.model.wire.names import NODE
+from nodectl.model.words import cpu_list, duration, elapsed
 
 TASK_HEADER = ("TASK", "PID", "STATUS", "CPUS", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
 _RIGHT = ("TASK", "PID", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")

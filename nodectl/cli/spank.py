@@ -6,8 +6,8 @@ in every context.
 
 import argparse
 
-from nodectl.devtools.spank.contexts import CONTEXTS
-from nodectl.devtools.spank.slurm_releases import RELEASES
+from nodectl.lab.devtools.spank.contexts import CONTEXTS
+from nodectl.lab.devtools.spank.slurm_releases import RELEASES
 
 _LIST = (
     "Plugins are read, not run; needs neither a service nor root. Exit status: 0; 1 when a required plugin cannot be "
@@ -78,13 +78,13 @@ def try_options() -> argparse.ArgumentParser:
 def main(arguments: argparse.Namespace) -> int:
     """Run the subcommand. Return the exit status."""
     if arguments.what == "list":
-        from nodectl.devtools.spank import list_command
+        from nodectl.lab.devtools.spank import list_command
 
         return list_command.main(arguments)
     if arguments.what == "check":
-        from nodectl.devtools.spank import check_command
+        from nodectl.lab.devtools.spank import check_command
 
         return check_command.main(arguments)
-    from nodectl.devtools.spank import try_command
+    from nodectl.lab.devtools.spank import try_command
 
     return try_command.main(arguments, try_options())

@@ -8,7 +8,7 @@ import sys
 
 from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.extras import needed
-from nodectl.live.connection import Connections, connect
+from nodectl.view.live.connection import Connections, connect
 
 _THEMES = ("terminal", "dark", "light")
 _SHORTEST, _LONGEST = 0.2, 3600.0
@@ -33,11 +33,11 @@ def main(arguments: argparse.Namespace) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
         raise Failed("top needs a terminal; `nodectl ps` and `nodectl queue` print what it shows")
     try:
-        from nodectl.top.app import Top  # an extra
+        from nodectl.view.top.app import Top  # an extra
     except ImportError as missing:
         raise needed("top", "textual", missing) from None
-    from nodectl.live.watcher import Watcher
-    from nodectl.machine.topology import read
+    from nodectl.placement.machine.topology import read
+    from nodectl.view.live.watcher import Watcher
 
     settings: GlobalOptions = arguments.settings
     connect(settings).close()  # fail without a service before the screen changes

@@ -17,16 +17,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nodectl.client.command import Failed
+from nodectl.client.render import machine_svg, machine_text
+from nodectl.client.render.machine_figures import figure_words
+from nodectl.client.render.occupants import Occupation, occupation
+from nodectl.client.render.terminal import write_document
 from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
-from nodectl.machine import figures, pci, spec
-from nodectl.machine.pci import Device
-from nodectl.machine.topology import Topology, read
 from nodectl.model.cpu_list import cpus_of, format_cpulist
-from nodectl.render import machine_svg, machine_text
-from nodectl.render.machine_figures import figure_words
-from nodectl.render.occupants import Occupation, occupation
-from nodectl.render.terminal import write_document
+from nodectl.placement.machine import figures, pci, spec
+from nodectl.placement.machine.pci import Device
+from nodectl.placement.machine.topology import Topology, read
 
 WIDTH, NARROWEST, WIDEST = 100, 60, 120
 

@@ -9,7 +9,7 @@ from nodectl.client.job_name import job_or_step
 from nodectl.client.run_options import mebibytes, percent, positive, processes
 from nodectl.client.session import Session
 from nodectl.model.step_number import FIRST
-from nodectl.wire.names import NODE
+from nodectl.model.wire.names import NODE
 
 MIXED = True
 _NO_STEP = (f"{NODE}.NoSuchStep", f"{NODE}.WrongState")

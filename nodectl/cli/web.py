@@ -10,7 +10,7 @@ import sys
 
 from nodectl.client.command import GlobalOptions
 from nodectl.client.extras import needed
-from nodectl.live.connection import connect
+from nodectl.view.live.connection import connect
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,14 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Serve until a signal ends the process. Return 0, 130 for Ctrl-C."""
     try:
-        from nodectl.web import server  # extras
-        from nodectl.web.guard import new_token
+        from nodectl.view.web import server  # extras
+        from nodectl.view.web.guard import new_token
     except ImportError as missing:
         raise needed("web", "starlette uvicorn", missing) from None
-    from nodectl.live.watcher import Watcher
-    from nodectl.machine import pci
-    from nodectl.machine.topology import read
-    from nodectl.web.pages import Pages
+    from nodectl.placement.machine import pci
+    from nodectl.placement.machine.topology import read
+    from nodectl.view.live.watcher import Watcher
+    from nodectl.view.web.pages import Pages
 
     settings: GlobalOptions = arguments.settings
     connect(settings).close()  # fail without a service at once

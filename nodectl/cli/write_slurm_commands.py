@@ -1,6 +1,6 @@
 """`nodectl slurm-commands`: write srun, sbatch, squeue and so on into a directory, or remove the files again.
 
-Each file is a few lines of Python that lead to `nodectl/slurm_commands/`, for the interpreter of this installation: no
+Each file is a few lines of Python that lead to `nodectl/slurm/commands/`, for the interpreter of this installation: no
 shell before it, and nothing of the user's surroundings in it.
 """
 
@@ -11,8 +11,8 @@ import sys
 
 from nodectl.client import safe_way, whole_file
 from nodectl.client.command import Failed
-from nodectl.render.table import table
-from nodectl.render.terminal import put
+from nodectl.client.render.table import table
+from nodectl.client.render.terminal import put
 
 COMMANDS = (
     ("srun", "run", "runs a step: of the job that it is typed in, else of a job of its own"),
@@ -35,7 +35,7 @@ _TEXT = """\
 import sys
 
 sys.path += {path!r}
-from nodectl.slurm_commands.entry import command  # noqa: E402
+from nodectl.slurm.commands.entry import command  # noqa: E402
 
 command({name!r}, config={config!r}, socket={socket!r})
 """

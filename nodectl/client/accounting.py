@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nodectl.accounting.rows import Row, rows_of
 from nodectl.client.command import Failed
 from nodectl.client.session import Session
+from nodectl.model.accounting.rows import Row, rows_of
 from nodectl.model.step_number import step_number
 from nodectl.model.value_class import dataclass
 

@@ -6,7 +6,7 @@ Lean; imported only within an allocation. The directory and its parent belong to
 import posix as os
 
 from nodectl.client.command import environ
-from nodectl.config import own_node
+from nodectl.model.config import own_node
 from nodectl.model.number import whole
 
 TYPE_CHECKING = False
@@ -79,7 +79,7 @@ def fit(request: "dict[str, Any]", parsed: "Parsed", patience: "int | None") -> 
 def _nodes(layout: "Mapping[str, str]", variables: "Mapping[str, str]", ntasks: int) -> str:
     """Return the number of nodes as srun does: the named nodes, or all of the job, but no more than tasks."""
     if "nodelist" in layout:
-        from nodectl.binding.hostlist import expand
+        from nodectl.placement.binding.hostlist import expand
 
         count = len(expand(layout["nodelist"]))
     else:

@@ -1,8 +1,8 @@
 """Reading of the configuration by a command: from the file itself, as the command's user."""
 
 from nodectl.client.command import Failed
-from nodectl.config import Config, ConfigError
-from nodectl.config_file.reader import DEFAULT_PATH, load
+from nodectl.model.config import Config, ConfigError
+from nodectl.service.config_file.reader import DEFAULT_PATH, load
 
 
 def configured(path: str | None) -> Config:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodectl.task.environment import of_launchers
+from nodectl.launch.task.environment import of_launchers
 
 _ASKED = (("ntasks_per_node", "NTASKS_PER_NODE"), ("threads_per_core", "THREADS_PER_CORE"), ("hint", "HINT"),
           ("distribution", "DISTRIBUTION"), ("mem_bind", "MEM_BIND"))  # fmt: skip

@@ -11,7 +11,7 @@ import posix as os  # the half in C: the other one is a millisecond of each step
 
 from nodectl.client.command import LAUNCHED, Failed, environ
 from nodectl.client.signals import Signals
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from nodectl.client.run_options import OPTIONS, PluginOption, layout_options, wa
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.model.step import Step
 from nodectl.plugin_host.caller import Outcome, PluginCaller
+from nodectl.plugin_host.tracing.recorder import Recorder
 from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_LOCAL, probe_variable, versions
 from nodectl.spank.handle import Spank, forwarding_name
 from nodectl.spank.stack import Stack, local_row
 from nodectl.spank.stacked_plugin import StackedPlugin
-from nodectl.tracing.recorder import Recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

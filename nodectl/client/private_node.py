@@ -17,7 +17,7 @@ import sys
 
 from nodectl.client import patience
 from nodectl.client.command import Failed
-from nodectl.config import Config, own_node
+from nodectl.model.config import Config, own_node
 from nodectl.spank import probe_variable
 
 TYPE_CHECKING = False

@@ -4,8 +4,8 @@ Imported only then.
 """
 
 from nodectl.client.command import Failed, environ
-from nodectl.wire import lean_json
-from nodectl.wire.names import NODE
+from nodectl.model.wire import lean_json
+from nodectl.model.wire.names import NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -200,7 +200,7 @@ def layout_options() -> tuple[Option, ...]:
 
     Few steps have such options, and only these pay for the table.
     """
-    from nodectl.binding.options import FLAG, ROWS
+    from nodectl.placement.binding.options import FLAG, ROWS
 
     here = {option.long for option in OPTIONS}
     return tuple(

@@ -12,9 +12,9 @@ from types import FrameType, MappingProxyType
 from typing import NamedTuple, NoReturn
 
 from nodectl.client.command import Failed
-from nodectl.render.states import painted
-from nodectl.render.table import cut
-from nodectl.render.terminal import COLOURS, put, terminal_width, wants_colour
+from nodectl.client.render.states import painted
+from nodectl.client.render.table import cut
+from nodectl.client.render.terminal import COLOURS, put, terminal_width, wants_colour
 
 _USUAL, _FEWEST, _MOST = 2.0, 0.1, 86_400.0  # seconds
 _LESS = "FRX"  # as git: ends where all fits, shows colours, leaves the page on the screen

@@ -7,8 +7,8 @@ not at its usual socket.
 import posix as os  # the half in C: the other one is a millisecond of each step
 
 from nodectl.client.command import Failed, Interrupted
-from nodectl.wire import framing
-from nodectl.wire.names import NODE, STEP
+from nodectl.model.wire import framing
+from nodectl.model.wire.names import NODE, STEP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -391,14 +391,14 @@ def _gateway() -> str:
 def _is_own(settings: "GlobalOptions") -> bool:
     if settings.config is None:
         return False
-    from nodectl.config import own_node  # only where a configuration is named
+    from nodectl.model.config import own_node  # only where a configuration is named
 
     return own_node.is_own(settings.config)
 
 
 def _configured_socket(settings: "GlobalOptions") -> str:
     if _is_own(settings):
-        from nodectl.config import own_node
+        from nodectl.model.config import own_node
 
         try:
             return f"{own_node.runtime_dir()}/nodectl.sock"  # or where its configuration says, if this one is silent

@@ -8,7 +8,7 @@ from nodectl.client.job_name import job_or_step
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
 from nodectl.model.step_number import FIRST, step_name
-from nodectl.wire.names import NODE
+from nodectl.model.wire.names import NODE
 
 _ELSE_STEP = (f"{NODE}.NotPermitted", f"{NODE}.NoSuchJob")
 

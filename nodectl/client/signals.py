@@ -12,8 +12,8 @@ import select
 import time
 
 from nodectl.client.command import Interrupted
-from nodectl.wire import framing
-from nodectl.wire.names import NODE
+from nodectl.model.wire import framing
+from nodectl.model.wire.names import NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

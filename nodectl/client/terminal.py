@@ -1,6 +1,7 @@
 """The terminal of the command, for a step whose terminal is shown there: modes, size, copying.
 
-The data go between the terminal and the step's process which has the other end (`nodectl/wire/terminal_packets.py`).
+The data go between the terminal and the step's process which has the other end
+(`nodectl/model/wire/terminal_packets.py`).
 """
 
 import _signal
@@ -11,7 +12,7 @@ import select
 import termios
 from contextlib import suppress
 
-from nodectl.wire import terminal_packets as packets
+from nodectl.model.wire import terminal_packets as packets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Reading of a step's trace from the service, page by page."""
 
 from nodectl.client.command import complain
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import time
 from nodectl.client.command import Failed, Interrupted, Program
 from nodectl.client.session import Gone
 from nodectl.client.signals import TooLate
-from nodectl.wire.names import NODE
+from nodectl.model.wire.names import NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

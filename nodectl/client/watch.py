@@ -10,7 +10,7 @@ import time
 
 from nodectl.client.command import Program
 from nodectl.client.signals import FORWARDED
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
 """The description of an agent's machine, for the leader: CPUs, the CPUs given by Slurm, memory, devices.
 
-The topology is described as in `nodectl.machine`. The agent sends the description when it joins. The ten thousand nodes
-of a cluster are of few kinds: equal machines become one value, so that code that compares nodes compares kinds.
+The topology is described as in `nodectl.placement.machine`. The agent sends the description when it joins. The ten
+thousand nodes of a cluster are of few kinds: equal machines become one value, so that code that compares nodes compares
+kinds.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodectl.binding.devices import Device, visible
-from nodectl.machine.caches import Cache
-from nodectl.machine.topology import Board, Kind, Node, Topology, assemble
 from nodectl.model.cpu_list import mask_of
 from nodectl.model.number import whole
 from nodectl.model.value_class import dataclass
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
+from nodectl.placement.binding.devices import Device, visible
+from nodectl.placement.machine.caches import Cache
+from nodectl.placement.machine.topology import Board, Kind, Node, Topology, assemble
 
 _MOST = 999_999_999
 _MIB = 1 << 20

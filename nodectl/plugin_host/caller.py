@@ -11,7 +11,7 @@ import time
 
 from nodectl.kernel import _kernel
 from nodectl.plugin_api import PluginError, take_errno
-from nodectl.tracing.recorder import now
+from nodectl.plugin_host.tracing.recorder import now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from typing import Protocol, TypeVar
 
     from nodectl.model.launch_order import Hook
-    from nodectl.tracing.progress import Progress, ProgressReporter
-    from nodectl.tracing.recorder import Recorder
+    from nodectl.plugin_host.tracing.progress import Progress, ProgressReporter
+    from nodectl.plugin_host.tracing.recorder import Recorder
 
     _T = TypeVar("_T")
 

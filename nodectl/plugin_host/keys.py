@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nodectl.config.key import Key, section
-from nodectl.config.values import Parser, absolute, is_plain, split_words, string
+from nodectl.model.config.key import Key, section
+from nodectl.model.config.values import Parser, absolute, is_plain, split_words, string
 from nodectl.plugin_host import BUILTIN_DIR
 
 

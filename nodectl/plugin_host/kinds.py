@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nodectl.config import Config
+    from nodectl.model.config import Config
 
 NODE = "node"
 """Hosted by the node: named by type in a key, loaded once when the service starts, in the daemon and the forkserver."""

@@ -15,7 +15,7 @@ from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.plugin_host.caller import LEFT_THREAD, OK, UNTIL_GONE, Outcome, PluginCaller
 from nodectl.plugin_host.kinds import KINDS
 from nodectl.plugin_host.loader import Plugin, PluginRefused, compile_plugin, find, load
-from nodectl.tracing.recorder import Recorder
+from nodectl.plugin_host.tracing.recorder import Recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nodectl.config.key import Key, section
-from nodectl.config.values import SWITCH, Parser, lines_of, number, one_of
+from nodectl.model.config.key import Key, section
+from nodectl.model.config.values import SWITCH, Parser, lines_of, number, one_of
 
 _LONG = number(0, 10 * 366 * 86_400, "seconds")
 _WEIGHT = number(0, 1_000_000_000, "points")

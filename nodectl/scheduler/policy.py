@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from nodectl.config import Config
+from nodectl.model.config import Config
 from nodectl.model.value_class import dataclass, field, names
 from nodectl.scheduler.decisions import CANCEL, REQUEUE, SUSPEND
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nodectl.config.key import Key, section
-from nodectl.config.values import Parser, number, string
+from nodectl.model.config.key import Key, section
+from nodectl.model.config.values import Parser, number, string
 from nodectl.model.number import whole
 from nodectl.plugin_host.keys import plugin_type
 

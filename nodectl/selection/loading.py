@@ -13,7 +13,7 @@ from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.plugin_host.caller import Overrun, PluginCaller
 from nodectl.plugin_host.kinds import KINDS
 from nodectl.plugin_host.loader import Plugin, PluginRefused, compile_plugin, find, load
-from nodectl.tracing.recorder import Recorder
+from nodectl.plugin_host.tracing.recorder import Recorder
 
 
 def caller_of(seconds: float, last_words: Callable[[], object] | None = None) -> PluginCaller:

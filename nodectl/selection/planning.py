@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from nodectl.binding.allocation import Allocation, NodeGrant
-from nodectl.binding.devices import Device, Wanted
-from nodectl.binding.geometry import given
-from nodectl.binding.job import check_names, inherited, specialised, tasks_of
-from nodectl.binding.refused import Refused
-from nodectl.binding.request import Request, Settings
-from nodectl.machine.topology import Topology
+from nodectl.placement.binding.allocation import Allocation, NodeGrant
+from nodectl.placement.binding.devices import Device, Wanted
+from nodectl.placement.binding.geometry import given
+from nodectl.placement.binding.job import check_names, inherited, specialised, tasks_of
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.machine.topology import Topology
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.loader import Plugin
 from nodectl.selection.answers import Choice, Refusal
@@ -27,7 +27,7 @@ from nodectl.selection.slurmctld import Parameters, parameters_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nodectl.config import Config
+    from nodectl.model.config import Config
 
 _PLUGIN = "select/cons_tres"
 _NO_STATE = "/nonexistent"

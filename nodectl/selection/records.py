@@ -15,11 +15,11 @@ from typing import Any
 
 from bitarray import bitarray
 
-from nodectl.binding.devices import Device
-from nodectl.binding.options import request_of
-from nodectl.binding.request import Request
-from nodectl.machine.topology import Topology
 from nodectl.model.value_class import dataclass, field, names
+from nodectl.placement.binding.devices import Device
+from nodectl.placement.binding.options import request_of
+from nodectl.placement.binding.request import Request
+from nodectl.placement.machine.topology import Topology
 from nodectl.selection.modes import (
     COMPLETING,
     NODE_STATE_DOWN,

@@ -6,14 +6,14 @@ values. A plugin reads them when it is called, and keeps what it needs between t
 
 from __future__ import annotations
 
-from nodectl.binding.request import Settings
 from nodectl.model.value_class import dataclass, field
+from nodectl.placement.binding.request import Settings
 from nodectl.selection.keys import DEFAULT_SHARING, MOST_SHARING
 from nodectl.selection.records import JobRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nodectl.config import Config
+    from nodectl.model.config import Config
 
 NO, YES, FORCE, EXCLUSIVE = "no", "yes", "force", "exclusive"
 

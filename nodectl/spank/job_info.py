@@ -9,8 +9,8 @@ import os
 from nodectl.kernel import pseudo_file
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH, EXTERN, step_name
+from nodectl.model.wire import lean_json
 from nodectl.spank.spank_h import ESLURM_INVALID_JOB_ID, SpankError
-from nodectl.wire import lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from nodectl import messages
 from nodectl.kernel import pseudo_file
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.model.step import Step
+from nodectl.model.wire import lean_json
 from nodectl.plugin_host.caller import PluginCaller
+from nodectl.plugin_host.tracing.recorder import Recorder
 from nodectl.spank import job_info, preload, probe_variable, versions
 from nodectl.spank.handle import Spank
 from nodectl.spank.spank_h import S_CTX_JOB_SCRIPT
 from nodectl.spank.stack import Stack
-from nodectl.tracing.recorder import Recorder
-from nodectl.wire import lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nodectl.config.key import Key, section
-from nodectl.config.values import PATH, SECONDS, Parser, string
+from nodectl.model.config.key import Key, section
+from nodectl.model.config.values import PATH, SECONDS, Parser, string
 from nodectl.spank import versions
 
 

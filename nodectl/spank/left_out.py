@@ -1,6 +1,6 @@
 """The scripts and hooks skipped by a user's own node for lack of root. Runs in the daemon and in the command."""
 
-from nodectl.config import Config
+from nodectl.model.config import Config
 from nodectl.model.launch_order import SLURMD_HOOKS
 from nodectl.spank import plugstack
 from nodectl.spank.mentioned_hooks import MentionedHooks

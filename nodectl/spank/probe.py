@@ -14,11 +14,11 @@ import sys
 
 from nodectl import spank
 from nodectl.kernel import _kernel, trust
+from nodectl.model.wire import lean_json
+from nodectl.plugin_host.tracing.recorder import now
 from nodectl.spank.handle import Spank
 from nodectl.spank.spank_h import SpankError, SpankOption
 from nodectl.spank.stack import Stack
-from nodectl.tracing.recorder import now
-from nodectl.wire import lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ Most of a stepd's work for each plugin of its stack is memory that it touches, a
 other.
 """
 
+from nodectl.model.wire.lean_json import quoted
 from nodectl.plugin_host.kinds import KINDS
 from nodectl.plugin_host.loader import PluginRefused, Source
+from nodectl.plugin_host.tracing.progress import MOST_PLUGINS
 from nodectl.spank import _spank_host
 from nodectl.spank.plugin_file import DeferredSource
 from nodectl.spank.spank_h import SpankError
 from nodectl.spank.stacked_plugin import StackedPlugin
-from nodectl.tracing.progress import MOST_PLUGINS
-from nodectl.wire.lean_json import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 The daemon executes such processes for jobs and for the slurmd context. The process sends one JSON object a line through
 a socket, so that the daemon can name plugin and hook if the process dies there. For the plugin caller it takes the
-place of a step's `Progress` (`nodectl/tracing/progress.py`).
+place of a step's `Progress` (`nodectl/plugin_host/tracing/progress.py`).
 """
 
 import os
 
-from nodectl.wire.lean_json import dumps
+from nodectl.model.wire.lean_json import dumps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from nodectl.kernel import signals
 from nodectl.model.launch_order import Hook
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.plugin_host.caller import PluginCaller
+from nodectl.plugin_host.tracing.recorder import Recorder
 from nodectl.spank import job_info, preload, probe_variable, versions
 from nodectl.spank.handle import Spank
 from nodectl.spank.job_script import log
 from nodectl.spank.reporter import SHUTDOWN, Reporter
 from nodectl.spank.spank_h import S_CTX_SLURMD
 from nodectl.spank.stack import Stack
-from nodectl.tracing.recorder import Recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ import errno
 import os
 import time
 
-from nodectl import container
-from nodectl.cgroup import tree
-from nodectl.confine import scripts
-from nodectl.container import namespaces, network_link, pid1, private_dirs, settings, user_namespace
-from nodectl.container.job_dir import JobDir, open_plain, sweep
 from nodectl.kernel import _namespace, trust
+from nodectl.launch import container
+from nodectl.launch.cgroup import tree
+from nodectl.launch.confine import scripts
+from nodectl.launch.container import namespaces, network_link, pid1, private_dirs, settings, user_namespace
+from nodectl.launch.container.job_dir import JobDir, open_plain, sweep
 from nodectl.plugin_api import PluginError
 from nodectl.spank import job_environment
 

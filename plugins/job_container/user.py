@@ -15,10 +15,10 @@ than this one, and groups other than the primary one, show as nobody's. Needs Li
 import errno
 import os
 
-from nodectl import container
-from nodectl.container import namespaces, own_namespaces, private_dirs, settings
-from nodectl.container.job_dir import JobDir, open_plain, sweep
 from nodectl.kernel import _namespace
+from nodectl.launch import container
+from nodectl.launch.container import namespaces, own_namespaces, private_dirs, settings
+from nodectl.launch.container.job_dir import JobDir, open_plain, sweep
 from nodectl.plugin_api import PluginError
 
 TYPE_CHECKING = False

@@ -8,10 +8,10 @@ import errno
 import os
 import time
 
-from nodectl.cgroup import tree
 from nodectl.kernel import signals
 from nodectl.kernel.children import dumps_core
 from nodectl.kernel.processes import cgroup_of
+from nodectl.launch.cgroup import tree
 from nodectl.model.step import Step
 from nodectl.plugin_api import PluginError
 

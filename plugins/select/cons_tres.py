@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from bitarray import bitarray
 
-from nodectl.binding.refused import Refused
+from nodectl.placement.binding.refused import Refused
 from nodectl.plugin_api import SLURM_ERROR, SLURM_SUCCESS, PluginError, set_errno
 from nodectl.selection import resources, slurmctld, state_file
 from nodectl.selection.buffer import Buf

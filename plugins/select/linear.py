@@ -10,7 +10,7 @@ import errno
 
 from bitarray import bitarray
 
-from nodectl.binding.refused import Refused
+from nodectl.placement.binding.refused import Refused
 from nodectl.plugin_api import SLURM_ERROR, SLURM_SUCCESS, PluginError, set_errno
 from nodectl.selection import state_file
 from nodectl.selection.buffer import Buf

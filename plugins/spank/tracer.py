@@ -36,6 +36,7 @@ import time
 
 from nodectl import spank
 from nodectl.kernel import trust
+from nodectl.model.wire import lean_json
 from nodectl.spank import (
     SpankError,
     SpankOption,
@@ -48,7 +49,6 @@ from nodectl.spank import (
     spank_remote,
 )
 from nodectl.spank.handle import Spank
-from nodectl.wire import lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ Options: srun's of layout and binding, --mem-bind and --gpu-bind among them.
 
 import errno
 
-from nodectl.binding import report
-from nodectl.binding.refused import Refused
 from nodectl.kernel import operations
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of
 from nodectl.model.step import Step, Task
+from nodectl.placement.binding import report
+from nodectl.placement.binding.refused import Refused
 from nodectl.plugin_api import PluginError
 
 TYPE_CHECKING = False

@@ -12,8 +12,8 @@ import errno
 import os
 
 from nodectl import messages
-from nodectl.cgroup import tree
 from nodectl.kernel import _kernel
+from nodectl.launch.cgroup import tree
 from nodectl.model.step import Step
 from nodectl.plugin_api import PluginError
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.programs import TRUE, loops, spawn
 from bench.rows import Row, in_turns
-from nodectl.config import own_node
+from nodectl.model.config import own_node
 
 _COMMANDS = 10_000
 _TURNS = 3

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.rows import Row, in_turns
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful.node import Node
 
 _QUEUED = 10_000

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.rows import Row, in_turns
-from nodectl.binding.request import Request, Settings
-from nodectl.binding.step import place
-from nodectl.machine.topology import Topology, read
+from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.binding.step import place
+from nodectl.placement.machine.topology import Topology, read
 from nodectl.selection.planning import allocate
 from unit.machines import Machine, build
 

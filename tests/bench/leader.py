@@ -9,7 +9,7 @@ from bench.rows import Row
 from nodectl.cluster.leader.core import Core
 from nodectl.cluster.leader.effects import SendEach
 from nodectl.cluster.machine import Machine, described
-from nodectl.machine.spec import from_spec
+from nodectl.placement.machine.spec import from_spec
 
 NOW = 1e6
 ENVIRONMENT = {f"VARIABLE_{number}": "x" * 40 for number in range(60)}

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from bench.rows import Row
-from nodectl.simulation import described, generator, stage, submission
+from nodectl.lab.simulation import described, generator, stage, submission
 
 JOBS, USERS = 2_000, 50
 _NODE = "2s:16c:2t,mem=256G,gpu=4"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import count
 
 from bench.rows import Row, in_turns
-from nodectl.machine.spec import from_spec
+from nodectl.placement.machine.spec import from_spec
 from nodectl.selection.host import Selection
 from nodectl.selection.loading import caller_of, load_plugin
 from nodectl.selection.modes import RUNNING, SELECT_MODE_RUN_NOW

@@ -16,7 +16,7 @@ from cluster.bed import Bed
 from cluster.machine import ADDRESSES, THREE
 from cluster.processes import inner
 from cluster.user import User, install
-from nodectl.schemas import files as schemas
+from nodectl.model.schemas import files as schemas
 from rootful.node import NOBODY, OTHER, PATIENCE, wait_until
 
 _AGENT = "cluster.agent.main"

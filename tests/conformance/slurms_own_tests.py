@@ -25,7 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import slurm
-from nodectl.machine import topology
+from nodectl.placement.machine import topology
 from rootful.node import NOBODY
 from rootful.queued import queue_node
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from nodectl.daemon.jobs.task_plugins import call_request
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH
 from nodectl.plugin_host.node_plugins import Host, load_node_plugins
+from nodectl.service.daemon.jobs.task_plugins import call_request
 from rootful.node import NOBODY, Node, wait_until
 
 HERE = Path(__file__).parent

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from nodectl.lab.simulation.described import nodes_of
 from nodectl.plugin_host.kinds import KINDS
 from nodectl.plugin_host.loader import LIFE
 from nodectl.selection.host import Choice, Selection
@@ -25,7 +26,6 @@ from nodectl.selection.modes import (
     SELECT_MODE_WILL_RUN,
 )  # fmt: skip
 from nodectl.selection.records import JobDetails, JobRecord, ReservationRequest, StepRecord
-from nodectl.simulation.described import nodes_of
 
 HERE = Path(__file__).parent
 P = "select_p_"

@@ -21,67 +21,71 @@ pytestmark = pytest.mark.lint
 # From the bottom up. A folder, or a file that stands loose beside the folders; and what it is.
 LAYERS = {
     "kernel": "system calls and the kernel's files",
-    "wire": "Varlink over a local socket",
-    "log": "the service's lines in systemd's journal",
-    "messages": "lines for the user",
+    "kernel.log": "the service's lines in systemd's journal",
     "plugin_api": "what plugin files import",
+    "messages": "lines for the user",
     "model": "values that every package uses",
-    "tracing": "what a launch records of itself",
-    "machine": "the hardware as values",
-    "config": "keys and values of the configuration",
+    "model.config": "keys and values of the configuration",
+    "model.wire": "Varlink over a local socket",
+    "model.schemas": "what --json prints, as JSON Schemas",
+    "model.accounting": "what jobs and steps used, as values",
+    "plugin_host.tracing": "what a launch records of itself",
     "plugin_host": "plugins of every kind: found, checked, called",
     "spank": "the SPANK interface",
-    "binding": "which tasks go to which CPUs",
-    "render": "pictures of a machine",
-    "timelines": "launches for other tools, as pictures, compared",
+    "placement": "the machine, and what runs where on it",
+    "placement.machine": "the hardware as values",
+    "placement.binding": "which tasks go to which CPUs",
+    "mpi": "what the tasks of an MPI program find each other by",
     "selection": "the select interface: which nodes and cores a job gets",
     "scheduler": "the queue: which job starts when",
-    "simulation": "workloads played against a select plugin",
-    "accounting": "what jobs and steps used, as values",
-    "confine": "what a step may not do",
-    "cgroup": "control groups and what is written into them",
-    "container": "job containers",
-    "mpi": "what the tasks of an MPI program find each other by",
+    "launch": "from the fork of a step runner to the record",
+    "launch.cgroup": "control groups and what is written into them",
+    "launch.confine": "what a step may not do",
+    "launch.task": "a task, from its fork to its program",
+    "launch.container": "job containers",
+    "launch.stepd": "the process that runs a step",
+    "launch.forkserver": "the process that forks stepds",
     "plugins": "the plugins that come with nodectl",
-    "task": "a task, from its fork to its program",
-    "stepd": "the process that runs a step",
-    "forkserver": "the process that forks stepds",
-    "listener": "the process that reads what users send",
-    "config_file": "the configuration file as a whole",
-    "request": "what a client may ask for, looked at without a node",
-    "daemon.processes": "processes that the daemon executes",
-    "daemon.connections": "the daemon's side of users' connections",
-    "daemon.steps": "steps that run",
-    "daemon.history": "steps that have ended",
-    "daemon.jobs": "what is around the steps of a job",
-    "daemon.recovery": "what an earlier daemon left",
-    "daemon.admission": "from a request to a step",
-    "daemon.controller": "jobs: the queue, and what starts and ends them",
-    "daemon.methods": "the methods of org.nodectl",
-    "daemon.loop_errors": "exceptions in the event loop, for the log",
-    "daemon.node": "puts these together",
-    "daemon.lean_asyncio": "asyncio without TLS",
-    "daemon.main": "the daemon's start and end",
-    "client": "speaking to the service",
+    "service": "the processes of the service",
+    "service.listener": "the process that reads what users send",
+    "service.request": "what a client may ask for, looked at without a node",
+    "service.config_file": "the configuration file as a whole",
+    "service.daemon.processes": "processes that the daemon executes",
+    "service.daemon.connections": "the daemon's side of users' connections",
+    "service.daemon.steps": "steps that run",
+    "service.daemon.history": "steps that have ended",
+    "service.daemon.jobs": "what is around the steps of a job",
+    "service.daemon.recovery": "what an earlier daemon left",
+    "service.daemon.admission": "from a request to a step",
+    "service.daemon.controller": "jobs: the queue, and what starts and ends them",
+    "service.daemon.methods": "the methods of org.nodectl",
+    "service.daemon.loop_errors": "exceptions in the event loop, for the log",
+    "service.daemon.node": "puts these together",
+    "service.daemon.lean_asyncio": "asyncio without TLS",
+    "service.daemon.main": "the daemon's start and end",
+    "client": "speaking to the service, and tables for people",
+    "view": "pictures of what runs and waits",
+    "view.live": "what runs and waits, looked at again and again",
+    "view.timelines": "launches for other tools, as pictures, compared",
+    "view.top": "the live view in a terminal",
+    "view.web": "the live view in a browser",
     "cluster": "several nodes as one",
-    "live": "what runs and waits, looked at again and again",
-    "top": "the live view in a terminal",
-    "web": "the live view in a browser",
-    "schemas": "what --json prints, as JSON Schemas",
-    "doctor": "what is wrong with this machine or its configuration",
-    "devtools": "tools for authors of plugins",
+    "lab": "tools for authors of plugins",
+    "lab.simulation": "workloads played against a select plugin",
+    "lab.devtools": "tools for authors of plugins",
+    "cli.checks": "what is wrong with this machine or its configuration",
     "cli": "one file for each command",
-    "slurm_commands": "Slurm's commands by name",
-    "manual": "pages of the manual",
+    "cli.manual": "pages of the manual",
+    "slurm": "Slurm's commands by name",
 }
 # A new file belongs in a folder. These stand beside the folders for a reason.
 LOOSE = {
     "messages": "plugin files import it by this name",
     "plugin_api": "plugin files import it by this name",
-    "daemon.node": "puts the daemon's folders together",
-    "daemon.main": "puts the daemon's folders together",
-    "daemon.lean_asyncio": "the daemon alone imports it, before all of these folders",
-    "daemon.loop_errors": "the daemon's start alone uses it; it knows none of these folders",
+    "service.daemon.node": "puts the daemon's folders together",
+    "service.daemon.main": "puts the daemon's folders together",
+    "service.daemon.lean_asyncio": "the daemon alone imports it, before all of these folders",
+    "service.daemon.loop_errors": "the daemon's start alone uses it; it knows none of these folders",
 }
 # A package's docstring names the process that runs it.
 PROCESSES = re.compile(
@@ -90,7 +94,7 @@ PROCESSES = re.compile(
 
 
 def name_of(path: str) -> str:
-    """nodectl/daemon/jobs/__init__.py is daemon.jobs; plugins/task/none.py is plugins.task.none."""
+    """nodectl/service/daemon/jobs/__init__.py is service.daemon.jobs; plugins/task/none.py is plugins.task.none."""
     return path.rpartition(".")[0].removeprefix("nodectl/").removesuffix("/__init__").replace("/", ".")
 
 
@@ -135,9 +139,11 @@ def test_a_module_imports_only_what_stands_below_it() -> None:
 
 def test_only_the_command_that_starts_the_daemon_imports_it() -> None:
     """Others speak to it; what both need goes down a layer."""
-    above = list(LAYERS)[list(LAYERS).index("daemon.main") + 1 :]
+    above = list(LAYERS)[list(LAYERS).index("service.daemon.main") + 1 :]
     found = {
-        name for name in sources() if layer(name) in above for other in imports(name) if other.startswith("daemon.")
+        name
+        for name in sources()
+        if layer(name) in above and any(other.startswith("service.daemon.") for other in imports(name))
     }
     assert found == {"cli.daemon"}
 
@@ -150,7 +156,7 @@ def test_files_import_each_other_in_no_circle() -> None:
 
 
 def test_every_folder_has_a_place_in_the_order() -> None:
-    assert {layer(name) for name in sources()} == LAYERS.keys() | {"daemon"}, "a new folder needs a line in LAYERS"
+    assert {layer(name) for name in sources()} == LAYERS.keys(), "a new folder needs a line in LAYERS"
 
 
 def test_no_file_stands_loose_beside_the_folders_without_a_reason() -> None:

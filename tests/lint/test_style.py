@@ -25,12 +25,17 @@ FUNCTION_LINES = 60
 FOREIGN_PATHS = re.compile(r"(?<![\w.*-])/" + r"(?:work|Users|home/runner|bash_jobs)/")
 CONFINED_MODULES: dict[str, tuple[str, ...]] = {
     # No other process imports these; `nodectl/client/api` is imported by users' programs alone.
-    "ctypes": ("nodectl/confine/seccomp_compiler.py", "nodectl/mpi/openpmix.py", "nodectl/mpi/pmix_host.py"),
+    "ctypes": ("nodectl/launch/confine/seccomp_compiler.py", "nodectl/mpi/openpmix.py", "nodectl/mpi/pmix_host.py"),
     "pickle": ("nodectl/client/api/executor.py", "nodectl/client/api/worker.py"),
     "threading": ("nodectl/client/api/client.py", "nodectl/client/api/executor.py", "nodectl/mpi/entrance.py"),
     "_thread": ("nodectl/client/bulk/beside.py",),
     "asyncio": (
-        *("nodectl/client/api/a*.py", "nodectl/daemon/*.py", "nodectl/daemon/**/*.py", "nodectl/cli/daemon*.py"),
+        *(
+            "nodectl/client/api/a*.py",
+            "nodectl/service/daemon/*.py",
+            "nodectl/service/daemon/**/*.py",
+            "nodectl/cli/daemon*.py",
+        ),
         *("nodectl/cluster/*.py", "nodectl/cluster/**/*.py"),
     ),
 }

@@ -19,10 +19,10 @@ from nodectl.model.plugstack_entry import Entry
 from nodectl.model.step import Step, Task
 from nodectl.model.step_number import BATCH
 from nodectl.plugin_host.caller import Outcome, PluginCaller
+from nodectl.plugin_host.tracing.recorder import Recorder
 from nodectl.spank import _spank_host
 from nodectl.spank.handle import Spank
 from nodectl.spank.stack import Stack, local_row
-from nodectl.tracing.recorder import Recorder
 
 _STEP: dict[str, object] = dict.fromkeys(set(Step.FIELDS) - {"argv"}, 0) | {
     "part": None,

@@ -1,4 +1,4 @@
-"""The cases measured on a real Slurm, and how each is put to `nodectl.binding`."""
+"""The cases measured on a real Slurm, and how each is put to `nodectl.placement.binding`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nodectl.binding.allocation import Allocation
-from nodectl.binding.layout import Layout
-from nodectl.binding.options import FLAG, ROWS, request_of
-from nodectl.binding.refused import Refused
-from nodectl.binding.request import Request, Settings
-from nodectl.binding.step import place
-from nodectl.machine.spec import from_lscpu
-from nodectl.machine.topology import Board, Topology
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
+from nodectl.placement.binding.allocation import Allocation
+from nodectl.placement.binding.layout import Layout
+from nodectl.placement.binding.options import FLAG, ROWS, request_of
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.binding.step import place
+from nodectl.placement.machine.spec import from_lscpu
+from nodectl.placement.machine.topology import Board, Topology
 from nodectl.selection.planning import allocate
 
 CASES = Path(__file__).parent / "cases"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.binding.refused import Refused
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
+from nodectl.placement.binding.refused import Refused
 from nodectl.selection.planning import allocate
 from oracle.cases import CASES, Case, cases, request
 

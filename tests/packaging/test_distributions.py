@@ -51,7 +51,7 @@ def test_wheel_has_what_is_no_python_and_its_types(built: Path) -> None:
         names = set(archive.namelist())
         metadata = Parser().parsestr(archive.read(f"nodectl-{__version__}.dist-info/METADATA").decode())
     assert {
-        "nodectl/py.typed", "nodectl/wire/org.nodectl.varlink", "nodectl/include/slurm/spank.h",
+        "nodectl/py.typed", "nodectl/model/wire/org.nodectl.varlink", "nodectl/include/slurm/spank.h",
         "nodectl/plugins/task/affinity.py", "nodectl/kernel/_kernel.abi3.so", "nodectl/spank/libslurm/libslurm.so.38",
         f"nodectl-{__version__}.data/scripts/nodectl", f"nodectl-{__version__}.data/scripts/nodectl-python",
         f"nodectl-{__version__}.dist-info/licenses/LICENSE",

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful.node import NOBODY, PATIENCE, Node
 from rootful.raw import connect, launch
 

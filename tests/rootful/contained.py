@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from nodectl.container import LOCK
+from nodectl.launch.container import LOCK
 from rootful.node import NOBODY, Node, wait_until
 
 DIRS = ["/tmp", "/var/tmp", "/dev/shm"]

@@ -21,11 +21,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nodectl.cgroup import tree
-from nodectl.forkserver import spare
 from nodectl.kernel.processes import cgroup_of
-from nodectl.stepd.orders import WAITING
-from nodectl.wire import framing
+from nodectl.launch.cgroup import tree
+from nodectl.launch.forkserver import spare
+from nodectl.launch.stepd.orders import WAITING
+from nodectl.model.wire import framing
 
 NOBODY = pwd.getpwnam("nobody")
 OTHER = pwd.getpwnam("daemon")  # a second ordinary account that every Linux has

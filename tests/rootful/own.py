@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nodectl.cgroup import tree
-from nodectl.wire import framing
+from nodectl.launch.cgroup import tree
+from nodectl.model.wire import framing
 from rootful.node import BOOT, FORKS, NOBODY, PATH, PATIENCE, wait_until
 
 GIVEN_UP = 2 * PATIENCE

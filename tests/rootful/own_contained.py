@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from nodectl.container import LOCK
+from nodectl.launch.container import LOCK
 from rootful.node import PATIENCE, wait_until
 from rootful.own import OwnNode, own_node
 

@@ -9,13 +9,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodectl.binding.options import request_of
-from nodectl.binding.parts import Part, part_of, parts_of
-from nodectl.binding.request import Settings
-from nodectl.binding.step import place
-from nodectl.machine import topology
+from nodectl.model.wire import framing
+from nodectl.placement.binding.options import request_of
+from nodectl.placement.binding.parts import Part, part_of, parts_of
+from nodectl.placement.binding.request import Settings
+from nodectl.placement.binding.step import place
+from nodectl.placement.machine import topology
 from nodectl.selection.planning import allocate
-from nodectl.wire import framing
 from rootful.node import PATIENCE
 from rootful.own import OwnNode
 

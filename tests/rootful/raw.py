@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful.node import Node
 
 REQUEST: dict[str, object] = {"argv": ["true"], "environment": {"PATH": "/usr/bin:/bin"}, "cwd": "/", "ntasks": 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from nodectl.cgroup import tree
+from nodectl.launch.cgroup import tree
 from rootful.node import Node, wait_until
 
 

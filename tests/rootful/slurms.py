@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from nodectl.cgroup import tree
+from nodectl.launch.cgroup import tree
 from rootful.node import NOBODY, PATH, PATIENCE, Node, wait_until
 from rootful.parts import by_hand
 
@@ -28,7 +28,7 @@ os.execv(sys.argv[4], sys.argv[4:])
 _CALLER = """
 import json, os, sys
 sys.path[:0] = {path!r}
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 inherited = []
 if {successor}:
     inherited.append(framing.connect({socket!r}))

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import nodectl
-from nodectl.cgroup import tree
 from nodectl.kernel.processes import cgroup_of
+from nodectl.launch.cgroup import tree
 from rootful.node import BOOT, PATH
 
 HEADERS = Path(str(nodectl.__file__)).parent / "include"

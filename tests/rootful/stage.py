@@ -67,7 +67,7 @@ def init():
 """
 
 _CONTAINER = """
-from nodectl import container
+from nodectl.launch import container
 
 def _rank(job_id):
     task = container.job(job_id).step.task

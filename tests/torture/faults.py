@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodectl.cgroup.tree import RUNNERS
 from nodectl.kernel.processes import cgroup_of
+from nodectl.launch.cgroup.tree import RUNNERS
 from rootful.node import Node
 from torture.judge import SERVICE
 from torture.processes import RUNNER, STEPD, Process, found

@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful.raw import call
 from torture.odd import Odd
 

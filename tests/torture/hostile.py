@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful.raw import REQUEST, call, launch
 from torture.foe import HELLO, Foe
 

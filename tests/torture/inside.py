@@ -19,7 +19,7 @@ from pathlib import Path
 import prctl
 
 import watcher
-from nodectl.cgroup import tree
+from nodectl.launch.cgroup import tree
 
 _INSIDE = "_NODECTL_TORTURE"  # the pid of who waits outside
 _UNSHARE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]

@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful.node import Node
 from torture import accounts, inside
 from torture.campaign import progress

@@ -75,7 +75,7 @@ def calls(rng: random.Random) -> Callable[[], dict[str, object]]:
     """What makes valid calls, of every method in turn by chance."""
     methods = []
     for name in INTERFACES:
-        text = resources.files("nodectl.wire").joinpath(f"{name}.varlink").read_text(encoding="utf-8")
+        text = resources.files("nodectl.model.wire").joinpath(f"{name}.varlink").read_text(encoding="utf-8")
         interface = varlink.Interface(text)
         methods += [
             (f"{name}.{member.name}", member.in_type, interface)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import prctl
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful.raw import call
 
 _PAUSE = 0.02

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodectl.forkserver import spare
 from nodectl.kernel.processes import cgroup_of
-from nodectl.stepd.orders import WAITING
-from nodectl.wire import lean_json
+from nodectl.launch.forkserver import spare
+from nodectl.launch.stepd.orders import WAITING
+from nodectl.model.wire import lean_json
 
 STEPD = "stepd"
 RUNNER = "runner"

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodectl.machine.topology import Topology, read
 from nodectl.model.cpu_list import format_cpulist
+from nodectl.placement.machine.topology import Topology, read
 
 MIB = 1 << 20
 

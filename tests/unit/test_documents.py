@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from nodectl.binding import node
-from nodectl.binding.options import request_of
 from nodectl.cli.main import COMMANDS
+from nodectl.client.render import machine_svg, machine_text
+from nodectl.client.render.occupants import occupation
 from nodectl.client.run_options import OPTIONS
-from nodectl.config_file.reader import build
-from nodectl.machine.spec import from_spec
 from nodectl.model.cpu_list import mask_of_list
-from nodectl.render import machine_svg, machine_text
-from nodectl.render.occupants import occupation
+from nodectl.placement.binding import node
+from nodectl.placement.binding.options import request_of
+from nodectl.placement.machine.spec import from_spec
+from nodectl.service.config_file.reader import build
 
 # Of those that most steps have.
 SRUNS = {

@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import sysconfig
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+import nodectl
 
 COSTLY = {
     "re",
@@ -23,16 +26,19 @@ COSTLY = {
     "subprocess",
     "pathlib",
 }
+PACKAGE = Path(str(nodectl.__file__)).parent
 BOOT = f"import sys; sys.path[:0] = [{sysconfig.get_paths()['purelib']!r}]; "
 LAUNCH = {
-    "cgroup", "confine", "container", "kernel", "messages", "model", "plugin_api", "plugin_host", "spank", "stepd",
-    "task", "tracing", "wire",
+    "launch.cgroup", "launch.confine", "launch.container", "launch.stepd", "launch.task", "kernel", "messages", "model",
+    "model.wire", "plugin_api", "plugin_host", "plugin_host.tracing", "spank",
 }  # fmt: skip
 CONFIGURATION = {
-    "binding", "cgroup", "config", "config_file", "confine", "container", "kernel", "messages", "model", "plugin_api",
-    "plugin_host", "scheduler", "selection", "spank", "task",
+    "kernel", "launch.cgroup", "launch.confine", "launch.container", "launch.task", "messages", "model", "model.config",
+    "placement.binding", "plugin_api", "plugin_host", "scheduler", "selection", "service.config_file",
+    "spank",
 }  # fmt: skip
-COMMAND = {"cli", "client", "messages", "model", "wire"}
+COMMAND = {"cli", "client", "messages", "model", "model.wire"}
+_ROOMS = {"launch", "placement", "service", "slurm"}  # with nothing but folders
 ENUM = frozenset({"enum"})
 OS = ENUM | {"os"}  # a tenth of what a step costs its command
 COLLECTIONS = frozenset({"collections"})  # a thirtieth of a forkserver's memory
@@ -63,33 +69,38 @@ ENTRIES = {
     ),
     # The same by Slurm's name.
     "srun": Entry(
-        "import sys; from nodectl.slurm_commands.entry import main;"
+        "import sys; from nodectl.slurm.commands.entry import main;"
         "from nodectl.client.command import GlobalOptions; settings = GlobalOptions();"
         "settings.socket = '/nonexistent'; main('srun', settings, ['true'])",
-        COMMAND | {"slurm_commands"},
-        17,
+        COMMAND | {"slurm.commands"},
+        18,
         OS,
     ),
     # A command that has to read the configuration: of the subjects no more than their keys.
     "configuration": Entry(
-        "from nodectl.config_file import reader; reader.load('/nonexistent', must_exist=False)",
+        "from nodectl.service.config_file import reader; reader.load('/nonexistent', must_exist=False)",
         CONFIGURATION,
-        36,
+        39,
         ENUM,
     ),
     # One for each prolog and epilog.
     "job process": Entry(
-        "import nodectl.daemon.jobs.script_process, nodectl.spank.job_script", {*LAUNCH, "daemon"}, 60
+        "import nodectl.service.daemon.jobs.script_process, nodectl.spank.job_script", {*LAUNCH, "service.daemon"}, 60
     ),
     # Until its companions are executed; what comes then they do not wait for.
     "daemon's beginning": Entry(
         "import nodectl.cli.daemon",
-        {"cli", "daemon", "kernel", "messages", "model", "plugin_api", "plugin_host", "spank"},
+        {"cli", "service.daemon", "kernel", "messages", "model", "plugin_api", "plugin_host", "spank"},
         25,
         ENUM,
     ),
-    "forkserver": Entry("import nodectl.forkserver.main", {*LAUNCH, "forkserver"}, 113, COLLECTIONS),
-    "task": Entry("import nodectl.task.main, nodectl.stepd.main, nodectl.confine.scripts", LAUNCH, 100, COLLECTIONS),
+    "forkserver": Entry("import nodectl.launch.forkserver.main", {*LAUNCH, "launch.forkserver"}, 113, COLLECTIONS),
+    "task": Entry(
+        "import nodectl.launch.task.main, nodectl.launch.stepd.main, nodectl.launch.confine.scripts",
+        LAUNCH,
+        100,
+        COLLECTIONS,
+    ),
 }
 
 
@@ -111,17 +122,23 @@ def test_nothing_costly_is_imported(name: str) -> None:
     assert modules & (COSTLY | entry.also_costly) == set()
 
 
+def _part(module: str) -> str:
+    """Return the folder of a module, without `nodectl`: of two names where a folder holds it in a room."""
+    _, room, *rest = module.split(".")
+    return f"{room}.{rest[0]}" if rest and (PACKAGE / room / rest[0]).is_dir() else room
+
+
 @pytest.mark.parametrize("name", ENTRIES)
 def test_no_more_of_nodectl_is_imported_than_is_needed(name: str) -> None:
     entry = ENTRIES[name]
     modules = {module for module in imported(entry.code) if module.partition(".")[0] == "nodectl"}
-    assert {module.split(".")[1] for module in modules - {"nodectl"}} <= entry.parts
+    assert {_part(module) for module in modules - {"nodectl"}} - _ROOMS <= entry.parts
     assert len(modules) <= entry.modules, sorted(modules)
 
 
 def test_daemon_has_asyncio_without_tls_and_its_plugins_may_have_tls() -> None:
-    assert imported("import nodectl.daemon.main") & {"ssl", "_ssl"} == set()
-    assert "asyncio" in imported("import nodectl.daemon.main, ssl")
+    assert imported("import nodectl.service.daemon.main") & {"ssl", "_ssl"} == set()
+    assert "asyncio" in imported("import nodectl.service.daemon.main, ssl")
 
 
 def test_daemon_has_asyncio_without_what_that_uses_where_something_is_wrong() -> None:
@@ -130,10 +147,10 @@ def test_daemon_has_asyncio_without_what_that_uses_where_something_is_wrong() ->
         "inspect", "ast", "dis", "dataclasses", "argparse", "pyseccomp", "ctypes", "subprocess", "locale", "logging",
         "traceback", "linecache", "tokenize", "textwrap", "asyncio.sslproto", "cgroupspy.nodes",
     }  # fmt: skip
-    assert imported("import nodectl.daemon.main") & unwanted == set()
-    assert "dis" in imported("import nodectl.daemon.main, inspect; assert inspect.isfunction(inspect.unwrap)")
+    assert imported("import nodectl.service.daemon.main") & unwanted == set()
+    assert "dis" in imported("import nodectl.service.daemon.main, inspect; assert inspect.isfunction(inspect.unwrap)")
     handled = """
-import nodectl.daemon.main, asyncio, signal
+import nodectl.service.daemon.main, asyncio, signal
 async def serve():
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
@@ -151,13 +168,13 @@ async def wait():
 asyncio.run(serve())
 asyncio.run(wait())"""
     assert imported(handled) & unwanted == set()
-    wanted = "import nodectl.daemon.main, asyncio.coroutines as it; assert not it.inspect.isgenerator(it)"
+    wanted = "import nodectl.service.daemon.main, asyncio.coroutines as it; assert not it.inspect.isgenerator(it)"
     assert "dis" in imported(f"{wanted}; import inspect; assert inspect.getsource")
 
 
 def test_daemons_asyncio_says_what_is_wrong_and_has_loggers() -> None:
     code = f"""{BOOT}
-import nodectl.daemon.main, asyncio, logging, concurrent.futures
+import nodectl.service.daemon.main, asyncio, logging, concurrent.futures
 async def fail():
     loop = asyncio.get_running_loop()
     loop.call_soon(int, "no number")
@@ -181,12 +198,14 @@ assert asyncio.sslproto.SSLProtocol"""
 
 
 def test_spank_plugin_has_collections_as_they_are() -> None:
-    code = "import nodectl.forkserver.main, collections.abc; assert collections.abc.Mapping and collections.deque"
+    code = (
+        "import nodectl.launch.forkserver.main, collections.abc; assert collections.abc.Mapping and collections.deque"
+    )
     assert "collections" in imported(code)
 
 
 def test_hook_of_a_prolog_may_speak_tls_by_asyncio() -> None:
-    assert imported("import nodectl.daemon.jobs.script_process, asyncio.sslproto as tls; assert tls.ssl")
+    assert imported("import nodectl.service.daemon.jobs.script_process, asyncio.sslproto as tls; assert tls.ssl")
 
 
 def test_command_that_waits_for_its_step_imports_nothing_more() -> None:
@@ -196,7 +215,7 @@ import os
 from nodectl.cli.run import Started, Watch
 from nodectl.client.session import Events
 from nodectl.client.signals import Signals
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 class Session:
     def hold_signals(self):
@@ -222,7 +241,7 @@ def test_the_check_would_notice() -> None:
 
 def test_daemons_plugins_may_execute_programs_by_asyncio() -> None:
     executed = """
-import nodectl.daemon.main, asyncio, sys
+import nodectl.service.daemon.main, asyncio, sys
 async def execute():
     process = await asyncio.create_subprocess_exec("/bin/true", stdout=asyncio.subprocess.DEVNULL)
     return await process.wait()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nodectl.cgroup.tree import RUNNERS
+from nodectl.launch.cgroup.tree import RUNNERS
 from rootful import node
 
 UNIT = "nodectld.service"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.container import LOCK
+from nodectl.launch.container import LOCK
 from vm import service
 from vm.service import UNIT, Sleeper, wait_until
 

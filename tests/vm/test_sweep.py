@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.container import LOCK
+from nodectl.launch.container import LOCK
 from vm import service
 from vm.service import CGROUPS, Sleeper, wait_until
 from vm.test_reset import CONTAINERS

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nodectl.client.command import Failed
 from nodectl.client.session import ONCE, Gone, NotTaken, Session
-from nodectl.wire import framing
-from nodectl.wire.names import NODE
+from nodectl.model.wire import framing
+from nodectl.model.wire.names import NODE
 
 
 async def _until(add: Callable[..., object], remove: Callable[[int], object], fd: int) -> None:

@@ -15,7 +15,7 @@ from nodectl.client.api.settings import Heard, Settings
 from nodectl.client.api.streams import Streams
 from nodectl.client.command import Failed
 from nodectl.client.session import Events, Session
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 T = TypeVar("T")
 _CHUNK = 1 << 16

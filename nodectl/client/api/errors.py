@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 from nodectl.client.command import BadOption, Failed
 from nodectl.client.service_start import start_command
-from nodectl.wire.names import NODE
+from nodectl.model.wire.names import NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from nodectl.client.job_name import job_of
 from nodectl.client.session import NotTaken
 from nodectl.client.step_name import step_of
 from nodectl.client.surrounding_job import join
-from nodectl.wire.names import NODE
+from nodectl.model.wire.names import NODE
 
 _WITHOUT_SERVICE = 300.0  # seconds for which a job's lease outlives the service
 _SERVICES = 4  # that may end, one after the other, before one takes a launch

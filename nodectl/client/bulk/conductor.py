@@ -21,7 +21,7 @@ from nodectl.client.bulk.tally import Ending, Tally
 from nodectl.client.command import Failed, Interrupted
 from nodectl.client.signals import ENDING
 from nodectl.messages import is_news
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

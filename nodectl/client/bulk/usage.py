@@ -1,7 +1,7 @@
 """Each command's resource usage: a JSON object, as the file `usage` beside the output and as a line of a common log."""
 
 from nodectl.client.bulk.line_file import LineFile
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """Commands encoded for the step: messages of org.nodectl.step, each with as many as fit."""
 
 from nodectl.client.command import Failed
-from nodectl.wire import lean_json
-from nodectl.wire.names import STEP
+from nodectl.model.wire import lean_json
+from nodectl.model.wire.names import STEP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.completion.grammar import Item
 from nodectl.client.completion.values import Candidate
 from nodectl.client.configuration import configured
+from nodectl.client.render.job_columns import name_of
 from nodectl.client.session import Session
 from nodectl.model.step_number import step_name
-from nodectl.render.job_columns import name_of
 
 _ENDED = 20  # of steps that have ended so many are told
 _OF_JOBS = frozenset({"JOB", "JOBS", "JOB[.STEP]", "JOB[.STEP],..."})

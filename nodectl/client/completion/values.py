@@ -4,12 +4,12 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 
-from nodectl.accounting.states import STATES
 from nodectl.client.completion.grammar import Item
 from nodectl.client.job_changes import CHANGES
 from nodectl.client.launch_request import RLIMITS
 from nodectl.client.srun import value_help
-from nodectl.container.settings import NAMESPACES
+from nodectl.launch.container.settings import NAMESPACES
+from nodectl.model.accounting.states import STATES
 
 FILES, DIRECTORIES, USERS, COMMANDS, WORDS = "files", "directories", "users", "commands", "words"
 Candidate = tuple[str, str]  # and what it means
@@ -53,13 +53,13 @@ def _signals() -> list[Candidate]:
 
 
 def _acct_fields() -> list[Candidate]:
-    from nodectl.accounting.fields import FIELDS
+    from nodectl.model.accounting.fields import FIELDS
 
     return _plain(field.name for field in FIELDS.values())
 
 
 def _queue_columns() -> list[Candidate]:
-    from nodectl.render.job_columns import COLUMNS
+    from nodectl.client.render.job_columns import COLUMNS
 
     return [(name, column.header.lower()) for name, column in COLUMNS.items()]
 

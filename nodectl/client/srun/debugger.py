@@ -5,7 +5,7 @@ A task continues when an attached debugger continues it (SIGCONT), or ends with 
 
 import os
 
-from nodectl.task import programs
+from nodectl.launch.task import programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """The variables for srun's options read by `nodectl run`.
 
-The service reads those of layout and binding (`nodectl/binding/options.py`), because the environment of a step may
-differ from that of the command. A given option overrides its variable; a switch is on where its variable is set, to
-anything but 0, no and false.
+The service reads those of layout and binding (`nodectl/placement/binding/options.py`), because the environment of a
+step may differ from that of the command. A given option overrides its variable; a switch is on where its variable is
+set, to anything but 0, no and false.
 """
 
 from nodectl.client.command import BadOption

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodectl.kernel import user_path
+from nodectl.launch.task import filename
+from nodectl.launch.task.stdio import ERR, IN, OUT
 from nodectl.model.step import Step
-from nodectl.task import filename
-from nodectl.task.stdio import ERR, IN, OUT
 
 _SENT, _NAMES = "all", {IN: "stdin", OUT: "stdout", ERR: "stderr"}
 _DEVICES = "/dev/"  # each node's own, which cannot be truncated

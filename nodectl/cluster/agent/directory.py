@@ -17,8 +17,8 @@ from nodectl.client import cluster_gateway
 from nodectl.client.command import Failed
 from nodectl.cluster.start import own_directories
 from nodectl.cluster.start.words import SERVED
-from nodectl.config import own_node
 from nodectl.kernel import signals
+from nodectl.model.config import own_node
 
 _LOCK = "lock"  # in an agent's directory, and in its node's, where the daemon and its forkserver hold the lock
 _PAUSE = 0.05
@@ -54,7 +54,7 @@ def _remove(path: str) -> None:
     """
     base = f"{path}/state/containers"
     if os.path.isdir(base):
-        from nodectl.container import job_dir  # few nodes have any
+        from nodectl.launch.container import job_dir  # few nodes have any
 
         for host in os.listdir(base):
             job_dir.sweep(f"{base}/{host}", lambda _: "", every=True)

@@ -16,7 +16,7 @@ from nodectl.cluster.agent.messages import Writer
 from nodectl.cluster.agent.post import Header, Key, LargePost
 from nodectl.cluster.agent.watch import Watch
 from nodectl.model import mpi_frames as frames
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 _BACKLOG = 512
 _MOST_STRANGERS = 64  # connections without a step's name

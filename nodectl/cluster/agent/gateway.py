@@ -26,9 +26,9 @@ from nodectl.cluster.agent.visitors_step import LOOKED_AT, VisitorsStep
 from nodectl.cluster.agent.watch import Watch
 from nodectl.cluster.tree import LEADER
 from nodectl.model.cpu_list import parse_cpulist
-from nodectl.wire import framing, peer_process
-from nodectl.wire.dispatch import STANDARD, Call, Refused, Service, error_reply, invalid, withdrawn
-from nodectl.wire.names import NODE
+from nodectl.model.wire import framing, peer_process
+from nodectl.model.wire.dispatch import STANDARD, Call, Refused, Service, error_reply, invalid, withdrawn
+from nodectl.model.wire.names import NODE
 
 _BACKLOG = 512
 _MOST_VISITORS = 1024

@@ -6,10 +6,10 @@ Every command asks for it first.
 from collections.abc import Mapping
 
 from nodectl import __version__
-from nodectl.config import Config
+from nodectl.model.config import Config
 from nodectl.model.plugstack_entry import entry_as_list
+from nodectl.model.wire.dispatch import Refused
 from nodectl.spank import plugstack
-from nodectl.wire.dispatch import Refused
 
 _ENTRY = ("path", "argv", "required", "origin", "missing")
 

@@ -20,14 +20,14 @@ from nodectl.cluster.agent.relay import Relay
 from nodectl.cluster.agent.sinks import Sink, is_null, is_same
 from nodectl.cluster.agent.unheard import Unheard, remember
 from nodectl.cluster.tree import LEADER
-from nodectl.stepd.bulk.commands import BadCommand
-from nodectl.wire import framing
-from nodectl.wire.dispatch import Refused, error_reply, invalid
-from nodectl.wire.names import STEP
-from nodectl.wire.shape import BadShape, Optional, boolean, check, integer
+from nodectl.launch.stepd.bulk.commands import BadCommand
+from nodectl.model.wire import framing
+from nodectl.model.wire.dispatch import Refused, error_reply, invalid
+from nodectl.model.wire.names import STEP
+from nodectl.model.wire.shape import BadShape, Optional, boolean, check, integer
 
 if TYPE_CHECKING:
-    from nodectl.wire.shape import Shape
+    from nodectl.model.wire.shape import Shape
 
 _OF_BULK = ("Run", "NoMore", "Withdraw")
 # Orders kept until the leader has confirmed them; nothing of unbounded length is kept.

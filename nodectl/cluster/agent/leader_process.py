@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from nodectl.cluster.agent.place import Place
 from nodectl.cluster.succession.directory import SUPERSEDED, Epoch
 from nodectl.kernel import signals
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
 
 _START = "import sys; sys.path[:0] = {path!r}; from nodectl.cluster.leader import main; sys.exit(main.main())"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 10.0

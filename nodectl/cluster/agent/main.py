@@ -17,8 +17,6 @@ import stat
 import sys
 from collections.abc import Sequence
 
-from nodectl.binding import detected_devices
-from nodectl.cgroup.constraints import wants_cgroups
 from nodectl.client.command import Failed
 from nodectl.cluster.agent import addresses, directory, place
 from nodectl.cluster.agent.calls import Calls
@@ -37,11 +35,13 @@ from nodectl.cluster.agent.visitors_step import VisitorsStep
 from nodectl.cluster.machine import described, given
 from nodectl.cluster.mesh.mesh import Mesh, NotJoined
 from nodectl.cluster.start import place as holders_place
-from nodectl.config import Config, ConfigError, own_node
-from nodectl.config_file.reader import load
 from nodectl.kernel import signals
-from nodectl.machine import topology
+from nodectl.launch.cgroup.constraints import wants_cgroups
+from nodectl.model.config import Config, ConfigError, own_node
 from nodectl.model.cpu_list import cpus_of
+from nodectl.placement.binding import detected_devices
+from nodectl.placement.machine import topology
+from nodectl.service.config_file.reader import load
 
 _LONGEST_LINE = 1 << 16
 _SHORTEST_SECRET = 16  # bytes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nodectl.cluster.agent.watch import Watch
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 _CHUNK = 65536
 

@@ -10,11 +10,11 @@ import os
 import sys
 from collections.abc import Mapping
 
-from nodectl.binding.devices import SEEN_BY
 from nodectl.client.command import Failed
 from nodectl.cluster.agent import place
-from nodectl.config import own_node
 from nodectl.kernel import signals
+from nodectl.model.config import own_node
+from nodectl.placement.binding.devices import SEEN_BY
 
 _START = (
     "import gc, sys; gc.disable(); "  # until it serves: saves a tenth of the import time

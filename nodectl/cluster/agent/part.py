@@ -10,7 +10,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nodectl.binding.devices import OF_STEP, VISIBLE
 from nodectl.client.command import Failed
 from nodectl.cluster.agent import stream_ends
 from nodectl.cluster.agent.channel import Channel
@@ -23,7 +22,8 @@ from nodectl.cluster.agent.relay import Relay
 from nodectl.cluster.agent.unheard import remember
 from nodectl.cluster.tree import LEADER
 from nodectl.model.cpu_list import cpus_of, mask_of_list
-from nodectl.wire.names import NODE, STEP
+from nodectl.model.wire.names import NODE, STEP
+from nodectl.placement.binding.devices import OF_STEP, VISIBLE
 
 if TYPE_CHECKING:
     from nodectl.cluster.agent.calls import Calls

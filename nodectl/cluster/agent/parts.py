@@ -12,7 +12,7 @@ from nodectl.cluster.agent.exchange import Exchange
 from nodectl.cluster.agent.part import HANGUP, Part
 from nodectl.cluster.agent.post import Header, Key, Post
 from nodectl.cluster.tree import LEADER
-from nodectl.wire.names import NODE
+from nodectl.model.wire.names import NODE
 
 if TYPE_CHECKING:
     from nodectl.cluster.agent.calls import Calls

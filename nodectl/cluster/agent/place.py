@@ -6,12 +6,12 @@ Ranks behind those of the nodes are guests', whose names are in NODECTL_GUESTS: 
 
 from collections.abc import Mapping, Sequence
 
-from nodectl.binding.hostlist import MAX_NODES, expand
 from nodectl.client import cluster_gateway
 from nodectl.client.command import Failed
 from nodectl.model.number import whole
 from nodectl.model.value_class import dataclass
-from nodectl.wire.dispatch import Refused
+from nodectl.model.wire.dispatch import Refused
+from nodectl.placement.binding.hostlist import MAX_NODES, expand
 
 AGENT, GUESTS = "NODECTL_AGENT", "NODECTL_GUESTS"
 KILL_WAIT = "NODECTL_KILL_WAIT"  # seconds from Slurm's SIGTERM to its SIGKILL, as its configuration says

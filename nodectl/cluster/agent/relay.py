@@ -1,7 +1,7 @@
 """The packets of a terminal between two agents: of the --pty client's node, and of the task's node.
 
 Each end has a SOCK_SEQPACKET socket, the client's or the step's, and passes packets on unchanged
-(`nodectl/wire/terminal_packets.py`). Runs in both agents.
+(`nodectl/model/wire/terminal_packets.py`). Runs in both agents.
 """
 
 import socket
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from nodectl.cluster.agent.channel import Channel
 from nodectl.cluster.agent.watch import Watch
-from nodectl.wire import terminal_packets as packets
+from nodectl.model.wire import terminal_packets as packets
 
 _MOST = 32  # packets that the remote end may not have passed on
 _ONE_BYTE_EACH = "latin-1"

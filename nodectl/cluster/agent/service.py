@@ -1,7 +1,7 @@
 """Root's service on the agent's machine, running parts of steps within the agent's job of Slurm's.
 
 With it the agent starts no node of its own (`node.py`). The service's steps watch the agent itself: they end with the
-agent, in whatever way it ends, whether or not the service is there (`nodectl/stepd/termination.py`).
+agent, in whatever way it ends, whether or not the service is there (`nodectl/launch/stepd/termination.py`).
 """
 
 import asyncio
@@ -10,8 +10,8 @@ import stat
 
 from nodectl.client.api.async_session import AsyncSession
 from nodectl.client.command import Failed, GlobalOptions
-from nodectl.config import Config, ConfigError
-from nodectl.config_file.reader import DEFAULT_PATH, load
+from nodectl.model.config import Config, ConfigError
+from nodectl.service.config_file.reader import DEFAULT_PATH, load
 
 _SECONDS = 10.0  # for an answer; a service that hangs delays the agent no longer
 

@@ -4,7 +4,7 @@ import os
 import socket
 from collections.abc import Callable
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 Ends = tuple[list[int], list[int]]
 

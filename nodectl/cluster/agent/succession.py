@@ -11,7 +11,7 @@ from nodectl.cluster.mesh.mesh import Mesh
 from nodectl.cluster.mesh.words import BadWords, addresses_of, number, text
 from nodectl.cluster.succession.directory import Epoch, JobDirectory
 from nodectl.kernel import signals
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
 
 _START = (
     "import sys; sys.path[:0] = {path!r}; from nodectl.cluster.succession import successor; sys.exit(successor.main())"

@@ -6,9 +6,9 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nodectl.listener.message import LAUNCH, checked, withdraws
-from nodectl.wire import framing
-from nodectl.wire.dispatch import Refused, error_reply, withdrawn
+from nodectl.model.wire import framing
+from nodectl.model.wire.dispatch import Refused, error_reply, withdrawn
+from nodectl.service.listener.message import LAUNCH, checked, withdraws
 
 LONGEST = 3 << 20  # bytes of a call: one message of the mesh holds it
 _MOST_QUEUED = 64

@@ -7,11 +7,11 @@ looks up the caller as the daemon does (`cgroup/callers.py`), by data of the ker
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nodectl.cgroup.callers import Callers, Origin
+from nodectl.launch.cgroup.callers import Callers, Origin
 from nodectl.model.confinement_level import LEVELS, NONE, STRICT, is_below, strictest
 from nodectl.model.step_number import step_name
-from nodectl.wire import framing
-from nodectl.wire.dispatch import Refused
+from nodectl.model.wire import framing
+from nodectl.model.wire.dispatch import Refused
 
 if TYPE_CHECKING:
     from nodectl.cluster.agent.calls import Calls

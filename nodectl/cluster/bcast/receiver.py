@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from nodectl.forkserver.bcast import write_whole
+from nodectl.launch.forkserver.bcast import write_whole
 
 
 def main() -> int:

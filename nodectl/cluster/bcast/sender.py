@@ -13,7 +13,7 @@ from nodectl.client.run_options import Parser
 from nodectl.client.session import Events, Session
 from nodectl.client.signals import Signals
 from nodectl.cluster.engine import program
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 _CHUNK = 65536
 _MOST_TOLD = 8  # nodes

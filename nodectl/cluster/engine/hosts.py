@@ -9,11 +9,11 @@ import secrets
 import shlex
 from collections.abc import Mapping, Sequence
 
-from nodectl.binding import hostlist
-from nodectl.binding.refused import Refused
 from nodectl.cluster.agent.place import AGENT
 from nodectl.cluster.engine.engine import Agents, Nodes, NoEngine, begin
 from nodectl.kernel import signals
+from nodectl.placement.binding import hostlist
+from nodectl.placement.binding.refused import Refused
 
 # A separate connection, whatever the user's configuration says for shells, and no questions to the user. `-T`: a
 # terminal would change the agents' input and output.

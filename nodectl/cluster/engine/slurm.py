@@ -13,13 +13,13 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
-from nodectl.binding import hostlist
-from nodectl.binding.refused import Refused
 from nodectl.cluster.agent.place import KILL_WAIT
 from nodectl.cluster.engine.engine import Agents, Nodes, NoEngine, begin
+from nodectl.placement.binding import hostlist
+from nodectl.placement.binding.refused import Refused
 
 _STEP = "nodectl-"  # the beginning of the agents' step name, by which the step is found again
-_OURS = b"nodectl.slurm_commands"  # in a file that `nodectl slurm-commands` has written
+_OURS = b"nodectl.slurm.commands"  # in a file that `nodectl slurm-commands` has written
 _READ = 4096
 _AGENTS_SECONDS = 15.0  # for agents to end
 _LOOK_AGAIN = 0.3

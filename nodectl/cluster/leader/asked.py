@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from nodectl.binding.options import request_of
-from nodectl.binding.refused import Refused as NoLayout
-from nodectl.binding.request import Request
 from nodectl.cluster.leader import gpus
 from nodectl.cluster.leader.wish import Wish
 from nodectl.model.value_class import replace
-from nodectl.request import launch
-from nodectl.wire.dispatch import Refused, invalid
-from nodectl.wire.shape import BadShape, Optional, boolean, check, integer
+from nodectl.model.wire.dispatch import Refused, invalid
+from nodectl.model.wire.shape import BadShape, Optional, boolean, check, integer
+from nodectl.placement.binding.options import request_of
+from nodectl.placement.binding.refused import Refused as NoLayout
+from nodectl.placement.binding.request import Request
+from nodectl.service.request import launch
 
 _OF_THE_LEADER = ("layout", "jobid", "job", "step", "immediate", "no_kill")  # of no use to a node
 _REQUEST = {

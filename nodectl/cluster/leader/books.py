@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nodectl.binding.request import Settings
 from nodectl.cluster.leader.chooser import Chooser
 from nodectl.cluster.leader.effects import Out
 from nodectl.cluster.leader.history import History
@@ -15,7 +14,8 @@ from nodectl.cluster.leader.line import Line
 from nodectl.cluster.leader.placing import Table
 from nodectl.cluster.leader.step_numbers import Numbers
 from nodectl.cluster.leader.steps import Caller
-from nodectl.wire.dispatch import Refused, error_reply
+from nodectl.model.wire.dispatch import Refused, error_reply
+from nodectl.placement.binding.request import Settings
 
 _MOST_REMEMBERED = 4096
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nodectl.accounting import usage
 from nodectl.cluster.leader import asked, shown
 from nodectl.cluster.leader.books import Books
 from nodectl.cluster.leader.line import Waiting
@@ -13,11 +12,12 @@ from nodectl.cluster.leader.standstill import Standstill
 from nodectl.cluster.leader.steps import Caller, Step, list_of
 from nodectl.cluster.leader.usages import Usages
 from nodectl.kernel.signals import KILL, TERM
-from nodectl.wire.dispatch import Refused, invalid
-from nodectl.wire.shape import BadShape, Optional, array, boolean, check, integer, text
+from nodectl.model.accounting import usage
+from nodectl.model.wire.dispatch import Refused, invalid
+from nodectl.model.wire.shape import BadShape, Optional, array, boolean, check, integer, text
 
 if TYPE_CHECKING:
-    from nodectl.wire.shape import Shape
+    from nodectl.model.wire.shape import Shape
 
 Reply = Mapping[str, object]
 _NUMBER = integer(0, 2**32 - 1)

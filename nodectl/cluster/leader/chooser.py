@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from nodectl.binding.request import Settings
-from nodectl.config import Config
+from nodectl.model.config import Config
 from nodectl.model.value_class import replace
+from nodectl.placement.binding.request import Settings
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.loader import Plugin
 from nodectl.selection.host import Selection

@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodectl.binding.parts import of_job
-from nodectl.binding.refused import Refused as NoLayout
-from nodectl.binding.request import Settings
 from nodectl.cluster.leader import asked as launch
 from nodectl.cluster.leader.books import Books
 from nodectl.cluster.leader.calls import Calls
@@ -23,8 +20,11 @@ from nodectl.cluster.leader.restore import entries, restore
 from nodectl.cluster.leader.steps import Caller
 from nodectl.cluster.leader.wish import Placed
 from nodectl.cluster.machine import Machines
-from nodectl.wire import lean_json
-from nodectl.wire.dispatch import Refused, error_reply, invalid, withdrawn
+from nodectl.model.wire import lean_json
+from nodectl.model.wire.dispatch import Refused, error_reply, invalid, withdrawn
+from nodectl.placement.binding.parts import of_job
+from nodectl.placement.binding.refused import Refused as NoLayout
+from nodectl.placement.binding.request import Settings
 
 Header = Mapping[str, Any]
 BUSY = "Requested nodes are busy"

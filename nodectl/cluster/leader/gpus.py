@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nodectl.binding.devices import Wanted, wanted
-from nodectl.binding.refused import Refused
 from nodectl.model.value_class import dataclass
+from nodectl.placement.binding.devices import Wanted, wanted
+from nodectl.placement.binding.refused import Refused
 
 _COUNTS = ("gpus", "gpus_per_node", "gpus_per_task", "gres")
 _OF_JOB = ("gpus", "gpus_per_node")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nodectl.cluster.leader.steps import Caller
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
 
 _MOST = 2000
 _MOST_BYTES = 16 << 20

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
 
 _SUM = 8  # hexadecimal digits
 _SLACK = 8 << 20

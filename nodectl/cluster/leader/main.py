@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nodectl.binding.request import Settings
 from nodectl.cluster.leader.chooser import Chooser, configured
 from nodectl.cluster.leader.core import Core
 from nodectl.cluster.leader.effects import Keep, Send, SendEach
@@ -26,10 +25,11 @@ from nodectl.cluster.leader.journal import Entry, InUse, Journal, read
 from nodectl.cluster.leader.tenure import Superseded, Tenure
 from nodectl.cluster.mesh.mesh import LEADER, Mesh, NotJoined
 from nodectl.cluster.succession.directory import RENEWAL, SUPERSEDED, JobDirectory
-from nodectl.config import ConfigError, own_node
-from nodectl.config_file.reader import load
+from nodectl.model.config import ConfigError, own_node
+from nodectl.model.wire import lean_json
+from nodectl.placement.binding.request import Settings
 from nodectl.plugin_host.loader import PluginRefused
-from nodectl.wire import lean_json
+from nodectl.service.config_file.reader import load
 
 KINDS = ("call", "hang_up", "withdraw", "begun", "told", "ended", "order", "here", "again", "answer")
 _LONGEST_LINE = 16 << 20

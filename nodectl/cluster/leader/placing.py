@@ -1,9 +1,10 @@
 """The placement of a step: nodes, CPUs, memory and devices, and the place of each task.
 
 The select plugin (`chooser.py`) chooses the nodes from the table, as for a job, and says whether the step fits beside
-the running ones. With select/cons_tres, `nodectl.binding` then lays the step out on the free CPUs of the chosen nodes,
-as a step in its job: the same number of tasks on each node, and no more CPUs than they need. With another plugin the
-step holds all that the plugin chose. For a step that holds nothing for itself (--overlap) all nodes count as idle.
+the running ones. With select/cons_tres, `nodectl.placement.binding` then lays the step out on the free CPUs of the
+chosen nodes, as a step in its job: the same number of tasks on each node, and no more CPUs than they need. With another
+plugin the step holds all that the plugin chose. For a step that holds nothing for itself (--overlap) all nodes count as
+idle.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from nodectl.binding.allocation import Allocation, NodeGrant
-from nodectl.binding.devices import GPU, Wanted, hold
-from nodectl.binding.job import NEVER, check_names, specialised, tasks_of
-from nodectl.binding.layout import Layout, NodeShare
-from nodectl.binding.refused import Refused
-from nodectl.binding.request import Request, Settings
-from nodectl.binding.step import place
 from nodectl.cluster.leader.chooser import Chooser, cons_tres
 from nodectl.cluster.leader.gpus import ALL, Gpus
 from nodectl.cluster.leader.holding import Held, Share, resources_of, shares_of
 from nodectl.cluster.leader.wish import Placed, Wish
 from nodectl.cluster.machine import Machine
-from nodectl.machine.topology import Topology
 from nodectl.model.value_class import replace
+from nodectl.placement.binding.allocation import Allocation, NodeGrant
+from nodectl.placement.binding.devices import GPU, Wanted, hold
+from nodectl.placement.binding.job import NEVER, check_names, specialised, tasks_of
+from nodectl.placement.binding.layout import Layout, NodeShare
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.binding.step import place
+from nodectl.placement.machine.topology import Topology
 from nodectl.selection.answers import BUSY, Choice, Refusal, SelectionFailed
 from nodectl.selection.host import Selection
 from nodectl.selection.ledger import Ledger

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nodectl.binding.job import tasks_of
 from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.placement.binding.job import tasks_of
 
 if TYPE_CHECKING:
     from nodectl.cluster.leader.books import Books

@@ -7,7 +7,7 @@ from typing import Any
 
 from nodectl.cluster.leader.books import Books
 from nodectl.cluster.leader.steps import Caller, Step
-from nodectl.wire.dispatch import Refused
+from nodectl.model.wire.dispatch import Refused
 
 _OVER = "NoSuchStep"  # a part that has just ended is no reason to fail
 

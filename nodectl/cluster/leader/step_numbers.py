@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from nodectl.cluster.leader.effects import Out
-from nodectl.wire.dispatch import Refused, invalid
+from nodectl.model.wire.dispatch import Refused, invalid
 
 _BLOCK = 1000
 _MOST_RESERVED = 4096

@@ -10,7 +10,7 @@ from typing import Any
 
 from nodectl.cluster.leader.books import Books
 from nodectl.cluster.leader.steps import OVER, Caller, Step
-from nodectl.wire.dispatch import Refused
+from nodectl.model.wire.dispatch import Refused
 
 _SECONDS = 0.5  # for a node to answer
 _COUNTED = ("cpu_seconds", "read", "written")  # from a part's beginning on

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nodectl.binding.layout import Layout
-from nodectl.binding.request import Request
 from nodectl.cluster.leader.gpus import ALL, Gpus
 from nodectl.cluster.leader.holding import Held
 from nodectl.model.value_class import dataclass
+from nodectl.placement.binding.layout import Layout
+from nodectl.placement.binding.request import Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import NamedTuple, TypeVar
 
 from nodectl.cluster.link.frames import LONGEST
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
 
 Header = Mapping[str, object]
 MESSAGE, EACH, CONTROL, BEAT = b"M", b"E", b"C", b"B"

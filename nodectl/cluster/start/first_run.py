@@ -14,8 +14,6 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from nodectl.binding.hostlist import expand
-from nodectl.binding.refused import Refused
 from nodectl.client import cluster_gateway
 from nodectl.client.command import NO_PROGRAM, BadOption, Failed, Program
 from nodectl.client.configuration import configured
@@ -26,6 +24,8 @@ from nodectl.cluster.engine.slurm import Slurm
 from nodectl.cluster.start import holders, starter
 from nodectl.cluster.start.words import SERVED
 from nodectl.model.number import whole
+from nodectl.placement.binding.hostlist import expand
+from nodectl.placement.binding.refused import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,7 +27,7 @@ from nodectl.cluster.start.streams import Streams
 from nodectl.cluster.start.words import BadWords
 from nodectl.cluster.succession.directory import JobDirectory
 from nodectl.kernel import signals
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
 
 _LONGEST_LINE = 4096  # of a message of an agent to people
 _MOST_LOGGED = 1 << 20

@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 from nodectl.cluster.start.place import HoldersPlace
-from nodectl.config.own_node import NotOurs
+from nodectl.model.config.own_node import NotOurs
 
 
 def ask_status(job: int) -> dict[str, Any] | None:

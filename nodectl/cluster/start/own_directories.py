@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 
-from nodectl.config import own_node
+from nodectl.model.config import own_node
 
 _TRIES = 1000
 

@@ -9,7 +9,7 @@ import fcntl
 import os
 
 from nodectl.cluster.start import own_directories
-from nodectl.config import own_node
+from nodectl.model.config import own_node
 
 
 class Taken(Exception):

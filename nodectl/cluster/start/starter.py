@@ -17,10 +17,10 @@ from nodectl.cluster.engine.engine import Engine, Nodes, NoEngine
 from nodectl.cluster.start.holder import Holder, become
 from nodectl.cluster.start.place import HoldersPlace, Taken
 from nodectl.cluster.start.words import Lines
-from nodectl.config import own_node
-from nodectl.config.own_node import NotOurs
 from nodectl.kernel.closing import close_all_but
-from nodectl.wire import lean_json
+from nodectl.model.config import own_node
+from nodectl.model.config.own_node import NotOurs
+from nodectl.model.wire import lean_json
 
 _KEY_BYTES = 32
 _CHUNK = 65536

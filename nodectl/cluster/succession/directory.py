@@ -25,9 +25,9 @@ from typing import NamedTuple
 from nodectl.cluster.link import keys
 from nodectl.cluster.mesh.roll import Addresses
 from nodectl.cluster.mesh.words import BadWords, addresses_of, number
-from nodectl.config import own_node
+from nodectl.model.config import own_node
 from nodectl.model.number import whole
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
 
 LEASE = 15.0  # seconds without a change, after which there is no leader any more
 RENEWAL = 2.0

@@ -19,7 +19,7 @@ from typing import Any
 from nodectl.cluster.mesh.roll import Addresses
 from nodectl.cluster.mesh.words import addresses_of, number
 from nodectl.cluster.succession.directory import LEASE, Epoch, JobDirectory, Still
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
 
 PATIENCE = 25.0  # seconds; by then a leader cut off from most nodes has seen their claims
 _LOOK = 1.0

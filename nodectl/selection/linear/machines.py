@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bitarray import bitarray
 
-from nodectl.binding.request import UNLIMITED, Request
+from nodectl.placement.binding.request import UNLIMITED, Request
 from nodectl.selection.cores import kept_cores
 from nodectl.selection.linear.runs import Amounts
 from nodectl.selection.records import JobDetails, NodeRecord, NodeTable

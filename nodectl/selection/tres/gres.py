@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodectl.binding import devices
+from nodectl.placement.binding import devices
 from nodectl.selection.tres.shape import Shape
 
 Wants = tuple[tuple[str, str, int], ...]

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from bitarray import bitarray
 
-from nodectl.binding.geometry import sockets_used, threads_used
-from nodectl.binding.refused import Refused
 from nodectl.model.value_class import dataclass
+from nodectl.placement.binding.geometry import sockets_used, threads_used
+from nodectl.placement.binding.refused import Refused
 from nodectl.selection.tres import gres
 from nodectl.selection.tres.cores import block, cyclic
 from nodectl.selection.tres.shape import Grid, Shape

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import functools
 
-from nodectl.binding.devices import Device, near
-from nodectl.binding.job import specialised
-from nodectl.binding.request import Settings
-from nodectl.machine.topology import Topology
+from nodectl.placement.binding.devices import Device, near
+from nodectl.placement.binding.job import specialised
+from nodectl.placement.binding.request import Settings
+from nodectl.placement.machine.topology import Topology
 from nodectl.selection.records import NodeRecord
 
 UNLIMITED = 1 << 60

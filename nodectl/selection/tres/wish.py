@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nodectl.binding.geometry import given
-from nodectl.binding.request import BLOCK, PLANE, Distribution, Request, Settings
 from nodectl.model.value_class import dataclass
+from nodectl.placement.binding.geometry import given
+from nodectl.placement.binding.request import BLOCK, PLANE, Distribution, Request, Settings
 from nodectl.selection.records import JobDetails, JobRecord
 from nodectl.selection.slurmctld import Parameters
 

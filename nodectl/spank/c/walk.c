@@ -31,7 +31,7 @@ struct compiled_hook {
 struct walk {
     Py_ssize_t from;
     PyObject *sp;
-    Py_buffer progress; /* nodectl/tracing/progress.py */
+    Py_buffer progress; /* nodectl/plugin_host/tracing/progress.py */
     Py_ssize_t slot;    /* the offset in `progress` of this process's two bytes */
     int row;            /* the hook's number in `progress` */
     int trace;          /* the trace's descriptor, -1 for none */

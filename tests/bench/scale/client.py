@@ -17,7 +17,7 @@ from nodectl.cluster.agent.messages import Reader, Writer
 from nodectl.cluster.agent.post import Post
 from nodectl.cluster.leader.holding import ranks_of
 from nodectl.cluster.mesh.mesh import LEADER
-from nodectl.wire.names import STEP
+from nodectl.model.wire.names import STEP
 
 _LONGEST = 64 << 20
 _AT_ONCE = 500  # commands in one message: 48 KiB, as client/bulk/wire.py has it

@@ -16,8 +16,8 @@ from nodectl.cluster.leader.main import Leader
 from nodectl.cluster.machine import Machine, described
 from nodectl.cluster.mesh.envelope import Message
 from nodectl.cluster.mesh.mesh import LEADER, Mesh, Settings
-from nodectl.machine.spec import from_spec
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
+from nodectl.placement.machine.spec import from_spec
 
 JOB = 4711
 _SECRET = bytes(range(32))

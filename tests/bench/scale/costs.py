@@ -34,7 +34,7 @@ from nodectl.cluster.agent.parts import Parts
 from nodectl.cluster.leader.core import Core
 from nodectl.cluster.leader.effects import SendEach
 from nodectl.cluster.machine import Machine, described
-from nodectl.machine import topology
+from nodectl.placement.machine import topology
 
 JOB = 4711
 _NOBODY = 65534

@@ -12,7 +12,7 @@ from bench.scale.loop import Loop
 from nodectl.cluster.agent.channel import Channel
 from nodectl.cluster.leader.holding import ranks_of
 from nodectl.cluster.mesh.mesh import LEADER, Mesh
-from nodectl.stepd.bulk.window import MOST_BYTES, Window
+from nodectl.launch.stepd.bulk.window import MOST_BYTES, Window
 
 Header = Mapping[str, Any]
 _TOLD_EVERY = 0.01  # seconds, as stepd/bulk/work.py has it

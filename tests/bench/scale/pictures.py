@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
-from nodectl.timelines.scale import time_words
+from nodectl.view.timelines.scale import time_words
 
 _WIDTH, _HEIGHT = 760, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 190, 40, 48

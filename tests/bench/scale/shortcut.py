@@ -14,7 +14,7 @@ from typing import Any
 from bench.scale.cluster import Cluster
 from bench.scale.loop import Process
 from nodectl.cluster import tree
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
 
 Header = Mapping[str, Any]
 

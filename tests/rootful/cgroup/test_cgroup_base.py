@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from nodectl.cgroup import tree
+from nodectl.launch.cgroup import tree
 from rootful.node import NOBODY, Node, running, wait_until
 from rootful.stage import staged
 

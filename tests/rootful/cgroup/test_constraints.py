@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.cgroup import tree
 from nodectl.kernel.processes import cgroup_of
+from nodectl.launch.cgroup import tree
 from rootful.node import NOBODY, OTHER, Node, running, wait_until
 
 # Those that a node of these tests can have: systemd does not hand all of the machine's down.

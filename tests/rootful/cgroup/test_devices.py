@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.cgroup import tree
-from nodectl.cgroup.constraints import cannot_decide_devices
 from nodectl.kernel import _kernel
+from nodectl.launch.cgroup import tree
+from nodectl.launch.cgroup.constraints import cannot_decide_devices
 from rootful.node import NOBODY, PATIENCE, Node, wait_for_answer, wait_until
 
 LOOP = 7  # a major number that every kernel with loop devices has; opening one that is not used harms nobody

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.cgroup import tree
-from nodectl.daemon.jobs.step_cgroups import remove_step_cgroup
+from nodectl.launch.cgroup import tree
+from nodectl.service.daemon.jobs.step_cgroups import remove_step_cgroup
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from jsonschema import Draft202012Validator
 
-from nodectl.schemas import files as schemas
+from nodectl.model.schemas import files as schemas
 from rootful.node import NOBODY, Node, running, wait_until
 
 PLUGIN = "def slurm_spank_task_init(s, c, v):\n    return 0\n"

@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from nodectl.cgroup.tree import Group
+from nodectl.launch.cgroup.tree import Group
 from rootful.node import BOOT, NOBODY, PATH, PATIENCE, wait_until
 from rootful.slurms import SlurmJob, words_in
 

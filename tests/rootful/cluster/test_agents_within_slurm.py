@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from nodectl.cluster.agent.place import KILL_WAIT
-from nodectl.confine.confinement import LEAST_LANDLOCK
 from nodectl.kernel import _kernel
+from nodectl.launch.confine.confinement import LEAST_LANDLOCK
 from rootful.cluster.agents import Agents, agents
 from rootful.node import PATH, Node, running, wait_until
 from rootful.slurms import JOB, SlurmJob
@@ -31,7 +31,7 @@ def test_agents_have_their_steps_run_by_the_service(node: Node, slurm: SlurmJob)
 _ASKS = """
 import json, os, sys
 sys.path[:0] = {path!r}
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 sock = framing.connect(os.environ["NODECTL_SOCKET"])
 request = {{"argv": ["true"], "environment": {{}}, "cwd": "/", "ntasks": 1, **json.loads(sys.argv[1])}}
 null = os.open("/dev/null", os.O_RDWR)

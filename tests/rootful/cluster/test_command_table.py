@@ -12,7 +12,7 @@ import pytest
 
 from nodectl.client.command import GlobalOptions
 from nodectl.client.session import Session
-from nodectl.live.watcher import Watcher
+from nodectl.view.live.watcher import Watcher
 from rootful.cluster.agents import GIVEN_UP, JOB, Agents, agents
 from rootful.node import wait_until
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.cgroup import tree
+from nodectl.launch.cgroup import tree
 from rootful.cluster.agents import GIVEN_UP, Agents
 from rootful.node import wait_until
 from rootful.used import ASK

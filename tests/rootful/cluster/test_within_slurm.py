@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.cgroup import tree
+from nodectl.launch.cgroup import tree
 from rootful.fuse import unanswered_directory
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 from rootful.parts import by_hand

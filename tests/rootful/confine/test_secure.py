@@ -17,7 +17,7 @@ from rootful.node import NOBODY, Node, running
 
 DENIED = ("keyctl", "add_key", "userfaultfd", "quotactl")
 DENIED_TO_ROOT = (*DENIED, "bpf", "open_by_handle_at")
-KEPT_BY_ROOT = 0xA184C5FB  # what nodectl/confine/confinement.py says
+KEPT_BY_ROOT = 0xA184C5FB  # what nodectl/launch/confine/confinement.py says
 CAP_NET_RAW = 1 << 13
 USERS = [pytest.param(NOBODY, id="nobody"), pytest.param(None, id="root")]
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
 from rootful.raw import call, launch
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.confine.confinement import LEAST_LANDLOCK
 from nodectl.kernel import _kernel
+from nodectl.launch.confine.confinement import LEAST_LANDLOCK
 from rootful.confined import WAYS_OUT, files
 from rootful.contained import contained
 from rootful.node import NOBODY, Node, running

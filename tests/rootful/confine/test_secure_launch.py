@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.confine import kept_programs
+from nodectl.launch.confine import kept_programs
 from nodectl.model.launch_order import HOOKS
 from rootful.confined import read_status, status
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until

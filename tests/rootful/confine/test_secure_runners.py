@@ -13,7 +13,7 @@ from rootful.node import NOBODY, Node, running
 from rootful.stage import staged
 
 MANY = 33  # tasks: too many for a runner that goes on to other steps
-KEPT_BY_ROOT = 0xA184C5FB  # what nodectl/confine/confinement.py says
+KEPT_BY_ROOT = 0xA184C5FB  # what nodectl/launch/confine/confinement.py says
 CONFINED = ("1", "2")
 FREE = ("0", "0")
 DENIED = ("keyctl", "add_key", "userfaultfd", "quotactl")

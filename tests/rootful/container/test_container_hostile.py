@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.container import LOCK
+from nodectl.launch.container import LOCK
 from rootful.contained import Contained, contained
 from rootful.container.test_container_attacks import pid_of
 from rootful.node import NOBODY, OTHER, wait_until

@@ -8,7 +8,7 @@ from pathlib import Path
 
 PROGRAM = """
 import os, sys
-from nodectl.container import namespaces
+from nodectl.launch.container import namespaces
 from nodectl.kernel import _namespace
 
 cpus = os.sched_getaffinity(0)

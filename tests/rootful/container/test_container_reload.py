@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.container import LOCK
+from nodectl.launch.container import LOCK
 from rootful.contained import contained
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from nodectl.cgroup.constraints import cannot_decide_devices
-from nodectl.wire import framing
+from nodectl.launch.cgroup.constraints import cannot_decide_devices
+from nodectl.model.wire import framing
 from rootful import raw
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nodectl.daemon.history.store import Ended, Store
+from nodectl.service.daemon.history.store import Ended, Store
 from rootful.node import NOBODY, OTHER, Node, wait_until
 
 MANY = 20_000

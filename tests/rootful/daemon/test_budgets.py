@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from nodectl.kernel import _kernel
-from nodectl.task.rlimits import CAP_SYS_RESOURCE
-from nodectl.wire import framing
+from nodectl.launch.task.rlimits import CAP_SYS_RESOURCE
+from nodectl.model.wire import framing
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
 from rootful.raw import connect as raw_connect
 from rootful.raw import exchange, launch

@@ -15,7 +15,7 @@ from rootful.node import NOBODY, PATH, PATIENCE, Node, wait_until
 DYING = """
 import os, sys
 sys.path[:0] = {path!r}
-from nodectl.daemon.connections import connection
+from nodectl.service.daemon.connections import connection
 finish = connection.Connection._finish
 
 def die(self, call, answer):

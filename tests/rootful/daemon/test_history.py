@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodectl.daemon.history.store import Ended, Store
+from nodectl.service.daemon.history.store import Ended, Store
 from rootful.node import NOBODY, OTHER, Node, wait_until
 
 FEW, MANY = 10, 4000

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.wire import framing, lean_json
+from nodectl.model.wire import framing, lean_json
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
 
 GAMES = pwd.getpwnam("games")  # whom the node's configuration makes an administrator
 # Calls a method as somebody else: socket, method and parameters from the command line, the reply on stdout.
 ASK = """
 import sys; sys.path[:0] = {path!r}
-from nodectl.wire import lean_json, framing as wire
+from nodectl.model.wire import lean_json, framing as wire
 sock = wire.connect(sys.argv[1])
 try:
     method, parameters = sys.argv[2], lean_json.loads(sys.argv[3])

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.container import LOCK
 from nodectl.kernel.processes import cgroup_of
+from nodectl.launch.container import LOCK
 from rootful.node import NOBODY, PATIENCE, Node, wait_for_answer, wait_until
 
 ADDS = """

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 from rootful.stage import finished
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.cgroup import tree
+from nodectl.launch.cgroup import tree
 from rootful.jobs.machine import CPUS, typed
 from rootful.node import NOBODY, OTHER, Node, wait_until
 from rootful.queued import QUEUE, emptied, queue_node, queue_running, show, submit, wait_for, wait_for_file

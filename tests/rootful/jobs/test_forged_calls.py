@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_until
 from rootful.queued import all_cpus, queue, queue_node, state, submit, wait_for
 from rootful.raw import REQUEST

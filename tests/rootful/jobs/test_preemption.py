@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.cgroup import tree
+from nodectl.launch.cgroup import tree
 from nodectl.model.step_number import BATCH
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 from rootful.queued import ENDED, all_cpus, emptied, queue_running, show, state, submit, wait_for, wait_for_file

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful import raw
 from rootful.hostile import as_user
 from rootful.node import NOBODY, OTHER, Node, running

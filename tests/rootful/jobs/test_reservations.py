@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful import raw
 from rootful.node import NOBODY, Node
 

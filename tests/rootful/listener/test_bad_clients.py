@@ -12,7 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful.hostile import as_user
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_for_answer, wait_until
 from rootful.raw import call, connect, launch

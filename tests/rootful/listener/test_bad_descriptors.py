@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful import hostile
 from rootful.fuse import unanswered_file
 from rootful.listener.test_bad_clients import MOST

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful.node import Node, wait_until
 from rootful.raw import call, connect, exchange, launch
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful.fuse import unanswered_file
 from rootful.hostile import as_user, lingering
 from rootful.node import NOBODY, OTHER, Node, wait_until

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from nodectl.kernel.closing import close_in_time
-from nodectl.listener.main import MOST_SHARED_SESSIONS
-from nodectl.listener.refusals import MOST_CHILDREN
-from nodectl.wire import framing
+from nodectl.model.wire import framing
+from nodectl.service.listener.main import MOST_SHARED_SESSIONS
+from nodectl.service.listener.refusals import MOST_CHILDREN
 from rootful.hostile import lingering
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_until
 from rootful.raw import call, connect

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.cgroup import tree
 from nodectl.kernel.processes import cgroup_of
+from nodectl.launch.cgroup import tree
 from rootful.node import NOBODY, Node, running, wait_until
 
 PLUGIN = """

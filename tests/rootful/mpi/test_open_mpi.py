@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from needs import lacks_library
-from nodectl.cgroup import tree
 from nodectl.kernel.processes import cgroup_of
+from nodectl.launch.cgroup import tree
 from nodectl.mpi import openpmix
 from rootful.contained import contained
 from rootful.mpi_programs import OPEN_MPI, compiled

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.cgroup import tree
-from nodectl.stepd.orders import WAITING
+from nodectl.launch.cgroup import tree
+from nodectl.launch.stepd.orders import WAITING
 from rootful.at_terminal import at_terminal
 from rootful.hostile import as_user
 from rootful.native import HEAD, HOOK, compiled

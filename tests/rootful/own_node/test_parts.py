@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from nodectl.binding.allocation import Allocation
-from nodectl.binding.parts import Part, part_of, parts_of
-from nodectl.binding.request import Settings
-from nodectl.binding.step import place
-from nodectl.machine.spec import from_spec
+from nodectl.launch.stepd.orders import WAITING
 from nodectl.model.cpu_list import lowest
-from nodectl.stepd.orders import WAITING
+from nodectl.placement.binding.allocation import Allocation
+from nodectl.placement.binding.parts import Part, part_of, parts_of
+from nodectl.placement.binding.request import Settings
+from nodectl.placement.binding.step import place
+from nodectl.placement.machine.spec import from_spec
 from oracle.cases import request as options_of
 from rootful.native import HEAD, HOOK, compiled
 from rootful.node import wait_until

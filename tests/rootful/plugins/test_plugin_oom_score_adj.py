@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from nodectl.kernel import _kernel
-from nodectl.task.rlimits import CAP_SYS_RESOURCE
+from nodectl.launch.task.rlimits import CAP_SYS_RESOURCE
 from rootful.node import NOBODY, Node, running
 
 SHOW = ("cat", "/proc/self/oom_score_adj")

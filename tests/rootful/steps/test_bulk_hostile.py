@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful.bulk_client import STEP, BulkClient, shell
 from rootful.node import NOBODY, Node, wait_until
 from rootful.raw import call, exchange, launch

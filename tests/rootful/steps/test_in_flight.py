@@ -15,7 +15,7 @@ from pathlib import Path
 import prctl
 import pytest
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 from rootful.hostile import as_user, lingering
 from rootful.node import OTHER, Node, wait_until
 from rootful.raw import connect, launch

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from nodectl.model.launch_order import HOOKS, ROWS
-from nodectl.wire import framing
-from nodectl.wire.names import STEP
+from nodectl.model.wire import framing
+from nodectl.model.wire.names import STEP
 from rootful.node import NOBODY, PATIENCE, wait_for_answer, wait_until
 from rootful.stage import CONTAINER, Stage, ended, finished
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from nodectl.model.confinement_level import LEVELS
-from nodectl.tracing import progress
+from nodectl.plugin_host.tracing import progress
 from rootful.contained import contained
 from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 from rootful.raw import REQUEST, call, exchange

@@ -14,8 +14,8 @@ from types import ModuleType
 
 import pytest
 
-from nodectl.cgroup import tree
 from nodectl.kernel import signals
+from nodectl.launch.cgroup import tree
 from nodectl.plugins.proctrack import linuxproc, pgid
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 from rootful.relays import parent_of, relay_of

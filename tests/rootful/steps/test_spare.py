@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.forkserver.spare import WAITING
+from nodectl.launch.forkserver.spare import WAITING
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
 
 MARK = 12345  # signals that may wait: a limit that nothing else sets, and that a process hands on

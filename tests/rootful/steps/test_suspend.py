@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.wire import framing
-from nodectl.wire.dispatch import STEP
+from nodectl.model.wire import framing
+from nodectl.model.wire.dispatch import STEP
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
 from rootful.raw import launch
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.cgroup import tree
-from nodectl.cgroup.constraints import cannot_decide_devices
 from nodectl.kernel import _kernel
-from nodectl.stepd import task_epilogs
+from nodectl.launch.cgroup import tree
+from nodectl.launch.cgroup.constraints import cannot_decide_devices
+from nodectl.launch.stepd import task_epilogs
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
 LOOP = 7

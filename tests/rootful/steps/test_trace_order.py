@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from nodectl.model.launch_order import HOOKS, ROWS, Hook
-from nodectl.tracing.recorder import FIELDS
+from nodectl.plugin_host.tracing.recorder import FIELDS
 from rootful.node import NOBODY
 from rootful.stage import CONTAINER, PROCTRACK, SPANK_PLUGINS, TASK_PLUGINS, Stage, staged
 

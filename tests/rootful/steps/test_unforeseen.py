@@ -20,7 +20,7 @@ from nodectl.spank import spank_remote
 def slurm_spank_init(sp, ac, argv):
     if not spank_remote(sp):
         return 0
-    from nodectl.stepd import main
+    from nodectl.launch.stepd import main
 
     def broken(*_):
         raise OSError(12, "Cannot allocate memory", "/some/file")

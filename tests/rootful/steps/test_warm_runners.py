@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from nodectl.forkserver import spare
-from nodectl.stepd.orders import WAITING
-from nodectl.wire import framing
+from nodectl.launch.forkserver import spare
+from nodectl.launch.stepd.orders import WAITING
+from nodectl.model.wire import framing
 from rootful.fuse import unanswered_file
 from rootful.hostile import as_user
 from rootful.node import NOBODY, OTHER, Node, running, wait_until

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodectl.accounting import usage
-from nodectl.accounting.rows import Row, rows_of
+from nodectl.model.accounting import usage
+from nodectl.model.accounting.rows import Row, rows_of
 
 MIB = 1 << 20
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.accounting.report import Sum, over_all, percentile, report
 from nodectl.cli.report import as_csv, as_json, listing, picture
-from nodectl.render import stacked_bars
+from nodectl.client.render import stacked_bars
+from nodectl.model.accounting.report import Sum, over_all, percentile, report
 from unit.accounting.made_up import record, rows, task
 
 DAY = 86_400

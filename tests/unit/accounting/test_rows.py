@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.accounting import usage
+from nodectl.model.accounting import usage
 from nodectl.model.step_number import BATCH, EXTERN
 from unit.accounting.made_up import MIB, job, record, row, rows, task
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.accounting.times import cpu_time, midnight, moment, shown
+from nodectl.model.accounting.times import cpu_time, midnight, moment, shown
 
 NOW = time.mktime((2026, 11, 22, 12, 30, 15, 0, 0, -1))
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodectl.binding import devices, node
-from nodectl.binding.cpu_bind import parse_cpu_bind
-from nodectl.binding.hostlist import expand
-from nodectl.binding.mem_bind import parse_mem_bind
-from nodectl.binding.options import NAMES, request_of
-from nodectl.binding.refused import Refused
-from nodectl.binding.request import Settings
-from nodectl.machine import spec
-from nodectl.machine.spec import from_spec
 from nodectl.model import cpu_list
+from nodectl.placement.binding import devices, node
+from nodectl.placement.binding.cpu_bind import parse_cpu_bind
+from nodectl.placement.binding.hostlist import expand
+from nodectl.placement.binding.mem_bind import parse_mem_bind
+from nodectl.placement.binding.options import NAMES, request_of
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.request import Settings
+from nodectl.placement.machine import spec
+from nodectl.placement.machine.spec import from_spec
 
 MACHINE = from_spec("2s:4c:2t:2n:i")
 DEVICES = ("gpus", "gpus_per_node", "gpus_per_task", "gres", "gpu_bind", "gres_flags")

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.machine.topology import read
 from nodectl.model.cpu_list import mask_of_list
+from nodectl.placement.machine.topology import read
 
 BOOT = f"import sys; sys.path[:0] = [{sysconfig.get_paths()['purelib']!r}]; "
 BOOT += "from nodectl.cli.main import main; sys.exit(main())"

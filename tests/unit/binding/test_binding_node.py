@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.binding import node
-from nodectl.binding.job import check_node
-from nodectl.binding.options import request_of
-from nodectl.binding.refused import Refused
-from nodectl.config_file.reader import build
-from nodectl.machine.spec import from_spec
+from nodectl.placement.binding import node
+from nodectl.placement.binding.job import check_node
+from nodectl.placement.binding.options import request_of
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.machine.spec import from_spec
+from nodectl.service.config_file.reader import build
 
 MACHINE = from_spec("2s:2c:2t:2n:i")  # cores 0-3 are CPUs (0,4) (1,5) (2,6) (3,7)
 ALL = 0xFF

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from nodectl.binding.allocation import Allocation
-from nodectl.binding.layout import Layout
-from nodectl.binding.options import request_of
-from nodectl.binding.refused import Refused
-from nodectl.binding.request import Request, Settings
-from nodectl.binding.step import place
-from nodectl.machine.spec import from_spec
-from nodectl.machine.topology import Topology
+from nodectl.placement.binding.allocation import Allocation
+from nodectl.placement.binding.layout import Layout
+from nodectl.placement.binding.options import request_of
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.binding.step import place
+from nodectl.placement.machine.spec import from_spec
+from nodectl.placement.machine.topology import Topology
 from nodectl.selection.planning import allocate
 
 SETTINGS = Settings()

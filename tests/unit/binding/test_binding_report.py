@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.binding import report
+from nodectl.placement.binding import report
 
 WHO = report.subject("bed", 3, 1, 5567)
 

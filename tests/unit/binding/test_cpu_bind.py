@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.binding.cpu_bind import CpuBind, parse_cpu_bind
-from nodectl.binding.entries import MAX_ENTRIES
-from nodectl.binding.mem_bind import parse_mem_bind
-from nodectl.binding.refused import Refused
+from nodectl.placement.binding.cpu_bind import CpuBind, parse_cpu_bind
+from nodectl.placement.binding.entries import MAX_ENTRIES
+from nodectl.placement.binding.mem_bind import parse_mem_bind
+from nodectl.placement.binding.refused import Refused
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,8 @@ def test_memory_that_cannot_be_is_refused(text: str) -> None:
 def test_reading_the_language_does_not_import_re() -> None:
     root = sysconfig.get_paths()["purelib"]
     code = (
-        f"import sys; sys.path.insert(0, {root!r}); import nodectl.binding.cpu_bind, nodectl.binding.report; "
+        f"import sys; sys.path.insert(0, {root!r}); "
+        "import nodectl.placement.binding.cpu_bind, nodectl.placement.binding.report; "
         "assert not {'re', 'dataclasses', 'typing', 'enum'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.binding import detected_devices, devices
-from nodectl.binding.devices import Device, Wanted, declared, wanted
-from nodectl.binding.refused import Refused
-from nodectl.machine.spec import from_spec
+from nodectl.placement.binding import detected_devices, devices
+from nodectl.placement.binding.devices import Device, Wanted, declared, wanted
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.machine.spec import from_spec
 
 MACHINE = from_spec("2s:4c:2t:2n")  # cores 0-3 are CPUs 0-7, cores 4-7 CPUs 8-15
 FOUR = declared(["Name=gpu Type=a File=/dev/nvidia[0-1] Cores=0-3", "name=gpu type=b file=/dev/nvidia[2-3] cores=4-7"])[

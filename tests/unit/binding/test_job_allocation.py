@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.binding.job import specialised
-from nodectl.binding.options import request_of
-from nodectl.binding.refused import Refused
-from nodectl.binding.request import Settings
-from nodectl.machine.spec import from_spec
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
+from nodectl.placement.binding.job import specialised
+from nodectl.placement.binding.options import request_of
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.request import Settings
+from nodectl.placement.machine.spec import from_spec
 from nodectl.selection.planning import allocate
 
 TWO = from_spec("2s:4c:2t:2n")

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.binding.cpu_bind import CpuBind
-from nodectl.binding.hostlist import MAX_NODES, expand
-from nodectl.binding.mem_bind import MemBind, parse_mem_bind
-from nodectl.binding.options import NAMES, request_of
-from nodectl.binding.refused import Refused
-from nodectl.binding.request import (
+from nodectl.placement.binding.cpu_bind import CpuBind
+from nodectl.placement.binding.hostlist import MAX_NODES, expand
+from nodectl.placement.binding.mem_bind import MemBind, parse_mem_bind
+from nodectl.placement.binding.options import NAMES, request_of
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.request import (
     UNLIMITED,
     Distribution,
     parse_distribution,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.binding import spread
-from nodectl.binding.layout import Layout
-from nodectl.binding.options import request_of
-from nodectl.binding.parts import of_job, part_of, parts_of
-from nodectl.binding.request import Settings
-from nodectl.binding.step import place
-from nodectl.machine.spec import from_spec
 from nodectl.model.cpu_list import mask_of, parse_cpulist
+from nodectl.placement.binding import spread
+from nodectl.placement.binding.layout import Layout
+from nodectl.placement.binding.options import request_of
+from nodectl.placement.binding.parts import of_job, part_of, parts_of
+from nodectl.placement.binding.request import Settings
+from nodectl.placement.binding.step import place
+from nodectl.placement.machine.spec import from_spec
 from nodectl.selection.planning import allocate
 from oracle.cases import Case, cases, played
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from nodectl.binding import spread, step
-from nodectl.binding.allocation import Allocation
-from nodectl.binding.layout import Layout
-from nodectl.binding.options import request_of
-from nodectl.binding.refused import Refused
-from nodectl.binding.request import Settings
-from nodectl.machine.spec import from_lscpu, from_spec
-from nodectl.machine.topology import Topology
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
+from nodectl.placement.binding import spread, step
+from nodectl.placement.binding.allocation import Allocation
+from nodectl.placement.binding.layout import Layout
+from nodectl.placement.binding.options import request_of
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.request import Settings
+from nodectl.placement.machine.spec import from_lscpu, from_spec
+from nodectl.placement.machine.topology import Topology
 
 SETTINGS = Settings()
 TWO = from_spec("2s:4c:2t:2n:i")

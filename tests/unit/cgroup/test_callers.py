@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import pytest
 
-from nodectl.cgroup import callers
-from nodectl.cgroup.callers import Callers, Origin
-from nodectl.config_file.reader import build
-from nodectl.daemon.admission.confinement import ConfinementLevels
-from nodectl.wire.dispatch import Call, Refused
-from nodectl.wire.framing import Peer
+from nodectl.launch.cgroup import callers
+from nodectl.launch.cgroup.callers import Callers, Origin
+from nodectl.model.wire.dispatch import Call, Refused
+from nodectl.model.wire.framing import Peer
+from nodectl.service.config_file.reader import build
+from nodectl.service.daemon.admission.confinement import ConfinementLevels
 
 BASE = "/nodectl"
 USER, OTHER, ROOT = 1000, 1001, 0

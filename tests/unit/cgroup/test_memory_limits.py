@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nodectl.cgroup.constraints import memory_limits
 from nodectl.client.run_options import mebibytes
-from nodectl.config_file.reader import build
+from nodectl.launch.cgroup.constraints import memory_limits
+from nodectl.service.config_file.reader import build
 
 TOTAL = 3917
 MIB = 1 << 20

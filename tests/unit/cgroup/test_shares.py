@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.cgroup import shares
-from nodectl.config_file.reader import build
+from nodectl.launch.cgroup import shares
+from nodectl.service.config_file.reader import build
 
 DISKS = sorted(path.read_text().strip() for path in Path("/sys/block").glob("*/dev"))
 OWN = {"cpu.max": 10, "pids.max": 64}

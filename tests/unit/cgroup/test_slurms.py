@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.cgroup import slurms, tree
+from nodectl.launch.cgroup import slurms, tree
 
 SCOPE = "/system.slice/n1_slurmstepd.scope"
 

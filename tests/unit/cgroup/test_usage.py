@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from nodectl.cgroup.usage import MOST_LOOKED_AT, UsageReader
+from nodectl.launch.cgroup.usage import MOST_LOOKED_AT, UsageReader
 
 
 def group(mount: Path, name: str, processes: int, **files: str) -> str:

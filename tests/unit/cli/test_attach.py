@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 from nodectl.cli.attach import Lines
-from nodectl.wire import terminal_packets as packets
+from nodectl.model.wire import terminal_packets as packets
 
 LABELLED = argparse.Namespace(label=True, quiet=False, output_filter=None, error_filter=None)
 

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from nodectl.cli import doctor, main, ps, send_signal, show, suspend
+from nodectl.cli.checks import check, machine
 from nodectl.client import several_steps
 from nodectl.client.command import Failed, GlobalOptions
+from nodectl.client.render import table, terminal, timeline
 from nodectl.client.step_name import step_of
-from nodectl.config_file import reader
-from nodectl.doctor import check, machine
+from nodectl.model import words
 from nodectl.model.step_number import BATCH, EXTERN, FIRST
-from nodectl.render import table, terminal, timeline, words
+from nodectl.service.config_file import reader
 
 HEAD = 'plugin_type = "spank"\nplugin_name = "mark"\nplugin_version = (22, 5, 8)\n'
 RECORD: Mapping[str, Any] = {

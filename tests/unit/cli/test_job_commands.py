@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from nodectl.cli import cancel, list_jobs, main
+from nodectl.client.render.explanation import explained
+from nodectl.client.render.job_columns import STARTS, USUAL, WIDE, listing, name_of
 from nodectl.client.session import Session
-from nodectl.render.explanation import explained
-from nodectl.render.job_columns import STARTS, USUAL, WIDE, listing, name_of
 
 PENDING = {
     "job": 7, "array_tasks": "0-99%4", "user": "alice", "name": "a name that is much too long for any table of jobs",

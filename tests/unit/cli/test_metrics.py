@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import nodectl
 from nodectl.cli import metrics
 from nodectl.client.command import Failed, GlobalOptions
-from nodectl.daemon.history.counters import LAUNCH_BUCKETS, Counters
+from nodectl.service.daemon.history.counters import LAUNCH_BUCKETS, Counters
 
 
 def found() -> dict[str, object]:

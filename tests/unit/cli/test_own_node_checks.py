@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.doctor import own_node_rights
-from nodectl.doctor.check import WARN, Check
+from nodectl.cli.checks import own_node_rights
+from nodectl.cli.checks.check import WARN, Check
 
 TASK = "/system.slice/n1_slurmstepd.scope/job_7/step_0/user/task_0"
 SHELL = "/user.slice/user-1000.slice/session-1.scope"

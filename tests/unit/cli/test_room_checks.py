@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.config_file import reader
-from nodectl.doctor import room
-from nodectl.doctor.check import OK, WARN
+from nodectl.cli.checks import room
+from nodectl.cli.checks.check import OK, WARN
+from nodectl.service.config_file import reader
 
 MIB = 1 << 20
 HOLD = """

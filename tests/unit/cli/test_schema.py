@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from nodectl.cli import main
 from nodectl.cli.catalogue import parser_of
 from nodectl.client.command_parser import subcommands
-from nodectl.schemas import files as schemas
+from nodectl.model.schemas import files as schemas
 
 
 def objects(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

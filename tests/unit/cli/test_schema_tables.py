@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from nodectl.accounting.states import STATES
+from nodectl.cli.checks.check import FAIL, OK, WARN, Check
 from nodectl.cli.plugins import hooks_as_json
-from nodectl.devtools.plugin_list import Listed
-from nodectl.doctor.check import FAIL, OK, WARN, Check
-from nodectl.machine.figures import Disk
+from nodectl.lab.devtools.plugin_list import Listed
+from nodectl.model.accounting.states import STATES
 from nodectl.model.launch_order import HOOKS
+from nodectl.model.schemas import files as schemas
+from nodectl.placement.machine.figures import Disk
 from nodectl.plugin_host.kinds import KINDS
-from nodectl.schemas import files as schemas
 from nodectl.selection.modes import COMPLETING, ENDED, PENDING, RUNNING, SUSPENDED
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from nodectl.client import screen
 from nodectl.client.command import Failed
-from nodectl.render import states, table
+from nodectl.client.render import states, table
 
 HEADER = ("JOB", "STATE", "NAME")
 ROWS = [("7", "RUNNING", "a"), ("8", "PENDING", "bb"), ("9", "COMPLETED", "c")]

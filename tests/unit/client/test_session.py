@@ -11,8 +11,8 @@ import pytest
 
 from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.session import Session
-from nodectl.wire import framing
-from nodectl.wire.names import NODE
+from nodectl.model.wire import framing
+from nodectl.model.wire.names import NODE
 
 HELLO = {"node": "node1"}
 REFUSAL = {"error": f"{NODE}.Refused", "parameters": {"reason": "too many connections"}}

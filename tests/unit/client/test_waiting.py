@@ -16,8 +16,8 @@ from nodectl.client import waiting
 from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.session import Session
 from nodectl.client.signals import FORWARDED
-from nodectl.wire import framing
-from nodectl.wire.names import NODE
+from nodectl.model.wire import framing
+from nodectl.model.wire.names import NODE
 
 PATIENCE = 60
 GONE = "gone"  # the service ends instead of answering

@@ -15,9 +15,9 @@ from nodectl.cluster.agent.hello import Hello
 from nodectl.cluster.agent.launched import LaunchedSteps
 from nodectl.cluster.agent.views import Views
 from nodectl.cluster.tree import LEADER
-from nodectl.config_file.reader import load
-from nodectl.wire import framing
-from nodectl.wire.names import NODE
+from nodectl.model.wire import framing
+from nodectl.model.wire.names import NODE
+from nodectl.service.config_file.reader import load
 
 ENOUGH = 20.0  # seconds, for a machine that is busy
 REQUEST = {"argv": ["true"], "environment": {}, "cwd": "/", "ntasks": 2}

@@ -128,7 +128,7 @@ def test_an_allocation_misses_its_cluster(
 def test_srun_is_slurms_where_nodectls_stands_before_it(tmp_path: Path) -> None:
     ours, slurms = tmp_path / "ours" / "srun", tmp_path / "slurms" / "srun"
     for path, text in (
-        (ours, "#!/usr/bin/python3 -IS\nfrom nodectl.slurm_commands.entry import command\n"),
+        (ours, "#!/usr/bin/python3 -IS\nfrom nodectl.slurm.commands.entry import command\n"),
         (slurms, ""),
     ):
         path.parent.mkdir()

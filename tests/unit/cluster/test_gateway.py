@@ -14,8 +14,8 @@ import pytest
 
 from nodectl.cluster.agent.gateway import Gateway
 from nodectl.cluster.tree import LEADER
-from nodectl.wire import framing
-from nodectl.wire.names import NODE
+from nodectl.model.wire import framing
+from nodectl.model.wire.names import NODE
 from unit.cluster.house import House, read, received, refused, until, visiting
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.binding.devices import Device
 from nodectl.cluster import machine
 from nodectl.cluster.engine.engine import Nodes
 from nodectl.cluster.engine.slurm import Slurm
-from nodectl.machine.spec import from_spec
+from nodectl.placement.binding.devices import Device
+from nodectl.placement.machine.spec import from_spec
 
 _SRUN = "#!/bin/sh\nenv\n"
 _JOB = """\

@@ -13,7 +13,7 @@ from nodectl.client.command import Failed
 from nodectl.cluster.agent.exchange import Exchange
 from nodectl.cluster.agent.parts import Parts
 from nodectl.cluster.tree import LEADER
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 ENOUGH = 20.0  # seconds, for a machine that is busy
 PART = {"tasks": "2-3", "masks": ["0", "0"], "nodeid": 1}

@@ -14,7 +14,7 @@ import pytest
 from nodectl.cluster.leader.tenure import Superseded, Tenure
 from nodectl.cluster.succession.directory import LEASE, RENEWAL, Epoch, JobDirectory
 from nodectl.cluster.succession.successor import PATIENCE, Successor
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
 
 AT = (("10.0.0.1", 4000),)
 

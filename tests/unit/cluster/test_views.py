@@ -12,7 +12,7 @@ import pytest
 
 from nodectl.client.command import Failed
 from nodectl.cluster.agent.views import Views
-from nodectl.wire import terminal_packets as packets
+from nodectl.model.wire import terminal_packets as packets
 
 ENOUGH = 20.0  # seconds, for a machine that is busy
 VIEWER = 9

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from nodectl.cgroup import callers
 from nodectl.cluster.agent.visitors_step import VisitorsStep
 from nodectl.kernel.processes import cgroup_of
-from nodectl.wire import framing
-from nodectl.wire.dispatch import Refused
+from nodectl.launch.cgroup import callers
+from nodectl.model.wire import framing
+from nodectl.model.wire.dispatch import Refused
 
 REQUEST = {"argv": ["true"]}
 ELSEWHERE = "/no/such/cgroup"

@@ -9,7 +9,7 @@ from typing import Any
 
 from nodectl.cluster.agent.main import Work
 from nodectl.cluster.agent.place import Place
-from nodectl.config_file.reader import load
+from nodectl.service.config_file.reader import load
 
 
 class Post:

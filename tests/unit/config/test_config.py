@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nodectl
-from nodectl.config import Config, ConfigError
-from nodectl.config_file import manual, reader
-from nodectl.config_file.table import KEYS
+from nodectl.model.config import Config, ConfigError
 from nodectl.plugin_host import BUILTIN_DIR
+from nodectl.service.config_file import manual, reader
+from nodectl.service.config_file.table import KEYS
 
 
 def load(tmp_path: Path, text: str) -> Config:
@@ -213,7 +213,7 @@ def test_tomllib_is_imported_only_for_a_file(tmp_path: Path) -> None:
     (tmp_path / "there.toml").write_text("")
     root = os.path.dirname(os.path.dirname(nodectl.__file__))
     program = (
-        f"import sys; sys.path.insert(0, {root!r}); from nodectl.config_file import reader;"
+        f"import sys; sys.path.insert(0, {root!r}); from nodectl.service.config_file import reader;"
         "reader.load(sys.argv[1], must_exist=False); print('tomllib' in sys.modules)"
     )
     answers = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.config_file import reader
-from nodectl.container import NONE, settings
+from nodectl.launch.container import NONE, settings
 from nodectl.model.step import Step
+from nodectl.service.config_file import reader
 
 BELOW_TMP = {"container_base_path": "/tmp/containers"}
 NO_PARENT = {"container_net": "veth"}

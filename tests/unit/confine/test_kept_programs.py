@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.config_file.reader import build
-from nodectl.confine import kept_programs
-from nodectl.confine.confinement import CAP_SETPCAP
-from nodectl.daemon.admission import confinement
-from nodectl.daemon.admission.confinement import ConfinementLevels
 from nodectl.kernel import _kernel
+from nodectl.launch.confine import kept_programs
+from nodectl.launch.confine.confinement import CAP_SETPCAP
 from nodectl.model.confinement_level import DEFAULT
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
+from nodectl.service.config_file.reader import build
+from nodectl.service.daemon.admission import confinement
+from nodectl.service.daemon.admission.confinement import ConfinementLevels
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from pathlib import Path
 import prctl
 import pytest
 
-from nodectl.config import ConfigError
-from nodectl.config_file.reader import build
-from nodectl.confine import confinement, denied_calls, seccomp_compiler
-from nodectl.confine.keys import check
-from nodectl.doctor.confinement import landlock
+from nodectl.cli.checks.confinement import landlock
 from nodectl.kernel import _kernel, operations
+from nodectl.launch.confine import confinement, denied_calls, seccomp_compiler
+from nodectl.launch.confine.keys import check
+from nodectl.model.config import ConfigError
 from nodectl.model.confinement_level import LEVELS, is_below, strictest
+from nodectl.service.config_file.reader import build
 
 OLDEST = 2  # Landlock of Linux 5.19, which does not know of truncation
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from nodectl.container.user_namespace import identity_map
+from nodectl.launch.container.user_namespace import identity_map
 
 
 def test_ids_that_follow_each_other_share_a_line() -> None:

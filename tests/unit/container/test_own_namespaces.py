@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.config_file import reader
-from nodectl.container import USER, own_namespaces, settings
-from nodectl.doctor import own_node_rights
-from nodectl.doctor.check import FAIL, OK, WARN
+from nodectl.cli.checks import own_node_rights
+from nodectl.cli.checks.check import FAIL, OK, WARN
 from nodectl.kernel import _namespace, trust
+from nodectl.launch.container import USER, own_namespaces, settings
 from nodectl.plugin_api import PluginError
 from nodectl.plugins.job_container import user
+from nodectl.service.config_file import reader
 
 HOST = os.uname().nodename.partition(".")[0]
 

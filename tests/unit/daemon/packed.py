@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TypeVar
 
-from nodectl.daemon.history.batch_text import BatchText, PackedText, packing, unpacking
+from nodectl.service.daemon.history.batch_text import BatchText, PackedText, packing, unpacking
 
 _T = TypeVar("_T")
 

@@ -8,8 +8,8 @@ import resource
 
 import pytest
 
-from nodectl.daemon.admission import accounts
 from nodectl.kernel import _kernel
+from nodectl.service.daemon.admission import accounts
 
 NOBODY_HAS = 2_000_000_001
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from nodectl.daemon.history.batch_text import BatchText, PackedText, packing, unpacking
+from nodectl.service.daemon.history.batch_text import BatchText, PackedText, packing, unpacking
 from unit.daemon.packed import at_once
 
 _MIB = 1 << 20

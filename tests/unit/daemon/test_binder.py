@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 
-from nodectl.binding.refused import Refused
-from nodectl.config_file.reader import build
-from nodectl.daemon.admission.binder import Binder
-from nodectl.machine import topology
-from nodectl.machine.spec import from_spec
 from nodectl.model.step import Step
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.machine import topology
+from nodectl.placement.machine.spec import from_spec
+from nodectl.service.config_file.reader import build
+from nodectl.service.daemon.admission.binder import Binder
 
 MACHINE = from_spec("2s:4c:2t:2n:i")
 

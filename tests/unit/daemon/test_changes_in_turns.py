@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from nodectl.daemon.admission.slices import Work
-from nodectl.daemon.controller.ends import Ends
-from nodectl.daemon.methods.control import Control
 from nodectl.selection.records import JobRecord
+from nodectl.service.daemon.admission.slices import Work
+from nodectl.service.daemon.controller.ends import Ends
+from nodectl.service.daemon.methods.control import Control
 from unit.daemon.test_slices import Site
 
 _A_FEW = 8

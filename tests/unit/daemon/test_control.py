@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from nodectl.daemon.admission.slices import Slices, Work
-from nodectl.daemon.methods.control import Control
-from nodectl.daemon.methods.show_queue import Matching
+from nodectl.model.wire.dispatch import Refused
 from nodectl.scheduler import job_array
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.records import JobRecord
-from nodectl.wire.dispatch import Refused
+from nodectl.service.daemon.admission.slices import Slices, Work
+from nodectl.service.daemon.methods.control import Control
+from nodectl.service.daemon.methods.show_queue import Matching
 
 JOBS = 1000
 UID = 1000

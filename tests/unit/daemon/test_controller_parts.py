@@ -13,21 +13,21 @@ from typing import Any
 
 import pytest
 
-from nodectl.daemon.controller import restore
-from nodectl.daemon.controller import rounds as rounds_module
-from nodectl.daemon.controller.commits import Commits, NotWritten
-from nodectl.daemon.controller.controller import Controller
-from nodectl.daemon.controller.ends import Ends
-from nodectl.daemon.controller.expansions import Expansions
-from nodectl.daemon.controller.job_names import BadName, JobName, name_of, parse
-from nodectl.daemon.controller.job_signals import JobSignals
-from nodectl.daemon.controller.leases import Leases
-from nodectl.daemon.controller.rounds import Rounds
-from nodectl.daemon.controller.spool import Spool
+from nodectl.model.wire.dispatch import Refused
 from nodectl.scheduler.decisions import CANCEL, SUSPEND, Decision, NotAdmitted, Preempt, Start
 from nodectl.selection.modes import COMPLETING, RUNNING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
-from nodectl.wire.dispatch import Refused
+from nodectl.service.daemon.controller import restore
+from nodectl.service.daemon.controller import rounds as rounds_module
+from nodectl.service.daemon.controller.commits import Commits, NotWritten
+from nodectl.service.daemon.controller.controller import Controller
+from nodectl.service.daemon.controller.ends import Ends
+from nodectl.service.daemon.controller.expansions import Expansions
+from nodectl.service.daemon.controller.job_names import BadName, JobName, name_of, parse
+from nodectl.service.daemon.controller.job_signals import JobSignals
+from nodectl.service.daemon.controller.leases import Leases
+from nodectl.service.daemon.controller.rounds import Rounds
+from nodectl.service.daemon.controller.spool import Spool
 
 
 @pytest.mark.parametrize(

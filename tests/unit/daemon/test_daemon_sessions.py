@@ -15,13 +15,13 @@ from types import SimpleNamespace
 import pytest
 
 import descriptors
-from nodectl.config_file.reader import load
-from nodectl.daemon.connections import supervisor
-from nodectl.daemon.connections.connection import Calls, SessionChannel
-from nodectl.daemon.connections.supervisor import ListenerSupervisor
-from nodectl.daemon.processes.forkserver_channel import ForkserverChannel
-from nodectl.wire import frames, framing
-from nodectl.wire.dispatch import Call, Refused, Service
+from nodectl.model.wire import frames, framing
+from nodectl.model.wire.dispatch import Call, Refused, Service
+from nodectl.service.config_file.reader import load
+from nodectl.service.daemon.connections import supervisor
+from nodectl.service.daemon.connections.connection import Calls, SessionChannel
+from nodectl.service.daemon.connections.supervisor import ListenerSupervisor
+from nodectl.service.daemon.processes.forkserver_channel import ForkserverChannel
 
 MOST = 2
 CROWD = 100

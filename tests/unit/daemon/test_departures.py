@@ -9,11 +9,11 @@ from typing import cast
 
 import pytest
 
-from nodectl.daemon.controller import departures
-from nodectl.daemon.controller.departures import Departures
-from nodectl.daemon.jobs.further_steps import FurtherSteps
-from nodectl.daemon.jobs.registry import Registry
-from nodectl.wire.dispatch import Refused
+from nodectl.model.wire.dispatch import Refused
+from nodectl.service.daemon.controller import departures
+from nodectl.service.daemon.controller.departures import Departures
+from nodectl.service.daemon.jobs.further_steps import FurtherSteps
+from nodectl.service.daemon.jobs.registry import Registry
 
 
 class Leaving(Departures):

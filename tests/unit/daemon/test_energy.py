@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.daemon.steps.energy import EnergyBook
-from nodectl.machine.energy import EnergyMeter
+from nodectl.placement.machine.energy import EnergyMeter
+from nodectl.service.daemon.steps.energy import EnergyBook
 
 FULL = 262_143_328_850
 

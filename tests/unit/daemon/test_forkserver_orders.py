@@ -7,9 +7,9 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 
-from nodectl.config_file.reader import load
-from nodectl.daemon.processes.forkserver_channel import ForkserverChannel
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
+from nodectl.service.config_file.reader import load
+from nodectl.service.daemon.processes.forkserver_channel import ForkserverChannel
 
 
 class Orders:

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from nodectl.daemon.methods.start import StepStart
-from nodectl.wire import framing
-from nodectl.wire.dispatch import Refused
+from nodectl.model.wire import framing
+from nodectl.model.wire.dispatch import Refused
+from nodectl.service.daemon.methods.start import StepStart
 
 TOO_MUCH = Refused("LaunchRefused", "max_step_bytes_per_user")
 

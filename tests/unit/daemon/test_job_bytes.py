@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.binding.request import Request
-from nodectl.daemon.controller import job_bytes
+from nodectl.placement.binding.request import Request
 from nodectl.selection.records import JobDetails, JobRecord
+from nodectl.service.daemon.controller import job_bytes
 
 PLAIN = job_bytes.of(JobRecord(1))
 

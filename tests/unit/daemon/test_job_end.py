@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from nodectl.config_file.reader import build
-from nodectl.daemon.jobs import prolog_epilog
-from nodectl.daemon.jobs.background_tasks import BackgroundTasks
-from nodectl.daemon.jobs.containers import Containers
-from nodectl.daemon.jobs.job_end import JobEnds
-from nodectl.daemon.jobs.prolog_epilog import PrologEpilog
-from nodectl.daemon.jobs.registry import EndingJob
-from nodectl.daemon.jobs.resources import Resources
-from nodectl.daemon.steps.files import StepFiles
-from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
+from nodectl.service.config_file.reader import build
+from nodectl.service.daemon.jobs import prolog_epilog
+from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks
+from nodectl.service.daemon.jobs.containers import Containers
+from nodectl.service.daemon.jobs.job_end import JobEnds
+from nodectl.service.daemon.jobs.prolog_epilog import PrologEpilog
+from nodectl.service.daemon.jobs.registry import EndingJob
+from nodectl.service.daemon.jobs.resources import Resources
+from nodectl.service.daemon.steps.files import StepFiles
+from nodectl.service.daemon.steps.live import LiveStep
 
 if TYPE_CHECKING:
     from pathlib import Path

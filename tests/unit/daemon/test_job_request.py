@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from nodectl.binding.options import request_of
-from nodectl.daemon.controller.job_request import Machine, job_of
 from nodectl.model.step import Step
-from nodectl.wire.dispatch import Refused
+from nodectl.model.wire.dispatch import Refused
+from nodectl.placement.binding.options import request_of
+from nodectl.service.daemon.controller.job_request import Machine, job_of
 from unit.selection.tres import Bed, nodes
 
 

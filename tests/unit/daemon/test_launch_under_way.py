@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nodectl.daemon.methods.launch import Launch
-from nodectl.wire.dispatch import Call, Refused
-from nodectl.wire.framing import Peer
+from nodectl.model.wire.dispatch import Call, Refused
+from nodectl.model.wire.framing import Peer
+from nodectl.service.daemon.methods.launch import Launch
 
 STARTED = {"job": 7, "step": 0}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tracemalloc
 
-from nodectl.binding import node
-from nodectl.binding.layout import Layout
-from nodectl.binding.options import request_of
-from nodectl.binding.request import Request, Settings
-from nodectl.daemon.admission.layout_cache import LayoutCache
-from nodectl.machine.spec import from_spec
+from nodectl.placement.binding import node
+from nodectl.placement.binding.layout import Layout
+from nodectl.placement.binding.options import request_of
+from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.machine.spec import from_spec
+from nodectl.service.daemon.admission.layout_cache import LayoutCache
 
 MACHINE = from_spec("2s:8c:2t")
 MOST = 1 << 20

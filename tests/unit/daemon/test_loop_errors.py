@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from nodectl.daemon import loop_errors
+from nodectl.service.daemon import loop_errors
 
 
 def fails() -> None:

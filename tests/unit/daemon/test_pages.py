@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from nodectl.daemon.history import pages
-from nodectl.daemon.history.job_store import JobStore
-from nodectl.daemon.history.pages import BadPosition, Page, Wanted
-from nodectl.daemon.history.store import Ended, Store
 from nodectl.selection.records import JobRecord
+from nodectl.service.daemon.history import pages
+from nodectl.service.daemon.history.job_store import JobStore
+from nodectl.service.daemon.history.pages import BadPosition, Page, Wanted
+from nodectl.service.daemon.history.store import Ended, Store
 
 ALICE, BOB = 1001, 1002
 Ask = Callable[[Store, Wanted, str], Page]

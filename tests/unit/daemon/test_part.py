@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.binding.devices import Device
-from nodectl.daemon.admission import part
-from nodectl.daemon.admission.slurm_job import SlurmJob
-from nodectl.machine.spec import from_spec
 from nodectl.model.step import Step
-from nodectl.wire.dispatch import Refused
-from nodectl.wire.shape import Optional
+from nodectl.model.wire.dispatch import Refused
+from nodectl.model.wire.shape import Optional
+from nodectl.placement.binding.devices import Device
+from nodectl.placement.machine.spec import from_spec
+from nodectl.service.daemon.admission import part
+from nodectl.service.daemon.admission.slurm_job import SlurmJob
 
 MACHINE = from_spec("2s:2c:2t:2n")
 CPUS = 0x3F  # which this daemon may use of its eight

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from nodectl.cgroup.usage import Usage
-from nodectl.daemon.steps import process_usage
-from nodectl.daemon.steps.process_usage import Process, Processes
+from nodectl.launch.cgroup.usage import Usage
+from nodectl.service.daemon.steps import process_usage
+from nodectl.service.daemon.steps.process_usage import Process, Processes
 
 RUNNER, TASK = 10, 20
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from nodectl.daemon.controller.table import JobTable
-from nodectl.daemon.history.job_store import JobStore
-from nodectl.daemon.history.store import Store
 from nodectl.selection.modes import ENDED
 from nodectl.selection.records import JobRecord
+from nodectl.service.daemon.controller.table import JobTable
+from nodectl.service.daemon.history.job_store import JobStore
+from nodectl.service.daemon.history.store import Store
 
 MANY = 300
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from nodectl.daemon.controller import restore
-from nodectl.daemon.controller.ends import Ends
-from nodectl.daemon.controller.table import JobTable
-from nodectl.daemon.history.job_store import JobStore, Kept
-from nodectl.daemon.history.store import Store
 from nodectl.scheduler.scheduler import Scheduler
 from nodectl.selection.modes import PENDING, RUNNING
 from nodectl.selection.records import BATCH, JobDetails, JobRecord
+from nodectl.service.daemon.controller import restore
+from nodectl.service.daemon.controller.ends import Ends
+from nodectl.service.daemon.controller.table import JobTable
+from nodectl.service.daemon.history.job_store import JobStore, Kept
+from nodectl.service.daemon.history.store import Store
 from unit.scheduler.bench import NOW, PLAIN, selection_of
 
 

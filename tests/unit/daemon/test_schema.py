@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.daemon.history import schema
-from nodectl.daemon.history.store import Ended, Store, StoreError
+from nodectl.service.daemon.history import schema
+from nodectl.service.daemon.history.store import Ended, Store, StoreError
 from unit.daemon import old_history
 
 USERS = (1001, 1002)

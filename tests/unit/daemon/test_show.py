@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from nodectl.cgroup.usage import Usage
-from nodectl.daemon.methods import show
-from nodectl.daemon.methods.show import Show
+from nodectl.launch.cgroup.usage import Usage
+from nodectl.service.daemon.methods import show
+from nodectl.service.daemon.methods.show import Show
 
 STEPS = 100
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from nodectl.daemon.admission.slices import SLICE, Slices, Work
-from nodectl.daemon.admission.turns import Turns
-from nodectl.daemon.controller.job_names import name_of
-from nodectl.daemon.controller.table import JobTable
-from nodectl.daemon.methods.job_calls import JobCalls
-from nodectl.daemon.methods.show_queue import ShowQueue
+from nodectl.model.wire import framing
+from nodectl.model.wire.dispatch import Refused
 from nodectl.selection.records import JobRecord
-from nodectl.wire import framing
-from nodectl.wire.dispatch import Refused
+from nodectl.service.daemon.admission.slices import SLICE, Slices, Work
+from nodectl.service.daemon.admission.turns import Turns
+from nodectl.service.daemon.controller.job_names import name_of
+from nodectl.service.daemon.controller.table import JobTable
+from nodectl.service.daemon.methods.job_calls import JobCalls
+from nodectl.service.daemon.methods.show_queue import ShowQueue
 from unit.scheduler.bench import Bench
 
 _PAGE = 1 << 20

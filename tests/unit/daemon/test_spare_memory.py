@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from nodectl.daemon.steps.spare_memory import SpareMemory
 from nodectl.kernel import _kernel
+from nodectl.service.daemon.steps.spare_memory import SpareMemory
 
 
 def test_memory_is_given_back_once_when_no_step_has_ended_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,11 @@ import asyncio
 import socket
 from pathlib import Path
 
-from nodectl.daemon.steps import status_query
-from nodectl.daemon.steps.files import StepFiles
-from nodectl.daemon.steps.live import LiveStep
 from nodectl.model.step import Step
-from nodectl.wire import framing
+from nodectl.model.wire import framing
+from nodectl.service.daemon.steps import status_query
+from nodectl.service.daemon.steps.files import StepFiles
+from nodectl.service.daemon.steps.live import LiveStep
 
 MANY = 200
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from nodectl.daemon.history import batch as batch_module
-from nodectl.daemon.history.batch import Batch
-from nodectl.daemon.steps.files import StepFiles
-from nodectl.stepd import record
+from nodectl.launch.stepd import record
+from nodectl.service.daemon.history import batch as batch_module
+from nodectl.service.daemon.history.batch import Batch
+from nodectl.service.daemon.steps.files import StepFiles
 
 RECORD: dict[str, object] = {"state": "COMPLETED", "exit_status": 0, "tasks": []}
 

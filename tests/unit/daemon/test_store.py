@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.daemon.history.job_store import JobStore
-from nodectl.daemon.history.pruning import fair
-from nodectl.daemon.history.store import Ended, Store
 from nodectl.selection.records import JobRecord
+from nodectl.service.daemon.history.job_store import JobStore
+from nodectl.service.daemon.history.pruning import fair
+from nodectl.service.daemon.history.store import Ended, Store
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from nodectl.daemon.jobs.resources import Resources
-from nodectl.daemon.jobs.suspension import Suspension
-from nodectl.daemon.jobs.watcher import Watcher
+from nodectl.model.wire.dispatch import Refused
 from nodectl.plugin_host.caller import OK, Outcome
-from nodectl.wire.dispatch import Refused
+from nodectl.service.daemon.jobs.resources import Resources
+from nodectl.service.daemon.jobs.suspension import Suspension
+from nodectl.service.daemon.jobs.watcher import Watcher
 
 
 class Step:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from nodectl.daemon.controller.commits import Commits, NotWritten
-from nodectl.daemon.history import connection
-from nodectl.daemon.history.job_store import JobStore
-from nodectl.daemon.history.store import Ended, Store, StoreError
 from nodectl.selection.records import JobRecord
+from nodectl.service.daemon.controller.commits import Commits, NotWritten
+from nodectl.service.daemon.history import connection
+from nodectl.service.daemon.history.job_store import JobStore
+from nodectl.service.daemon.history.store import Ended, Store, StoreError
 
 FOR_EVER = 3600.0
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodectl.forkserver.runners import Runners
-from nodectl.stepd.orders import WAITS
+from nodectl.launch.forkserver.runners import Runners
+from nodectl.launch.stepd.orders import WAITS
 
 USER, ELSE = 1000, 1001
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodectl.forkserver import spare as spares
-from nodectl.forkserver.spare import Spare
-from nodectl.stepd.orders import ForkedAhead
+from nodectl.launch.forkserver import spare as spares
+from nodectl.launch.forkserver.spare import Spare
+from nodectl.launch.stepd.orders import ForkedAhead
 
 Ends = tuple[socket.socket, socket.socket]
 

@@ -7,7 +7,7 @@ import sys
 
 FORK = """
 import errno, os, socket, types
-from nodectl.forkserver import runners, stepds
+from nodectl.launch.forkserver import runners, stepds
 
 class Removed:
     def __init__(self, path):

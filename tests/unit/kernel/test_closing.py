@@ -9,7 +9,7 @@ import socket
 import struct
 
 from nodectl.kernel import closing
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 PATIENCE = 20
 

@@ -11,7 +11,7 @@ import pytest
 
 from nodectl.kernel import _kernel
 from nodectl.kernel.processes import cgroup_of
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 Pair = tuple[socket.socket, socket.socket]
 

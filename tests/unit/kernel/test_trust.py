@@ -177,7 +177,7 @@ HEAVY = {
         "nodectl.kernel.trust",
         "nodectl.plugin_api",
         "nodectl.plugin_host.loader",
-        "nodectl.config_file.reader",
+        "nodectl.service.config_file.reader",
         "nodectl.spank.plugstack",
     ],
 )

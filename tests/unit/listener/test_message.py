@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from nodectl.listener.message import LAUNCH, checked
-from nodectl.wire import framing
+from nodectl.model.wire import framing
+from nodectl.service.listener.message import LAUNCH, checked
 
 _MANY = 110_000
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodectl.listener import session
-from nodectl.listener.main import SessionProcess as Place
-from nodectl.wire import frames, framing
+from nodectl.model.wire import frames, framing
+from nodectl.service.listener import session
+from nodectl.service.listener.main import SessionProcess as Place
 
 PATIENCE = 20
 HELLO = framing.encode({"method": "org.nodectl.Hello"})

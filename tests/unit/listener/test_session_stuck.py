@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodectl.listener import main
-from nodectl.wire import framing
+from nodectl.model.wire import framing
+from nodectl.service.listener import main
 
 SECONDS = 60
 

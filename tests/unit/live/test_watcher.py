@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nodectl.cgroup.usage import UsageReader
 from nodectl.client.command import Failed
-from nodectl.live.watcher import Watcher
+from nodectl.launch.cgroup.usage import UsageReader
+from nodectl.view.live.watcher import Watcher
 
 STEP: dict[str, Any] = {
     "job": 7, "step": 0, "restart": 0, "name": "so\x1b[31m", "user": "alice", "node": "n1", "command": ["a", "b c"],

@@ -13,12 +13,12 @@ import pytest
 
 import nodectl
 from nodectl import messages
-from nodectl.log import journal
-from nodectl.log.table import BY_NAME, MESSAGES
+from nodectl.kernel.log import journal
+from nodectl.kernel.log.table import BY_NAME, MESSAGES
 
 SOURCES = Path(str(nodectl.__file__)).parent
 # Whose processes write into the log, and what in them speaks to somebody else: a command in its terminal.
-SERVICE = ("container", "daemon", "forkserver", "mpi", "plugin_host", "listener", "selection", "spank", "stepd")
+SERVICE = ("launch", "mpi", "plugin_host", "selection", "service", "spank")
 
 
 def fields(data: bytes) -> dict[str, str]:

@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from nodectl.doctor import usage
-from nodectl.doctor.check import OK, WARN
-from nodectl.machine import figures
-from nodectl.machine.figures import Disk, Figures, UserSession
-from nodectl.render.machine_figures import figure_words
+from nodectl.cli.checks import usage
+from nodectl.cli.checks.check import OK, WARN
+from nodectl.client.render.machine_figures import figure_words
+from nodectl.placement.machine import figures
+from nodectl.placement.machine.figures import Disk, Figures, UserSession
 
 GIB = 1 << 30
 MADE_UP = Figures(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.machine.gpus import GpuReader
+from nodectl.placement.machine.gpus import GpuReader
 
 
 class Clock:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from nodectl.machine.sockets import socket_as
-from nodectl.machine.spec import from_lscpu, from_spec
-from nodectl.machine.topology import Topology
 from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.placement.machine.sockets import socket_as
+from nodectl.placement.machine.spec import from_lscpu, from_spec
+from nodectl.placement.machine.topology import Topology
 from unit.machines import Machine, topology_of
 
 

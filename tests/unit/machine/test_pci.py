@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nodectl.machine import pci
+from nodectl.placement.machine import pci
 
 
 def device(root: Path, address: str, pci_class: str, node: str = "", cpus: str = "", name: str = "") -> None:

@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nodectl.machine.pci import Device
-from nodectl.machine.spec import from_spec
-from nodectl.machine.topology import Kind, Node, Topology
+from nodectl.client.render import machine_svg, machine_text
+from nodectl.client.render.machine_groups import Group, tree
+from nodectl.client.render.occupants import Occupation, occupation
 from nodectl.model.cpu_list import mask_of
-from nodectl.render import machine_svg, machine_text
-from nodectl.render.machine_groups import Group, tree
-from nodectl.render.occupants import Occupation, occupation
+from nodectl.placement.machine.pci import Device
+from nodectl.placement.machine.spec import from_spec
+from nodectl.placement.machine.topology import Kind, Node, Topology
 from unit.machines import Machine, topology_of
 
 SPACE = "{http://www.w3.org/2000/svg}"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.config_file.reader import build
-from nodectl.daemon.admission import hard_limits
-from nodectl.machine import thread_limit
+from nodectl.placement.machine import thread_limit
+from nodectl.service.config_file.reader import build
+from nodectl.service.daemon.admission import hard_limits
 
 PIDS, THREADS = "/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.machine.topology import read
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of, parse_cpulist
+from nodectl.placement.machine.topology import read
 from unit.machines import MIB, Machine, build, topology_of
 
 

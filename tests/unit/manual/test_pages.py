@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-import nodectl.wire
+import nodectl.model.wire
 from needs import lacks
 from nodectl.cli import bind
 from nodectl.cli.catalogue import parser_of
 from nodectl.cli.main import COMMANDS, RUNS_MANNERS
+from nodectl.cli.manual import about
+from nodectl.cli.manual.__main__ import as_markdown, as_roff, main
 from nodectl.client.bulk.options import BulkParser
 from nodectl.client.job_parser import JobParser
 from nodectl.client.srun import help as run_help
-from nodectl.config_file.table import KEYS
-from nodectl.log.table import MESSAGES
-from nodectl.manual import about
-from nodectl.manual.__main__ import as_markdown, as_roff, main
+from nodectl.kernel.log.table import MESSAGES
 from nodectl.model.exit_statuses import of_command
 from nodectl.model.launch_order import HOOKS
+from nodectl.service.config_file.table import KEYS
 
 PAGES = as_roff()
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
@@ -83,7 +83,7 @@ def test_every_hook_of_a_launch_is_told_in_its_order() -> None:
 def test_every_declaration_of_the_socket_is_told_with_its_comment() -> None:
     text = plain("man7/nodectl.varlink.7")
     for file in ("org.nodectl.varlink", "org.nodectl.step.varlink"):
-        source = (Path(next(iter(nodectl.wire.__path__))) / file).read_text()
+        source = (Path(next(iter(nodectl.model.wire.__path__))) / file).read_text()
         for kind, name in re.findall(r"^(method|type|error) (\w+)", source, re.MULTILINE):
             assert f"\n{kind} {name}" in text
         for comment in re.findall(r"^# (\S+ \S+ \S+ \S+)", source, re.MULTILINE):

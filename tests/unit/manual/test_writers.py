@@ -7,8 +7,8 @@ import subprocess
 import pytest
 
 from needs import lacks
-from nodectl.manual import markdown, prose, roff
-from nodectl.manual.document import Block, Code, Heading, OptionTerm, Page, Paragraph, Table, Terms
+from nodectl.cli.manual import markdown, prose, roff
+from nodectl.cli.manual.document import Block, Code, Heading, OptionTerm, Page, Paragraph, Table, Terms
 
 NASTY = (".so /etc/passwd", "'br", "back\\slash \\fB", "--option's ^~\"", "a.b", "...", "-", "\u00e4\u2014")
 

@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.binding import devices
-from nodectl.binding.cpu_bind import parse_cpu_bind
-from nodectl.binding.hostlist import expand
-from nodectl.binding.mem_bind import parse_mem_bind
-from nodectl.binding.options import ROWS, request_of
-from nodectl.binding.refused import Refused
-from nodectl.cgroup import shares
 from nodectl.cli import send_signal
 from nodectl.client import command, run_options, step_name
 from nodectl.client.launch_request import _ntasks
-from nodectl.machine import spec
+from nodectl.launch.cgroup import shares
 from nodectl.model import cpu_list
 from nodectl.model.number import whole
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
+from nodectl.placement.binding import devices
+from nodectl.placement.binding.cpu_bind import parse_cpu_bind
+from nodectl.placement.binding.hostlist import expand
+from nodectl.placement.binding.mem_bind import parse_mem_bind
+from nodectl.placement.binding.options import ROWS, request_of
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.machine import spec
 
 TOO_LONG = "9" * 5000  # int() refuses 4,301 digits
 ZEROS = "0" * 5000

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nodectl.model.cpu_list import format_cpulist
 from nodectl.model.part import Part, numbers_of
 from nodectl.model.step import Step, Task
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
 
 PART = {"nodes": "n[1-3]", "nnodes": 3, "nodeid": 1, "ntasks": 9, "tasks": "2,4-5", "tasks_per_node": "3(x3)",
         "exchange": "/run/exchange.sock"}  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 from nodectl.model.launch_order import ROWS
 from nodectl.plugin_api import set_errno
 from nodectl.plugin_host.caller import PluginCaller
-from nodectl.tracing.recorder import Recorder
+from nodectl.plugin_host.tracing.recorder import Recorder
 
 ALLOWED = 0.3
 WHOLE = 0.98  # hooks are short: one of a walk may begin with a hundredth of its time gone

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.devtools import plugin_facts
+from nodectl.lab.devtools import plugin_facts
 from nodectl.model import launch_order
 from nodectl.model.launch_order import Hook
 from nodectl.plugin_host import BUILTIN_DIR, kinds, loader
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.kinds import KINDS, Kind
 from nodectl.plugin_host.node_plugins import Host, NodePlugins, load_node_plugins
-from nodectl.tracing.recorder import Recorder
+from nodectl.plugin_host.tracing.recorder import Recorder
 
 HEAD = 'plugin_type = "clock/wall"\nplugin_name = "clock on the wall"\nplugin_version = (22, 5, 8)\n'
 WALL = f"""{HEAD}

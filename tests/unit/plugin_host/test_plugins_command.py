@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from nodectl.cli import doctor, main
-from nodectl.config_file import reader
-from nodectl.devtools import plugin_facts, plugin_list
+from nodectl.lab.devtools import plugin_facts, plugin_list
 from nodectl.model import launch_order
 from nodectl.plugin_host.kinds import KINDS
+from nodectl.service.config_file import reader
 from nodectl.spank import plugstack
 
 HEAD = 'plugin_type = "spank"\nplugin_name = "mark"\nplugin_version = (22, 5, 8)\n'

@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from nodectl.binding.request import Settings
+from nodectl.lab.simulation.described import nodes_of
+from nodectl.placement.binding.request import Settings
 from nodectl.scheduler.decisions import Decision, Start
 from nodectl.scheduler.policy import Limits, Policy, qos_lines
 from nodectl.scheduler.scheduler import Scheduler
@@ -16,7 +17,6 @@ from nodectl.selection.loading import caller_of, load_plugin
 from nodectl.selection.modes import RUNNING
 from nodectl.selection.records import BATCH, JobDetails, JobRecord
 from nodectl.selection.slurmctld import Parameters
-from nodectl.simulation.described import nodes_of
 
 NOW = 1_000_000.0
 PLAIN = Policy(priority_weight_fairshare=0, max_wait=0)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.config import Config, ConfigError
-from nodectl.config_file import reader
+from nodectl.model.config import Config, ConfigError
 from nodectl.scheduler.policy import Limits, Policy, Qos
+from nodectl.service.config_file import reader
 
 
 def configured(tmp_path: Path, text: str) -> Config:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nodectl.lab.simulation.described import nodes_of
 from nodectl.plugin_host.loader import Plugin
 from nodectl.selection.calls import OnCall
 from nodectl.selection.host import Choice, Selection
@@ -11,7 +12,6 @@ from nodectl.selection.loading import caller_of, load_plugin
 from nodectl.selection.modes import SELECT_MODE_RUN_NOW
 from nodectl.selection.records import JobDetails, JobRecord
 from nodectl.selection.slurmctld import Parameters
-from nodectl.simulation.described import nodes_of
 
 HEAD = 'plugin_type = "select/{name}"\nplugin_name = "{name}"\nplugin_version = (22, 5, 8)\n'
 FIRST = """

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.binding.options import request_of
+from nodectl.lab.simulation.described import nodes_of
+from nodectl.placement.binding.options import request_of
 from nodectl.plugin_api import SLURM_ERROR
 from nodectl.selection.answers import Choice, Refusal
 from nodectl.selection.host import Selection
@@ -14,7 +15,6 @@ from nodectl.selection.loading import caller_of, load_plugin
 from nodectl.selection.modes import NODE_STATE_DRAIN, SELECT_MODE_RUN_NOW
 from nodectl.selection.records import JobDetails, JobRecord
 from nodectl.selection.slurmctld import Parameters
-from nodectl.simulation.described import nodes_of
 from unit.selection.stage import FIRST, stage
 
 ONE = request_of({}, {}, "")

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from nodectl.lab.simulation.described import nodes_of
 from nodectl.selection.ledger import Ledger
 from nodectl.selection.records import JobDetails, JobRecord, JobResources
 from nodectl.selection.slurmctld import Parameters
-from nodectl.simulation.described import nodes_of
 
 SPEC = "3*1s:4c:2t,mem=8G,gpu=2,name=a;2s:2c:1t,mem=4G,name=b"
 TABLE = nodes_of(SPEC)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from nodectl.lab.simulation.described import nodes_of
 from nodectl.selection.ledger import Ledger
 from nodectl.selection.records import JobRecord, JobResources
 from nodectl.selection.slurmctld import Parameters
-from nodectl.simulation.described import nodes_of
 
 
 def test_a_job_without_memory_ends_after_one_with_memory() -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.binding.request import Settings
-from nodectl.config_file import reader
+from nodectl.placement.binding.request import Settings
 from nodectl.selection.host import SelectionFailed
 from nodectl.selection.loading import caller_of, load_plugin
 from nodectl.selection.modes import NODE_STATE_DOWN, SELECT_CR_PLUGIN
 from nodectl.selection.records import JobRecord, StepRecord
 from nodectl.selection.slurmctld import Parameters, parameters_of
+from nodectl.service.config_file import reader
 from unit.selection.stage import Stage
 from unit.selection.test_linear import ALONE, linear, nodes_of, now
 

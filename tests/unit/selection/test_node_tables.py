@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from nodectl.binding.job import specialised
-from nodectl.binding.request import Settings
-from nodectl.machine.spec import from_spec
+from nodectl.lab.simulation.described import nodes_of
+from nodectl.placement.binding.job import specialised
+from nodectl.placement.binding.request import Settings
+from nodectl.placement.machine.spec import from_spec
 from nodectl.selection.cores import kept_cores
 from nodectl.selection.records import NodeRecord, NodeTable
-from nodectl.simulation.described import nodes_of
 
 
 def test_a_machine_keeps_cores_for_the_system() -> None:

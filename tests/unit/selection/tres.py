@@ -7,11 +7,11 @@ from typing import Any
 
 from bitarray import bitarray
 
-from nodectl.binding.devices import Device
-from nodectl.binding.options import request_of
-from nodectl.binding.request import Settings
-from nodectl.machine.spec import from_spec
 from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.placement.binding.devices import Device
+from nodectl.placement.binding.options import request_of
+from nodectl.placement.binding.request import Settings
+from nodectl.placement.machine.spec import from_spec
 from nodectl.selection.answers import Choice, Refusal
 from nodectl.selection.host import Selection
 from nodectl.selection.loading import caller_of, load_plugin

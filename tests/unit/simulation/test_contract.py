@@ -1,7 +1,7 @@
 """What the queue, the plugins' host and the built-in plugins promise together, whatever people submit: no job is lost,
 no core, byte or device is given twice, nobody starves, and backfill never delays the first in line.
 
-The workloads are hypothesis'; `nodectl.simulation.rules` looks from outside. One run has the size of the promise.
+The workloads are hypothesis'; `nodectl.lab.simulation.rules` looks from outside. One run has the size of the promise.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from nodectl.lab.simulation import described, generator, stage, submission
+from nodectl.lab.simulation.story import Played
+from nodectl.lab.simulation.workload import NodeEvent, WorkJob, Workload
 from nodectl.scheduler.policy import Limits, Policy, qos_lines
 from nodectl.selection.slurmctld import Parameters
-from nodectl.simulation import described, generator, stage, submission
-from nodectl.simulation.story import Played
-from nodectl.simulation.workload import NodeEvent, WorkJob, Workload
 
 NODES = ("8c,mem=16G,gpu=2", "2s:4c:2t,mem=64G", "3*4c,mem=8G,gpu=1", "2*2s:2c:2t,mem=4G;4c,mem=32G", "1c")
 HIGH = ("Name=high Priority=10 Preempt=normal", "Name=normal")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.simulation.described import nodes_of
-from nodectl.simulation.submission import machine_of, number_of_tasks
+from nodectl.lab.simulation.described import nodes_of
+from nodectl.lab.simulation.submission import machine_of, number_of_tasks
 
 
 def test_groups_of_nodes_are_numbered_through() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.simulation.generator import Machine, Recipe, generate, recipe_of
-from nodectl.simulation.workload import BadWorkload
+from nodectl.lab.simulation.generator import Machine, Recipe, generate, recipe_of
+from nodectl.lab.simulation.workload import BadWorkload
 
 NODE = Machine(64, 64, 256_000, (("gpu", 4),))
 

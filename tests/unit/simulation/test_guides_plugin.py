@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nodectl.cli.main import main
-from nodectl.simulation import described, generator, stage, submission
+from nodectl.lab.simulation import described, generator, stage, submission
 from unit.simulation.authors import written
 
 NODES = "2*2s:4c:2t,mem=32G,gpu=2"

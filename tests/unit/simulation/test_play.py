@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from nodectl.lab.simulation import described, json_workload, stage, swf
+from nodectl.lab.simulation.story import Played, Story
 from nodectl.scheduler.policy import Policy, qos_lines
-from nodectl.simulation import described, json_workload, stage, swf
-from nodectl.simulation.story import Played, Story
 from unit.simulation.authors import written
 
 Job = dict[str, Any]

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from nodectl.lab.simulation.described import nodes_of
+from nodectl.lab.simulation.rules import Rules
+from nodectl.lab.simulation.story import Run, Share
+from nodectl.lab.simulation.submission import BEGINNING
 from nodectl.scheduler.policy import Policy
 from nodectl.selection.modes import NODE_STATE_DRAIN, SUSPENDED
 from nodectl.selection.records import JobDetails, JobRecord
 from nodectl.selection.slurmctld import Parameters
-from nodectl.simulation.described import nodes_of
-from nodectl.simulation.rules import Rules
-from nodectl.simulation.story import Run, Share
-from nodectl.simulation.submission import BEGINNING
 
 
 class World:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.simulation import json_workload, swf
-from nodectl.simulation.workload import BadWorkload, NodeEvent
-from nodectl.simulation.workload_file import read
+from nodectl.lab.simulation import json_workload, swf
+from nodectl.lab.simulation.workload import BadWorkload, NodeEvent
+from nodectl.lab.simulation.workload_file import read
 
 # Fields: number, submit, wait, run, processors, cpu, memory, asked, limit, asked memory, status, user, group,
 # executable, queue, partition, preceding, think.

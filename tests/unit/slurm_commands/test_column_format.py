@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nodectl.client.command import Failed
-from nodectl.slurm_commands.column_format import by_letters, by_names
-from nodectl.slurm_commands.job_fields import FIELDS
+from nodectl.slurm.commands.column_format import by_letters, by_names
+from nodectl.slurm.commands.job_fields import FIELDS
 
 JOB = {
     "job": 7, "name": "a long name", "user": "alice", "uid": 0, "state": "RUNNING", "nodes": "n1", "used": 65.0,

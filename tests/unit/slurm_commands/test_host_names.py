@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodectl.client.command import Failed
-from nodectl.slurm_commands.host_names import compressed, expanded
+from nodectl.slurm.commands.host_names import compressed, expanded
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from nodectl.slurm_commands.column_format import by_letters
-from nodectl.slurm_commands.job_fields import FIELDS
-from nodectl.slurm_commands.job_values import as_json, job_facts
-from nodectl.slurm_commands.time_words import limit, short
+from nodectl.slurm.commands.column_format import by_letters
+from nodectl.slurm.commands.job_fields import FIELDS
+from nodectl.slurm.commands.job_values import as_json, job_facts
+from nodectl.slurm.commands.time_words import limit, short
 
 JOB: dict[str, Any] = {
     "job": 7, "name": "solver", "user": "root", "uid": 0, "state": "PENDING", "nodes": "", "used": 0.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodectl.client.command import BadUsage
-from nodectl.slurm_commands.option_words import (
+from nodectl.slurm.commands.option_words import (
     ARGUMENT,
     MAYBE_ARGUMENT,
     Option,

@@ -33,7 +33,7 @@ PROGRAM = """
 import sys, types
 sys.path.append({packages!r})
 from nodectl.plugin_host.caller import PluginCaller
-from nodectl.tracing.recorder import Recorder
+from nodectl.plugin_host.tracing.recorder import Recorder
 from nodectl.spank import S_CTX_REMOTE, stack, probe_variable
 from nodectl.spank.handle import Spank
 from nodectl.model.plugstack_entry import Entry

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.devtools.spank import probe_run
+from nodectl.lab.devtools.spank import probe_run
 
 
 @pytest.fixture

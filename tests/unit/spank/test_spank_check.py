@@ -12,9 +12,9 @@ import pytest
 
 import nodectl
 from nodectl.cli import main
-from nodectl.devtools.spank import slurm_releases
-from nodectl.devtools.spank.findings import Inspection
-from nodectl.devtools.spank.inspection import inspect
+from nodectl.lab.devtools.spank import slurm_releases
+from nodectl.lab.devtools.spank.findings import Inspection
+from nodectl.lab.devtools.spank.inspection import inspect
 
 HEADERS = Path(str(nodectl.__file__)).parent / "include"
 HOOK = "int slurm_spank_{}(spank_t sp, int ac, char **av) {{ return 0; }}\n"

@@ -9,7 +9,7 @@ import pytest
 
 from needs import lacks
 from nodectl.cli import main
-from nodectl.devtools.spank.inspection import inspect
+from nodectl.lab.devtools.spank.inspection import inspect
 from nodectl.spank import versions
 from unit.spank.test_spank_check import GOOD, HOOK, command, compiled, has
 

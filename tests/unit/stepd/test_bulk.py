@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from nodectl.stepd.bulk import work
-from nodectl.stepd.bulk.commands import Command, commands_in
-from nodectl.stepd.bulk.tally import ROOM, Tally
-from nodectl.stepd.bulk.window import MOST_BYTES, Window, WindowBroken
-from nodectl.wire import lean_json
+from nodectl.launch.stepd.bulk import work
+from nodectl.launch.stepd.bulk.commands import Command, commands_in
+from nodectl.launch.stepd.bulk.tally import ROOM, Tally
+from nodectl.launch.stepd.bulk.window import MOST_BYTES, Window, WindowBroken
+from nodectl.model.wire import lean_json
 
 
 def command(seq: int, *words: str) -> Command:
@@ -94,7 +94,7 @@ class Cgroup:
 
 def test_a_slot_whose_cgroup_was_killed_and_stays_serves_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel would kill the next command as it is born."""
-    monkeypatch.setattr("nodectl.stepd.accounting.controllers_below", lambda _: ())
+    monkeypatch.setattr("nodectl.launch.stepd.accounting.controllers_below", lambda _: ())
     held = {"task_1"}
     step = SimpleNamespace(limits={}, unkillable_timeout=60.0)
     run: Any = SimpleNamespace(group=Cgroup("", held), step=step, tasks=[SimpleNamespace(local_id=n) for n in range(3)])

@@ -6,9 +6,9 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from nodectl.stepd.connections import Links
-from nodectl.wire import framing
-from nodectl.wire.dispatch import STEP
+from nodectl.launch.stepd.connections import Links
+from nodectl.model.wire import framing
+from nodectl.model.wire.dispatch import STEP
 
 
 def test_the_reply_to_a_client_that_went_away_is_not_written_to_a_file_that_was_opened_since(tmp_path: Path) -> None:

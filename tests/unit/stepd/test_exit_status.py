@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodectl.kernel.children import said
-from nodectl.stepd import exit_status
+from nodectl.launch.stepd import exit_status
 
 CORE = 0x80
 

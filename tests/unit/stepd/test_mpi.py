@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import descriptors
+from nodectl.launch.stepd.mpi import Mpi
 from nodectl.model.mpi_server import MpiServer
-from nodectl.stepd.mpi import Mpi
 
 
 class Run(SimpleNamespace):

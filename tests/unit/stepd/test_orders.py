@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.stepd.orders import Order, Orders, Unreadable
-from nodectl.task.client_streams import are_left
+from nodectl.launch.stepd.orders import Order, Orders, Unreadable
+from nodectl.launch.task.client_streams import are_left
 
 
 def test_streams_that_come_when_a_step_is_over_are_refused() -> None:
@@ -48,7 +48,9 @@ def test_the_file_of_a_step_that_cannot_be_read_is_named(tmp_path: Path, text: s
 
 
 def test_a_runner_whose_step_cannot_be_read_ends_with_a_line(tmp_path: Path) -> None:
-    script = f"from nodectl.stepd.main import main; main({{'spec': '{tmp_path}/7.0.json'}}, [], None, '', None, None)"
+    script = (
+        f"from nodectl.launch.stepd.main import main; main({{'spec': '{tmp_path}/7.0.json'}}, [], None, '', None, None)"
+    )
     done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from nodectl import messages
-from nodectl.stepd import plugin_output
-from nodectl.stepd.plugin_output import PluginOutput, log_rest
+from nodectl.launch.stepd import plugin_output
+from nodectl.launch.stepd.plugin_output import PluginOutput, log_rest
 
 STDERR = 2
 # Children of a hook that write on their own, and say so by their end.

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.stepd.accounting import memory_limit, oom_kills
-from nodectl.stepd.end_reasons import EndReasons
+from nodectl.launch.stepd.accounting import memory_limit, oom_kills
+from nodectl.launch.stepd.end_reasons import EndReasons
 
 KILLED, OF_SHELL, WELL, TERMINATED = 9, 137 << 8, 0, 15
 

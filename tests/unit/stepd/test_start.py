@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.stepd.start import start
+from nodectl.launch.stepd.start import start
 
 
 class Kernel:
@@ -34,10 +34,10 @@ class Kernel:
 
 
 def start_three(monkeypatch: pytest.MonkeyPatch, kernel: Kernel) -> list[str]:
-    monkeypatch.setattr("nodectl.stepd.start.launch", kernel.launch)
-    monkeypatch.setattr("nodectl.stepd.start.prepare", lambda _: None)
+    monkeypatch.setattr("nodectl.launch.stepd.start.launch", kernel.launch)
+    monkeypatch.setattr("nodectl.launch.stepd.start.prepare", lambda _: None)
     monkeypatch.setattr("nodectl.kernel._kernel.fork_into", kernel.fork_into)
-    monkeypatch.setattr("nodectl.stepd.start._move", lambda *_: None)
+    monkeypatch.setattr("nodectl.launch.stepd.start._move", lambda *_: None)
     monkeypatch.setattr("os.setpgid", lambda *_: None)
     run: Any = types.SimpleNamespace(
         may_share_memory=True, may_fork_into_cgroup=True, step=types.SimpleNamespace(process_group=1),

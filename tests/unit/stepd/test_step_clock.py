@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nodectl.stepd.accounting import StepClock
+from nodectl.launch.stepd.accounting import StepClock
 
 DAY = 86_400.0
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from nodectl.kernel import _kernel, operations
-from nodectl.task import client_streams
-from nodectl.tracing import progress
-from nodectl.tracing.progress import Progress
+from nodectl.launch.task import client_streams
+from nodectl.plugin_host.tracing import progress
+from nodectl.plugin_host.tracing.progress import Progress
 
 TAKERS = 3
 PROGRAM = [

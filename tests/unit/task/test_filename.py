@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nodectl.launch.task import filename
 from nodectl.model.step import Step
-from nodectl.task import filename
 
 DEFAULTS: dict[str, object] = dict.fromkeys(Step.FIELDS)
 STEP = Step(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodectl.kernel import identity, operations
-from nodectl.task import main
+from nodectl.launch.task import main
 
 
 def test_stages_are_composed_up_to_the_first_call_of_a_plugin_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.task.programs import argv_of, tasks_of, wrong_with
+from nodectl.launch.task.programs import argv_of, tasks_of, wrong_with
 
 
 @pytest.mark.parametrize(

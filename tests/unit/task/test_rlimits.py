@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from nodectl import messages
-from nodectl.task import rlimits
+from nodectl.launch.task import rlimits
 
 
 @pytest.fixture

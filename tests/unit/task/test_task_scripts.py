@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import descriptors
-from nodectl.confine import scripts
+from nodectl.launch.confine import scripts
 
 
 @pytest.mark.parametrize(

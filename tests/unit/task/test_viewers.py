@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.task.viewers import Viewers
-from nodectl.wire import terminal_packets as packets
+from nodectl.launch.task.viewers import Viewers
+from nodectl.model.wire import terminal_packets as packets
 
 MOST = 16
 

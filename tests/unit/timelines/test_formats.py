@@ -13,10 +13,10 @@ from google.protobuf import json_format
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
-from nodectl import timelines
 from nodectl.cli import print_trace
 from nodectl.client.command import Failed
-from nodectl.timelines import chrome, otlp, perfetto
+from nodectl.view import timelines
+from nodectl.view.timelines import chrome, otlp, perfetto
 from unit.timelines.traces import SUBMITTED, TRACE, launch, line, task
 
 FORKS_AND_CALLS = len(TRACE)
@@ -112,7 +112,7 @@ def test_chromes_events_are_complete_and_in_microseconds_since_the_first_call() 
 
 def test_who_lacks_perfettos_package_is_told_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "perfetto.protos.perfetto.trace.perfetto_trace_pb2", None)
-    monkeypatch.delitem(sys.modules, "nodectl.timelines.perfetto")
+    monkeypatch.delitem(sys.modules, "nodectl.view.timelines.perfetto")
     monkeypatch.delattr(timelines, "perfetto")
     with pytest.raises(Failed, match=r"perfetto needs perfetto, .*/pip install perfetto$"):
         print_trace._export(launch(), "perfetto", "/nowhere")

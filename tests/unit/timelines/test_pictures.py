@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.timelines import comparison, picture
-from nodectl.timelines.scale import Scale, fitting, shown
+from nodectl.view.timelines import comparison, picture
+from nodectl.view.timelines.scale import Scale, fitting, shown
 from unit.timelines.traces import TRACE, launch, line, task
 
 SVG = "{http://www.w3.org/2000/svg}"

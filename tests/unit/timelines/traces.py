@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodectl.timelines.launch import Launch, launch_of
+from nodectl.view.timelines.launch import Launch, launch_of
 
 SUBMITTED = 1_700_000_000.25
 RECORD: Mapping[str, Any] = {

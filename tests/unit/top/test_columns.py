@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from nodectl.live.view import Row
-from nodectl.machine.spec import named
-from nodectl.render.occupants import occupation
-from nodectl.top import columns, picture
+from nodectl.client.render.occupants import occupation
+from nodectl.placement.machine.spec import named
+from nodectl.view.live.view import Row
+from nodectl.view.top import columns, picture
 
 
 def row(job: int, **others: Any) -> Row:

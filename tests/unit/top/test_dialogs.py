@@ -9,9 +9,9 @@ from textual.app import App
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from nodectl.top.dialogs import Reading
-from nodectl.top.stream import Stream
-from nodectl.wire import terminal_packets as packets
+from nodectl.model.wire import terminal_packets as packets
+from nodectl.view.top.dialogs import Reading
+from nodectl.view.top.stream import Stream
 
 
 def test_brackets_are_no_markup() -> None:

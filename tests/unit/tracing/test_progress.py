@@ -4,8 +4,8 @@ import os
 import signal
 
 from nodectl.model.launch_order import HOOKS
-from nodectl.tracing import progress
-from nodectl.tracing.progress import Progress
+from nodectl.plugin_host.tracing import progress
+from nodectl.plugin_host.tracing.progress import Progress
 
 _LOOKS = 20_000
 

@@ -12,14 +12,14 @@ import pytest
 from varlink.scanner import Interface, _Array, _CustomType, _Dict, _Error, _Maybe, _Method, _Struct
 
 import nodectl
-from nodectl.daemon.admission import part
-from nodectl.daemon.controller import options
-from nodectl.daemon.node import Node
-from nodectl.request import launch
-from nodectl.stepd.methods import Methods
-from nodectl.wire.dispatch import STANDARD, Call, Refused, Service, error_reply
-from nodectl.wire.framing import Peer, peer_of
-from nodectl.wire.shape import Optional
+from nodectl.launch.stepd.methods import Methods
+from nodectl.model.wire.dispatch import STANDARD, Call, Refused, Service, error_reply
+from nodectl.model.wire.framing import Peer, peer_of
+from nodectl.model.wire.shape import Optional
+from nodectl.service.daemon.admission import part
+from nodectl.service.daemon.controller import options
+from nodectl.service.daemon.node import Node
+from nodectl.service.request import launch
 
 PACKAGE = Path(nodectl.__file__).parent
 # The tables need an object only for the functions they point to.
@@ -32,7 +32,7 @@ SAMPLES: dict[str, object] = {"int": 5, "str": "/x", "bool": True, "list": [], "
 
 
 def described(name: str) -> Any:
-    return Interface((PACKAGE / "wire" / f"{name}.varlink").read_text(encoding="ascii"))
+    return Interface((PACKAGE / "model/wire" / f"{name}.varlink").read_text(encoding="ascii"))
 
 
 def kind(varlink_type: object) -> str:
@@ -86,8 +86,8 @@ def test_parameters_have_the_described_names_types_and_may_be_absent_as_describe
 
 def test_every_error_that_the_code_raises_is_described() -> None:
     for directory, name, pattern in (
-        ("daemon", "org.nodectl", r'"(\w+)"'),
-        ("stepd", "org.nodectl.step", r'f"\{STEP\}\.(\w+)"'),
+        ("service/daemon", "org.nodectl", r'"(\w+)"'),
+        ("launch/stepd", "org.nodectl.step", r'f"\{STEP\}\.(\w+)"'),
     ):
         raised = set()
         for path in (PACKAGE / directory).rglob("*.py"):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
 
 # Lone surrogates too: that is how bytes that are no UTF-8 travel.
 ANY_TEXT = st.text(st.characters(exclude_categories=()))

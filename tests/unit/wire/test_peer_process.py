@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.kernel.processes import cgroup_of
-from nodectl.wire import framing, peer_process
+from nodectl.model.wire import framing, peer_process
 
 Pair = tuple[socket.socket, socket.socket]
 

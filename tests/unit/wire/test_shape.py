@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.wire.shape import BadShape, Optional, array, boolean, check, integer, mapping, text
+from nodectl.model.wire.shape import BadShape, Optional, array, boolean, check, integer, mapping, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nodectl.wire.shape import Check
+    from nodectl.model.wire.shape import Check
 
 SMALL = integer(1, 10)
 WORDS = array(text(3), most=2)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import descriptors
-from nodectl.wire import framing, peer_process
+from nodectl.model.wire import framing, peer_process
 
 LIMIT = 4096
 Pair = tuple[socket.socket, socket.socket]

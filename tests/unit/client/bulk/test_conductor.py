@@ -27,7 +27,7 @@ from nodectl.client.bulk.template import Template
 from nodectl.client.command import Failed
 from nodectl.client.session import Events
 from nodectl.client.signals import Signals
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 PATIENCE = 20  # seconds
 SLOTS, WINDOW, BYTES = 2, 66, 1 << 20

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nodectl.wire import framing
+from nodectl.model.wire import framing
 
 SCRIPTS = Path(sysconfig.get_paths()["scripts"])
 QUICK = (str(SCRIPTS / "nodectl"),)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.binding import options as layout
 from nodectl.client.command import BadOption
 from nodectl.client.run_options import Parsed
 from nodectl.client.srun import variables
 from nodectl.client.srun.manners import of
 from nodectl.client.srun.options import parser
+from nodectl.placement.binding import options as layout
 
 SRUN = (
     "PMI_FANOUT PMI_FANOUT_OFF_HOST PMI_TIME SLURM_ACCOUNT SLURM_ACCTG_FREQ SLURM_BCAST SLURM_BCAST_EXCLUDE "

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from nodectl.binding.parts import part_of
 from nodectl.cluster.leader.core import Core
 from nodectl.cluster.leader.effects import Keep, Send
 from nodectl.cluster.machine import Machine, described
-from nodectl.machine.spec import from_spec
 from nodectl.model.cpu_list import parse_cpulist
-from nodectl.wire import lean_json
+from nodectl.model.wire import lean_json
+from nodectl.placement.binding.parts import part_of
+from nodectl.placement.machine.spec import from_spec
 
 JOB = 4711
 NOW = 1_000_000.0

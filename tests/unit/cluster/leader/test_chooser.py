@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.binding.refused import Refused
-from nodectl.binding.request import Settings
 from nodectl.cluster.leader.chooser import Chooser, configured
 from nodectl.cluster.leader.placing import Table
 from nodectl.cluster.leader.wish import Placed
 from nodectl.cluster.machine import Machine
-from nodectl.config_file.reader import load
-from nodectl.machine.spec import from_spec
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.request import Settings
+from nodectl.placement.machine.spec import from_spec
 from nodectl.plugin_host.loader import PluginRefused
+from nodectl.service.config_file.reader import load
 from unit.cluster.leader.test_placing import wish
 
 LAST = """

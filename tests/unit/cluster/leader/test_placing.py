@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.binding.devices import Device
-from nodectl.binding.options import request_of
-from nodectl.binding.refused import Refused
-from nodectl.binding.step import is_exact
 from nodectl.cluster.leader import asked
 from nodectl.cluster.leader.holding import Held
 from nodectl.cluster.leader.placing import Table
 from nodectl.cluster.leader.wish import Placed, Wish
 from nodectl.cluster.machine import Machine
-from nodectl.machine.spec import from_spec
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.value_class import replace
+from nodectl.placement.binding.devices import Device
+from nodectl.placement.binding.options import request_of
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.step import is_exact
+from nodectl.placement.machine.spec import from_spec
 from oracle.cases import TOLD, Case, cases, request, unrolled
 
 NODE = from_spec("2s:4c:1t")

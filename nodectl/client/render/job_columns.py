@@ -1,0 +1,150 @@
+"""The columns of `nodectl queue`, computed from the service's jobs. Pure."""
+
+import shlex
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from nodectl.client.render.table import table
+from nodectl.model.words import duration
+
+Job = Mapping[str, Any]
+_WIDEST = {"USER": 8, "NAME": 10}  # on a terminal that is too narrow, as in squeue
+_LETTERS = {"PENDING": "PD", "RUNNING": "R", "SUSPENDED": "S", "COMPLETING": "CG"}
+
+
+class Column(NamedTuple):
+    """A column: the header, the function for a cell, and whether cells are flush right."""
+
+    header: str
+    cell: Callable[[Job], object]
+    right: bool = False
+
+
+def name_of(job: Job) -> str:
+    """Return the user's name for the job: 7, 7_3, 7_[0-9]; 7.3 for a waiting step in a cluster."""
+    if job.get("array_tasks"):
+        limit = job.get("array_limit")
+        return f"{job.get('array_job') or job['job']}_[{job['array_tasks']}{f'%{limit}' if limit else ''}]"
+    if job.get("array_task") is not None and job.get("array_job"):
+        return f"{job['array_job']}_{job['array_task']}"
+    return str(job.get("id") or job["job"])
+
+
+def _moment(key: str) -> Callable[[Job], object]:
+    return lambda job: moment_words(job.get(key) or 0)
+
+
+def moment_words(at: float) -> str:
+    """Return a point in time, - for none."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at)) if at else "-"
+
+
+def _text(key: str) -> Callable[[Job], object]:
+    return lambda job: "-" if job.get(key) in (None, "", [], ()) else job[key]
+
+
+def _listed(key: str) -> Callable[[Job], object]:
+    def cell(job: Job) -> str:
+        value = job.get(key) or "-"
+        return value if isinstance(value, str) else ",".join(map(str, value))
+
+    return cell
+
+
+def _limit(job: Job) -> str:
+    return duration(job["time_limit"]) if job.get("time_limit") else "-"
+
+
+def _where(job: Job) -> str:
+    """Return the CPUs of a running job, or the reason of a waiting or suspended job.
+
+    A suspended job has no CPUs: another job may use them.
+    """
+    if job["state"] in ("PENDING", "SUSPENDED"):
+        reason, words = str(job.get("reason") or ""), str(job.get("words") or "")
+        return f"{reason}: {words}" if reason and words and not words.startswith(reason) else words or reason or "-"
+    return f"CPUs {job['cpu_list']}" if job.get("cpu_list") else str(job.get("words") or "-")
+
+
+COLUMNS: dict[str, Column] = {
+    "job": Column("JOB", name_of),
+    "user": Column("USER", _text("user")),
+    "name": Column("NAME", _text("name")),
+    "state": Column("STATE", _text("state")),
+    "time": Column("TIME", lambda job: duration(job.get("used") or 0), right=True),
+    "limit": Column("LIMIT", _limit, right=True),
+    "cpus": Column("CPUS", _text("cpus"), right=True),
+    "mem": Column("MIB", _text("memory"), right=True),
+    "gres": Column("DEVICES", _listed("gres")),
+    "priority": Column("PRIORITY", _text("priority"), right=True),
+    "nice": Column("NICE", _text("nice"), right=True),
+    "qos": Column("QOS", _text("qos")),
+    "submit": Column("SUBMITTED", _moment("submit")),
+    "eligible": Column("ELIGIBLE", _moment("eligible")),
+    "start": Column("START", _moment("start")),
+    "restarts": Column("RESTARTS", _text("restarts"), right=True),
+    "held": Column("HELD BY", _text("held_by")),
+    "dependency": Column("DEPENDENCY", _text("dependency")),
+    "nodes": Column("NODES", _text("nodes")),
+    "list": Column("CPU LIST", _text("cpu_list")),
+    "reason": Column("REASON", _text("reason")),
+    "where": Column("CPUS OR REASON", _where),
+    "command": Column("COMMAND", lambda job: _command(job.get("command"))),
+}
+USUAL = ("job", "user", "name", "state", "time", "cpus", "where")
+WIDE = ("limit", "mem", "priority", "start")  # where there is room, before the last one
+STARTS = ("job", "user", "name", "state", "start", "cpus", "where")
+
+
+def _command(command: object) -> str:
+    return shlex.join(map(str, command)) if isinstance(command, list | tuple) else str(command or "-")
+
+
+def listing(
+    jobs: Iterable[Job],
+    names: Sequence[str],
+    width: int | None,
+    *,
+    wide: Sequence[str] = (),
+    paint: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
+) -> list[str]:
+    """Return the table of the columns `names`; adds columns of `wide`, before the last, if the terminal has room."""
+    rows = list(jobs)
+    chosen = list(names)
+    for name in wide:
+        wider = [*chosen[:-1], name, chosen[-1]]
+        if width is not None and max(map(len, _lines(rows, wider, None))) <= width:
+            chosen = wider
+    too_wide = width is not None and max(map(len, _lines(rows, chosen, None))) > width
+    return _lines(rows, chosen, width if too_wide else None, paint)
+
+
+def _lines(
+    rows: Sequence[Job],
+    names: Sequence[str],
+    width: int | None,
+    paint: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
+) -> list[str]:
+    columns = [COLUMNS[name] for name in names]
+    cells = [[str(column.cell(job)) for column in columns] for job in rows]
+    if width is not None:
+        for place, column in enumerate(columns[:-1]):
+            if column.header == "STATE":
+                for row in cells:
+                    row[place] = _LETTERS.get(row[place], row[place])
+            most = _WIDEST.get(column.header)
+            if most is not None:
+                for row in cells:
+                    row[place] = row[place] if len(row[place]) <= most else f"{row[place][: most - 1]}+"
+    right = [column.header for column in columns if column.right]
+    return table([column.header for column in columns], cells, right=right, width=width, paint=paint)
+
+
+def job_facts(job: Job) -> Iterator[tuple[str, object]]:
+    """Yield the known facts about a job, as names and values."""
+    for column in COLUMNS.values():
+        value = column.cell(job)
+        if value not in ("-", ""):
+            yield column.header.lower(), value

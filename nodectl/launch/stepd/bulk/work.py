@@ -1,0 +1,398 @@
+"""`run_commands`: the starts, ends and timeouts of a bulk step's commands, and the events for the client.
+
+No command starts while the client does not read its events. Processes left behind by a command in its cgroup are killed
+at the command's end, and the slot is free when they have gone. Runs in the stepd, as root; the reaper's loop calls it.
+"""
+
+import gc
+import os
+import time
+
+from nodectl.kernel import pseudo_file, signals
+from nodectl.launch.stepd import accounting
+from nodectl.launch.stepd.bulk.commands import commands_in
+from nodectl.launch.stepd.bulk.tally import Tally
+from nodectl.launch.stepd.bulk.task import TRACED, BulkTask, Starter
+from nodectl.launch.stepd.bulk.window import Window, WindowBroken
+from nodectl.launch.stepd.run import StepFailed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nodectl.launch.cgroup.tree import Group
+    from nodectl.launch.stepd.reaper import Reaper
+    from nodectl.launch.stepd.run import Run
+    from nodectl.model.step import Task
+
+_NOT_READ = 1 << 16  # bytes of events that the client has not read: then nothing more is begun
+_AT_ONCE = 8  # tasks that are started before ends are looked for
+_BETWEEN_COLLECTIONS = 512  # commands; a stepd collects no cycles by itself
+_PAUSE = 0.01  # seconds between two events
+_FIRST_LOOK, _LAST_LOOK = 0.001, 0.05  # seconds between two looks at a cgroup that is not empty
+_FAILED = 1 << 8
+_NO_ROOM = (11, 12)  # EAGAIN, ENOMEM: another command's end may help
+
+
+class Bulk:
+    """The commands of a bulk step.
+
+    `sums` are the tasks of the step's record: one for each slot, with the sum of all commands that ran there.
+    """
+
+    __slots__ = (
+        "_begun", "_ended", "_keeps_cgroups", "_knows_memory", "_left", "_look", "_reaper", "_run", "_told_at",
+        "_user", "_withdrew", "closed", "free", "running", "sums", "tally", "window",
+    )  # fmt: skip
+
+    def __init__(self, run: "Run", reaper: "Reaper") -> None:
+        self._run = run
+        self._reaper = reaper
+        self._user = None if run.group is None else run.group.child("user")
+        self._knows_memory = "memory" in accounting.controllers_below(self._user)
+        # A slot's cgroup serves one command after the other where nothing is counted in it: to make and to remove one
+        # takes a fifth of the rate.
+        self._keeps_cgroups = not self._knows_memory and "pids.max" not in run.step.limits
+        self.sums: list[Task] = list(run.tasks)
+        self.free = [task.local_id for task in reversed(run.tasks)]
+        self.window = Window(len(run.tasks))
+        self.tally = Tally()
+        self.running: dict[int, BulkTask] = {}
+        self.closed = False  # no more commands come
+        # Slots that are not empty yet: the cgroup to be emptied, since when, and the command that left processes there.
+        self._left: dict[int, tuple[Group | None, float, str]] = {}
+        self._look = _FIRST_LOOK
+        # Events to be sent to the client.
+        self._begun: list[list[int]] = []
+        self._ended: list[dict[str, object]] = []
+        self._withdrew: list[int] | None = None
+        self._told_at = 0.0
+
+    # Requests of the client.
+
+    def take(self, value: "Sequence[object]") -> None:
+        """Add commands from the client. Raises BadCommand, WindowBroken: then the step is to end."""
+        if self._run.state != "RUNNING":
+            return
+        if self.closed:
+            raise WindowBroken("its client sent commands after it had said that no more would come")
+        self.window.take(commands_in(value))
+
+    def withdraw(self) -> None:
+        """Drop all commands not yet started. The client gets the numbers of the dropped commands."""
+        numbers = self.window.withdraw()
+        self.tally.withdrawn(len(numbers))
+        self._withdrew = (self._withdrew or []) + numbers
+
+    # The life of the step.
+
+    def goes_on(self) -> bool:
+        """Return True while commands run, wait or may come."""
+        if self.running:
+            return True
+        return self._run.state == "RUNNING" and bool(self.window.waiting or not self.closed)
+
+    def may_begin(self) -> bool:
+        """Return True when the next command can be given a slot."""
+        run, termination = self._run, self._reaper.termination
+        return (
+            bool(self.free and self.window.waiting)
+            and run.state == "RUNNING"
+            and not termination.suspension.suspended
+            and not termination.holds_signals()
+            and run.links.launcher_backlog() <= _NOT_READ
+        )
+
+    def begin(self, starter: Starter) -> None:
+        """Start the next command in a free slot. Raises StepFailed."""
+        run, slot, command = self._run, self.free.pop(), self.window.next()
+        task = starter.make(self.sums[slot], command)
+        if self.tally.begun == TRACED:
+            run.recorder.fd = -1  # the trace of a million commands is no larger
+        if self.tally.begun % _BETWEEN_COLLECTIONS == _BETWEEN_COLLECTIONS - 1:
+            gc.collect()
+        task.started = run.clock.now()
+        if command.timeout is not None:
+            task.deadline = self._now() + command.timeout
+        run.tasks[slot] = task
+        self.running[slot] = task
+        try:
+            starter.start(task)
+        except OSError as error:
+            self._never_began(task, error)
+            return
+        self.tally.begun += 1
+        self._begun.append([command.seq, task.number, task.pid])
+
+    def _never_began(self, task: BulkTask, error: OSError) -> None:
+        """Handle a failed fork: the command waits for the end of another command, or fails if there is none."""
+        slot = task.local_id
+        self._count_refusals(task)
+        if error.errno in _NO_ROOM and (len(self.running) > 1 or self._left):
+            del self.running[slot]
+            self._run.tasks[slot] = self.sums[slot]
+            self.window.put_back(task.command)
+            self._left[slot] = (task.group, time.monotonic(), f"command {task.command.seq}")
+            return
+        self.tally.begun += 1
+        task.failure = f"fork: {error.strerror}"
+        task.status, task.ended = _FAILED, self._run.clock.now()
+        self.ended(task)
+
+    def task_ended(self, task: "Task") -> None:
+        """Read peak memory, out-of-memory kills and refused forks from the cgroup of an ended task."""
+        assert isinstance(task, BulkTask)  # noqa: S101  # a bulk step has no others
+        if task.group is None:
+            return
+        if self._knows_memory:
+            task.peak = _number(f"{task.group.full_path}/memory.peak")
+            task.out_of_memory |= _killed(f"{task.group.full_path}/memory.events")
+        self._count_refusals(task)
+
+    def _count_refusals(self, task: BulkTask) -> None:
+        """Add the forks refused in the command's cgroup to the step's, before the cgroup and the count are lost."""
+        if task.group is not None and "pids.max" in self._run.step.limits:
+            self._run.end_reasons.forks_refused += accounting.KernelEvents(task.group).forks_refused or 0
+
+    def ended(self, task: "Task") -> None:
+        """Count an ended command after the last hook, queue the report to the client, and empty the slot."""
+        slot, run = task.local_id, self._run
+        if not isinstance(task, BulkTask) or self.running.get(slot) is not task:
+            return  # given up before
+        del self.running[slot]
+        task.failure = run.failures.pop(task.number, task.failure)
+        alone = task.group is not None and self._is_free(task, task.group)
+        told = self._told(task)
+        if alone:
+            told["alone"] = True  # no process of it is left that could still write output
+        self._ended.append(told)
+        self.tally.ended(told, task.argv)
+        self.window.ended(task.command.seq)
+        task.child = None  # each holds the other, and its memory would wait for a collection
+        run.tasks[slot] = _add(self.sums[slot], task)
+        if task.out_of_memory and run.step.oom_kill_step:
+            self._reaper.termination.end("OUT_OF_MEMORY", f"out of memory: command {task.command.seq}")
+        if task.group is None or alone:
+            self.free.append(slot)
+            return
+        task.group.kill_all()
+        self._left[slot] = (task.group, time.monotonic(), f"command {task.command.seq}")
+        self._look = _FIRST_LOOK
+
+    def _is_free(self, task: BulkTask, group: "Group") -> bool:
+        """Return True if nothing of the command is left in the cgroup, which now serves the next command or is removed.
+
+        It must be removed if something may have been written to its cgroup.kill: the kernel would kill any process born
+        there.
+        """
+        is_killed = task.kills or os.WTERMSIG(task.status or 0) == signals.KILL
+        if self._keeps_cgroups and not is_killed:
+            return not group.populated()
+        return group.remove()
+
+    def killed(self) -> None:
+        """Remove the cgroups of free slots after a kill of the whole step by cgroup.kill.
+
+        No cgroup used before the kill serves a later command.
+        """
+        self._keeps_cgroups = False
+        if self._user is None:
+            return
+        free, self.free = self.free, []
+        for slot in free:
+            group = self._user.child(f"task_{slot}")
+            if group.remove():
+                self.free.append(slot)
+            else:
+                self._left[slot] = (group, time.monotonic(), "an earlier command")
+        self._look = _FIRST_LOOK
+
+    def _told(self, task: BulkTask) -> dict[str, object]:
+        user, system, resident = task.usage
+        told: dict[str, object] = {
+            "seq": task.command.seq, "slot": task.number, "status": task.status, "started": round(task.started, 6),
+            "seconds": round(max(0.0, task.ended - task.started), 6), "user": round(user, 6),
+            "system": round(system, 6), "memory": resident if task.peak is None else task.peak >> 10,
+            "read": task.transferred[0], "written": task.transferred[1],
+        }  # fmt: skip
+        if task.pid > 0:
+            told["pid"] = task.pid
+        if task.failure:
+            told["failed"] = task.failure
+        if task.kills:
+            told["timed_out"] = True
+        elif task.killed_by_command or self._run.state != "RUNNING":
+            told["cut_short"] = True
+        if task.out_of_memory:
+            told["out_of_memory"] = True
+        return told
+
+    def tell(self) -> None:
+        """Send the starts and ends since the last event to the client.
+
+        The event is delayed if the client got one just now and has sent enough commands ahead: waking the client for
+        each command costs a tenth of the command.
+        """
+        now = time.monotonic()
+        if self._withdrew is None and now < self._told_at + _PAUSE and self.window.is_full_enough():
+            return
+        event: dict[str, object] = {"event": "tasks"}
+        if self._begun:
+            event["begun"], self._begun = self._begun, []
+        if self._ended:
+            event["ended"], self._ended = self._ended, []
+        if self._withdrew is not None:
+            event["withdrawn"], self._withdrew = self._withdrew, None
+        if len(event) > 1:
+            self._told_at = now
+            self._run.links.tell_launcher(event)
+
+    # Deadlines.
+
+    def _now(self) -> float:
+        """Return the time of the step's own clock, which stands still while the step is suspended."""
+        return time.monotonic() - self._run.suspended_seconds
+
+    def patience(self) -> float | None:
+        """Return the seconds until the next deadline; None for never."""
+        due = []
+        if self._ended or self._begun:
+            due.append(self._told_at + _PAUSE - time.monotonic())
+        if self._left:
+            self._look = min(2 * self._look, _LAST_LOOK)
+            due.append(self._look)
+        if not self._reaper.termination.suspension.suspended:
+            due += [task.deadline - self._now() for task in self.running.values() if task.deadline is not None]
+        return max(0.0, min(due)) if due else None
+
+    def act(self) -> None:
+        """Empty slots, and end tasks past the time limit."""
+        if self._left:
+            self._empty_slots()
+        if self._reaper.termination.suspension.suspended:
+            return
+        now = self._now()
+        for task in list(self.running.values()):
+            if task.deadline is not None and task.deadline <= now:
+                self._end_late(task, now)
+
+    def _empty_slots(self) -> None:
+        limit = self._run.step.unkillable_timeout
+        for slot, (group, since, whose) in list(self._left.items()):
+            if group is None or group.remove():
+                del self._left[slot]
+                self.free.append(slot)
+            elif time.monotonic() - since > limit:
+                del self._left[slot]
+                self._reaper.termination.end("FAILED", f"what {whose} left behind does not die")
+            else:
+                group.kill_all()
+
+    def _end_late(self, task: BulkTask, now: float) -> None:
+        """Send TERM to a late task, and KILL after kill_wait. End the step if the task still lives after KILL."""
+        step = self._run.step
+        if task.kills > 1:
+            self._reaper.termination.end("FAILED", f"process {task.pid} of command {task.command.seq} does not die")
+            task.deadline = None
+            return
+        number, patience = (signals.KILL, step.unkillable_timeout) if task.kills else (signals.TERM, step.kill_wait)
+        task.kills += 1
+        task.killed_by_command = True
+        task.deadline = now + patience
+        if task.group is None:
+            if not signals.send_group_of_child(task.pid, number):
+                signals.send_child(task.pid, number)
+        elif number == signals.KILL:
+            task.group.kill_all()
+        else:
+            signals.send_each(task.group.pids, number, task.group.holds)
+
+    def give_up(self) -> None:
+        """Stop waiting for processes not ended by SIGKILL. The client gets no end for these commands."""
+        for slot, task in self.running.items():
+            self._run.tasks[slot] = self.sums[slot]
+            self._run.failures.pop(task.number, None)
+            self.sums[slot].pid = task.pid
+        self.running.clear()
+
+    def reason(self) -> str:
+        """Return the reason why the step has failed, "" if all commands went well."""
+        return self.tally.reason()
+
+    def figures(self) -> "dict[str, object]":
+        """Return the counts of the commands, for the record and for clients."""
+        return {**self.tally.figures(), "running": len(self.running), "waiting": len(self.window.waiting)}
+
+
+def _add(total: "Task", task: BulkTask) -> "Task":
+    """Add the usage of a task to the slot's sum. The status becomes the worst: a signal, else the highest code."""
+    total.pid, total.ended = max(task.pid, total.pid), task.ended
+    user, system, peak = total.usage
+    total.usage = (user + task.usage[0], system + task.usage[1], max(peak, task.usage[2]))
+    total.transferred = (total.transferred[0] + task.transferred[0], total.transferred[1] + task.transferred[1])
+    if task.peak is not None:
+        total.used["peak_memory"] = max(task.peak, int(str(total.used.get("peak_memory", 0))))
+    total.status = max(total.status or 0, task.status or 0, key=_badness)
+    total.out_of_memory |= task.out_of_memory
+    return total
+
+
+def _badness(status: int) -> tuple[bool, int]:
+    return os.WIFSIGNALED(status), status
+
+
+def _number(path: str) -> int | None:
+    """Read a number from a cgroup's file; None where the controller is missing."""
+    try:
+        return int(pseudo_file.read(path))
+    except (OSError, ValueError):
+        return None
+
+
+def _killed(path: str) -> bool:
+    """Return True if this memory.events counts processes killed because memory ran out."""
+    try:
+        data = pseudo_file.read(path)
+    except OSError:
+        return False
+    return b"oom_kill 0\n" not in data and b"oom_kill " in data
+
+
+def run_commands(run: "Run", reaper: "Reaper") -> None:
+    """Run the commands, from the first command to the end of the last. Raises StepFailed."""
+    run.bulk = bulk = Bulk(run, reaper)
+    try:
+        starter = Starter(run, reaper)
+    except OSError as error:
+        raise run.failed(f"begin: {error.strerror}") from error
+    run.links.tell_launcher({"event": "start", "pids": [], "slots": len(bulk.sums), **bulk.window.facts()})
+    failure: StepFailed | None = None
+    while bulk.goes_on():
+        try:
+            _fill(bulk, starter)
+        except StepFailed as error:
+            failure = error
+            reaper.termination.stop()
+        bulk.tell()
+        run.enter("exec")  # the progress shows that the stepd waits for tasks
+        reaper.turn(0 if bulk.may_begin() else _sooner(reaper.patience(), bulk.patience()))
+        bulk.act()
+    bulk.withdraw()
+    bulk.tell()
+    run.tasks[:] = bulk.sums
+    run.recorder.fd = run.trace
+    if failure is not None:
+        raise failure
+
+
+def _fill(bulk: Bulk, starter: Starter) -> None:
+    for _ in range(_AT_ONCE):
+        if not bulk.may_begin():
+            return
+        bulk.begin(starter)
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return min(one, other)

@@ -1,0 +1,75 @@
+"""The start of the relays, which copy a step's streams, and the socket for viewers of the streams.
+
+Runs in the stepd, as root; the relays run as the user.
+"""
+
+import _socket
+import os
+
+from nodectl.launch.task import relay
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.launch.stepd.run import Run
+
+_BACKLOG = 16
+
+
+def start_relays(run: "Run") -> None:
+    """Fork the relays, where there are streams to copy. Raises StepFailed."""
+    listener = -1
+    try:
+        if run.streams.outputs or run.streams.terminal >= 0:
+            listener = _listen(run)
+        for copies in (run.streams.inputs, run.streams.outputs):
+            if copies:
+                shown = listener if copies is run.streams.outputs else -1
+                pid = run.spawn()
+                if pid == 0:
+                    relay.main(copies, run.client_streams, run.step, run.enter_container, shown)
+                run.step.helpers.add(pid)
+                run.relays.add(pid, awaited=copies is run.streams.outputs)
+        if run.streams.terminal >= 0:
+            _start_copying(run, listener)
+    except OSError as error:
+        raise run.failed(f"fork a process that copies streams: {error.strerror}") from error
+    finally:
+        if listener >= 0:
+            os.close(listener)
+
+
+def _start_copying(run: "Run", listener: int) -> None:
+    """Fork the copier between the terminal of --pty and the client. Raises OSError."""
+    from nodectl.launch.task import terminal  # imported already: it made the terminal
+
+    leash, run.relays.leash = os.pipe2(os.O_CLOEXEC)
+    pid = run.spawn()
+    if pid == 0:
+        terminal.main(run.step, run.streams.terminal, run.client_streams, leash, listener)
+    os.close(leash)
+    run.step.helpers.add(pid)
+    run.relays.add(pid, awaited=True)
+
+
+def _listen(run: "Run") -> int:
+    """Make root's socket, on which the daemon connects viewers of the streams. Returns -1 after a failure.
+
+    Without the socket there are no viewers.
+    """
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
+    try:
+        os.fchmod(sock.fileno(), 0o600)  # the mode of the file that bind makes
+        sock.bind(run.seen_at)
+        sock.listen(_BACKLOG)
+    except OSError:
+        sock.close()
+        return -1
+    return sock.detach()
+
+
+def forget(run: "Run") -> None:
+    """Remove the viewers' socket, when the relays have ended."""
+    try:
+        os.unlink(run.seen_at)
+    except OSError:
+        pass  # it was never made

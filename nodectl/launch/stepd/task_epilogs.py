@@ -1,0 +1,225 @@
+"""The scripts after a task, as the user: first the user's --task-epilog, with a limit, then the site's TaskEpilog.
+
+Runs in the stepd, as root. Scripts of several tasks run side by side, up to a number; the reaper's loop collects them,
+so that the stepd answers meanwhile. They are in the cgroup `step_S/epilog`. There they have the job's limits and the
+task's device rules, but are not frozen when the step is suspended. Processes left behind by a script are killed. A step
+that must not outlive the process that asked for it runs no script after the end of this process: the step's resources
+are another's by then.
+"""
+
+import os
+import select
+import time
+
+from nodectl import messages
+from nodectl.kernel import _kernel, children, signals
+from nodectl.launch.confine import scripts
+from nodectl.launch.confine.confinement import Confinement
+from nodectl.launch.task import users_process
+from nodectl.model.launch_order import ROWS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nodectl.launch.cgroup.tree import Group
+    from nodectl.launch.stepd.run import Run
+    from nodectl.model.step import Task
+
+_MOST = 32  # scripts at a time; each is a process of the job
+
+
+class _Scripts:
+    """The scripts of a task: the running script and the remaining scripts. Times are of the monotonic clock."""
+
+    __slots__ = ("cgroup", "due", "is_late", "killed", "left", "limit", "path", "pid", "started", "task")
+
+    def __init__(self, task: "Task", left: "list[tuple[str, float]]") -> None:
+        self.task = task
+        self.left = left
+        self.cgroup: Group | None = None
+        self.pid = 0
+        self.path = ""
+        self.limit = 0.0  # seconds, 0 for none
+        self.started = 0  # for the trace
+        self.due: float | None = None  # when to kill it or, after that, to stop waiting for it
+        self.killed = self.is_late = False
+
+
+class TaskEpilogs:
+    """The epilog scripts of a step's tasks. `over(task)` is called after the last script of a task."""
+
+    __slots__ = ("_end", "_over", "_run", "_running", "_waiting")
+
+    def __init__(self, run: "Run", over: "Callable[[Task], None]") -> None:
+        self._run = run
+        self._over = over
+        self._running: dict[int, _Scripts] = {}  # by pid
+        self._waiting: list[_Scripts] = []
+        self._end: float | None = None  # deadline of scripts that begin after the step was killed
+
+    def any(self) -> bool:
+        """Return True while scripts run or wait."""
+        return bool(self._running or self._waiting)
+
+    def begin(self, task: "Task") -> bool:
+        """Start the scripts of an ended task. Returns False without scripts; `over` is not called then."""
+        if not self._run.step.task_epilogs or _owner_has_ended(self._run):
+            return False
+        self._waiting.append(_Scripts(task, list(self._run.step.task_epilogs)))
+        self._fill()
+        return True
+
+    def patience(self) -> float | None:
+        """Return the seconds until `act` has something to do; None for never."""
+        times = [work.due for work in self._running.values() if work.due is not None]
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def act(self) -> None:
+        """Kill scripts past the time limit. Stop waiting for killed scripts not ended by SIGKILL."""
+        now = time.monotonic()
+        for work in [work for work in self._running.values() if work.due is not None and work.due <= now]:
+            if not work.killed:
+                work.is_late = True
+                self._kill(work)
+                continue
+            del self._running[work.pid]  # it hangs in the kernel
+            self._tell(work, f"process {work.pid} does not die", 1)
+            self._next(work)
+        self._fill()
+
+    def kill(self) -> bool:
+        """Kill the running scripts and drop the waiting ones, because the step is killed. Returns False without any.
+
+        The scripts of tasks that have not ended yet have kill_wait seconds from now on.
+        """
+        was_any = self.any()
+        self._end = time.monotonic() + self._run.step.kill_wait
+        waiting, self._waiting = self._waiting, []
+        for work in self._running.values():
+            work.left.clear()
+            self._kill(work)
+        for work in waiting:
+            self._over(work.task)
+        return was_any
+
+    def give_up(self) -> "list[Task]":
+        """Stop waiting for scripts not ended by SIGKILL. Returns the tasks of the scripts, without calling `over`."""
+        for work in self._running.values():
+            self._kill(work)
+        tasks = [work.task for work in (*self._running.values(), *self._waiting)]
+        self._running.clear()
+        self._waiting.clear()
+        return tasks
+
+    def ends(self, pid: int) -> bool:
+        """Kill the process group of an ended script. Returns False if `pid` is no script.
+
+        Called before the status of the script is collected: until then the group's number belongs to the script.
+        """
+        if pid not in self._running:
+            return False
+        signals.send_group_of_child(pid, signals.KILL)
+        return True
+
+    def ended(self, pid: int, status: int) -> None:
+        """Report the end of a script, after the collection of the status, and start the next script."""
+        work = self._running.pop(pid)
+        why = children.said(status) if status else ""
+        if work.is_late and why:
+            why = f"had not ended after {work.limit:g} s and was killed"
+        code = os.waitstatus_to_exitcode(status)
+        if _owner_has_ended(self._run):
+            work.left.clear()
+        else:
+            self._tell(work, why, code)
+        self._next(work)
+        self._fill()
+
+    def lost(self, collected: "list[tuple[int, int]]") -> "list[tuple[int, int]]":
+        """Return pids, with status 0, of the scripts without a known status: a plugin has taken the statuses.
+
+        Called when the stepd has no child any more. `collected` are the scripts collected just now.
+        """
+        known = {pid for pid, _ in collected}
+        return [(pid, 0) for pid in self._running if pid not in known]
+
+    def _fill(self) -> None:
+        while self._waiting and len(self._running) < _MOST:
+            work = self._waiting.pop(0)
+            try:
+                work.cgroup = _make_cgroup(self._run, work.task)
+            except OSError as error:
+                messages.error(f"step {self._run.step}: task epilogs: confine them: {error.strerror}")
+                work.left.clear()
+            self._next(work)
+
+    def _next(self, work: _Scripts) -> None:
+        while work.left:
+            work.path, work.limit = work.left.pop(0)
+            work.started = self._run.enter("task_epilog")
+            try:
+                self._start(work)
+            except OSError as error:  # the job may have reached its limit of processes
+                self._tell(work, str(error.strerror), error.errno or 1)
+            else:
+                return
+        if work.cgroup is not None:
+            work.cgroup.kill_all()
+            work.cgroup.remove()  # or the daemon does, with the step's
+        self._over(work.task)
+
+    def _start(self, work: _Scripts) -> None:
+        """Start the next script. Raises OSError."""
+        run, step = self._run, self._run.step
+        environment = {**work.task.environment, "SLURM_SCRIPT_CONTEXT": "epilog_task"}
+        confinement = Confinement(step, environment)
+
+        def become() -> bool:
+            return users_process.become(step, confinement, group=work.cgroup, enter=run.enter_container)
+
+        work.pid = scripts.start_as(work.path, environment, step.cwd, become=become, confinement=confinement)
+        step.helpers.add(work.pid)
+        self._running[work.pid] = work
+        work.killed = work.is_late = False
+        work.due = time.monotonic() + work.limit if work.limit else None
+        if self._end is not None:
+            work.due = self._end if work.due is None else min(self._end, work.due)
+
+    def _kill(self, work: _Scripts) -> None:
+        if work.killed:
+            return
+        work.killed = True
+        work.due = time.monotonic() + self._run.step.unkillable_timeout
+        signals.send_group_of_child(work.pid, signals.KILL)
+        if work.cgroup is not None:
+            work.cgroup.kill_all()
+
+    def _tell(self, work: _Scripts, why: str, code: int) -> None:
+        if why:
+            messages.error(f"step {self._run.step}: task {work.task.number}: task epilog {work.path!r}: {why}")
+        row, rc = ROWS["task_epilog"], code if code >= 0 else 1
+        self._run.recorder.write(row, work.started, task=work.task.number, rc=rc, note=work.path)
+
+
+def _owner_has_ended(run: "Run") -> bool:
+    if run.fds.lifeline < 0:
+        return False
+    poll = select.poll()
+    poll.register(run.fds.lifeline, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _make_cgroup(run: "Run", task: "Task") -> "Group | None":
+    """Make and return the cgroup of a task's scripts; None without cgroups. Raises OSError."""
+    if run.group is None:
+        return None
+    cgroup = run.group.child("epilog").make()
+    if run.step.device_rules:
+        fd = cgroup.open()
+        try:
+            if not _kernel.device_programs(fd):
+                _kernel.constrain_devices(fd, run.step.device_rules)
+        finally:
+            os.close(fd)
+    return cgroup.child(f"task_{task.local_id}").make()

@@ -1,0 +1,336 @@
+"""GPUs and further devices for tasks: the devices of a job, the devices visible to a task, the CPUs near a device.
+
+Owns: lines of gres.conf as the key `gres` holds them, the options --gpus, --gpus-per-node, --gpus-per-task,
+--gres=gpu and --gpu-bind, the variables by which the makers' libraries choose a device. Pure functions of values, in
+the daemon and in `nodectl bind`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from nodectl.model.cpu_list import cpus_of, parse_cpulist
+from nodectl.model.number import whole
+from nodectl.model.value_class import dataclass, replace
+from nodectl.placement.binding import brackets
+from nodectl.placement.binding.entries import Entries, shown
+from nodectl.placement.binding.refused import Refused
+from nodectl.placement.machine.topology import Topology
+
+GPU = "gpu"
+DETECT = "sysfs"
+MOST = 1024  # devices of one node
+_LAST_MINOR = 9999
+_MOST_ASKED = 9999
+_WORDS = ("name", "type", "file", "cores", "count", "autodetect", "flags", "links")
+# Each maker's library has a variable of its own. nodectl sets all of them, because the maker may be unknown.
+VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
+# What `visible` reads: the last two have Slurm's own numbers of the same devices.
+SEEN_BY = (*VISIBLE, "SLURM_JOB_ID", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
+OF_STEP = ("SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE")
+_NONE = ("", "-1", "NoDevFiles")
+_NOUNS = {GPU: "GPUs"}
+_BINDS = "none, closest, map_gpu:<list>, mask_gpu:<list>, per_task:<gpus> or single:<tasks>"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device. `number`: the libraries' number of the device, dense for each name unless the file has a number.
+
+    `cores` are the numbers of the cores near the device as gres.conf counts cores (abstract), None where nothing was
+    declared; `cpus` is the machine mask of the near CPUs from sysfs, 0 if sysfs has none. `also` are further files of
+    the device. `id` is the libraries' name of the device where that is not a number, as GPU-5e6f.
+    """
+
+    name: str
+    number: int
+    type: str = ""
+    file: str = ""
+    cores: tuple[int, ...] | None = None
+    cpus: int = 0
+    also: tuple[str, ...] = ()
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        """The device's name inside a step: gpu:0."""
+        return f"{self.name}:{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The devices requested for a step.
+
+    `count` GPUs in all, 0 for none, or devices of another `name`; `per_task` of them for each task, 0 if the request
+    has no number for each task. `bind` is the way of binding and `entries` its numbers or masks; `enforce`: use only
+    CPUs near the devices.
+    """
+
+    count: int = 0
+    per_task: int = 0
+    type: str = ""
+    bind: str = ""
+    entries: tuple[int, ...] = ()
+    enforce: bool = False
+    name: str = GPU
+
+
+_NOTHING = Wanted()
+_OPTIONS = frozenset({"gpus", "gpus_per_node", "gpus_per_task", "gres", "gpu_bind", "gres_flags"})
+
+
+def declared(lines: Iterable[str]) -> tuple[tuple[Device, ...], bool]:
+    """Read gres.conf's lines. Return the devices, and whether to look for more in sysfs. Raises ValueError."""
+    devices: list[Device] = []
+    detect = False
+    for line in lines:
+        words = _line(line)
+        if "autodetect" in words:
+            if words["autodetect"].lower() not in (DETECT, "off"):
+                raise ValueError(f"has {line!r}: AutoDetect={DETECT} or off")
+            detect = words["autodetect"].lower() == DETECT
+        if "name" in words:
+            devices += _devices(line, words, sum(device.name == words["name"] for device in devices))
+        elif "autodetect" not in words:
+            raise ValueError(f"has {line!r}: no Name=")
+    if len(devices) > MOST:
+        raise ValueError(f"declares more than {MOST} devices")
+    return tuple(devices), detect
+
+
+def _line(line: str) -> dict[str, str]:
+    words = {}
+    for word in line.split():
+        key, equals, value = word.partition("=")
+        if not equals or not value or key.lower() not in _WORDS:
+            raise ValueError(f"has {line!r}: {word!r} is none of {', '.join(_WORDS)} with its value")
+        words[key.lower()] = value
+    return words
+
+
+def _devices(line: str, words: Mapping[str, str], first: int) -> Iterator[Device]:
+    files = list(_files(words.get("file", "")))
+    if not files:
+        count = whole(words.get("count", "1"), MOST)
+        if not count:
+            raise ValueError(f"has {line!r}: Count={words['count']} is not from 1 to {MOST}")
+        files = [""] * count
+    cores = tuple(sorted(parse_cpulist(words["cores"]))) if "cores" in words else None
+    for number, file in enumerate(files, first):
+        if file and not file.startswith("/"):
+            raise ValueError(f"has {line!r}: {file!r} is no absolute path")
+        yield Device(words["name"], _own_number(file, number), words.get("type", ""), file, cores)
+
+
+def _own_number(file: str, number: int) -> int:
+    """Return the number in an NVIDIA file's name, which is also the library's number; else the count `number`."""
+    tail = file.removeprefix("/dev/nvidia")
+    own = whole(tail, _LAST_MINOR) if tail != file else None
+    return number if own is None else own
+
+
+def _files(text: str) -> Iterator[str]:
+    """Expand `/dev/nvidia[0-3,6]` and commas between files."""
+    for word in filter(None, brackets.words(text)):
+        head, bracket, rest = word.partition("[")
+        numbers, _, tail = rest.partition("]")
+        if bracket:
+            yield from (f"{head}{number}{tail}" for number in sorted(parse_cpulist(numbers)))
+        else:
+            yield word
+
+
+def visible(devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[Device, ...]:
+    """Return the machine's devices visible to a program with the variables `environ`.
+
+    Where a variable lists GPUs, these are all GPUs, under the names in the list: Slurm numbers a job's GPUs anew where
+    it confines programs to them. Without a list all of the machine's devices are visible, but inside a Slurm job none.
+    """
+    listed = next((environ[name] for name in VISIBLE if name in environ), None)
+    if listed is None and "SLURM_JOB_ID" not in environ:
+        return tuple(devices)
+    names = list(dict.fromkeys(word for word in (listed or "").split(",") if word not in _NONE))[:MOST]
+    has_numbers = all(whole(name, _LAST_MINOR) is not None for name in names)
+    numbers = (environ.get("SLURM_STEP_GPUS") or environ.get("SLURM_JOB_GPUS") or ",".join(names)).split(",")
+    if len(numbers) != len(names):
+        numbers = names
+    of_machine = {str(device.number): device for device in devices if device.name == GPU}
+    seen = []
+    for place, (name, number) in enumerate(zip(names, numbers, strict=True)):
+        known = of_machine.get(number, Device(GPU, 0))
+        seen.append(replace(known, number=int(name)) if has_numbers else replace(known, number=place, id=name))
+    return (*seen, *(device for device in devices if device.name != GPU))
+
+
+def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
+    """Return the devices requested by the options. Raises Refused.
+
+    The options have their names without dashes: gpus, gpus_per_node, gpus_per_task, gres, gpu_bind, gres_flags.
+    """
+    if _OPTIONS.isdisjoint(options):
+        return _NOTHING
+    kind, per_task = _count("gpus-per-task", options.get("gpus_per_task", ""))
+    count = per_task * ntasks
+    for name, text in (("gpus", options.get("gpus", "")), ("gpus-per-node", options.get("gpus_per_node", ""))):
+        other, number = _count(name, text)
+        kind, count = kind or other, max(count, number)
+    for word in filter(None, options.get("gres", "").split(",")):
+        name, colon, text = word.partition(":")
+        if name.lower() in ("none", GPU):
+            other, number = _count("gres", text or colon or "1") if name.lower() == GPU else ("", 0)
+            kind, count = kind or other, max(count, number)
+        elif text.rpartition(":")[2] != "0":  # a request for 0 of a missing device is fine
+            raise Refused(f"--gres={word[:60]}: only {GPU} can be asked for")
+    bind, entries = _bind(options.get("gpu_bind", ""))
+    if bind and bind != "none" and not count:
+        raise Refused("--gpu-bind: no GPUs are asked for")
+    return Wanted(count, per_task, kind, bind, entries, "enforce-binding" in options.get("gres_flags", "").split(","))
+
+
+def _count(option: str, text: str) -> tuple[str, int]:
+    kind, _, number = text.rpartition(":")
+    if not text:
+        return "", 0
+    count = whole(number, _MOST_ASKED)
+    if count is None:
+        raise Refused(f"--{option}={text[:60]!r}: not a number of devices, as 2 or a100:2")
+    return kind, count
+
+
+def _bind(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return the way of binding and the numbers of the list, with repetitions `x*N` written out. Raises Refused."""
+    words = text.split(",")
+    if words[0].lower() in ("v", "verbose", "q", "quiet"):
+        del words[0]
+    way, _, rest = ",".join(words).partition(":")
+    way = way.lower()
+    if way in ("", "none", "closest"):
+        if rest:
+            raise Refused(f"--gpu-bind={text[:60]!r}: {way} takes no list")
+        return way, ()
+    if way not in ("map_gpu", "mask_gpu", "per_task", "single"):
+        raise Refused(f"--gpu-bind={text[:60]!r}: give {_BINDS}")
+    masks = way == "mask_gpu"
+    entries = Entries(f"--gpu-bind={way}", masks=masks, highest=MOST - 1 if masks else _MOST_ASKED, noun="devices")
+    for part in rest.split(","):
+        entries.add(part)
+    values = entries.values
+    if len(values) > MOST:
+        raise Refused(f"--gpu-bind={way}: more than {MOST} entries")
+    if way in ("per_task", "single") and (len(values) != 1 or not values[0]):
+        raise Refused(f"--gpu-bind={way}: {shown(rest)} is not one number from 1")
+    return way, values
+
+
+def near(device: Device, topology: Topology) -> int:
+    """Return the mask of machine CPUs near a device; all online CPUs if neither gres.conf nor sysfs names any."""
+    if device.cores is not None:
+        cores = topology.cores
+        mask = 0
+        for core in device.cores:
+            mask |= cores[core].mask if core < len(cores) else 0
+        return mask or topology.online
+    return device.cpus & topology.online or topology.online
+
+
+def hold(
+    devices: Sequence[Device], asked: Wanted, busy: Iterable[Device], cpus: int, topology: Topology
+) -> list[Device]:
+    """Return the devices for a job: free devices of the requested type, near to `cpus` first, then by number.
+
+    Raises Refused if there are too few.
+    """
+    taken = set(busy)
+    fitting = [device for device in devices if device.name == asked.name and asked.type in ("", device.type)]
+    free = [device for device in fitting if device not in taken]
+    if len(free) < asked.count:
+        kind = f" of type {asked.type}" if asked.type else ""
+        there = f"this node has {len(fitting)}, of which {len(free)} are free"
+        raise Refused(f"{asked.count} {_NOUNS.get(asked.name, asked.name)}{kind} asked for: {there}")
+    free.sort(key=lambda device: (not near(device, topology) & cpus, device.number))
+    return sorted(free[: asked.count], key=lambda device: device.number)
+
+
+def cpus_near(held: Sequence[Device], allocation: int, asked: Wanted, need: int, topology: Topology) -> int:
+    """Return the CPUs for the step's tasks: the CPUs of `allocation` near the devices if there are `need`, else all.
+
+    Raises Refused if there are fewer than `need` and --gres-flags=enforce-binding forbids further CPUs.
+    """
+    mask = 0
+    for device in held:
+        mask |= near(device, topology) & allocation
+    if mask.bit_count() >= need or not held:
+        return mask or allocation
+    if asked.enforce:
+        raise Refused(f"{need} CPUs asked for, of which {mask.bit_count()} are near the GPUs (enforce-binding)")
+    return allocation
+
+
+def of_tasks(held: Sequence[Device], asked: Wanted, masks: Sequence[int], topology: Topology) -> list[list[Device]]:
+    """Return the devices visible to each task. `masks`: the tasks' CPUs, 0 for an unbound task. Raises Refused."""
+    if asked.bind in ("map_gpu", "mask_gpu"):
+        return [_listed(held, asked, task) for task in range(len(masks))]
+    if asked.bind == "closest":
+        return [_closest(held, mask, topology) for mask in masks]
+    if asked.bind == "single":
+        tasks = asked.entries[0]
+        return [[held[task // tasks % len(held)]] for task in range(len(masks))]
+    each = asked.entries[0] if asked.bind == "per_task" else asked.per_task if not asked.bind else 0
+    return _dealt(held, each, masks, topology) if each else [list(held) for _ in masks]
+
+
+def _listed(held: Sequence[Device], asked: Wanted, task: int) -> list[Device]:
+    entry = asked.entries[task % len(asked.entries)]
+    numbers = {entry} if asked.bind == "map_gpu" else set(cpus_of(entry))
+    found = [device for device in held if device.number in numbers]
+    if len(found) < len(numbers) or not found:
+        lost = min(numbers - {device.number for device in found}, default=0)
+        have = ",".join(str(device.number) for device in held)
+        raise Refused(f"--gpu-bind={asked.bind}: GPU {lost} is not allocated; allocated GPUs are: {have}")
+    return found
+
+
+def _closest(held: Sequence[Device], mask: int, topology: Topology) -> list[Device]:
+    found = [device for device in held if _is_near(device, mask, topology)]
+    return found or list(held)
+
+
+def _dealt(held: Sequence[Device], each: int, masks: Sequence[int], topology: Topology) -> list[list[Device]]:
+    """Give every task `each` devices, near devices first; when too few are left, begin anew with all.
+
+    Raises Refused.
+    """
+    if each > len(held):
+        raise Refused(f"{each} GPUs a task of the {len(held)} in the allocation")
+    free: list[Device] = []
+    given = []
+    for mask in masks:
+        if len(free) < each:
+            free = list(held)
+        free.sort(key=lambda device: device.number)
+        free.sort(key=lambda device: not _is_near(device, mask, topology))
+        given.append(sorted(free[:each], key=lambda device: device.number))
+        del free[:each]
+    return given
+
+
+def _is_near(device: Device, mask: int, topology: Topology) -> bool:
+    return not mask or bool(near(device, topology) & mask)
+
+
+def step_environment(held: Sequence[Device], options: Mapping[str, str]) -> dict[str, str]:
+    """Return the device variables common to all tasks of the step."""
+    if not held:
+        return {}
+    numbers = ",".join(str(device.number) for device in held)
+    variables = {"SLURM_JOB_GPUS": numbers, "SLURM_STEP_GPUS": numbers, "SLURM_GPUS_ON_NODE": str(len(held))}
+    for name in ("gpus", "gpus_per_node", "gpus_per_task", "gpu_bind"):
+        if options.get(name):
+            variables[f"SLURM_{name.upper()}"] = options[name]
+    return variables
+
+
+def task_environment(devices: Sequence[Device]) -> dict[str, str]:
+    """Return the variables by which a task's libraries see only the task's devices."""
+    names = ",".join(device.id or str(device.number) for device in devices)
+    return dict.fromkeys(VISIBLE, names)

@@ -1,0 +1,82 @@
+"""From a request to a Step: the parts of the node needed to make a step, in a single place.
+
+A launch makes the step of its request at once. A batch job's step is made when the job is submitted, to check the
+request, and again when the job starts. Used only from the event loop.
+"""
+
+import os
+from collections.abc import Mapping
+
+from nodectl.launch.cgroup.constraints import Constraints
+from nodectl.model.config import Config
+from nodectl.model.step import Step
+from nodectl.model.wire.dispatch import Refused, invalid
+from nodectl.model.wire.framing import Peer
+from nodectl.model.wire.shape import BadShape, check
+from nodectl.service.daemon.admission import hard_limits, launch_request
+from nodectl.service.daemon.admission.accounts import User, Users
+from nodectl.service.daemon.admission.binder import Binder
+from nodectl.service.daemon.admission.confinement import ConfinementLevels
+from nodectl.service.daemon.admission.current_plugstack import CurrentPlugstack
+from nodectl.service.request import launch
+
+
+class StepMaker:
+    """The step maker of the node. `config` is set anew when the node reads the configuration again."""
+
+    def __init__(  # made once, of all parts that a step needs
+        self, config: Config, *, users: Users, plugstack: CurrentPlugstack, binder: Binder, constraints: Constraints,
+        levels: ConfinementLevels,
+    ) -> None:  # fmt: skip
+        self.config = config
+        self.users = users
+        self.binder = binder
+        self._plugstack = plugstack
+        self._constraints = constraints
+        self._hard_limits = hard_limits.of_tasks(config)
+        self._levels = levels
+
+    def shaped(self, request: object) -> Mapping[str, object]:
+        """Return a request after a check of the shape. Raises Refused."""
+        try:
+            return check(request, launch.REQUEST)
+        except BadShape as error:
+            raise invalid(error.parameter, str(error).partition(": ")[2]) from None
+
+    def known_user(self, request: Mapping[str, object], caller: int) -> User | None:
+        """Return the account to run the step, None where a look-up is needed."""
+        if "uid" in request or "gid" in request or _is_of_another(caller):
+            return None
+        return self.users.known(caller)
+
+    async def user_of(self, request: Mapping[str, object], caller: int) -> User:
+        """Return the account to run the step, after a look-up if needed. Raises Refused."""
+        user = self.known_user(request, caller) or await launch_request.who_runs(self.users, request, caller)
+        if _is_of_another(user.uid):
+            raise Refused("NotPermitted", f"this is the own node of uid {os.geteuid()}, which starts no others' steps")
+        return user
+
+    def level_of(self, request: Mapping[str, object], peer: Peer) -> str:
+        """Return the step's level of confinement. Raises Refused."""
+        return self._levels.level_of(request, peer)
+
+    def is_ready(self, level: str) -> bool:
+        """Return True when a step of the level can be made at once."""
+        return self._levels.is_ready(level)
+
+    async def ready(self, level: str) -> None:
+        """Wait until a step of the level can be made. Raises Refused where the level is not possible."""
+        if not self._levels.is_ready(level):
+            await self._levels.ready(level)
+
+    def make(self, request: Mapping[str, object], user: User, caller: int, level: str) -> Step:
+        """Return the step, without number, share and cgroup. Raises Refused."""
+        return launch_request.make_step(
+            request, user, self.config, caller=caller, stack=self._plugstack.get().entries, binder=self.binder,
+            constraints=self._constraints, hard_limits=self._hard_limits, secure=level,
+        )  # fmt: skip
+
+
+def _is_of_another(uid: int) -> bool:
+    """Return True on a user's own node for any other uid."""
+    return uid != os.geteuid() != 0

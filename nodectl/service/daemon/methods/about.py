@@ -1,0 +1,37 @@
+"""Hello and Config: information about the node."""
+
+from collections.abc import Mapping
+
+from nodectl import __version__
+from nodectl.model.config import Config
+from nodectl.model.plugstack_entry import entry_as_list
+from nodectl.model.wire.dispatch import Call
+from nodectl.service.daemon.admission.current_plugstack import CurrentPlugstack
+
+_ENTRY = ("path", "argv", "required", "origin", "missing")
+
+
+class About:
+    """The Hello and Config methods of the node. `config` is set anew when the node reads the configuration again."""
+
+    def __init__(self, config: Config, plugstack: CurrentPlugstack) -> None:
+        self.config = config
+        self._plugstack = plugstack
+
+    def hello(self, call: Call) -> Mapping[str, object]:
+        """Return everything a client needs before a launch: above all, the plugins whose options it accepts."""
+        del call
+        stack = self._plugstack.get()
+        return {
+            "version": __version__,
+            "node": self.config.node_name,
+            "stack": [dict(zip(_ENTRY, entry_as_list(entry), strict=True)) for entry in stack.entries],
+            "warnings": list(stack.warnings),
+            "hook_timeout": self.config.spank_hook_timeout,
+            "spank_versions": self.config.spank_versions,
+        }
+
+    def show_config(self, call: Call) -> Mapping[str, object]:
+        """Return the configuration in force."""
+        del call
+        return {"config": {name: list(v) if isinstance(v, tuple) else v for name, v in self.config}}

@@ -1,0 +1,133 @@
+"""The common parts of the methods about jobs: from a call to the record of a job, and which jobs a caller may touch."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from nodectl.model.step import Step
+from nodectl.model.wire.dispatch import Call, Refused, invalid
+from nodectl.scheduler.explanation import Explanation
+from nodectl.selection.modes import ENDED
+from nodectl.selection.records import JobRecord
+from nodectl.service.daemon.admission.slices import Slices, Work
+from nodectl.service.daemon.admission.step_maker import StepMaker
+from nodectl.service.daemon.admission.turns import Turns
+from nodectl.service.daemon.connections.permissions import Permissions
+from nodectl.service.daemon.controller.controller import Controller
+from nodectl.service.daemon.controller.job_names import name_of, parse
+from nodectl.service.daemon.controller.job_request import Machine, apply_options, checked_options, job_of
+from nodectl.service.daemon.controller.rows import without_others
+
+
+class Wanted(NamedTuple):
+    """The request of a call: the job without a number, the first step, the launch request, the confinement level."""
+
+    job: JobRecord
+    step: Step
+    request: Mapping[str, object]
+    level: str
+
+    @property
+    def numbered(self) -> Mapping[str, object]:
+        """The part of the request with the job number reserved by the client, empty for none; never a step number."""
+        return {"job": self.request["job"]} if "job" in self.request else {}
+
+
+class JobCalls:
+    """The calls about jobs on the node."""
+
+    def __init__(
+        self, controller: Controller, maker: StepMaker, permissions: Permissions, partition: str, *, private: bool
+    ) -> None:
+        self.controller = controller
+        self.permissions = permissions
+        self.hides_others = private
+        self._maker = maker
+        self._slices = Slices()
+        self._turns = Turns()
+        self._machine = Machine(maker.binder.allocation.bit_count(), partition)
+
+    async def wanted(self, call: Call, held_by: str) -> Wanted:
+        """Read and check the parameters `request` and `job`. Raises Refused."""
+        request = self._maker.shaped(call.parameters["request"])
+        if "part" in request:
+            raise invalid("part", "a step is one, and no job")
+        options = checked_options(call.parameters["job"])
+        level = self._maker.level_of(request, call.peer)
+        await self._maker.ready(level)
+        user = await self._maker.user_of(request, call.peer.uid)
+        step = self._maker.make(request, user, call.peer.uid, level)
+        asked = self._maker.binder.options_of(step)
+        job = job_of(step, asked, self._machine, request, held_by=held_by)
+        apply_options(job, options, is_admin=self.permissions.is_admin(call.peer))
+        await self.learn(job.details.dependency)
+        return Wanted(job, step, request, level)
+
+    async def learn(self, dependency: str) -> None:
+        """Look up the jobs of a dependency in the history."""
+        await self.work().through(self.controller.scheduler.learning(dependency))
+
+    def is_admin(self, call: Call) -> bool:
+        """Return True for root and members of admin_group."""
+        return self.permissions.is_admin(call.peer)
+
+    def must_be_admin(self, call: Call) -> None:
+        """Raise Refused unless the caller is an admin."""
+        if not self.is_admin(call):
+            raise Refused("NotPermitted", "only root and members of the admin group may do that", subject="admins")
+
+    async def explained(self, call: Call, job: JobRecord) -> Explanation:
+        """Return why a job waits, as far as the caller may know. The job may have started by then."""
+        await self._slices.next()  # many may ask at once, as after each round of the scheduler
+        why = await self.work().through(self.controller.scheduler.explaining(job, time.time()))
+        return without_others(why, job.user_name) if self.hides_others and not self.is_admin(call) else why
+
+    def work(self) -> Work:
+        """Return the budget and slices of a call with piecewise work; pending calls are served in between."""
+        return Work(self._slices)
+
+    def turn(self, call: Call) -> asyncio.Lock:
+        """Return the caller's lock, for `async with`: each user has a single call through the whole queue at a time."""
+        return self._turns.of(call.peer.uid)
+
+    async def one(self, call: Call, text: str) -> JobRecord:
+        """Return the queued job of a name, for the job's owner and admins. Raises Refused."""
+        job, _ = (await self.several(call, [text], self.work()))[0]
+        return job
+
+    async def several(self, call: Call, texts: Iterable[str], work: Work) -> list[tuple[JobRecord, str]]:
+        """Return the queued jobs that names mean, each with the meant tasks of a waiting array. Some may end meanwhile.
+
+        Raises Refused where no jobs have these names, or where the names mean too much.
+        """
+        names = list(dict.fromkeys(texts))
+        mine: dict[tuple[JobRecord, str], None] = {}
+        others = ""
+        for text in names:
+            for job, tasks in self.controller.table.named(text, work.spend):
+                if self.permissions.may_see(call.peer, job.user_id):
+                    mine[job, tasks] = None
+                else:
+                    others = text
+            if work.is_due():
+                await work.rest()
+        if mine:
+            return list(mine)
+        if others and not self.hides_others:
+            raise Refused("NotPermitted", f"job {others} is not yours")
+        if others or len(names) > 1:
+            raise no_job(others or ", ".join(names[:4]))
+        raise self.none(call, names[0]) if names else no_job("")
+
+    def none(self, call: Call, text: str) -> Refused:
+        """Return the refusal of a name without a job in the queue."""
+        job = self.controller.table.anywhere(parse(text).job)
+        if job is None or job.job_state not in ENDED or not self.permissions.may_see(call.peer, job.user_id):
+            return no_job(text)
+        return Refused("NoSuchJob", f"job {name_of(job)} has ended: {job.job_state}")
+
+
+def no_job(text: str) -> Refused:
+    """Return the refusal of an unknown job name."""
+    return Refused("NoSuchJob", f"no job {text} waits or runs", subject="unknown")

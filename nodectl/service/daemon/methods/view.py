@@ -1,0 +1,78 @@
+"""View: a connection to the process copying a running step's streams, for `nodectl attach`. For the user and root only.
+
+The rest of the admin group may not: a caller who sees and types the input of a terminal acts as its user. For the same
+reason a confined step attaches to no step with more rights, just as it enters none (`enter.py`).
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+
+from nodectl.launch.task import filename
+from nodectl.model.step import Step
+from nodectl.model.wire.dispatch import Call, Refused
+from nodectl.service.daemon.admission.confinement import ConfinementLevels
+from nodectl.service.daemon.jobs.registry import Registry
+
+_OF_CLIENT = ("", "all", "-")
+
+
+class View:
+    """The View method of the node."""
+
+    def __init__(self, registry: Registry, levels: ConfinementLevels) -> None:
+        self._registry = registry
+        self._levels = levels
+
+    def view(self, call: Call) -> Mapping[str, object]:
+        """Connect to the copying process and hand the connection over to the caller.
+
+        The daemon receives nothing made by the step's user, so it never has to wait.
+        """
+        live = self._registry.find_running(call)
+        step = live.step
+        if call.peer.uid not in (0, step.uid):
+            raise Refused("NotPermitted", f"step {step} belongs to {step.user_name}")
+        self._levels.check_enter(live, call.peer)
+        if not (step.pty or step.label or step.unbuffered):
+            raise Refused("WrongState", _why_not(step))
+        answer: dict[str, object] = {"ntasks": step.total_tasks}
+        if step.pty:
+            answer["terminal"] = step.pty[0]
+        way, nowhere = socket.socketpair()  # for descriptors that may have come with the call
+        nowhere.close()
+        with way:
+            view = _connect(f"{live.files.stem}.view", step)
+            call.hand_over(answer, (way.detach(), view))
+        return answer
+
+
+def _connect(path: str, step: Step) -> int:
+    """Connect to the view socket without waiting, because the user's process could let us wait. Raises Refused."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.setblocking(False)
+    try:
+        sock.connect(path)
+    except BlockingIOError:
+        sock.close()
+        raise Refused("WrongState", f"step {step}: what shows its streams takes no further viewer now") from None
+    except OSError:
+        sock.close()
+        raise Refused("WrongState", f"step {step}: its streams cannot be seen yet, or not any more") from None
+    os.set_blocking(sock.fileno(), True)
+    return sock.detach()
+
+
+def _why_not(step: Step) -> str:
+    files = {filename.expand(path, step, 0) for path in (step.stdout, step.stderr) if _is_file(path, step)}
+    if files:
+        return f"step {step}: its output is in {' and '.join(sorted(files))}"
+    return (
+        f"step {step}: its streams are its client's own, and pass through nothing that could show them; "
+        "--pty, -l or -u of `nodectl run` let others attach"
+    )
+
+
+def _is_file(path: str, step: Step) -> bool:
+    is_task = path.isdecimal() and int(path) < step.ntasks
+    return not (path in _OF_CLIENT or path == "none" or is_task)

@@ -1,0 +1,221 @@
+"""The files of a step, from which a restarted daemon takes over the step.
+
+They lie in the steps directory, which only root can access. `J.S.json` (`J.batch.json` of a script's step) holds the
+daemon's decisions, `.trace` is the flight recorder (the stepd locks it while it lives), `.sock` is the stepd's socket,
+`.record` the step's result. `.prolog` and `.epilog` say that one of these has still to end. `.view` is the socket of
+the process that copies the step's streams, where there is one.
+"""
+
+import fcntl
+import os
+import socket
+import sys
+from collections.abc import Mapping
+
+from nodectl.model.step import Step
+from nodectl.model.step_number import step_name
+from nodectl.model.wire import framing, lean_json
+
+SUFFIXES = (
+    ".sock",
+    ".json",
+    ".json.part",
+    ".trace",
+    ".record",
+    ".record.part",
+    ".prolog",
+    ".epilog",
+    ".stderr",
+    ".view",
+)
+_PLAIN = (".json", ".trace", ".record")  # all files of a plain step with a record of its stepd
+_MOST_TRACED = 17 << 20  # bytes: no trace has more than 16 MiB (tracing/room.py)
+_BACKLOG = 16
+
+
+def encoded(value: Mapping[str, object]) -> bytes:
+    """Return the bytes of a file with this value."""
+    return lean_json.dumps(value).encode("ascii")
+
+
+class StepFiles:
+    """The paths of a step's files, and the operations on the files."""
+
+    __slots__ = ("_is_plain", "stem")
+
+    def __init__(self, directory: str, job: int, step: int) -> None:
+        self.stem = f"{directory}/{step_name(job, step)}"
+        self._is_plain = False  # no file but the usual ones was made
+
+    @property
+    def spec(self) -> str:
+        """The path of the spec file, which the stepd reads."""
+        return f"{self.stem}.json"
+
+    def write_spec(self, spec: bytes, room: int) -> None:
+        """Write the spec file, and reserve `room` bytes for the stepd's record. Raises OSError.
+
+        With the reserved room, a disk that fills up later does not lose the step's result.
+        """
+        fd = os.open(f"{self.stem}.record.part", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, room)
+        finally:
+            os.close(fd)
+        _write(self.spec, spec, os.O_EXCL)
+        self._is_plain = True
+
+    def rewrite_spec(self, step: Step) -> None:
+        """Replace the spec file as a whole, for later readers. Raises OSError."""
+        self._is_plain = False
+        _write(f"{self.spec}.part", encoded(step.as_json()))
+        os.rename(f"{self.spec}.part", self.spec)
+
+    def open_trace(self) -> int:
+        """Open and lock the trace. The stepd inherits the open file, and holds the lock as long as the file."""
+        fd = os.open(f"{self.stem}.trace", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        return fd
+
+    def append_trace(self) -> int:
+        """Open the trace for another process's lines, without a lock."""
+        return os.open(f"{self.stem}.trace", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+    def listen(self) -> int:
+        """Create the step's listening socket, on which the stepd will answer."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        os.fchmod(sock.fileno(), 0o600)  # mode of the socket file: users reach their step through the daemon
+        sock.bind(f"{self.stem}.sock")
+        sock.listen(_BACKLOG)
+        return sock.detach()
+
+    def alive(self) -> bool:
+        """Return True while the stepd lives, or a task of the stepd which has not executed the program."""
+        try:
+            fd = os.open(f"{self.stem}.trace", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(fd)
+
+    def read(self, suffix: str, most: int = sys.maxsize) -> bytes | None:
+        """Return a file's content, None if missing. A single read(2), because this runs for each ended step."""
+        try:
+            fd = os.open(f"{self.stem}{suffix}", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            return os.read(fd, min(os.fstat(fd).st_size, most))
+        finally:
+            os.close(fd)
+
+    def trace(self) -> bytes:
+        """Return the trace, cut to 17 MiB."""
+        return self.read(".trace", _MOST_TRACED) or b""
+
+    def connect(self) -> socket.socket | None:
+        """Connect to the stepd's socket. Return None if the stepd is dead, even if a child still holds the socket.
+
+        Raises BlockingIOError while other connections crowd the socket of a busy stepd.
+        """
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        link.setblocking(False)
+        try:
+            link.connect(f"{self.stem}.sock")
+        except BlockingIOError:
+            link.close()
+            raise
+        except OSError:
+            link.close()
+            return None
+        if not _runs(framing.peer_of(link).pid):
+            link.close()
+            return None
+        return link
+
+    def has_record(self) -> bool:
+        """Return True if the stepd has left a record."""
+        return os.path.exists(f"{self.stem}.record")
+
+    def record(self) -> Mapping[str, object] | None:
+        """Return the record left by the stepd, or None."""
+        data = self.read(".record")
+        return None if data is None else lean_json.load_object(data)
+
+    def write_record(self, record: Mapping[str, object]) -> None:
+        """Write a record in the stepd's place, or a fuller record, for the next daemon in case this daemon dies."""
+        self._is_plain = False
+        _write(f"{self.stem}.record.part", encoded(record))
+        os.rename(f"{self.stem}.record.part", f"{self.stem}.record")
+
+    def begin_prolog(self) -> None:
+        """Note the start of the prolog. From now on the job must get an epilog."""
+        self._is_plain = False
+        os.close(os.open(f"{self.stem}.prolog", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def in_prolog(self) -> bool:
+        """Return True while the prolog runs."""
+        return os.path.exists(f"{self.stem}.prolog")
+
+    def end_prolog(self) -> None:
+        """Note the end of the prolog: the step may begin, and the epilog is still to come."""
+        os.rename(f"{self.stem}.prolog", f"{self.stem}.epilog")
+
+    def needs_epilog(self) -> bool:
+        """Return True from the beginning of the prolog to the end of the epilog."""
+        return os.path.exists(f"{self.stem}.epilog") or self.in_prolog()
+
+    def end_epilog(self) -> None:
+        """Note the end of the epilog."""
+        self._remove((".prolog", ".epilog"))
+
+    def remove(self, *, may_be_plain: bool = False) -> None:
+        """Remove all files of a step recorded in the history. `may_be_plain`: the step had no stack of plugins.
+
+        If the record file exists, it has replaced the file reserved for it.
+        """
+        if may_be_plain and self._is_plain:
+            self._remove((".sock",))  # the stepd removes it first, if it lives that long
+            if self._remove(_PLAIN):
+                return
+        self._remove(SUFFIXES)
+
+    def _remove(self, suffixes: tuple[str, ...]) -> bool:
+        """Remove the files with the suffixes. Return True if all existed."""
+        all_there = True
+        for suffix in suffixes:
+            try:
+                os.unlink(f"{self.stem}{suffix}")
+            except FileNotFoundError:
+                all_there = False
+        return all_there
+
+
+def _runs(pid: int) -> bool:
+    """Return True until the process has ended, waited for or not."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        return framing.runs(fd)
+    finally:
+        os.close(fd)
+
+
+def _write(path: str, content: bytes, flag: int = 0) -> None:
+    """Overwrite a file in place: on a full disk the file's own blocks may be the only room left. Raises OSError."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag, 0o600)
+    try:
+        data = memoryview(content)
+        while data:
+            data = data[os.write(fd, data) :]
+        os.ftruncate(fd, len(content))
+    finally:
+        os.close(fd)

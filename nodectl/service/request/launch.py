@@ -1,0 +1,156 @@
+"""A launch request of org.nodectl: the form, and the checks of the meaning common to all nodes. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from nodectl.launch.cgroup import shares
+from nodectl.launch.task import programs
+from nodectl.launch.task.keys import RLIMITS
+from nodectl.model.wire import lean_json
+from nodectl.model.wire.dispatch import invalid
+from nodectl.model.wire.shape import Optional, array, boolean, integer, mapping, text
+from nodectl.placement.binding.options import NAMES, check_text, gathered
+from nodectl.placement.binding.refused import Refused as NoLayout
+
+if TYPE_CHECKING:
+    from nodectl.model.wire.shape import Shape
+
+_MOST_BESIDE = 256 << 10  # bytes of a request, as JSON, without the parts bounded by execve(2) or `_job_control`
+_BOUNDED = ("argv", "environment", "job_control", "part")
+_WORD = text(131_072)  # MAX_ARG_STRLEN, the limit of execve(2)
+_PATH = text(4096)
+LONGEST_NAME = 1024
+_YEAR = 366 * 86_400
+MEMORY = integer(0, 1 << 40)  # MiB
+_LIMIT = integer(-1, 2**63 - 1)
+_LONGEST_LIST = 131_072
+_OF_TERMINAL = 5  # figures: the task, rows, columns, and both in pixels
+LONGEST_VARIABLE = 128 * 1024  # MAX_ARG_STRLEN, with '=' and NUL
+_LONGEST_OPTION = LONGEST_VARIABLE - 1024  # less the prefix of its variable's name
+_TEXTS = mapping(text(8 << 20), most=64)  # each text has its own bound, by its name
+
+
+def an_object(value: object) -> str:
+    """Check for an object. A separate shape checks the contents later."""
+    return "" if isinstance(value, dict) else "not an object"
+
+
+def _anything(_: object) -> str:
+    return ""
+
+
+def _texts_of_layout(value: object) -> str:
+    """Check the shape of `layout`: a text for each known option."""
+    wrong = _TEXTS(value)
+    if wrong:
+        return wrong
+    for name, word in value.items():  # type: ignore[attr-defined]  # a mapping
+        if name not in NAMES:
+            return f"no option of layout is called {name[:64]!r}"
+        try:
+            check_text(name, word)
+        except NoLayout as error:
+            return error.reason
+    return ""
+
+
+def _programs(value: object) -> str:
+    """Check the shape of `programs`: rows of a list of tasks and an argv."""
+    wrong = _ROWS(value)
+    if wrong:
+        return wrong
+    for row in value:  # type: ignore[attr-defined]  # an array
+        whole_row = len(row) > 1 and row[2:] in ([], [True])
+        wrong = _TASKS(row[0]) or _ARGV(row[1]) if whole_row else "is not a list of tasks and an argv"
+        if wrong:
+            return wrong
+    return ""
+
+
+_ROWS, _TASKS, _ARGV = array(array(_anything, most=3), most=4096), text(65_536), array(_WORD, most=4096)
+
+REQUEST: "Shape" = {
+    "argv": array(_WORD, most=65_536),
+    "environment": mapping(text(2 << 20), most=16_384),
+    "cwd": _PATH,
+    "ntasks": integer(1, 2**31),
+    "cpus_per_task": Optional(integer(1, 2**31)),
+    "name": Optional(text(LONGEST_NAME)),
+    "account": Optional(text(LONGEST_NAME)),
+    "time_limit": Optional(integer(1, _YEAR)),
+    "cpu_bind": Optional(text(_LONGEST_LIST)),
+    "layout": Optional(_texts_of_layout),
+    "stdin": Optional(_PATH),
+    "stdout": Optional(_PATH),
+    "stderr": Optional(_PATH),
+    "open_append": Optional(boolean),
+    "label": Optional(boolean),
+    "unbuffered": Optional(boolean),
+    "kill_on_bad_exit": Optional(boolean),
+    "pty": Optional(array(integer(0, 0xFFFF), most=_OF_TERMINAL)),
+    "bulk": Optional(boolean),
+    "preserve_env": Optional(boolean),
+    "programs": Optional(_programs),
+    "verbose": Optional(integer(0, 10)),
+    "umask": Optional(integer(0, 0o777)),
+    "rlimits": Optional(mapping(_LIMIT, most=16)),
+    "options": Optional(array(array(text(65_536), most=3), most=256)),
+    "job_control": Optional(mapping(_WORD, most=4096)),
+    "task_prolog": Optional(_PATH),
+    "task_epilog": Optional(_PATH),
+    "uid": Optional(text(256)),
+    "gid": Optional(text(256)),
+    "job": Optional(integer(1, 2**32 - 1)),
+    "step": Optional(integer(0, 2**32 - 1)),
+    "jobid": Optional(integer(1, 2**32 - 1)),
+    "container_ns": Optional(array(text(16), most=16)),
+    "mem": Optional(MEMORY),
+    "mem_per_cpu": Optional(MEMORY),
+    "oom_kill_step": Optional(boolean),
+    "secure": Optional(text(16)),
+    "mpi": Optional(text(64)),
+    "mpi_linked": Optional(text(64)),
+    "part": Optional(an_object),
+    **shares.REQUEST,
+}
+
+
+def check_meaning(request: Mapping[str, object], ntasks: int) -> None:
+    """Check the request, for a step of `ntasks` tasks, for errors on any node. Raises Refused."""
+    argv: list[str] = request["argv"]  # type: ignore[assignment]  # REQUEST says so
+    beside = len(lean_json.dumps({name: value for name, value in request.items() if name not in _BOUNDED}))
+    if beside > _MOST_BESIDE:
+        raise invalid("request", f"{beside} bytes beside program and environment are more than {_MOST_BESIDE}")
+    if not argv or not argv[0]:
+        raise invalid("argv", "no program given")
+    if "programs" in request and (
+        wrong := programs.wrong_with(request["programs"], ntasks)  # type: ignore[arg-type]
+    ):
+        raise invalid("programs", wrong)
+    pty: Sequence[int] | None = request.get("pty")  # type: ignore[assignment]
+    if pty is not None and (len(pty) != _OF_TERMINAL or pty[0] >= ntasks or request.get("bulk")):
+        raise invalid("pty", f"{list(pty)!r} is no task of the step with four figures of its terminal's size")
+    if not str(request["cwd"]).startswith("/"):
+        raise invalid("cwd", f"{request['cwd']!r} is not absolute")
+    for name in request.get("rlimits", {}):  # type: ignore[attr-defined]
+        if name not in RLIMITS:
+            raise invalid("rlimits", f"no limit called {name}")
+    for option in request.get("options", []):  # type: ignore[attr-defined]
+        if len(option) not in (2, 3):
+            raise invalid("options", "an option is plugin, name and, where it has one, its argument")
+        # Prologs and epilogs get the option as a variable, and one that cannot start costs the machine.
+        if sum(len(word.encode("utf-8", "surrogateescape")) for word in option) > _LONGEST_OPTION:
+            raise invalid("options", f"{option[1][:64]!r}: too long for an environment")
+    for key in ("task_prolog", "task_epilog"):
+        if not str(request.get(key, "/")).startswith("/"):
+            raise invalid(key, f"{request[key]!r} is not absolute")
+
+
+def options_of(request: Mapping[str, object]) -> dict[str, object]:
+    """Return the options of layout and binding in force: given options, then srun's variables of the environment.
+
+    The environment is the step's. Raises `binding.refused.Refused`.
+    """
+    given = {name: request[name] for name in ("ntasks", "cpus_per_task", "cpu_bind") if request.get(name)}
+    environment: Mapping[str, str] = request["environment"]  # type: ignore[assignment]  # REQUEST says so
+    return gathered({**request.get("layout", {}), **given}, environment)  # type: ignore[dict-item]

@@ -1,0 +1,1 @@
+"""Slurm's commands by name. Run by the commands `squeue`, `sinfo`, `sacct` and their like."""

@@ -1,0 +1,1 @@
+"""Pictures of machines, queues and launches, in a terminal, a browser or a file. Run by commands."""

@@ -1,0 +1,78 @@
+"""A look at the machine as values: running steps and resource use, waiting jobs, and the job on each CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodectl.client.render.occupants import Occupation
+from nodectl.model.step_number import step_name
+from nodectl.model.value_class import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A running step, or a job without a visible step: a waiting job, or another user's.
+
+    `cpu` is how many CPUs it keeps busy; `read` and `written` are bytes a second. None is not known.
+    """
+
+    job: int
+    step: int | None
+    name: str
+    user: str
+    title: str
+    state: str
+    ntasks: int
+    cpus: int
+    cpu_list: str
+    elapsed: float
+    gres: str
+    command: str
+    reason: str = ""
+    cpu: float | None = None
+    memory: int | None = None
+    memory_limit: int = 0
+    read: float | None = None
+    written: float | None = None
+    pressure: Mapping[str, float] = field(default_factory=dict)
+    key: str = ""
+
+    @property
+    def is_step(self) -> bool:
+        """True for a step, with processes to signal and to look into."""
+        return self.step is not None
+
+    @property
+    def waits(self) -> bool:
+        """True for a job before the start."""
+        return self.state == "PENDING"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A look. `at` is seconds since the epoch.
+
+    `problem` is why the service could not be asked; the rows are then the rows of the last look.
+    """
+
+    at: float
+    node: str
+    rows: tuple[Row, ...]
+    occupation: Occupation
+    problem: str = ""
+
+    @property
+    def running(self) -> int:
+        """The number of running steps."""
+        return sum(row.is_step for row in self.rows)
+
+    @property
+    def waiting(self) -> int:
+        """The number of waiting jobs."""
+        return sum(row.waits for row in self.rows)
+
+
+def name_of(record: Mapping[str, Any]) -> str:
+    """Return the name of a step: JOB.STEP."""
+    return step_name(record["job"], record["step"])

@@ -1,0 +1,208 @@
+"""The watcher: requests running and waiting jobs from the service, and reads resource use, as seldom as possible.
+
+A look costs the service two calls, of some hundred microseconds together. Many steps and a long queue cost more, and so
+do steps without a cgroup, whose processes the service looks for among all processes: then the watcher asks less often,
+so that it takes at most about a hundredth of the service's time. Data about new steps only, the CPUs of their tasks, is
+requested once for each step.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from nodectl.client.command import Failed
+from nodectl.client.render.occupants import Occupation, occupation
+from nodectl.launch.cgroup.usage import Usage, UsageReader
+from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
+from nodectl.model.words import elapsed, printable
+from nodectl.view.live.view import Row, View, name_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodectl.client.session import Session
+
+_SHARE = 0.01  # of the service's time, at most, for its answers
+_LONGEST = 5.0  # seconds without asking: a slow answer may have other reasons
+_MOST_ASKED = 16  # steps that are asked about in one look
+_MOST_TIMES = 5  # limit of requests about one step
+_Step = tuple[int, int, int]  # job, step, restart
+_Rates = tuple[float | None, float | None, float | None]
+_USED = ("cpu_seconds", "memory", "read", "written", "pressure")
+
+
+class Watcher:
+    """The watcher of a service. Keeps a connection, and makes a new connection after a restart of the service."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Session],
+        usage: UsageReader | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connect = connect
+        self._clock = clock
+        self._session: Session | None = None
+        self._usage = usage or UsageReader()
+        self._before: dict[_Step, tuple[float, Usage, _Rates]] = {}
+        self._told: dict[tuple[int, int], Usage] = {}  # of steps of a cluster
+        self._told_at = 0.0
+        self._pins: dict[_Step, list[Mapping[str, Any]]] = {}
+        self._asked: dict[_Step, int] = {}
+        self._steps: list[Mapping[str, Any]] = []
+        self._jobs: list[Mapping[str, Any]] = []
+        self._due = 0.0  # monotonic: when the service may be asked again
+        self._last = View(time.time(), "", (), Occupation())
+
+    def look(self, *, at_once: bool = False) -> View:
+        """Return the current view; the last view with the problem if the service does not answer.
+
+        `at_once`: ask the service, whatever the cost.
+        """
+        try:
+            if at_once or self._clock() >= self._due:
+                self._ask()
+        except Failed as failed:
+            self.close()
+            last = self._last
+            return View(last.at, last.node, last.rows, last.occupation, str(failed))
+        self._last = self._view(self._steps)
+        return self._last
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _ask(self) -> None:
+        if self._session is None:
+            self._session = self._connect()
+        began = self._clock()
+        # A list that changes between two replies may repeat rows.
+        self._steps = list({_id(step): step for step in _all(self._session, "List", "steps")}.values())
+        self._jobs = list({job["id"]: job for job in _all(self._session, "Queue", "jobs")}.values())
+        elsewhere = any("nodes" in step for step in self._steps)
+        if not elsewhere:
+            self._ask_what_is_used(self._session)
+        ended = self._clock()
+        self._due = ended + min((ended - began) / _SHARE, _LONGEST)
+        self._look_at_pins(self._session, self._steps)
+        if elsewhere:  # the service waits for other nodes then, which costs it no time
+            self._ask_what_is_used(self._session)
+
+    def _ask_what_is_used(self, session: Session) -> None:
+        """Request the resource use of steps without a cgroup here.
+
+        These are the steps over several nodes, and the steps whose processes are found by parent.
+        """
+        others = {(one["job"], one["step"]) for one in self._steps if "nodes" in one or not one.get("cgroup")}
+        rows: Any = session.call("Usage")["steps"] if others else ()
+        told = {(row["job"], row["step"]): Usage(*(row.get(name) for name in _USED)) for row in rows}
+        self._told = {key: used for key, used in told.items() if key in others}
+        self._told_at = self._clock()
+
+    def _look_at_pins(self, session: Session, steps: Iterable[Mapping[str, Any]]) -> None:
+        """Request the CPUs of the tasks of each new step.
+
+        The CPUs do not change; they are known as soon as the tasks have started.
+        """
+        running = {_id(step): step for step in steps}
+        for known in (self._pins, self._asked, self._before):
+            for gone in known.keys() - running.keys():
+                del known[gone]
+        unknown = [key for key in running if key not in self._pins and self._asked.get(key, 0) < _MOST_TIMES]
+        for key in unknown[:_MOST_ASKED]:
+            self._asked[key] = self._asked.get(key, 0) + 1
+            try:
+                record: Any = session.call("Show", job=key[0], step=key[1])["record"]
+            except Failed as failed:
+                if failed.name.endswith(".NoSuchStep"):
+                    continue
+                raise
+            tasks = record.get("tasks") or []
+            if tasks and all("cpus" in task for task in tasks):
+                self._pins[key] = tasks
+
+    def _view(self, steps: list[Mapping[str, Any]]) -> View:
+        now = time.time()
+        jobs = {job["job"]: job for job in self._jobs}
+        seen = {step["job"] for step in steps}
+        # In a cluster a waiting job may have the number of a running job.
+        others = [
+            job for job in self._jobs
+            if job["state"] != "COMPLETING" and (job["state"] == "PENDING" or job["job"] not in seen)
+        ]  # fmt: skip
+        records: list[Mapping[str, Any]] = [{**step, "tasks": self._pins.get(_id(step), ())} for step in steps]
+        records += [_as_step(job) for job in others if job["cpu_list"]]
+        occupied = occupation(records)
+        keys = {job.number: job.key for job in occupied.jobs}
+        rows = [self._step_row(step, jobs.get(step["job"], {}), keys, now) for step in steps]
+        rows += [_job_row(job, keys) for job in others]
+        node = steps[0]["node"] if steps else self._last.node
+        return View(now, node, tuple(rows), occupied)
+
+    def _step_row(self, step: Mapping[str, Any], job: Mapping[str, Any], keys: Mapping[int, str], now: float) -> Row:
+        cpus = cpus_of(int(step["cpus"] or "0", 16))
+        usage, at = self._told.get((step["job"], step["step"])), self._told_at
+        if usage is None:
+            usage, at = self._usage.read(step.get("cgroup", "")), self._clock()
+        cpu, read, written = self._rates(_id(step), usage, at)
+        return Row(
+            step["job"], step["step"], name_of(step), printable(step["user"]), printable(step["name"]), step["state"],
+            step["ntasks"], len(cpus), format_cpulist(cpus), elapsed(step, now), printable(job.get("gres", "")),
+            printable(shlex.join(step["command"])), step.get("reason", ""), cpu, usage.memory,
+            step.get("memory") or 0, read, written, usage.pressure, keys.get(step["job"], ""),
+        )  # fmt: skip
+
+    def _rates(self, key: _Step, usage: Usage, at: float) -> _Rates:
+        """Return the busy CPUs and the bytes read and written a second, since the last known use."""
+        before = self._before.get(key)
+        if before is not None and at <= before[0]:
+            return before[2]
+        rates: _Rates = (None, None, None)
+        if before is not None:
+            span, then = at - before[0], before[1]
+
+            def rate(new: float | None, old: float | None) -> float | None:
+                return None if new is None or old is None else max(0.0, (new - old) / span)
+
+            rates = (
+                rate(usage.cpu_seconds, then.cpu_seconds), rate(usage.read, then.read),
+                rate(usage.written, then.written),
+            )  # fmt: skip
+        self._before[key] = at, usage, rates
+        return rates
+
+
+def _all(session: Session, method: str, what: str) -> list[Mapping[str, Any]]:
+    """Return all rows of a list, from as many replies as necessary."""
+    found: list[Mapping[str, Any]] = []
+    more = True
+    while more:
+        reply: Any = session.call(method, skip=len(found)) if found else session.call(method)
+        found += reply[what]
+        more = reply["more"] and bool(reply[what])
+    return found
+
+
+def _id(step: Mapping[str, Any]) -> _Step:
+    return step["job"], step["step"], step.get("restart") or 0
+
+
+def _as_step(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a job, of which only the CPUs are known, as a step for the picture."""
+    known = {name: job[name] for name in ("job", "user", "name")}
+    return {**known, "step": 0, "ntasks": job["tasks"], "cpus": f"{mask_of_list(job['cpu_list']):x}"}
+
+
+def _job_row(job: Mapping[str, Any], keys: Mapping[int, str]) -> Row:
+    reason = ": ".join(word for word in (job["reason"], job["words"]) if word)
+    command = shlex.join(job["command"]) if job.get("command") else ""
+    return Row(
+        job["job"], None, printable(job["id"]), printable(job["user"]), printable(job["name"]), job["state"],
+        job["tasks"], job["cpus"], job["cpu_list"], job["used"], printable(job["gres"]), printable(command),
+        printable(reason), key=keys.get(job["job"], ""),
+    )  # fmt: skip

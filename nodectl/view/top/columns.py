@@ -1,0 +1,139 @@
+"""The columns of the table: contents, sort order, choice by width. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from nodectl.model.value_class import dataclass
+from nodectl.model.words import duration
+from nodectl.view.live.view import Row
+
+GAP = 2  # characters from one column to the next
+_UNITS = "KMGTP"
+_SHORT = {
+    "PENDING": "waits", "RUNNING": "runs", "SUSPENDED": "stopped", "COMPLETING": "ends", "CONFIGURING": "begins",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table.
+
+    It has `most` characters, fewer (`narrow`) on a narrow terminal; 0 takes the rest of the line. Where columns do not
+    fit, the column of the least `worth` is left out first.
+    """
+
+    title: str
+    most: int
+    worth: int
+    cell: Callable[[Row], str]
+    order: Callable[[Row], Any]
+    right: bool = False
+    narrow: int = 0
+
+
+def amount(count: float | None) -> str:
+    """Return bytes in at most five characters: 950K, 1.5G; "-" for unknown."""
+    if count is None:
+        return "-"
+    for unit in _UNITS:
+        count /= 1024
+        if count < 1000:
+            return f"{count:.1f}{unit}" if count < 9.95 else f"{count:.0f}{unit}"
+    return f"{count:.0f}{_UNITS[-1]}"
+
+
+def percent(share: float | None) -> str:
+    """Return a number of CPUs in percent of a CPU."""
+    return "-" if share is None else f"{100 * share:.0f}"
+
+
+def pressure(row: Row) -> str:
+    """Return the resource with the longest waits, and the share of time: cpu 12."""
+    if not row.pressure:
+        return "-"
+    name = max(row.pressure, key=lambda name: row.pressure[name])
+    share = row.pressure[name]
+    return f"{name[:3]} {share:.0f}" if share >= 0.5 else "0"
+
+
+def transferred(row: Row) -> float | None:
+    """Return bytes read and written a second."""
+    return None if row.read is None or row.written is None else row.read + row.written
+
+
+def _number(value: float | None) -> float:
+    return -1.0 if value is None else value
+
+
+def state(row: Row) -> str:
+    """Return the state in a word."""
+    return _SHORT.get(row.state, row.state.lower())
+
+
+COLUMNS = (
+    Column("", 1, 9, lambda row: row.key, lambda row: (not row.key, row.key)),
+    Column("STEP", 12, 9, lambda row: row.name, lambda row: (row.job, -1 if row.step is None else row.step)),
+    Column("USER", 12, 8, lambda row: row.user, lambda row: row.user, narrow=8),
+    Column("NAME", 20, 7, lambda row: row.title, lambda row: row.title, narrow=9),
+    Column("STATE", 9, 8, state, lambda row: row.state),
+    Column("TIME", 11, 6, lambda row: "-" if row.waits else duration(row.elapsed), lambda row: row.elapsed, True),
+    Column("TASKS", 5, 3, lambda row: str(row.ntasks), lambda row: row.ntasks, True),
+    Column("CPUS", 5, 7, lambda row: str(row.cpus), lambda row: row.cpus, True),
+    Column("CPU%", 6, 9, lambda row: percent(row.cpu), lambda row: _number(row.cpu), True),
+    Column("MEM", 5, 9, lambda row: amount(row.memory), lambda row: _number(row.memory), True),
+    Column("LIMIT", 5, 2, lambda row: amount(row.memory_limit or None), lambda row: row.memory_limit, True),
+    Column("STALL%", 7, 6, pressure, lambda row: max(row.pressure.values(), default=-1.0), True),
+    Column("I/O/s", 5, 5, lambda row: amount(transferred(row)), lambda row: _number(transferred(row)), True),
+    Column("DEVICES", 16, 4, lambda row: row.gres or "-", lambda row: row.gres),
+    Column("ON CPUS", 16, 1, lambda row: row.cpu_list or "-", lambda row: row.cpu_list),
+    Column("COMMAND OR REASON", 0, 5, lambda row: row.reason if row.waits else row.command, lambda row: row.command),
+)
+TITLES = tuple(column.title for column in COLUMNS)
+# Columns sorted with the greatest value first.
+DESCENDING = {"TIME", "TASKS", "CPUS", "CPU%", "MEM", "LIMIT", "STALL%", "I/O/s"}
+_IF_ANY = ("DEVICES", "LIMIT", "I/O/s")  # shown only if some row has a value
+_LEAST_LAST = 12
+_NARROW = 100
+
+
+def fitting(rows: Iterable[Row], width: int, by: str) -> list[tuple[Column, int]]:
+    """Return the fitting columns, with widths.
+
+    The column `by`, by which rows are sorted, has room for a mark in the title.
+    """
+    rows = list(rows)
+    wide: dict[Column, int] = {}
+    for column in COLUMNS:
+        cells = [column.cell(row) for row in rows]
+        if column.title in _IF_ANY and column.title != by and all(cell == "-" for cell in cells):
+            continue
+        title = len(column.title) + (column.title == by)
+        most = column.narrow if column.narrow and width < _NARROW else column.most
+        wide[column] = max(title, min(max(map(len, cells), default=0), most)) if most else 0
+    while len(wide) > 1:
+        left = width - sum(wide.values()) - GAP * len(wide)
+        last = next((column for column in wide if not column.most), None)
+        if left >= (_LEAST_LAST if last else 0):
+            if last:
+                wide[last] = left
+            break
+        # Of equal worth, the later column is left out.
+        del wide[min(reversed(wide), key=lambda column: column.worth)]
+    return list(wide.items())
+
+
+def arranged(rows: Sequence[Row], title: str, words: str, *, turned: bool = False) -> list[Row]:
+    """Return the rows with the words, in the order of the column; waiting rows come after running rows."""
+    column = COLUMNS[TITLES.index(title)]
+    found = [row for row in rows if matches(row, words)]
+    found.sort(key=COLUMNS[1].order)
+    found.sort(key=column.order, reverse=(title in DESCENDING) != turned)
+    return sorted(found, key=lambda row: row.waits)
+
+
+def matches(row: Row, words: str) -> bool:
+    """Return True if each word occurs in the row: in user, name, state or job."""
+    said = " ".join((row.name, row.user, row.title, state(row), row.state, row.command)).lower()
+    return all(word in said for word in words.lower().split())
