@@ -37,7 +37,8 @@ TREE = Path(__file__).resolve().parents[2]
 BOOTSTRAP = ("mmdebstrap", "--variant=minbase", "--include=python3,ca-certificates", SUITE)
 CHECKOUT = "root/nodectl"  # where root would clone it to, and where no other user can go
 RUNS, PREFIX = Path("/var/tmp"), "nodectl-bare-"  # a file system for gigabytes, where overlays can be mounted
-ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "CI": "true"}
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "CI": "true",
+               record.VARIABLE: "1"}  # fmt: skip
 _PATIENCE = 20.0  # seconds for what dies
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PLACE = "tests/bare/passed.toml"
+VARIABLE = "NODECTL_TEST_BARE"  # in the environment of the tests in a bare Debian
 # Where packages are named that `./dev test` installs, or that tests install or download; and what runs it all.
 DECIDING = (
     "dev", "pyproject.toml", "systemd/distribution", "systemd/build-deb", "tests/bare/bare.py", "tests/bare/inside",

@@ -208,7 +208,7 @@ class Bed:
         """Whether a process is on that machine."""
         try:
             return os.readlink(f"/proc/{pid}/ns/pid") == os.readlink(f"/proc/{self.first_process(name)}/ns/pid")
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             return False
 
     def daemons(self) -> dict[int, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from bare import record
@@ -11,6 +13,9 @@ pytestmark = pytest.mark.lint
 
 
 def test_all_rings_have_passed_in_a_bare_debian_since_what_they_need_changed() -> None:
+    """In the bare Debian itself nothing is compared: that run will be the one."""
+    if record.VARIABLE in os.environ:
+        return
     try:
         passed = record.read(ROOT).checksum
     except FileNotFoundError:

@@ -51,7 +51,7 @@ def helpers(stage: Stage) -> list[int]:
 def _name(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return ""
 
 
@@ -224,7 +224,7 @@ def test_nothing_outlives_the_daemon_and_the_next_one_begins_anew(stage: Stage, 
 def _zombie(pid: int) -> bool:
     try:
         return ") Z " in Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 

@@ -81,7 +81,7 @@ def spares(node: Node) -> list[int]:
         try:
             if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == WAITING:
                 found.append(int(pid))
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             continue
     return found
 

@@ -232,7 +232,7 @@ def runs(pid: str) -> bool:
     """False for a zombie too: whoever inherited it collects it when they like."""
     try:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

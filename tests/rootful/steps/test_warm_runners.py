@@ -52,7 +52,7 @@ def waiting(node: Node) -> list[int]:
         try:
             if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == WAITING:
                 found.append(int(pid))
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             continue
     return found
 

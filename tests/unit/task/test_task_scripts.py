@@ -106,7 +106,7 @@ def test_what_a_script_leaves_behind_is_ended_and_not_waited_for(tmp_path: Path)
 def alive(pid: int) -> bool:
     try:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
