@@ -42,6 +42,7 @@ from nodectl.service.daemon.admission.slurm_job import scope_of
 from nodectl.service.daemon.connections.supervisor import ListenerFailed, ListenerSupervisor
 from nodectl.service.daemon.history import journal, retention
 from nodectl.service.daemon.history.store import Store, StoreError
+from nodectl.service.daemon.jobs.background_tasks import TimeToEnd
 from nodectl.service.daemon.jobs.slurmd_context import SlurmdContext, SlurmdRefused
 from nodectl.service.daemon.jobs.step_cgroups import remove_base
 from nodectl.service.daemon.node import Node
@@ -53,6 +54,7 @@ from nodectl.spank.left_out import left_out
 
 _FIRST_PASSED_FD = 3  # sd_listen_fds(3)
 _LOCK_SECONDS = 15
+_END_SECONDS = 8  # well below the time after which a service manager kills
 _BACKLOG = 512
 _LEAST_DESCRIPTORS = 256
 _ANSWER_SECONDS = 1.0
@@ -130,7 +132,7 @@ async def _serve(
     connections.pause()
     if not inherited:
         os.unlink(config.socket)
-    await node.settle(wait_for_steps=private)
+    await node.settle(TimeToEnd(None if private else _END_SECONDS), wait_for_steps=private)
     await slurmd.end()
     await connections.close()
     listener.detach()  # the process's end closes connections left there, without waiting for users

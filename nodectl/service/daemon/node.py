@@ -34,6 +34,7 @@ from nodectl.service.daemon.controller.table import JobTable
 from nodectl.service.daemon.history import reset_notes
 from nodectl.service.daemon.history.job_store import JobStore
 from nodectl.service.daemon.history.store import Store
+from nodectl.service.daemon.jobs.background_tasks import TimeToEnd
 from nodectl.service.daemon.jobs.node_jobs import NodeJobs
 from nodectl.service.daemon.jobs.registry import WHICH, Registry
 from nodectl.service.daemon.methods import (
@@ -231,20 +232,20 @@ class Node:
         self.jobs.containers.reconfigure(config)
         return self.load_admins()
 
-    async def settle(self, *, wait_for_steps: bool) -> None:
+    async def settle(self, to_end: TimeToEnd, *, wait_for_steps: bool) -> None:
         """Before the daemon ends: write all known ends, and wait for cgroups under removal.
 
         A service leaves its steps running; a private node, whose client has gone, waits for them and their epilogs.
         """
         if wait_for_steps:
             await self._launch.settle()  # while the select plugin can still give resources
-        await self.controller.settle()
+        await self.controller.settle(to_end)
         if wait_for_steps and self.registry.live:
             await asyncio.wait([live.ended for live in self.registry.live.values()])
-        await self.jobs.settle(patiently=wait_for_steps)
+        await self.jobs.settle(to_end)
         await self._levels.settle()
         self.registry.batch.flush()
-        await self.jobs.cgroup_removals.settle()
+        await self.jobs.cgroup_removals.settle(to_end)
 
     def close(self, *, wait_for_forkserver: bool) -> None:
         """Stop starting and following steps. The next daemon records the ends from now on."""

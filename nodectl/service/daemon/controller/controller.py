@@ -34,9 +34,10 @@ from nodectl.service.daemon.controller.starts import CannotBegin
 from nodectl.service.daemon.controller.steps_told import StepsTold
 from nodectl.service.daemon.controller.table import JobTable
 from nodectl.service.daemon.history.batch_text import PackedText
+from nodectl.service.daemon.jobs.background_tasks import TimeToEnd
 from nodectl.service.daemon.jobs.watcher import Watcher
 
-_STOP_SECONDS = 5.0
+_ANSWER_SECONDS = 5.0
 
 
 class Controller(Core, Watcher):
@@ -349,18 +350,18 @@ class Controller(Core, Watcher):
             first.step.time_limit = job.time_limit
             with contextlib.suppress(OSError):  # a full disk: the row of the job has it
                 first.files.rewrite_spec(first.step)
-            await first.ask("Limit", {"time_limit": job.time_limit}, _STOP_SECONDS)
+            await first.ask("Limit", {"time_limit": job.time_limit}, _ANSWER_SECONDS)
 
     # The daemon's life.
 
-    async def settle(self) -> None:
+    async def settle(self, to_end: TimeToEnd) -> None:
         """Stop the queue before the daemon ends: start nothing more, and write all state."""
         if not self._begun:
             return
         self.rounds.end()
         self.leases.end_all()
         self.signals.end()
-        await self.tasks.finish(_STOP_SECONDS)  # `NodeJobs.settle` waits for prologs and epilogs
+        await self.tasks.finish(to_end.half())  # `NodeJobs.settle` waits for prologs and epilogs
         self.table.store.put_usage(self.scheduler.usage(time.time()))
         with contextlib.suppress(NotWritten):  # the next daemon finds what is on the disk, and the files of steps
             await self.table.commits.durable()

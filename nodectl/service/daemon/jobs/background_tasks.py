@@ -1,7 +1,24 @@
 """Background work in the daemon's event loop, until the daemon ends."""
 
 import asyncio
+import time
 from collections.abc import Coroutine
+
+
+class TimeToEnd:
+    """The seconds in which the daemon ends, for all that must be finished first. None: as long as that takes."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._until = None if seconds is None else time.monotonic() + seconds
+
+    def left(self) -> float | None:
+        """Return the remaining seconds, at least 0, as a timeout of asyncio.wait."""
+        return None if self._until is None else max(self._until - time.monotonic(), 0)
+
+    def half(self) -> float | None:
+        """Return half of the remaining seconds: the caller's share, where others wait after the caller."""
+        left = self.left()
+        return None if left is None else left / 2
 
 
 class BackgroundTasks:
@@ -24,7 +41,7 @@ class BackgroundTasks:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def finish(self, seconds: float) -> None:
+    async def finish(self, seconds: float | None) -> None:
         """Wait for all tasks, at most `seconds`."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)

@@ -11,7 +11,7 @@ from nodectl.model.step_number import BATCH, EXTERN
 from nodectl.model.wire.dispatch import Refused
 from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.service.daemon.history.store import Store
-from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks
+from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks, TimeToEnd
 from nodectl.service.daemon.jobs.containers import Containers
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.jobs.job_end import JobEnds
@@ -23,8 +23,6 @@ from nodectl.service.daemon.jobs.suspension import Suspension
 from nodectl.service.daemon.jobs.watcher import Watcher
 from nodectl.service.daemon.processes.forkserver_channel import ForkserverChannel
 from nodectl.service.daemon.steps.live import LiveStep
-
-_STOP_SECONDS = 10
 
 
 class NodeJobs:
@@ -126,10 +124,10 @@ class NodeJobs:
     def _death(self, live: LiveStep) -> str:
         return f"the step runner died{live.where_it_died(self._plugins)}"
 
-    async def settle(self, *, patiently: bool) -> None:
+    async def settle(self, to_end: TimeToEnd) -> None:
         """Wait for running prologs and epilogs, before the daemon ends.
 
-        Unless `patiently`, those that take too long are killed; the next daemon begins the epilogs of their jobs anew.
+        Those that take too long are killed; the next daemon begins the epilogs of their jobs anew.
         """
-        await self._tasks.settle(None if patiently else _STOP_SECONDS)
+        await self._tasks.settle(to_end.left())
         await self.containers.settle()

@@ -10,12 +10,12 @@ from nodectl.kernel import _kernel
 from nodectl.launch.cgroup import slurms, tree
 from nodectl.launch.cgroup.constraints import Confinement
 from nodectl.launch.cgroup.device_access import Rules
+from nodectl.service.daemon.jobs.background_tasks import TimeToEnd
 
 _TRIES = 60
 _PATIENCE = 8  # of these, half a second, while another process holds Slurm's lock
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.5
-_SETTLE_SECONDS = 10
 _RUNNERS_SECONDS = 1.0
 
 
@@ -133,7 +133,7 @@ class CgroupRemovals:
         while under_way := [task for path, task in self._under_way.items() if os.path.dirname(path) == job]:
             await asyncio.wait(under_way)
 
-    async def settle(self) -> None:
-        """Wait for the removals under way before the daemon ends, for a bounded time."""
+    async def settle(self, to_end: TimeToEnd) -> None:
+        """Wait for the removals under way before the daemon ends. The next daemon sweeps what is left."""
         if self._under_way:
-            await asyncio.wait(self._under_way.values(), timeout=_SETTLE_SECONDS)
+            await asyncio.wait(self._under_way.values(), timeout=to_end.left())
