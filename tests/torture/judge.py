@@ -46,6 +46,8 @@ def ends(work: Work) -> set[str]:
             permitted |= {"cancelled", "never"}
         if (target == "task" and deadly) or (target, how) == ("client", "TERM"):
             permitted.add(f"signal {SIGNALS[how]}")
+        if (target, how) == ("client", "TERM"):
+            permitted.add("waited")
         if target in SERVICE and how != "STOP":
             permitted.add("refused")
         if target in ("daemon", "listener") and how != "STOP":
@@ -81,6 +83,9 @@ def _fits(end: str, work: Work, record: Record) -> bool:
             return gone and _was_left(record)
         case ["never"]:
             return gone and record is None and not work.ran
+        case ["waited"]:
+            told = "cancelled while it waited" in work.err
+            return told and work.ended == 128 + SIGNALS["TERM"] and record is None and not work.ran
         case ["failed"]:
             # The tasks of a step whose streams are copied no more are ended.
             if state == "FAILED" and str(record and record["reason"]).startswith("a process that copies its streams"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import resources
 
 import varlink
@@ -185,12 +185,22 @@ def _encoded(rng: random.Random, message: Mapping[str, object]) -> bytes:
         deep.append(value.text)
         return f"<deep {len(deep) - 1}>"
 
-    text = json.dumps(message, ensure_ascii=rng.random() < 0.5, default=other)
+    encoder = json.JSONEncoder(ensure_ascii=rng.random() < 0.5, default=other)
+    text = "".join(_first(_LONGEST, encoder.iterencode(message)))
     text = re.sub('"<deep ([0-9]+)>"', lambda marker: deep[int(marker[1])], text)
     if rng.random() < 0.05:
         member = json.dumps(rng.choice(sorted(message))) if message else '"method"'
         text = text.replace("{", f"{{{member}: 5, ", 1)
     return text.encode("utf-8", "surrogatepass")
+
+
+def _first(count: int, pieces: Iterable[str]) -> Iterator[str]:
+    """Yield the pieces with the first `count` characters. The rest, perhaps hundreds of megabytes, is never made."""
+    for piece in pieces:
+        yield piece
+        count -= len(piece)
+        if count < 0:
+            return
 
 
 def _garbled(rng: random.Random, text: bytes) -> bytes:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
 import select
 import signal
 import socket
+import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +44,7 @@ def begin(node_socket: Path, count: int, file: str, seed: int) -> tuple[int, int
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        with contextlib.suppress(BaseException):
+        try:
             os.close(reader)
             prctl.set_pdeathsig(signal.SIGKILL)
             os.setgroups([])
@@ -52,6 +52,8 @@ def begin(node_socket: Path, count: int, file: str, seed: int) -> tuple[int, int
             os.setuid(HOSTILE.pw_uid)
             _send(str(node_socket), count, Odd(random.Random(seed), file, _LINGER), random.Random(seed), writer)
             os._exit(0)
+        except BaseException:
+            traceback.print_exc()
         os._exit(1)
     os.close(writer)
     return pid, reader

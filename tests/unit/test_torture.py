@@ -55,6 +55,9 @@ WENT = record("CANCELLED", 143, "the client that ran it went away")
         (work(-9, ("client", "KILL")), KNOWN, RIGHT),
         (work(-9, ("client", "KILL")), None, LOST),
         (work(-9, ("client", "KILL"), out="", hooks=[]), None, RIGHT),
+        (work(143, ("client", "TERM"), out="", hooks=[], err="job 1 was cancelled while it waited"), None, RIGHT),
+        (work(143, ("client", "KILL"), out="", hooks=[], err="job 1 was cancelled while it waited"), None, WRONG),
+        (work(143, ("client", "TERM"), err="job 1 was cancelled while it waited"), None, LOST),
         (work(7), WENT, WRONG),
         (work(7, ("daemon", "KILL")), KNOWN, RIGHT),
         (work(7, ("daemon", "KILL")), None, LOST),
@@ -100,6 +103,13 @@ def test_calls_are_valid_before_they_are_mutated() -> None:
         request = json.loads(json.dumps(launch))["parameters"]["request"]
         assert request["argv"] == ["true"]
         assert {"environment", "cwd", "ntasks"} < set(request)
+
+
+def test_a_message_of_any_size_is_written_only_as_far_as_it_is_sent() -> None:
+    rng = random.Random(3)
+    huge = ["x" * 100_000] * 1_000_000  # 100 GB of text, in one list
+    sent = mutated(rng, lambda: {"method": "org.nodectl.Queue", "parameters": {"jobs": huge}})
+    assert 100_000 < len(sent) <= (1 << 17) + 1
 
 
 def test_the_report_holds_only_when_every_bar_does() -> None:
