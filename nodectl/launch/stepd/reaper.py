@@ -360,7 +360,9 @@ class Reaper:
         Until then a task is in hooks, which are not interrupted.
         """
         run = self._run
-        if not run.fatal or run.state != "RUNNING" or not (run.gate_is_open and run.gate_writer < 0):
+        if not run.fatal or run.state != "RUNNING" or not run.gate_is_open:
+            return
+        if run.gate_writer >= 0 and self._children:  # else all have ended, before poll(2) told it
             return
         if run.step.nnodes > 1:  # on its other nodes, too
             run.links.tell_launcher({"event": "fatal", "state": "FAILED", "reason": run.fatal})
