@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from nodectl.cli.main import COMMANDS
+from nodectl.cli.catalogue import commands
 from nodectl.cli.manual.__main__ import as_markdown
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,7 +109,7 @@ def texts(known: dict[Path, Path]) -> dict[Path, str]:
     """The text of each page of the site."""
     found = {Path("reference", name): text for name, text in as_markdown().items()}
     sections = {path.stem.rpartition(".")[0]: path.stem.rpartition(".")[2] for path in reversed(found)}
-    found[Path("reference/nodectl.1.md")] += contents("", [f"nodectl-{name}.1" for name, _ in COMMANDS])
+    found[Path("reference/nodectl.1.md")] += contents("", [f"nodectl-{name}.1" for name in commands()])
     found[known[DECISIONS / "index.md"]] = decisions(known)
     for source, page in known.items():
         if source.suffix == ".md" and page not in found:

@@ -1,5 +1,5 @@
 """The command `nodectl`: a file for each subcommand, found by `main.py`.
 
-Runs in the command, as its user. It may import every other package; code shared by two commands is in `client`,
-`render` or `devtools`.
+Runs in the command, as its user. It imports the packages of the core; commands of features are in the features'
+folders, and `features.py` finds them. Code shared by two commands is in `client`.
 """

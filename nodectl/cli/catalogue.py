@@ -1,27 +1,81 @@
-"""The module and the parser of every command, for completion, manuals and the like."""
+"""All commands of `nodectl`: the core's own, and those of the installed features. Lean, but for the parsers."""
 
-import argparse
-import importlib
-from types import ModuleType
+from nodectl.cli import features
+from nodectl.cli.features import Command
 
-from nodectl.client.command_parser import CommandParser, status_lines
-from nodectl.model.exit_statuses import of_command
-
-# A module may not be called like one of the standard library.
-_MODULES = {
-    "queue": "list_jobs", "select": "select_plugins", "signal": "send_signal", "slurm-commands": "write_slurm_commands",
-    "trace": "print_trace",
-}  # fmt: skip
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from types import ModuleType
 
 
-def module_of(command: str) -> ModuleType:
+def _own(name: str, summary: str, file: str = "", *, reads_words: bool = False) -> Command:
+    """Return a command of the core. `file`: without .py, where the name cannot be that of a module."""
+    return Command(name, summary, f"nodectl.cli.{file or name}", reads_words=reads_words)
+
+
+_CORE = (
+    _own("run", "run a step: tasks of a program, bound, contained, with the plugins' hooks", reads_words=True),
+    _own("submit", "queue a batch script", reads_words=True),
+    _own("alloc", "wait for an allocation; a command or a shell in it", reads_words=True),
+    _own("queue", "list jobs: waiting ones with the reason, running ones", "list_jobs"),
+    _own("cancel", "end jobs or steps, waiting or running"),
+    _own("hold", "keep waiting jobs from starting"),
+    _own("release", "let held jobs start"),
+    _own("requeue", "end running batch jobs and queue them again"),
+    _own("bind", "tell the layout that a run with these options would get, without running anything", reads_words=True),
+    _own("explain", "tell why a job waits, or the rule by which a running step was bound"),
+    _own("ps", "list running steps"),
+    _own("show", "show one step, running or ended"),
+    _own("signal", "send a signal to a step's tasks", "send_signal"),
+    _own("attach", "see what a running step's tasks write; type at its terminal"),
+    _own("enter", "open a shell in the container of a running job"),
+    _own("bcast", "write a file into the container of a running job"),
+    _own("suspend", "stop all of a step, or of a job, until it is resumed"),
+    _own("resume", "let a suspended step or job run again"),
+    _own("update", "change a job, or the limits of a running step"),
+    _own("reserve", "keep CPUs for users' jobs at a time: create, list, delete"),
+    _own("node", "list the machine as jobs see it; drain, resume, show it"),
+    _own("topo", "draw the machine: sockets, caches, cores, and who is on them"),
+    _own("plugins", "list the plugins; --hooks: the order of a launch"),
+    _own("acct", "tell what jobs and steps used"),
+    _own("report", "sum up what users used, by day, week or month"),
+    _own("metrics", "tell the node in numbers, for Prometheus: once, into a file, or on a socket"),
+    _own("config", "print the configuration; --explain: every key"),
+    _own("doctor", "check what this machine can and cannot do"),
+    _own("completion", "print the script by which a shell completes command lines"),
+    _own("schema", "print the JSON Schema of what a command prints with --json"),
+    _own("daemon", "be the service"),
+)
+
+
+def commands() -> dict[str, Command]:
+    """Return all commands by name, in the order of `nodectl --help`."""
+    names = [command.name for command in _CORE]
+    found = {command.name: command for command in _CORE}
+    for feature in features.installed():
+        for command in feature.commands:
+            names.insert(names.index(command.after) + 1, command.name)
+            found[command.name] = command
+    return {name: found[name] for name in names}
+
+
+def command_of(name: str) -> Command | None:
+    """Return a command, None if there is no such command, or its feature is not installed."""
+    return next((command for command in _CORE if command.name == name), None) or features.command(name)
+
+
+def module_of(command: Command) -> "ModuleType":
     """Import and return the module of a command."""
-    return importlib.import_module(f"nodectl.cli.{_MODULES.get(command, command)}")
+    return features.module(command.module)
 
 
-def parser_of(command: str, description: str) -> argparse.ArgumentParser:
-    """Return the argparse parser of a command; the description comes from `main.COMMANDS`."""
-    parser = CommandParser(prog=f"nodectl {command}", description=description)
+def parser_of(command: Command) -> "argparse.ArgumentParser":
+    """Return the argparse parser of a command."""
+    from nodectl.client.command_parser import CommandParser, status_lines  # not for a list of commands
+    from nodectl.model.exit_statuses import of_command
+
+    parser = CommandParser(prog=f"nodectl {command.name}", description=command.summary)
     module_of(command).add_arguments(parser)
-    parser.epilog = " ".join(filter(None, (parser.epilog, status_lines(of_command(command)))))
+    parser.epilog = " ".join(filter(None, (parser.epilog, status_lines(of_command(command.name)))))
     return parser

@@ -7,10 +7,11 @@ options of plugins, which have to be loaded for that, come last.
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nodectl.cli import catalogue, run
+from nodectl.cli import catalogue, features, run
+from nodectl.cli.features import Command
 from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.completion import service, typed, values
 from nodectl.client.completion.grammar import Grammar, Item, Place, locate, of_options, of_parser
@@ -30,12 +31,12 @@ _GLOBAL = Grammar(
         Item(("--help", "-h"), "", 0, "print a help"),
     )
 )
-_WITH_PLUGINS = ("run", "bulk", "submit", "alloc")  # the commands to which plugins add options
+_WITH_PLUGINS = ("run", "submit", "alloc")  # the commands of the core to which plugins add options
 Candidate = values.Candidate
 
 
-def main(settings: GlobalOptions, words: Sequence[str], commands: Mapping[str, str]) -> int:
-    """Run the whole command. Return 0, since shells ignore the status. `commands`: names and descriptions."""
+def main(settings: GlobalOptions, words: Sequence[str]) -> int:
+    """Run the whole command. Return 0, since shells ignore the status."""
     signal.setitimer(signal.ITIMER_REAL, _SECONDS)  # ends this process, whatever it does
     again = REEXECUTED in os.environ
     run.from_first_execution()
@@ -46,7 +47,7 @@ def main(settings: GlobalOptions, words: Sequence[str], commands: Mapping[str, s
         rest = typed.split(line)[1:] or [""]
     elif shell == "fish":
         del rest[-2]  # the -- before the cursor's word: fish needs it for an empty word
-    completion = Completion(settings, shell, breaks, rest, commands)
+    completion = Completion(settings, shell, breaks, rest)
     if not again:
         completion.tell()
     completion.tell_of_plugins()
@@ -56,15 +57,13 @@ def main(settings: GlobalOptions, words: Sequence[str], commands: Mapping[str, s
 class Completion:
     """A command line, up to the cursor."""
 
-    def __init__(
-        self, settings: GlobalOptions, shell: str, breaks: str, words: Sequence[str], commands: Mapping[str, str]
-    ) -> None:
+    def __init__(self, settings: GlobalOptions, shell: str, breaks: str, words: Sequence[str]) -> None:
         self._shell = shell
         self._breaks = breaks
         self._settings = settings
-        self._commands = commands
         *before, self._current = words
         self._command, self._words = self._without_global(before)
+        self._found = catalogue.command_of(self._command)
 
     def _without_global(self, words: Sequence[str]) -> tuple[str, list[str]]:
         """Return the command, "" if not typed yet, and the words behind the command."""
@@ -84,11 +83,10 @@ class Completion:
     def tell(self) -> None:
         """Print the answer."""
         if not self._command:
-            known = {name: (text, Grammar(())) for name, text in self._commands.items()}
+            known = {name: (command.summary, Grammar(())) for name, command in catalogue.commands().items()}
             self._tell(locate(_GLOBAL._replace(commands=known), self._words, self._current))
-        elif self._command in self._commands:
-            place = locate(grammar_of(self._command), self._words, self._current)
-            self._tell(place)
+        elif self._found:
+            self._tell(locate(grammar_of(self._found), self._words, self._current))
 
     def _tell(self, place: Place) -> None:
         cut = typed.broken_off(self._current, self._breaks)
@@ -121,9 +119,11 @@ class Completion:
         The plugins name their options themselves: their code runs here, as with --help. For compiled plugins this
         process executes itself a second time.
         """
-        if self._command not in _WITH_PLUGINS or not self._current.startswith("--") or "=" in self._current:
+        if self._found is None or not (self._found.parser or self._command in _WITH_PLUGINS):
             return
-        place = locate(grammar_of(self._command), self._words, self._current)
+        if not self._current.startswith("--") or "=" in self._current:
+            return
+        place = locate(grammar_of(self._found), self._words, self._current)
         if place.item is not None or place.in_program:
             return
         try:
@@ -165,16 +165,12 @@ def _written(item: Item) -> Candidate:
     return f"{name}=" if item.has_arg == ARGUMENT and name.startswith("--") else name, item.help
 
 
-def grammar_of(command: str) -> Grammar:
+def grammar_of(command: Command) -> Grammar:
     """Return the grammar of a command of nodectl."""
-    make: Any = _MANNERS.get(command)
-    return make() if make else of_parser(catalogue.parser_of(command, ""))
-
-
-def _bulk() -> Grammar:
-    from nodectl.client.bulk.options import BulkParser
-
-    return of_options(BulkParser().all_options(), runs=True)
+    if command.parser:
+        return of_options(features.module(command.parser).parser().all_options(), runs=True)
+    make = _GRAMMARS.get(command.name)
+    return make() if make else of_parser(catalogue.parser_of(command))
 
 
 def _run() -> Grammar:
@@ -201,4 +197,4 @@ def _alloc() -> Grammar:
     return of_options(JobParser("alloc").all_options(), runs=True)
 
 
-_MANNERS = {"run": _run, "bulk": _bulk, "bind": _bind, "submit": _submit, "alloc": _alloc}
+_GRAMMARS = {"run": _run, "bind": _bind, "submit": _submit, "alloc": _alloc}

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from nodectl import __version__
 from nodectl.cli.checks import confinement, container, machine, own_node_rights, room, usage
 from nodectl.cli.checks.check import FAIL, OK, WARN, Check
+from nodectl.cli.plugin_list import node_plugins, spank_plugins, unusable
 from nodectl.client.command import Failed
 from nodectl.client.configuration import as_json, configured
 from nodectl.client.render.terminal import COLOURS, put, wants_colour
 from nodectl.client.service_start import start_command
 from nodectl.client.session import Session
-from nodectl.lab.devtools.plugin_list import node_plugins, spank_plugins, unusable
 from nodectl.model.config import Config, own_node
 from nodectl.model.words import printable
 from nodectl.service.config_file.reader import build

@@ -21,48 +21,9 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
+    from nodectl.cli.features import Command
+
 _WAITS = "nodectl-interrupt-waits"  # client/c/python.c holds a Ctrl-C back until this module handles it
-COMMANDS = (
-    ("run", "run a step: tasks of a program, bound, contained, with the plugins' hooks"),
-    ("bulk", "run thousands of short commands as tasks of one step; as GNU parallel"),
-    ("submit", "queue a batch script"),
-    ("alloc", "wait for an allocation; a command or a shell in it"),
-    ("queue", "list jobs: waiting ones with the reason, running ones"),
-    ("cancel", "end jobs or steps, waiting or running"),
-    ("hold", "keep waiting jobs from starting"),
-    ("release", "let held jobs start"),
-    ("requeue", "end running batch jobs and queue them again"),
-    ("bind", "tell the layout that a run with these options would get, without running anything"),
-    ("explain", "tell why a job waits, or the rule by which a running step was bound"),
-    ("ps", "list running steps"),
-    ("show", "show one step, running or ended"),
-    ("signal", "send a signal to a step's tasks"),
-    ("attach", "see what a running step's tasks write; type at its terminal"),
-    ("enter", "open a shell in the container of a running job"),
-    ("bcast", "write a file into the container of a running job"),
-    ("suspend", "stop all of a step, or of a job, until it is resumed"),
-    ("resume", "let a suspended step or job run again"),
-    ("update", "change a job, or the limits of a running step"),
-    ("cluster", "several nodes as one: start agents in an allocation, tell who is there, stop them"),
-    ("reserve", "keep CPUs for users' jobs at a time: create, list, delete"),
-    ("node", "list the machine as jobs see it; drain, resume, show it"),
-    ("trace", "print a step's flight recorder as a timeline"),
-    ("top", "show the machine, its steps and jobs live in a terminal"),
-    ("web", "show machine, steps and jobs as a page in a browser, to be read only"),
-    ("topo", "draw the machine: sockets, caches, cores, and who is on them"),
-    ("plugins", "list the plugins; --hooks: the order of a launch"),
-    ("spank", "for authors of SPANK plugins: list the stack, check a plugin, try one"),
-    ("select", "for authors of select plugins: check one, play a workload against it"),
-    ("acct", "tell what jobs and steps used"),
-    ("report", "sum up what users used, by day, week or month"),
-    ("metrics", "tell the node in numbers, for Prometheus: once, into a file, or on a socket"),
-    ("slurm-commands", "write srun, sbatch, squeue, ... into a directory, for scripts of clusters"),
-    ("config", "print the configuration; --explain: every key"),
-    ("doctor", "check what this machine can and cannot do"),
-    ("completion", "print the script by which a shell completes command lines"),
-    ("schema", "print the JSON Schema of what a command prints with --json"),
-    ("daemon", "be the service"),
-)
 OPTIONS = (
     ("--config FILE", "configuration, instead of /etc/nodectl/nodectl.toml (also NODECTL_CONFIG)"),
     ("--socket PATH", "the service's socket (also NODECTL_SOCKET)"),
@@ -70,7 +31,6 @@ OPTIONS = (
     ("--version", "print the version"),
 )
 GLOBAL_OPTIONS = (*(option.split()[0] for option, _ in OPTIONS), "--help")
-RUNS_MANNERS = ("run", "bulk", "bind", "submit", "alloc")  # commands with options that argparse cannot parse
 
 
 def command(work: "Callable[[], int] | None" = None) -> "NoReturn":
@@ -195,11 +155,14 @@ def _main(argv: "Sequence[str] | None") -> int:
         return run_step(settings, words)
     if command == "daemon" and not words:
         return _serve(settings)
-    if command in RUNS_MANNERS:
-        return _with_runs_options(settings, command, words)
-    if command not in dict(COMMANDS):
+    from nodectl.cli import catalogue  # a step needs none of its rows
+
+    found = catalogue.command_of(command)
+    if found is None:
         return _unlisted(settings, command, words)
-    return _other(settings, command, words)
+    if found.reads_words:
+        return int(catalogue.module_of(found).main(settings, words))
+    return _other(settings, found, words)
 
 
 def _take_global_options(settings: GlobalOptions, words: list[str]) -> int | None:
@@ -248,12 +211,6 @@ def run_step(settings: GlobalOptions, words: list[str]) -> int:
     return run.main(settings, words)
 
 
-def _with_runs_options(settings: GlobalOptions, command: str, words: list[str]) -> int:
-    import importlib
-
-    return int(importlib.import_module(f"nodectl.cli.{command}").main(settings, words))
-
-
 def _serve(settings: GlobalOptions) -> int:
     """Run the service, without argparse in memory, because the service lives long."""
     from nodectl.cli import daemon
@@ -262,21 +219,26 @@ def _serve(settings: GlobalOptions) -> int:
 
 
 def _unlisted(settings: GlobalOptions, command: str, words: list[str]) -> int:
-    """Handle a command outside `COMMANDS`: the hidden `__complete`, or a mistake."""
+    """Handle a word that is no command here: the hidden `__complete`, a missing feature's command, or a mistake."""
     if command == "__complete":  # for the scripts of `nodectl completion`
         from nodectl.cli import complete
 
-        return complete.main(settings, words, dict(COMMANDS))
+        return complete.main(settings, words)
+    from nodectl.cli import catalogue, features
+
+    if feature := features.of_command(command):
+        complain(f"no command {command!r}: {features.is_missing(feature)}")
+        return 2
     from nodectl.client.nearest import hint
 
-    return wrong(f"no command {command!r}{hint(command, dict(COMMANDS))}")
+    return wrong(f"no command {command!r}{hint(command, catalogue.commands())}")
 
 
-def _other(settings: GlobalOptions, command: str, words: list[str]) -> int:
+def _other(settings: GlobalOptions, command: "Command", words: list[str]) -> int:
     from nodectl.cli.catalogue import module_of, parser_of
     from nodectl.client.session import Session
 
-    module, parser = module_of(command), parser_of(command, dict(COMMANDS)[command])
+    module, parser = module_of(command), parser_of(command)
     mixed = getattr(module, "MIXED", False)  # whether words may stand on both sides of options
     arguments = parser.parse_intermixed_args(words) if mixed else parser.parse_args(words)
     arguments.settings = settings
@@ -295,14 +257,17 @@ def _other(settings: GlobalOptions, command: str, words: list[str]) -> int:
 
 def usage() -> str:
     """Return the text of --help."""
-    width = max(len(name) for name, _ in COMMANDS)
+    from nodectl.cli import catalogue
+
+    commands = catalogue.commands()
+    width = max(map(len, commands))
     lines = [
         "Usage: nodectl [--config FILE] [--socket PATH] [--user] COMMAND ...",
         "",
         "The compute-node half of a batch system, alone on one machine.",
         "",
         "Commands:",
-        *(f"  {name:{width}}  {text}" for name, text in COMMANDS),
+        *(f"  {name:{width}}  {command.summary}" for name, command in commands.items()),
         "",
         "Options:",
         *(f"  {option:13}  {text}" for option, text in OPTIONS),

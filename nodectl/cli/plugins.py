@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from nodectl.cli.plugin_list import Listed, node_plugins, spank_plugins, unusable
 from nodectl.client.command import Failed
 from nodectl.client.configuration import configured
 from nodectl.client.render.table import table
 from nodectl.client.render.terminal import put
-from nodectl.lab.devtools.plugin_list import Listed, node_plugins, spank_plugins, unusable
 from nodectl.model.launch_order import BATCH_HOOKS, HOOKS, LOCAL_HOOKS, OCCASIONS, SLURMD_HOOKS, SUSPENSION_HOOKS
 from nodectl.model.words import printable
 from nodectl.plugin_host import BUILTIN_DIR, INCLUDE_DIR

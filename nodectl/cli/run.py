@@ -76,13 +76,19 @@ def begin_cluster(settings: "GlobalOptions", words: list[str], parser: "type[Par
     from nodectl.client import cluster_gateway  # only within an allocation
 
     if cluster_gateway.is_missing(settings):
+        from nodectl.cli import features  # imported until the cluster exists
         from nodectl.client.run_options import Parser
-        from nodectl.cluster.start import first_run  # imported until the cluster exists
 
+        several_nodes = features.several_nodes()
+        if several_nodes is None:
+            from nodectl.client import advice
+
+            advice.ADVICE["number of nodes"] = features.is_missing("cluster")
+            return
         if parser is None:
-            first_run.begin(words, Parser, further=_further)
+            several_nodes.begin(words, Parser, further=_further)
         else:
-            first_run.begin(words, parser)
+            several_nodes.begin(words, parser)
 
 
 def _refuse(error: "Failed | BadOption", reason: str = "") -> None:
@@ -195,9 +201,9 @@ def _copier(session: Session, hello: "Mapping[str, Any]") -> "Callable[[str, str
     """Return the function for --bcast in a cluster, which copies a file to all nodes."""
 
     def copy(path: str, target: str) -> None:
-        from nodectl.cluster.bcast import sender  # few steps copy their program
+        from nodectl.cli import features  # few steps copy their program
 
-        sender.replace(session.path, hello["cluster"]["nodes"], path, target)
+        features.needed_for_several_nodes().replace(session.path, hello["cluster"]["nodes"], path, target)
 
     return copy
 

@@ -12,7 +12,7 @@ _ABOUT_OPTIONS = ("Invalid ", "unrecognized --")
 _BY_PLUGIN = "(plugin "  # in a refusal by the plugin that offers the option, which may be called as one of ours
 _HELPED = ("cpu-bind", "mem-bind", "gpu-bind", "hint", "gres")  # whose value "help" lists what there is
 # Advice by the subject of the refusal, for any source and wording.
-_ADVICE = {
+ADVICE = {
     "program": "write the program behind the options, as in: nodectl run -n2 hostname",
     "immediate": "without --immediate it waits for its turn; `nodectl queue` tells who is before it",
     "node name": "`nodectl node` lists those that there are",
@@ -42,7 +42,7 @@ def advice(error: "Failed | BadOption", reason: str) -> str:
     if Program.is_slurms():
         return ""
     if error.subject:
-        return _ADVICE.get(error.subject, "")
+        return ADVICE.get(error.subject, "")
     about_ours = reason.startswith(_ABOUT_OPTIONS) and _BY_PLUGIN not in reason
     option = _named(reason) if about_ours else None
     return _of_option(option) if option is not None and option.help else ""

@@ -1,1 +1,1 @@
-"""Tools for authors of plugins: trial runs, checks, simulated workloads. Run by commands."""
+"""A feature: tools for authors of plugins: trial runs, checks, simulated workloads. Run by commands."""

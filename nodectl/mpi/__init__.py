@@ -1,4 +1,4 @@
-"""The servers of the MPI plugins: processes run as the step's user, beside the tasks, until the step ends.
+"""A feature, the servers of the MPI plugins: processes run as the step's user, beside the tasks, until the step ends.
 
 Only these servers read data from tasks. The step runner, which is root, reads a few words from a server
 (`nodectl/model/mpi_server.py`).

@@ -1,1 +1,1 @@
-"""Slurm's commands by name. Run by the commands `squeue`, `sinfo`, `sacct` and their like."""
+"""A feature: Slurm's commands by name. Run by the commands `squeue`, `sinfo`, `sacct` and their like."""

@@ -1,1 +1,1 @@
-"""Pictures of machines, queues and launches, in a terminal, a browser or a file. Run by commands."""
+"""A feature: pictures of machines, queues and launches, in a terminal, a browser or a file. Run by commands."""

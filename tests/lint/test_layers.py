@@ -15,6 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 import pytest
 
 from lint.sources import ROOT, tracked_files
+from nodectl.cli.features import FEATURES
 
 pytestmark = pytest.mark.lint
 
@@ -32,10 +33,10 @@ LAYERS = {
     "plugin_host.tracing": "what a launch records of itself",
     "plugin_host": "plugins of every kind: found, checked, called",
     "spank": "the SPANK interface",
+    "spank.inspection": "plugin files, read without execution",
     "placement": "the machine, and what runs where on it",
     "placement.machine": "the hardware as values",
     "placement.binding": "which tasks go to which CPUs",
-    "mpi": "what the tasks of an MPI program find each other by",
     "selection": "the select interface: which nodes and cores a job gets",
     "scheduler": "the queue: which job starts when",
     "launch": "from the fork of a step runner to the record",
@@ -64,20 +65,28 @@ LAYERS = {
     "service.daemon.lean_asyncio": "asyncio without TLS",
     "service.daemon.main": "the daemon's start and end",
     "client": "speaking to the service, and tables for people",
+    "cli.checks": "what is wrong with this machine or its configuration",
+    "cli": "one file for each command",
+    "cli.manual": "pages of the manual",
+    # Features. The core stands above.
+    "bulk": "many commands in one step",
+    "cluster": "several nodes as one",
+    "lab": "tools for authors of plugins",
+    "lab.simulation": "workloads played against a select plugin",
+    "lab.selection": "select plugins, examined and tried",
+    "lab.spank": "SPANK plugins, examined and tried",
+    "lab.commands": "the commands of these tools",
+    "mpi": "what the tasks of an MPI program find each other by",
+    "plugins.mpi": "the plugins which start these servers",
+    "slurm": "Slurm's commands by name",
     "view": "pictures of what runs and waits",
     "view.live": "what runs and waits, looked at again and again",
     "view.timelines": "launches for other tools, as pictures, compared",
     "view.top": "the live view in a terminal",
     "view.web": "the live view in a browser",
-    "cluster": "several nodes as one",
-    "lab": "tools for authors of plugins",
-    "lab.simulation": "workloads played against a select plugin",
-    "lab.devtools": "tools for authors of plugins",
-    "cli.checks": "what is wrong with this machine or its configuration",
-    "cli": "one file for each command",
-    "cli.manual": "pages of the manual",
-    "slurm": "Slurm's commands by name",
+    "view.commands": "the commands of these views",
 }
+ROOMS = 18  # at most: folders of nodectl with source, and the plugins
 # A new file belongs in a folder. These stand beside the folders for a reason.
 LOOSE = {
     "messages": "plugin files import it by this name",
@@ -87,6 +96,8 @@ LOOSE = {
     "service.daemon.lean_asyncio": "the daemon alone imports it, before all of these folders",
     "service.daemon.loop_errors": "the daemon's start alone uses it; it knows none of these folders",
 }
+# Plugins of a feature, which an installation without the feature lacks, too.
+PLUGINS_OF_FEATURES = {"plugins.mpi.pmi2": "mpi", "plugins.mpi.pmix": "mpi"}
 # A package's docstring names the process that runs it.
 PROCESSES = re.compile(
     r"\b(?:daemon|listener|forkserver|stepd|agent|leader|tasks?|commands?|every process|any process)\b"
@@ -135,6 +146,39 @@ def test_a_module_imports_only_what_stands_below_it() -> None:
         if height.get(layer(other), 0) > height.get(layer(name), -1)
     ]
     assert not upward
+
+
+def room(name: str) -> str:
+    """The folder of nodectl in which a module stands; the feature of a plugin of a feature."""
+    return PLUGINS_OF_FEATURES.get(name) or name.partition(".")[0]
+
+
+def test_the_core_imports_no_feature_and_no_feature_another() -> None:
+    across = [
+        f"{name} imports {other}"
+        for name in sources()
+        for other in imports(name)
+        if room(other) in FEATURES and room(other) != room(name)
+    ]
+    assert not across, "what a feature adds is declared in its feature.py: nodectl/cli/features.py"
+
+
+def test_the_core_names_no_module_of_a_feature_as_text() -> None:
+    """Nor does the core in C."""
+    named = re.compile(rf"\bnodectl\.({'|'.join(FEATURES)})\.\w")
+    core = {name: text for name, text in sources().items() if room(name) not in FEATURES}
+    core |= {path.name: path.read_text() for path in tracked_files() if path.suffix in (".c", ".h")}
+    assert not [f"{name}: {found[0]}" for name, text in core.items() if (found := named.search(text))]
+
+
+def test_a_declaration_of_a_feature_imports_the_door_alone() -> None:
+    declarations = {f"{name}.feature" for name, commands in FEATURES.items() if commands}
+    assert {name for name in sources() if name.endswith(".feature")} == declarations
+    assert all(imports(name) == {"cli.features"} for name in declarations)
+
+
+def test_there_are_few_rooms() -> None:
+    assert len({name.partition(".")[0] for name in sources()} - LOOSE.keys()) <= ROOMS
 
 
 def test_only_the_command_that_starts_the_daemon_imports_it() -> None:

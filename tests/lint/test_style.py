@@ -28,7 +28,7 @@ CONFINED_MODULES: dict[str, tuple[str, ...]] = {
     "ctypes": ("nodectl/launch/confine/seccomp_compiler.py", "nodectl/mpi/openpmix.py", "nodectl/mpi/pmix_host.py"),
     "pickle": ("nodectl/client/api/executor.py", "nodectl/client/api/worker.py"),
     "threading": ("nodectl/client/api/client.py", "nodectl/client/api/executor.py", "nodectl/mpi/entrance.py"),
-    "_thread": ("nodectl/client/bulk/beside.py",),
+    "_thread": ("nodectl/bulk/beside.py",),
     "asyncio": (
         *(
             "nodectl/client/api/a*.py",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from nodectl.cli.main import COMMANDS
+from nodectl.cli.catalogue import commands
 from nodectl.client.render import machine_svg, machine_text
 from nodectl.client.render.occupants import occupation
 from nodectl.client.run_options import OPTIONS
@@ -74,14 +74,14 @@ def test_the_guides_picture_is_what_topo_draws_while_that_step_runs() -> None:
 def test_the_page_of_commands_names_every_command_and_no_other() -> None:
     rows = "\n".join(re.findall(r"^\| (.*?) \|", page("docs/commands.md"), re.MULTILINE))
     named = re.findall(r"`(?:nodectl )?([a-z][a-z-]*)[ `]", rows)
-    assert set(named) - {"command", "check", "try"} == {name for name, _ in COMMANDS}
+    assert set(named) - {"command", "check", "try"} == commands().keys()
 
 
 def test_every_command_that_a_page_shows_is_there() -> None:
     pages = ("README.md", *(f"docs/{path.relative_to(ROOT / 'docs')}" for path in (ROOT / "docs").rglob("*.md")))
     shown = re.compile(r"(?:^    (?:sudo )?|`|\$ )(?:\.venv/bin/)?nodectl ([a-z][a-z-]*)", re.MULTILINE)
-    commands = {name for name, _ in COMMANDS}
-    assert not [(name, word) for name in pages for word in shown.findall(page(name)) if word not in commands]
+    known = commands()
+    assert not [(name, word) for name in pages for word in shown.findall(page(name)) if word not in known]
 
 
 def test_the_options_of_run_that_are_listed_as_its_own_are_those_that_are_not_sruns() -> None:

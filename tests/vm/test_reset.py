@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.client.bulk import joblog
+from nodectl.bulk import joblog
 from nodectl.launch.container import LOCK
 from vm import mid_step, service
 from vm.service import SOCKET_UNIT, STEPS_UNIT, UNIT, wait_until

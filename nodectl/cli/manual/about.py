@@ -1,5 +1,7 @@
 """The parts of commands' pages beyond the tables of options: descriptions, exit statuses, examples.
 
+Each feature has those of its commands in its file `manual.py`.
+
 `tests/unit/manual/test_pages.py` checks that all commands and options named here exist.
 """
 
@@ -46,21 +48,6 @@ DESCRIPTIONS = {
         "has a process of its own that outlives the service.",
     ),
     "queue": ("Lists the jobs that wait and run. Of one that waits, the reason is in the last column.",),
-    "trace": (
-        "Each step is recorded while it is launched. The timeline has each call: by which process, as which user, "
-        "when and for how long, and what it returned.",
-    ),
-    "cluster": (
-        "Within an allocation of several nodes, `start` starts an agent on each, by one step of Slurm's that is kept "
-        "for as long as the allocation. From then on commands in the allocation, on any of its nodes, speak of all of "
-        "them. The first run that asks for more nodes than one does so by itself. Nothing has to be installed but what "
-        "this command is, under the same path, and nothing runs as root.",
-        "With `-w`, hosts are reached by ssh, which has to work without a question, or by the words in `NODECTL_SSH`, "
-        "which are followed by a host and a command for its shell. It prints the variable that commands then find the "
-        "cluster by.",
-        "A process stays behind `start`, or that run, and keeps the agents. When it goes, so do they, with all that "
-        "runs on them.",
-    ),
     "bind": (
         "The layout says which task runs on which CPUs. It is computed before any process exists, so it can be asked "
         "for without one, also for a machine that is not here.",
@@ -84,24 +71,12 @@ EXAMPLES = {
         ("A shell that can write nowhere but in the working and temporary directories:",
          "nodectl run --secure=strict --pty bash"),
     ),
-    "bulk": (
-        ("One command for each value:", "nodectl bulk gzip -9 ::: *.log"),
-        ("A line of stdin is a value; eight at a time:",
-         "find . -name '*.wav' | nodectl bulk -n8 'flac {} -o {/.}.flac'"),
-        ("What is not known to have ended:", "nodectl bulk --joblog log --resume -a commands.txt"),
-        ("What each command has used, as a line of JSON:", "nodectl bulk --usage-log used -a commands.txt"),
-    ),
     "submit": (
         ("A batch script:", "nodectl submit job.sh"),
         ("A line of shell instead of a file:", "nodectl submit --wrap 'make -j4' -c4"),
         ("100 tasks, 4 at a time, after job 7:", "nodectl submit -a 0-99%4 --dependency=afterok:7 job.sh"),
     ),
     "alloc": (("A shell that holds four CPUs and a GPU until it ends:", "nodectl alloc -n4 --gpus=1"),),
-    "cluster": (
-        ("In a batch script of Slurm's:", "nodectl run -N3 -n12 ./solver"),
-        ("Commands that name no number of nodes are to speak of all, too:", "nodectl cluster start"),
-        ("Who is there:", "nodectl cluster status"),
-    ),
     "bind": (
         ("On this machine, as `nodectl run` would:", "nodectl bind -n4 --cpu-bind=cores --explain"),
         ("On a machine that is not here:", "nodectl bind --machine 2s:32c:2t:8n -n8 -c4"),
@@ -126,24 +101,9 @@ EXAMPLES = {
     "topo": (
         ("A picture of this machine:", "nodectl topo --svg machine.svg"),
     ),
-    "trace": (
-        ("The launch of job 7, as a timeline, and as a picture:",
-         "nodectl trace 7\nnodectl trace 7 --svg launch.svg"),
-        ("For ui.perfetto.dev:", "nodectl trace 7 --format=perfetto -o launch.pftrace"),
-    ),
-    "top": (("Every five seconds, as over a slow line:", "nodectl top -d 5"),),
     "schema": (("Of what `nodectl queue --json` prints:", "nodectl schema queue"),),
     "completion": (("For this shell:", "source <(nodectl completion bash)"),),
     "report": (("What each user used by week, as a picture:", "nodectl report --by week --svg weeks.svg"),),
-    "spank": (
-        ("A plugin, in every context:", "nodectl spank try --user nobody ./nofile.so --nofile=64 -- sh -c 'ulimit -n'"),
-        ("What Slurm 24.11 would make of it:", "nodectl spank check --slurm 24.11 nofile.so"),
-    ),
-    "select": (
-        ("Ask a plugin what careless authors forget:", "nodectl select check ./first_fit.py"),
-        ("The same workload against two plugins:",
-         "nodectl select try ./first_fit.py select/cons_tres --nodes '4*2s:8c:2t,mem=64G' --generate 1000"),
-    ),
     "metrics": (
         ("For the node_exporter's textfile collector:",
          "nodectl metrics --file /var/lib/prometheus/node-exporter/nodectl.prom"),
@@ -151,7 +111,6 @@ EXAMPLES = {
          "nodectl metrics --listen unix:/run/nodectl-metrics.sock &\n"
          "curl --unix-socket /run/nodectl-metrics.sock http://localhost/metrics"),
     ),
-    "slurm-commands": (("For the scripts of one user:", 'nodectl slurm-commands ~/slurm\nPATH=~/slurm:"$PATH"'),),
 }  # fmt: skip
 
 _STEPS = ("nodectl-run(1)", "nodectl-ps(1)", "nodectl-show(1)")
@@ -161,7 +120,6 @@ SEE = {
                 "nodectl-plugins(7)",
                 "nodectl-spank(7)", "nodectl.varlink(7)"),
     "run": ("nodectl-bind(1)", "nodectl-bulk(1)", "nodectl-submit(1)", "nodectl-trace(1)", "nodectl.toml(5)"),
-    "bulk": ("nodectl-run(1)",),
     "submit": ("nodectl-alloc(1)", "nodectl-queue(1)", "nodectl-cancel(1)", "nodectl-explain(1)"),
     "alloc": _QUEUE,
     "queue": ("nodectl-explain(1)", "nodectl-cancel(1)", "nodectl-acct(1)"),
@@ -180,22 +138,15 @@ SEE = {
     "suspend": ("nodectl-resume(1)",),
     "resume": ("nodectl-suspend(1)",),
     "update": ("nodectl-show(1)",),
-    "cluster": ("nodectl-run(1)", "nodectl-bulk(1)"),
     "reserve": _QUEUE,
     "node": ("nodectl-topo(1)",),
-    "trace": ("nodectl-plugins(1)", "nodectl-show(1)"),
     "topo": ("nodectl-top(1)", "nodectl-bind(1)", "nodectl-ps(1)"),
-    "top": ("nodectl-web(1)", "nodectl-topo(1)", "nodectl-queue(1)"),
-    "web": ("nodectl-top(1)", "nodectl-report(1)"),
     "schema": ("nodectl.varlink(7)",),
     "completion": ("nodectl-config(1)",),
     "plugins": ("nodectl-plugins(7)", "nodectl-spank(1)"),
-    "spank": ("nodectl-spank(7)", "plugstack.conf(5)"),
-    "select": ("nodectl-plugins(7)",),
     "acct": ("nodectl-report(1)", "nodectl-show(1)"),
     "report": ("nodectl-acct(1)",),
     "metrics": ("nodectl-node(1)", "nodectl-report(1)"),
-    "slurm-commands": ("nodectl-run(1)", "nodectl-submit(1)"),
     "config": ("nodectl.toml(5)", "nodectl-doctor(1)"),
     "doctor": ("nodectl-config(1)", "nodectl.toml(5)"),
     "daemon": ("nodectl.toml(5)", "nodectl-log(7)", "nodectl.varlink(7)"),

@@ -1,14 +1,15 @@
 """The pages of section 1: nodectl(1), and a page for each command."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from nodectl.cli import bind
-from nodectl.cli.catalogue import parser_of
-from nodectl.cli.main import COMMANDS, OPTIONS, RUNS_MANNERS
+from nodectl.cli import bind, features
+from nodectl.cli.catalogue import commands, parser_of
+from nodectl.cli.features import Command
+from nodectl.cli.main import OPTIONS
 from nodectl.cli.manual import about
 from nodectl.cli.manual.document import Block, Code, Heading, OptionTerm, Page, Paragraph, Synopsis, Terms
 from nodectl.cli.manual.options import from_parser, from_table, statuses, usage_words
-from nodectl.client.bulk import options as bulk
 from nodectl.client.command_parser import status_lines
 from nodectl.client.job_parser import JobParser
 from nodectl.client.srun import help as run
@@ -19,9 +20,16 @@ from nodectl.model.exit_statuses import GENERAL, of_command
 def pages() -> Iterator[Page]:
     """Yield all pages of commands."""
     yield _whole()
-    for name, summary in COMMANDS:
-        blocks = [*_blocks(name), *_end(name)]
-        yield Page(f"nodectl-{name}", 1, summary, blocks, ("nodectl(1)", *about.SEE.get(name, ())))
+    see = texts("SEE")
+    for name, command in commands().items():
+        blocks = [*_blocks(command), *_end(name)]
+        yield Page(f"nodectl-{name}", 1, command.summary, blocks, ("nodectl(1)", *see.get(name, ())))
+
+
+def texts(kind: str) -> Mapping[str, Any]:
+    """Return the DESCRIPTIONS, EXAMPLES or SEE of all commands, those of the features included."""
+    modules = (about, *features.manuals())
+    return {name: text for module in modules for name, text in getattr(module, kind, {}).items()}
 
 
 def _whole() -> Page:
@@ -31,9 +39,9 @@ def _whole() -> Page:
         Heading("Description"),
         *map(Paragraph, about.NODECTL),
         Heading("Options"),
-        Terms([(_global(option), f"{text[0].upper()}{text[1:]}.") for option, text in OPTIONS]),
+        Terms([(_global(option), _sentence(text)) for option, text in OPTIONS]),
         Heading("Commands"),
-        Terms([(f"`nodectl-{name}`(1)", f"{text[0].upper()}{text[1:]}.") for name, text in COMMANDS]),
+        Terms([(f"`nodectl-{name}`(1)", _sentence(command.summary)) for name, command in commands().items()]),
         Heading("Exit status"),
         Paragraph("`run`, `bulk` and others have statuses of their own, which their pages tell. Most end with:"),
         statuses(GENERAL),
@@ -51,31 +59,37 @@ def _global(option: str) -> OptionTerm:
     return OptionTerm([name], f" {argument}" if argument else "")
 
 
-def _blocks(name: str) -> Iterator[Block]:
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _blocks(command: Command) -> Iterator[Block]:
+    name = command.name
     yield Heading("Synopsis")
-    if name not in RUNS_MANNERS:
-        parser = parser_of(name, dict(COMMANDS)[name])
+    if not command.reads_words:
+        parser = parser_of(command)
         of_ends = status_lines(of_command(name))  # which have a section of their own
         yield Synopsis(f"nodectl {name}", usage_words(parser))
-        yield from _description(name, (parser.epilog or "").removesuffix(of_ends).rstrip())
+        yield from _description(command, (parser.epilog or "").removesuffix(of_ends).rstrip())
         yield from from_parser(parser)
     elif name == "run":
         yield Synopsis("nodectl run", "[OPTIONS] PROGRAM [ARGS...]")
-        yield from _description(name, "")
+        yield from _description(command, "")
         yield from from_table(run.groups())
         yield from _of_clusters()
-    elif name == "bulk":
-        yield Synopsis("nodectl bulk", bulk.USAGE.removeprefix("nodectl bulk "))
-        yield from _description(name, *bulk.ABOUT)
-        yield from from_table(bulk.BulkParser().groups())
+    elif command.parser:
+        of_feature = features.module(command.parser)
+        yield Synopsis(f"nodectl {name}", of_feature.USAGE.removeprefix(f"nodectl {name} "))
+        yield from _description(command, *of_feature.ABOUT)
+        yield from from_table(of_feature.parser().groups())
     elif name == "bind":
         yield Synopsis("nodectl bind", bind.USAGE.removeprefix("nodectl bind "))
-        yield from _description(name, bind.ABOUT)
+        yield from _description(command, bind.ABOUT)
         yield from from_table(bind.groups())
     else:
         jobs = JobParser(name)
         yield Synopsis(f"nodectl {name}", jobs.usage().removeprefix(f"nodectl {name} "))
-        yield from _description(name, jobs.about())
+        yield from _description(command, jobs.about())
         yield from from_table(jobs.groups())
 
 
@@ -89,11 +103,10 @@ def _of_clusters() -> Iterator[Block]:
     yield Paragraph(", ".join(f"`--{old}` is `--{new}`" for old, new in ALIASES.items()) + ".")
 
 
-def _description(name: str, *own: str) -> Iterator[Block]:
+def _description(command: Command, *own: str) -> Iterator[Block]:
     yield Heading("Description")
-    summary = dict(COMMANDS)[name]
-    texts = about.DESCRIPTIONS.get(name) or ([] if name in RUNS_MANNERS else [f"{summary[0].upper()}{summary[1:]}."])
-    for text in (*texts, *own):
+    told = texts("DESCRIPTIONS").get(command.name) or ([] if command.reads_words else [_sentence(command.summary)])
+    for text in (*told, *own):
         if text:
             yield Paragraph(text)
 
@@ -105,8 +118,9 @@ def _end(name: str) -> Iterator[Block]:
 
 
 def _examples(name: str) -> Iterator[Block]:
-    if name in about.EXAMPLES:
+    examples = texts("EXAMPLES").get(name, ())
+    if examples:
         yield Heading("Examples")
-    for text, code in about.EXAMPLES.get(name, ()):
+    for text, code in examples:
         yield Paragraph(text)
         yield Code(code)

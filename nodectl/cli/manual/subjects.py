@@ -9,11 +9,11 @@ from nodectl import plugin_api, spank
 from nodectl.cli.manual import log, prose, varlink
 from nodectl.cli.manual.document import Block, Heading, OptionTerm, Page, Paragraph, Table, Terms
 from nodectl.cli.manual.options import statuses
-from nodectl.lab.devtools.spank.contexts import CONTEXTS, short
 from nodectl.model.exit_statuses import GENERAL, OF_COMMANDS
 from nodectl.model.launch_order import BATCH_HOOKS, HOOKS, SUSPENSION_HOOKS, Hook
 from nodectl.plugin_host.kinds import KINDS
 from nodectl.service.config_file.table import KEYS
+from nodectl.spank.contexts import CONTEXTS, short
 
 _TOML = """
 The configuration of the node, in TOML. A file that is not there means the defaults. A key that Slurm has too has

@@ -20,7 +20,7 @@ from nodectl.cluster.mesh.mesh import LEADER
 from nodectl.model.wire.names import STEP
 
 _LONGEST = 64 << 20
-_AT_ONCE = 500  # commands in one message: 48 KiB, as client/bulk/wire.py has it
+_AT_ONCE = 500  # commands in one message: 48 KiB, as bulk/wire.py has it
 _AGAIN = 0.001
 _LONG = 1 << 30
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from directories import open_to_all
-from nodectl.client.bulk.joblog import HEADER
+from nodectl.bulk.joblog import HEADER
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
 

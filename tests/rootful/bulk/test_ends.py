@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.client.bulk import joblog
+from nodectl.bulk import joblog
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
 NUMBER = 200

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from nodectl.client.bulk import joblog
+from nodectl.bulk import joblog
 from rootful.node import NOBODY, PATIENCE, Node
 
 CPUS = "echo {%} $(grep Cpus_allowed_list /proc/self/status) #"

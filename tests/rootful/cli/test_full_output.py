@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodectl.cli.main import COMMANDS
+from nodectl.cli.catalogue import commands
 from rootful.node import NOBODY, PATH, Node, running, wait_until
 
 NO_ROOM = "No space left on device"
@@ -103,7 +103,7 @@ def assert_told(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode != 0
 
 
-@pytest.mark.parametrize("line", [*(f"{name} --help" for name, _ in COMMANDS), "--help", "--version", *LINES])
+@pytest.mark.parametrize("line", [*(f"{name} --help" for name in commands()), "--help", "--version", *LINES])
 def test_a_command_whose_output_is_lost_fails_in_one_line(node: Node, line: str) -> None:
     done = into_full(node, *of_own(node, *line.split()))
     assert_told(done)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from nodectl.cli import doctor, main, ps, send_signal, show, suspend
+from nodectl.cli.catalogue import commands
 from nodectl.cli.checks import check, machine
 from nodectl.client import several_steps
 from nodectl.client.command import Failed, GlobalOptions
@@ -386,7 +387,7 @@ def test_doctor_fails_for_a_required_plugin_that_is_missing(tmp_path: Path) -> N
     assert str(found[1]).startswith(f"{stack}:1: required plugin absent is missing")
 
 
-@pytest.mark.parametrize("command", [name for name, _ in main.COMMANDS if name not in main.RUNS_MANNERS])
+@pytest.mark.parametrize("command", [name for name, one in commands().items() if not one.reads_words])
 def test_every_command_has_a_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main.main([command, "--help"])

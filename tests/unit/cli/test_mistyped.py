@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.cli import main
-from nodectl.cli.catalogue import parser_of
+from nodectl.cli.catalogue import commands, parser_of
 from nodectl.client.command_parser import subcommands
 from nodectl.model import exit_statuses
 
@@ -39,18 +39,19 @@ def test_the_word_that_was_meant_is_named(words: list[str], told: str, capsys: p
     assert len(said.splitlines()) == 2
 
 
-ARGPARSED = [name for name, _ in main.COMMANDS if name not in main.RUNS_MANNERS]
+COMMANDS = commands()
+ARGPARSED = [name for name, command in COMMANDS.items() if not command.reads_words]
 
 
 @pytest.mark.parametrize("command", ARGPARSED)
 def test_help_tells_every_exit_status(command: str) -> None:
-    text = " ".join(parser_of(command, "").format_help().split())
+    text = " ".join(parser_of(COMMANDS[command]).format_help().split())
     for status, meaning in exit_statuses.of_command(command):
         assert f"{status} {meaning}" in text.replace("- ", "-")
 
 
 def test_statuses_are_told_of_commands_that_there_are() -> None:
-    assert exit_statuses.OF_COMMANDS.keys() <= dict(main.COMMANDS).keys()
+    assert exit_statuses.OF_COMMANDS.keys() <= COMMANDS.keys()
 
 
 def test_the_documents_tell_the_statuses_of_run() -> None:
@@ -60,5 +61,5 @@ def test_the_documents_tell_the_statuses_of_run() -> None:
 
 
 def test_own_commands_of_a_command_are_found() -> None:
-    assert list(subcommands(parser_of("node", ""))) == ["list", "show", "drain", "resume"]
-    assert subcommands(parser_of("ps", "")) == {}
+    assert list(subcommands(parser_of(COMMANDS["node"]))) == ["list", "show", "drain", "resume"]
+    assert subcommands(parser_of(COMMANDS["ps"])) == {}

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from nodectl.cli import main
-from nodectl.cli.catalogue import parser_of
+from nodectl.cli.catalogue import commands, parser_of
 from nodectl.client.command_parser import subcommands
 from nodectl.model.schemas import files as schemas
 
@@ -34,9 +34,9 @@ def test_it_is_a_schema_and_says_what_each_field_means(name: str) -> None:
 
 def test_every_command_with_json_has_one() -> None:
     found = {"bind"}  # which argparse does not read
-    for command, text in main.COMMANDS:
-        if command not in main.RUNS_MANNERS:
-            parser = parser_of(command, text)
+    for command, one in commands().items():
+        if not one.reads_words:
+            parser = parser_of(one)
             if "--json" in parser._option_string_actions:
                 found.add(command)
             found |= {

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nodectl.cli.checks.check import FAIL, OK, WARN, Check
+from nodectl.cli.plugin_list import Listed
 from nodectl.cli.plugins import hooks_as_json
-from nodectl.lab.devtools.plugin_list import Listed
 from nodectl.model.accounting.states import STATES
 from nodectl.model.launch_order import HOOKS
 from nodectl.model.schemas import files as schemas

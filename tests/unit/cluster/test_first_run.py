@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.bulk.options import BulkParser
 from nodectl.cli.run import _further
 from nodectl.client import cluster_gateway
-from nodectl.client.bulk.options import BulkParser
 from nodectl.client.command import BadOption, Failed, GlobalOptions
 from nodectl.client.run_options import Parser
 from nodectl.cluster.engine.engine import Nodes, NoEngine

@@ -12,12 +12,11 @@ import pytest
 
 import nodectl.model.wire
 from needs import lacks
+from nodectl.bulk.options import BulkParser
 from nodectl.cli import bind
-from nodectl.cli.catalogue import parser_of
-from nodectl.cli.main import COMMANDS, RUNS_MANNERS
-from nodectl.cli.manual import about
+from nodectl.cli.catalogue import commands, parser_of
 from nodectl.cli.manual.__main__ import as_markdown, as_roff, main
-from nodectl.client.bulk.options import BulkParser
+from nodectl.cli.manual.commands import texts
 from nodectl.client.job_parser import JobParser
 from nodectl.client.srun import help as run_help
 from nodectl.kernel.log.table import MESSAGES
@@ -26,6 +25,8 @@ from nodectl.model.launch_order import HOOKS
 from nodectl.service.config_file.table import KEYS
 
 PAGES = as_roff()
+COMMANDS = commands()
+EXAMPLES = texts("EXAMPLES")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
@@ -37,8 +38,8 @@ def plain(page: str) -> str:
 
 
 def help_of(command: str) -> str:
-    if command not in RUNS_MANNERS:
-        return parser_of(command, "").format_help()
+    if not COMMANDS[command].reads_words:
+        return parser_of(COMMANDS[command]).format_help()
     if command in ("submit", "alloc"):
         return JobParser(command).help()
     return {"run": lambda: run_help.text(()), "bulk": BulkParser().help, "bind": bind._help}[command]()
@@ -48,13 +49,13 @@ def options(text: str) -> set[str]:
     return set(OPTION.findall(text)) - {"--help"}
 
 
-@pytest.mark.parametrize("command", [name for name, _ in COMMANDS])
+@pytest.mark.parametrize("command", list(COMMANDS))
 def test_page_of_a_command_has_every_option_of_its_help(command: str) -> None:
     listed = re.findall(r"^ +(?:-\w, )?--[a-z].*|^ +-\w.*", help_of(command), re.MULTILINE)
     assert options("\n".join(listed)) <= options(plain(f"man1/nodectl-{command}.1"))
 
 
-@pytest.mark.parametrize("command", [name for name, _ in COMMANDS])
+@pytest.mark.parametrize("command", list(COMMANDS))
 def test_page_of_a_command_has_every_exit_status(command: str) -> None:
     told = " ".join(plain(f"man1/nodectl-{command}.1").partition("EXIT STATUS")[2].split())
     for status, meaning in of_command(command):
@@ -63,8 +64,8 @@ def test_page_of_a_command_has_every_exit_status(command: str) -> None:
 
 def test_no_page_is_left_of_a_command_that_is_gone() -> None:
     named = {Path(page).stem.removeprefix("nodectl-") for page in PAGES if page.startswith("man1/nodectl-")}
-    assert named == {name for name, _ in COMMANDS}
-    assert {*about.DESCRIPTIONS, *about.EXAMPLES, *about.SEE} <= {"nodectl", *named}
+    assert named == COMMANDS.keys()
+    assert {*texts("DESCRIPTIONS"), *EXAMPLES, *texts("SEE")} <= {"nodectl", *named}
 
 
 def test_every_key_of_the_configuration_is_told_with_its_default() -> None:
@@ -90,14 +91,13 @@ def test_every_declaration_of_the_socket_is_told_with_its_comment() -> None:
             assert comment in " ".join(text.split())
 
 
-@pytest.mark.parametrize("command", sorted(about.EXAMPLES))
+@pytest.mark.parametrize("command", sorted(EXAMPLES))
 def test_examples_name_commands_and_options_that_there_are(command: str) -> None:
-    for _, text in about.EXAMPLES[command]:
+    for _, text in EXAMPLES[command]:
         words = shlex.split(text)
         if "nodectl" in words:
             name = words[words.index("nodectl") + 1]
-            known = {other for other, _ in COMMANDS}
-            assert name in known
+            assert name in COMMANDS
             spank_option = {"--nofile"}
             assert options(" ".join(words)) - spank_option <= options(plain(f"man1/nodectl-{name}.1"))
 

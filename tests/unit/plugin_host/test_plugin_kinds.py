@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.lab.devtools import plugin_facts
 from nodectl.model import launch_order
 from nodectl.model.launch_order import Hook
-from nodectl.plugin_host import BUILTIN_DIR, kinds, loader
+from nodectl.plugin_host import BUILTIN_DIR, kinds, loader, plugin_facts
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.kinds import KINDS, Kind
 from nodectl.plugin_host.node_plugins import Host, NodePlugins, load_node_plugins

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.cli import doctor, main
-from nodectl.lab.devtools import plugin_facts, plugin_list
+from nodectl.cli import doctor, main, plugin_list
 from nodectl.model import launch_order
+from nodectl.plugin_host import plugin_facts
 from nodectl.plugin_host.kinds import KINDS
 from nodectl.service.config_file import reader
 from nodectl.spank import plugstack

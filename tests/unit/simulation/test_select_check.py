@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.cli.main import main
-from nodectl.lab.devtools.selection import bench, check_command
+from nodectl.lab.selection import bench, check_command
 from unit.simulation.authors import written
 
 TEST = "    others = [] if"

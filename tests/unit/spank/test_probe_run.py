@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.lab.devtools.spank import probe_run
+from nodectl.lab.spank import probe_run
 
 
 @pytest.fixture

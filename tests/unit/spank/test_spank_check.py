@@ -12,9 +12,9 @@ import pytest
 
 import nodectl
 from nodectl.cli import main
-from nodectl.lab.devtools.spank import slurm_releases
-from nodectl.lab.devtools.spank.findings import Inspection
-from nodectl.lab.devtools.spank.inspection import inspect
+from nodectl.spank.inspection import slurm_releases
+from nodectl.spank.inspection.findings import Inspection
+from nodectl.spank.inspection.plugin import inspect
 
 HEADERS = Path(str(nodectl.__file__)).parent / "include"
 HOOK = "int slurm_spank_{}(spank_t sp, int ac, char **av) {{ return 0; }}\n"

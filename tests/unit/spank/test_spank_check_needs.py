@@ -9,8 +9,8 @@ import pytest
 
 from needs import lacks
 from nodectl.cli import main
-from nodectl.lab.devtools.spank.inspection import inspect
 from nodectl.spank import versions
+from nodectl.spank.inspection.plugin import inspect
 from unit.spank.test_spank_check import GOOD, HOOK, command, compiled, has
 
 

@@ -13,9 +13,9 @@ from google.protobuf import json_format
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
-from nodectl.cli import print_trace
 from nodectl.client.command import Failed
 from nodectl.view import timelines
+from nodectl.view.commands import print_trace
 from nodectl.view.timelines import chrome, otlp, perfetto
 from unit.timelines.traces import SUBMITTED, TRACE, launch, line, task
 

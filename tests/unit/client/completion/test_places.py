@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.cli.catalogue import commands
 from nodectl.cli.complete import grammar_of
-from nodectl.cli.main import COMMANDS, main
+from nodectl.cli.main import main
 from nodectl.client.completion import typed, values
 from nodectl.client.completion.grammar import Place, locate
 
@@ -46,7 +47,7 @@ def test_what_a_shell_would_take_for_more_than_a_word_is_not_offered(word: str) 
 
 def place(command: str, *words: str) -> Place:
     *before, current = words
-    return locate(grammar_of(command), before, current)
+    return locate(grammar_of(commands()[command]), before, current)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +77,9 @@ def test_options_behind_the_program_are_the_programs() -> None:
     assert not place("run", "-n2", "--jo").in_program
 
 
-@pytest.mark.parametrize("command", [name for name, _ in COMMANDS])
+@pytest.mark.parametrize("command", commands())
 def test_every_argument_of_every_command_can_be_completed(command: str) -> None:
-    grammar = grammar_of(command)
+    grammar = grammar_of(commands()[command])
     inner = [one for _, one in grammar.commands.values()]
     for item in (item for one in (grammar, *inner) for item in (*one.options, *one.words)):
         if values.kind_of(item) == values.WORDS:

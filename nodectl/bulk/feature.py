@@ -1,0 +1,13 @@
+"""What the feature `bulk` adds to nodectl: many short commands in one step."""
+
+from nodectl.cli.features import Command, Feature
+
+FEATURE = Feature(
+    (
+        Command(
+            "bulk", "run thousands of short commands as tasks of one step; as GNU parallel",
+            "nodectl.bulk.command", after="run", parser="nodectl.bulk.options",
+        ),
+    ),
+    manual="nodectl.bulk.manual",
+)  # fmt: skip

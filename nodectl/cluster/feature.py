@@ -1,0 +1,14 @@
+"""What the feature `cluster` adds to nodectl: several nodes as one."""
+
+from nodectl.cli.features import Command, Feature
+
+FEATURE = Feature(
+    (
+        Command(
+            "cluster", "several nodes as one: start agents in an allocation, tell who is there, stop them",
+            "nodectl.cluster.command", after="update",
+        ),
+    ),
+    manual="nodectl.cluster.manual",
+    several_nodes="nodectl.cluster.several_nodes",
+)  # fmt: skip

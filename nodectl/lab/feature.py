@@ -1,0 +1,17 @@
+"""What the feature `lab` adds to nodectl: tools for authors of plugins."""
+
+from nodectl.cli.features import Command, Feature
+
+FEATURE = Feature(
+    (
+        Command(
+            "spank", "for authors of SPANK plugins: list the stack, check a plugin, try one",
+            "nodectl.lab.commands.spank", after="plugins",
+        ),
+        Command(
+            "select", "for authors of select plugins: check one, play a workload against it",
+            "nodectl.lab.commands.select_plugins", after="spank",
+        ),
+    ),
+    manual="nodectl.lab.manual",
+)  # fmt: skip

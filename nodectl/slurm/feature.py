@@ -1,0 +1,13 @@
+"""What the feature `slurm` adds to nodectl: Slurm's commands by name."""
+
+from nodectl.cli.features import Command, Feature
+
+FEATURE = Feature(
+    (
+        Command(
+            "slurm-commands", "write srun, sbatch, squeue, ... into a directory, for scripts of clusters",
+            "nodectl.slurm.write_commands", after="metrics",
+        ),
+    ),
+    manual="nodectl.slurm.manual",
+)  # fmt: skip
