@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from nodectl.model.config.key import Key, section
 from nodectl.model.config.values import Parser, absolute, is_plain, split_words, string
 from nodectl.plugin_host import BUILTIN_DIR
@@ -44,6 +46,8 @@ def _mpi_name(value: object) -> str:
     return word
 
 
+# An installation without MPI's servers lacks the plugins which start them.
+_MPI = tuple(f"mpi/{name}" for name in ("none", "pmi2", "pmix") if os.path.exists(f"{BUILTIN_DIR}/mpi/{name}.py"))
 MPI_DEFAULT = Parser("auto, none, or the name of an MPI plugin", _mpi_name)
 PLUGIN_DIRS = Parser("absolute paths, as a list or with ':' between them", _plugin_dirs)
 
@@ -67,7 +71,7 @@ PLUGINS = section(
         "Plugin that gives each job what of the machine it has to itself.",
     ),
     Key(
-        "mpi_plugin", plugin_types("mpi"), ("mpi/none", "mpi/pmi2", "mpi/pmix"),
+        "mpi_plugin", plugin_types("mpi"), _MPI,
         "MPI plugins that a step can have, by `--mpi`.",
     ),
     Key(
