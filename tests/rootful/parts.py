@@ -9,9 +9,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nodectl.cluster.leader.parts import Part, part_of, parts_of
 from nodectl.model.wire import framing
 from nodectl.placement.binding.options import request_of
-from nodectl.placement.binding.parts import Part, part_of, parts_of
 from nodectl.placement.binding.request import Settings
 from nodectl.placement.binding.step import place
 from nodectl.placement.machine import topology

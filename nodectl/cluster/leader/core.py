@@ -16,13 +16,13 @@ from nodectl.cluster.leader.effects import Effect, Send, SendEach
 from nodectl.cluster.leader.history import shortened
 from nodectl.cluster.leader.line import Waiting
 from nodectl.cluster.leader.orders import HANG_UP
+from nodectl.cluster.leader.parts import of_job
 from nodectl.cluster.leader.restore import entries, restore
 from nodectl.cluster.leader.steps import Caller
 from nodectl.cluster.leader.wish import Placed
 from nodectl.cluster.machine import Machines
 from nodectl.model.wire import lean_json
 from nodectl.model.wire.dispatch import Refused, error_reply, invalid, withdrawn
-from nodectl.placement.binding.parts import of_job
 from nodectl.placement.binding.refused import Refused as NoLayout
 from nodectl.placement.binding.request import Settings
 

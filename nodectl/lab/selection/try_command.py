@@ -9,10 +9,9 @@ from typing import Any
 
 from nodectl.client.command import Failed, complain
 from nodectl.client.configuration import configured
-from nodectl.client.render import gantt
-from nodectl.client.render.progress_line import ProgressLine
 from nodectl.client.render.terminal import put, write_document
-from nodectl.lab.simulation import described, generator, picture, report, stage, submission, workload_file
+from nodectl.lab.progress_line import ProgressLine
+from nodectl.lab.simulation import described, gantt, generator, picture, report, stage, submission, workload_file
 from nodectl.lab.simulation.story import Played
 from nodectl.lab.simulation.watch import line_of
 from nodectl.lab.simulation.workload import BadWorkload, Workload

@@ -1,12 +1,12 @@
-"""A play as a Gantt chart: the input for `nodectl.client.render.gantt`."""
+"""A play as a Gantt chart: the input for `nodectl.lab.simulation.gantt`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import accumulate
 
-from nodectl.client.render.gantt import Bar, Chart
 from nodectl.lab.simulation import report
+from nodectl.lab.simulation.gantt import Bar, Chart
 from nodectl.lab.simulation.story import Played, Run, Story
 from nodectl.model.words import duration
 

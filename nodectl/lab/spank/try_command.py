@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from nodectl.client.command import Failed, GlobalOptions
-from nodectl.client.render.progress_line import ProgressLine
 from nodectl.client.render.terminal import put, wants_colour
 from nodectl.client.session import Session
+from nodectl.lab.progress_line import ProgressLine
 from nodectl.lab.spank import injected_failures, probe_log, report, report_text
 from nodectl.lab.spank.check_command import accept_configured, located
 from nodectl.lab.spank.command_line import CommandLine

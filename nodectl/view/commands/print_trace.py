@@ -15,13 +15,13 @@ from nodectl.client import trace_lines
 from nodectl.client.command import Failed
 from nodectl.client.extras import needed
 from nodectl.client.render.terminal import put, terminal_width, wants_colour, write_document
-from nodectl.client.render.timeline import Line, timeline
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
 from nodectl.model.step_number import step_name
 from nodectl.model.words import user_name
 from nodectl.view.timelines import chrome, comparison, otlp, picture
 from nodectl.view.timelines.launch import Launch, launch_of
+from nodectl.view.timelines.timeline import Line, timeline
 
 FORMATS = ("perfetto", "chrome", "otlp")
 

@@ -18,13 +18,13 @@ from textual.widgets import DataTable, Footer, Input, Static
 from nodectl.client.command import Failed
 from nodectl.model.words import byte_words, printable
 from nodectl.placement.machine import figures
-from nodectl.placement.machine.gpus import GpuReader
 from nodectl.placement.machine.topology import Topology
 from nodectl.view.live.connection import Connections
 from nodectl.view.live.view import Row, View
 from nodectl.view.live.watcher import Watcher
 from nodectl.view.top import columns, picture, service
 from nodectl.view.top.dialogs import Choice, Output, Reading
+from nodectl.view.top.gpus import GpuReader
 
 THEMES = {"terminal": "ansi-dark", "dark": "textual-dark", "light": "textual-light"}
 _SLOW = 3.0  # seconds after which the user is told that the service is slow

@@ -18,12 +18,12 @@ from textual.widgets import DataTable, Input, RichLog, Static
 
 from needs import lacks
 from nodectl.client.command import Failed, GlobalOptions
-from nodectl.placement.machine.gpus import GpuReader
 from nodectl.placement.machine.topology import read
 from nodectl.view.live.connection import Connections, connect
 from nodectl.view.live.watcher import Watcher
 from nodectl.view.top.app import Top
 from nodectl.view.top.dialogs import Choice, Output, Reading
+from nodectl.view.top.gpus import GpuReader
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_until
 
 TIMES_LOOKED = 100

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from nodectl.cluster.leader.parts import Part, part_of, parts_of
 from nodectl.launch.stepd.orders import WAITING
 from nodectl.model.cpu_list import lowest
 from nodectl.placement.binding.allocation import Allocation
-from nodectl.placement.binding.parts import Part, part_of, parts_of
 from nodectl.placement.binding.request import Settings
 from nodectl.placement.binding.step import place
 from nodectl.placement.machine.spec import from_spec

@@ -10,7 +10,7 @@ from rootful.at_terminal import at_terminal
 from rootful.spank_try import PYTHON, SpankTry
 
 CODE = (
-    "import sys; from nodectl.client.render import progress_line; progress_line._FIRST = 0.0;"
+    "import sys; from nodectl.lab import progress_line; progress_line._FIRST = 0.0;"
     "from nodectl.cli.main import main; sys.exit(main(sys.argv[1:]))"
 )
 

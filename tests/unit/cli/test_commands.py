@@ -17,11 +17,12 @@ from nodectl.cli.catalogue import commands
 from nodectl.cli.checks import check, machine
 from nodectl.client import several_steps
 from nodectl.client.command import Failed, GlobalOptions
-from nodectl.client.render import table, terminal, timeline
+from nodectl.client.render import table, terminal
 from nodectl.client.step_name import step_of
 from nodectl.model import words
 from nodectl.model.step_number import BATCH, EXTERN, FIRST
 from nodectl.service.config_file import reader
+from nodectl.view.timelines import timeline
 
 HEAD = 'plugin_type = "spank"\nplugin_name = "mark"\nplugin_version = (22, 5, 8)\n'
 RECORD: Mapping[str, Any] = {

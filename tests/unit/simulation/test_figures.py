@@ -6,9 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nodectl.client.render import gantt
-from nodectl.client.render.gantt import Bar, Chart
-from nodectl.lab.simulation import picture, report
+from nodectl.lab.simulation import gantt, picture, report
+from nodectl.lab.simulation.gantt import Bar, Chart
 from nodectl.lab.simulation.story import Played, Run, Share, Story, Violation
 
 SVG = "{http://www.w3.org/2000/svg}"

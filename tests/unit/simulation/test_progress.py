@@ -13,8 +13,8 @@ from typing import TextIO
 import pytest
 
 from nodectl.cli.main import main
-from nodectl.client.render import progress_line
-from nodectl.client.render.progress_line import ProgressLine
+from nodectl.lab import progress_line
+from nodectl.lab.progress_line import ProgressLine
 
 TRY = ["select", "try", "select/linear", "--nodes", "2*4c", "--generate", "40"]
 CLEAR = "\r\x1b[K"

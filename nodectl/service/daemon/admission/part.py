@@ -1,6 +1,6 @@
 """A step on this node as a part of a step over several nodes: the part in the request, and the Step's fields.
 
-The caller has laid the whole step out (`nodectl/placement/binding/parts.py`): CPUs, masks and numbers are taken as
+The caller has laid the whole step out (`nodectl/cluster/leader/parts.py`): CPUs, masks and numbers are taken as
 given, within the caller's resources. On a user's own node these are all resources, and no other user may ask; at root's
 service they are the resources of the caller's job of Slurm's (`slurm_job.py`). The daemon trusts none of it: it refuses
 everything outside this machine, or outside that job. Pure except for the uid of this daemon.

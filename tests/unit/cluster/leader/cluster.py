@@ -12,10 +12,10 @@ from typing import Any
 
 from nodectl.cluster.leader.core import Core
 from nodectl.cluster.leader.effects import Keep, Send
+from nodectl.cluster.leader.parts import part_of
 from nodectl.cluster.machine import Machine, described
 from nodectl.model.cpu_list import parse_cpulist
 from nodectl.model.wire import lean_json
-from nodectl.placement.binding.parts import part_of
 from nodectl.placement.machine.spec import from_spec
 
 JOB = 4711

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from nodectl.cluster.leader.parts import of_job, part_of, parts_of
 from nodectl.model.cpu_list import mask_of, parse_cpulist
 from nodectl.placement.binding import spread
 from nodectl.placement.binding.layout import Layout
 from nodectl.placement.binding.options import request_of
-from nodectl.placement.binding.parts import of_job, part_of, parts_of
 from nodectl.placement.binding.request import Settings
 from nodectl.placement.binding.step import place
 from nodectl.placement.machine.spec import from_spec

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.placement.machine.gpus import GpuReader
+from nodectl.view.top.gpus import GpuReader
 
 
 class Clock:
