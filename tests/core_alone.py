@@ -7,7 +7,7 @@ import sysconfig
 from pathlib import Path
 
 import nodectl
-from nodectl.cli.features import FEATURES
+from nodectl.model.features import FEATURES
 
 _PACKAGE = Path(str(nodectl.__file__)).parent
 LEFT_OUT = {

@@ -1,6 +1,6 @@
 """What the feature `bulk` adds to nodectl: many short commands in one step."""
 
-from nodectl.cli.features import Command, Feature
+from nodectl.model.features import Command, Feature
 
 FEATURE = Feature(
     (
@@ -10,4 +10,5 @@ FEATURE = Feature(
         ),
     ),
     manual="nodectl.bulk.manual",
+    step="nodectl.bulk.runner.work",
 )  # fmt: skip

@@ -56,10 +56,10 @@ def main(arguments: argparse.Namespace) -> int:
 def _to_all_nodes(
     session: Session, cluster: dict[str, int], arguments: argparse.Namespace, fd: int, names: dict[str, Any]
 ) -> int:
-    from nodectl.cli import features  # only in an allocation
+    from nodectl.cli import several_nodes  # only in an allocation
 
     if arguments.job is not None and arguments.job[0] != cluster["job"]:
         raise Failed(f"no job {arguments.job[0]} is here: this is the cluster of job {cluster['job']}")
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         raise Failed(f"bcast {arguments.file}: not a regular file")
-    return features.needed_for_several_nodes().send(session, cluster["nodes"], fd, arguments.destination, names)
+    return several_nodes.needed().send(session, cluster["nodes"], fd, arguments.destination, names)

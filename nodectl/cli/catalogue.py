@@ -1,7 +1,7 @@
 """All commands of `nodectl`: the core's own, and those of the installed features. Lean, but for the parsers."""
 
-from nodectl.cli import features
-from nodectl.cli.features import Command
+from nodectl.model import features
+from nodectl.model.features import Command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

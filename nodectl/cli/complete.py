@@ -10,14 +10,15 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nodectl.cli import catalogue, features, run
-from nodectl.cli.features import Command
+from nodectl.cli import catalogue, run
 from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.completion import service, typed, values
 from nodectl.client.completion.grammar import Grammar, Item, Place, locate, of_options, of_parser
 from nodectl.client.run_options import ARGUMENT
 from nodectl.client.session import REEXECUTED, Session
+from nodectl.model import features
 from nodectl.model.config import own_node
+from nodectl.model.features import Command
 from nodectl.model.words import printable
 from nodectl.spank.plugin_file import is_native
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-    from nodectl.cli.features import Command
+    from nodectl.model.features import Command
 
 _WAITS = "nodectl-interrupt-waits"  # client/c/python.c holds a Ctrl-C back until this module handles it
 OPTIONS = (
@@ -224,7 +224,8 @@ def _unlisted(settings: GlobalOptions, command: str, words: list[str]) -> int:
         from nodectl.cli import complete
 
         return complete.main(settings, words)
-    from nodectl.cli import catalogue, features
+    from nodectl.cli import catalogue
+    from nodectl.model import features
 
     if feature := features.of_command(command):
         complain(f"no command {command!r}: {features.is_missing(feature)}")

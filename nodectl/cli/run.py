@@ -76,19 +76,20 @@ def begin_cluster(settings: "GlobalOptions", words: list[str], parser: "type[Par
     from nodectl.client import cluster_gateway  # only within an allocation
 
     if cluster_gateway.is_missing(settings):
-        from nodectl.cli import features  # imported until the cluster exists
+        from nodectl.cli import several_nodes  # imported until the cluster exists
         from nodectl.client.run_options import Parser
 
-        several_nodes = features.several_nodes()
-        if several_nodes is None:
+        cluster = several_nodes.installed()
+        if cluster is None:
             from nodectl.client import advice
+            from nodectl.model import features
 
             advice.ADVICE["number of nodes"] = features.is_missing("cluster")
             return
         if parser is None:
-            several_nodes.begin(words, Parser, further=_further)
+            cluster.begin(words, Parser, further=_further)
         else:
-            several_nodes.begin(words, parser)
+            cluster.begin(words, parser)
 
 
 def _refuse(error: "Failed | BadOption", reason: str = "") -> None:
@@ -201,9 +202,9 @@ def _copier(session: Session, hello: "Mapping[str, Any]") -> "Callable[[str, str
     """Return the function for --bcast in a cluster, which copies a file to all nodes."""
 
     def copy(path: str, target: str) -> None:
-        from nodectl.cli import features  # few steps copy their program
+        from nodectl.cli import several_nodes  # few steps copy their program
 
-        features.needed_for_several_nodes().replace(session.path, hello["cluster"]["nodes"], path, target)
+        several_nodes.needed().replace(session.path, hello["cluster"]["nodes"], path, target)
 
     return copy
 

@@ -1,6 +1,6 @@
 """What the feature `cluster` adds to nodectl: several nodes as one."""
 
-from nodectl.cli.features import Command, Feature
+from nodectl.model.features import Command, Feature
 
 FEATURE = Feature(
     (

@@ -1,6 +1,6 @@
-"""What commands of the core ask of a cluster, as `nodectl.cli.features.SeveralNodes`. Runs in the command, as its user.
+"""What commands of the core ask of a cluster, as `nodectl.cli.several_nodes.SeveralNodes`.
 
-Each function imports what it needs, because a command calls one of them at most.
+Runs in the command, as its user. Each function imports what it needs, because a command calls one of them at most.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the feature `lab` adds to nodectl: tools for authors of plugins."""
 
-from nodectl.cli.features import Command, Feature
+from nodectl.model.features import Command, Feature
 
 FEATURE = Feature(
     (

@@ -105,7 +105,7 @@ class Step:
     kill_on_bad_exit: bool
     programs: list[list[object]]  # in place of `argv`: rows of task/programs.py; empty where all tasks execute `argv`
     kept: dict[str, str]  # variables of the tasks that replace the step's variables of the same meaning
-    bulk: bool  # its tasks are slots for commands that its client sends (stepd/bulk); `argv` is only shown
+    bulk: bool  # its tasks are slots for commands that its client sends (bulk/runner); `argv` is only shown
     mpi: str  # the type of its MPI plugin, "" for none
     time_limit: int  # 0: none
     kill_wait: int

@@ -1,6 +1,6 @@
 """What the feature `slurm` adds to nodectl: Slurm's commands by name."""
 
-from nodectl.cli.features import Command, Feature
+from nodectl.model.features import Command, Feature
 
 FEATURE = Feature(
     (

@@ -1,6 +1,6 @@
 """What the feature `view` adds to nodectl: pictures of machine, queue and launches."""
 
-from nodectl.cli.features import Command, Feature
+from nodectl.model.features import Command, Feature
 
 FEATURE = Feature(
     (

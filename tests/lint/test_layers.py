@@ -15,7 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 import pytest
 
 from lint.sources import ROOT, tracked_files
-from nodectl.cli.features import FEATURES
+from nodectl.model.features import FEATURES
 
 pytestmark = pytest.mark.lint
 
@@ -70,6 +70,7 @@ LAYERS = {
     "cli.manual": "pages of the manual",
     # Features. The core stands above.
     "bulk": "many commands in one step",
+    "bulk.runner": "the half of the stepd",
     "cluster": "several nodes as one",
     "lab": "tools for authors of plugins",
     "lab.simulation": "workloads played against a select plugin",
@@ -160,7 +161,7 @@ def test_the_core_imports_no_feature_and_no_feature_another() -> None:
         for other in imports(name)
         if room(other) in FEATURES and room(other) != room(name)
     ]
-    assert not across, "what a feature adds is declared in its feature.py: nodectl/cli/features.py"
+    assert not across, "what a feature adds is declared in its feature.py: nodectl/model/features.py"
 
 
 def test_the_core_names_no_module_of_a_feature_as_text() -> None:
@@ -174,7 +175,7 @@ def test_the_core_names_no_module_of_a_feature_as_text() -> None:
 def test_a_declaration_of_a_feature_imports_the_door_alone() -> None:
     declarations = {f"{name}.feature" for name, commands in FEATURES.items() if commands}
     assert {name for name in sources() if name.endswith(".feature")} == declarations
-    assert all(imports(name) == {"cli.features"} for name in declarations)
+    assert all(imports(name) == {"model.features"} for name in declarations)
 
 
 def test_there_are_few_rooms() -> None:

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodectl.cli import bind, features
+from nodectl.cli import bind
 from nodectl.cli.catalogue import commands, parser_of
-from nodectl.cli.features import Command
 from nodectl.cli.main import OPTIONS
 from nodectl.cli.manual import about
 from nodectl.cli.manual.document import Block, Code, Heading, OptionTerm, Page, Paragraph, Synopsis, Terms
@@ -14,7 +13,9 @@ from nodectl.client.command_parser import status_lines
 from nodectl.client.job_parser import JobParser
 from nodectl.client.srun import help as run
 from nodectl.client.srun.names import ALIASES, IGNORED, rows
+from nodectl.model import features
 from nodectl.model.exit_statuses import GENERAL, of_command
+from nodectl.model.features import Command
 
 
 def pages() -> Iterator[Page]:
@@ -28,7 +29,7 @@ def pages() -> Iterator[Page]:
 
 def texts(kind: str) -> Mapping[str, Any]:
     """Return the DESCRIPTIONS, EXAMPLES or SEE of all commands, those of the features included."""
-    modules = (about, *features.manuals())
+    modules = (about, *(features.module(feature.manual) for feature in features.installed()))
     return {name: text for module in modules for name, text in getattr(module, kind, {}).items()}
 
 

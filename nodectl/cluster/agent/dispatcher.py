@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nodectl.launch.stepd.bulk.commands import BadCommand, Command
+from nodectl.launch.stepd.bulk_commands import BadCommand, Command
 
 Tell = Callable[[Mapping[str, object]], None]
 _LOST = 1 << 8  # a wait status

@@ -20,7 +20,7 @@ from nodectl.cluster.agent.relay import Relay
 from nodectl.cluster.agent.sinks import Sink, is_null, is_same
 from nodectl.cluster.agent.unheard import Unheard, remember
 from nodectl.cluster.tree import LEADER
-from nodectl.launch.stepd.bulk.commands import BadCommand
+from nodectl.launch.stepd.bulk_commands import BadCommand
 from nodectl.model.wire import framing
 from nodectl.model.wire.dispatch import Refused, error_reply, invalid
 from nodectl.model.wire.names import STEP

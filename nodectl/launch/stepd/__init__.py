@@ -21,5 +21,6 @@ The way of a step:
     end_reasons.py      out of memory, out of processes
     exit_status.py      the step's exit status and state
     record.py           the step's record
-    bulk/               a step whose tasks are slots for any number of commands
+    bulk_commands.py    the commands that the client of a bulk step sends
+    kinds.py            kinds of steps that features add: steps whose tasks are slots for any number of commands
 """

@@ -17,9 +17,8 @@ from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.identity import effective_user, own_keyring, sign_in
 from nodectl.launch import container
 from nodectl.launch.cgroup import slurms, tree
-from nodectl.launch.stepd import mpi, record, user_helpers
-from nodectl.launch.stepd.bulk.commands import LONGEST_MESSAGE
-from nodectl.launch.stepd.bulk.work import run_commands
+from nodectl.launch.stepd import kinds, mpi, record, user_helpers
+from nodectl.launch.stepd.bulk_commands import LONGEST_MESSAGE
 from nodectl.launch.stepd.connections import MAX_MESSAGE, Links
 from nodectl.launch.stepd.methods import Methods
 from nodectl.launch.stepd.orders import ForkedAhead, Order, Orders, Unreadable
@@ -252,7 +251,7 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     wait_for_streams(run, reaper)
     confine_runner(run)
     if step.bulk:
-        run_commands(run, reaper)
+        kinds.run_commands(run, reaper)
         return
     if step.mpi:
         mpi.begin(run, reaper)

@@ -7,7 +7,6 @@ import os
 import time
 
 from nodectl.launch.stepd import exit_status
-from nodectl.launch.stepd.bulk import tally
 from nodectl.model.wire.lean_json import dumps
 
 TYPE_CHECKING = False
@@ -22,6 +21,7 @@ _SMALL = 16 << 10  # bytes of a step's JSON: below, all of it counts as facts
 _SET = 1.0  # seconds: a smaller change only corrects the clock
 _ROOM = 24 << 10  # for all but the facts and the tasks
 _ROOM_OF_TASK = 800  # for its figures
+ROOM_OF_COMMANDS = 64 << 10  # for the tally of a bulk step
 
 
 def room(step: "Step", size: int) -> int:
@@ -31,7 +31,7 @@ def room(step: "Step", size: int) -> int:
     """
     of_task = _ROOM_OF_TASK + step.allocation.bit_length() // 4
     facts = size if size < _SMALL else len(dumps(step.facts()))
-    return _ROOM + facts + of_task * step.ntasks + (tally.ROOM if step.bulk else 0)
+    return _ROOM + facts + of_task * step.ntasks + (ROOM_OF_COMMANDS if step.bulk else 0)
 
 
 def compose(run: "Run") -> "dict[str, object]":

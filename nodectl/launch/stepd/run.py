@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.node_plugins import NodePlugins
 
     class Commands(Protocol):
-        """The commands of a bulk step: `stepd/bulk/work.py`."""
+        """The commands of a bulk step: `nodectl/bulk/runner/work.py`."""
 
         closed: bool
 

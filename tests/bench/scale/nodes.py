@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bench.scale.loop import Loop
+from nodectl.bulk.runner.window import MOST_BYTES, Window
 from nodectl.cluster.agent.channel import Channel
 from nodectl.cluster.leader.holding import ranks_of
 from nodectl.cluster.mesh.mesh import LEADER, Mesh
-from nodectl.launch.stepd.bulk.window import MOST_BYTES, Window
 
 Header = Mapping[str, Any]
-_TOLD_EVERY = 0.01  # seconds, as stepd/bulk/work.py has it
+_TOLD_EVERY = 0.01  # seconds, as bulk/runner/work.py has it
 
 
 class Launch(NamedTuple):

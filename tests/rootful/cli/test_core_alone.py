@@ -55,6 +55,16 @@ def test_steps_and_jobs_run_without_features(core: CoreNode) -> None:
     assert "ends" in core.nodectl("acct").stdout
 
 
+def test_a_step_of_a_missing_feature_is_refused_with_what_is_not_installed(core: CoreNode) -> None:
+    """Its client is that of another installation."""
+    done = subprocess.run(
+        Node.command(core, "bulk", "true", ":::", "1"),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=core.environment(),
+    )  # fmt: skip
+    assert "nodectl's part 'bulk' is not installed here" in done.stderr
+    assert done.returncode == 255
+
+
 def test_mpi_plugins_go_with_their_servers(core: CoreNode) -> None:
     assert 'mpi_plugin = ["mpi/none"]' in core.nodectl("config").stdout
     done = core.run("--mpi=pmi2", "true")

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from core_alone import copied
-from nodectl.cli import features, run
+from nodectl.cli import run, several_nodes
 from nodectl.cli.catalogue import commands
 from nodectl.client import advice, cluster_gateway
 from nodectl.client.command import BadOption, Failed, GlobalOptions
 from nodectl.client.run_options import Parser
+from nodectl.model import features
 
 COMMANDS = [command for names in features.FEATURES.values() for command in names]
 _BOOT = "import sys; sys.path[:0] = {path!r}; "
@@ -80,18 +81,18 @@ def test_each_module_that_a_feature_declares_has_what_the_core_calls() -> None:
                 assert parser.ABOUT
                 assert parser.parser().groups()
                 assert parser.parser().all_options()
-    assert {name for module in features.manuals() for name in module.SEE} == set(COMMANDS)
-    several_nodes = features.needed_for_several_nodes()
-    assert all(callable(getattr(several_nodes, name)) for name in ("begin", "send", "replace"))
+        assert importlib.import_module(feature.manual).SEE.keys() == {command.name for command in feature.commands}
+        assert not feature.step or callable(importlib.import_module(feature.step).run_commands)
+    assert all(callable(getattr(several_nodes.needed(), name)) for name in ("begin", "send", "replace"))
 
 
 def test_a_run_over_several_nodes_says_that_the_cluster_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-3]")
     monkeypatch.setattr(cluster_gateway, "is_missing", lambda _: True)
-    monkeypatch.setattr(features, "several_nodes", lambda: None)
+    monkeypatch.setattr(several_nodes, "installed", lambda: None)
     monkeypatch.setattr(advice, "ADVICE", dict(advice.ADVICE))
     run.begin_cluster(GlobalOptions(), ["-N3", "true"], Parser)
     refused = BadOption("Invalid number of nodes", subject="number of nodes")
     assert advice.advice(refused, str(refused)) == features.is_missing("cluster")
     with pytest.raises(Failed, match="part 'cluster' is not installed"):
-        features.needed_for_several_nodes()
+        several_nodes.needed()

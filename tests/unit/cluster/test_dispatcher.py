@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nodectl.cluster.agent import dispatcher
 from nodectl.cluster.agent.dispatcher import Dispatcher
-from nodectl.launch.stepd.bulk.commands import BadCommand
+from nodectl.launch.stepd.bulk_commands import BadCommand
 
 
 class Stage:

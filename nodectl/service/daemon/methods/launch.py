@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from nodectl.launch.cgroup import tree
+from nodectl.model import features
 from nodectl.model.config import Config
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Call, Refused, invalid, withdrawn
@@ -144,6 +145,8 @@ class Launch:
 
     def _admit(self, call: Call, request: Mapping[str, object], user: User, level: str) -> Reply | Awaitable[Reply]:
         step = self._made(call, request, user, level)
+        if step.bulk and not features.is_installed("bulk"):
+            raise invalid("bulk", features.is_missing("bulk"))
         if step.bulk and not call.fds:
             raise invalid("bulk", "the commands of such a step come from a client, which has three descriptors")
         if step.pty and not call.fds:

@@ -1,6 +1,6 @@
 """The tally of a bulk step's ended commands: counts, the first failures, the slowest commands.
 
-Its size does not depend on the number of commands. Pure.
+Its size does not depend on the number of commands; as JSON it is below `record.ROOM_OF_COMMANDS`. Pure.
 """
 
 import os
@@ -13,7 +13,6 @@ _FAILURES = 10
 _SLOWEST = 5
 _LONGEST = 120  # characters of a command, of a reason
 _COUNTS = ("succeeded", "failed", "not_executed", "timed_out", "out_of_memory", "signalled", "withdrawn")
-ROOM = 64 << 10  # bytes that it never exceeds as JSON
 
 
 class Tally:

@@ -1,35 +1,19 @@
-"""The door through which features add to the command `nodectl`.
+"""The door through which features add to nodectl.
 
 A feature is a folder of nodectl without which the rest works. The core imports no feature: a feature declares in its
-file `feature.py`, which imports this module alone, what it adds, and names its modules as text. Runs in the command;
-lean, and not imported by `nodectl run`, except in an allocation of Slurm's that has no cluster yet.
+file `feature.py`, which imports this module alone, what it adds, and names its modules as text. Runs in the command
+and the forkserver. Lean; `nodectl run` imports it only in an allocation of Slurm's that has no cluster yet.
 """
 
 from _frozen_importlib_external import SourceFileLoader  # importlib's own, without importlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from types import ModuleType
-    from typing import Any, Protocol
+    from typing import Any
 
-    from nodectl.client.run_options import Parser
-    from nodectl.client.session import Session
-
-    class SeveralNodes(Protocol):
-        """The module which runs commands over the nodes of an allocation. Each function raises Failed."""
-
-        def begin(self, words: Sequence[str], parser: type[Parser], **how: Any) -> None:
-            """Start what the command needs on the other nodes, if the words ask for several. Raises BadOption."""
-
-        def send(self, session: Session, nodes: int, source: int, path: str, names: Mapping[str, Any]) -> int:
-            """Write a file on all nodes. Return the exit status of the command."""
-
-        def replace(self, gateway: str, nodes: int, path: str, target: str) -> None:
-            """Write a file on all nodes over any existing file. `gateway`: a socket of the cluster."""
-
-
-_FOLDER = __file__.rpartition("/cli/")[0]
+_FOLDER = __file__.rpartition("/model/")[0]
 # The features, and the commands of each, so that the error for a command of a missing feature can name the feature.
 FEATURES = {
     "bulk": ("bulk",),
@@ -65,16 +49,18 @@ class Command:
 class Feature:
     """What a feature adds.
 
-    `manual`: the module with DESCRIPTIONS, EXAMPLES and SEE for the manual pages of the commands. `several_nodes`: a
-    module as `SeveralNodes`.
+    `manual`: the module with DESCRIPTIONS, EXAMPLES and SEE for the manual pages of the commands. `several_nodes`: the
+    module that runs commands over several nodes (`nodectl/cli/several_nodes.py`). `step`: the module by which a stepd
+    runs a kind of step (`nodectl/launch/stepd/kinds.py`).
     """
 
-    __slots__ = ("commands", "manual", "several_nodes")
+    __slots__ = ("commands", "manual", "several_nodes", "step")
 
-    def __init__(self, commands: "Sequence[Command]" = (), *, manual: str = "", several_nodes: str = "") -> None:
+    def __init__(self, commands: "Sequence[Command]", *, manual: str, several_nodes: str = "", step: str = "") -> None:
         self.commands = commands
         self.manual = manual
         self.several_nodes = several_nodes
+        self.step = step
 
 
 def installed() -> "list[Feature]":
@@ -93,25 +79,15 @@ def of_command(name: str) -> str:
     return next((feature for feature, commands in FEATURES.items() if name in commands), "")
 
 
-def manuals() -> "list[ModuleType]":
-    """Return the installed features' texts for the manual."""
-    return [module(feature.manual) for feature in installed() if feature.manual]
+def is_installed(name: str) -> bool:
+    """Return True if the feature, which has commands, is installed."""
+    return _declared(name) is not None
 
 
-def several_nodes() -> "SeveralNodes | None":
-    """Return the module which runs commands over several nodes, None if no installed feature has one."""
-    names = (feature.several_nodes for feature in installed() if feature.several_nodes)
-    return next((module(name) for name in names), None)
-
-
-def needed_for_several_nodes() -> "SeveralNodes":
-    """Return the module which runs commands over several nodes. Raises Failed."""
-    found = several_nodes()
-    if found is None:
-        from nodectl.client.command import Failed
-
-        raise Failed(f"a command for several nodes: {is_missing('cluster')}")
-    return found
+def kind_of_step(name: str) -> "ModuleType | None":
+    """Import and return a feature's module for the stepd, None if the feature is not installed. For the forkserver."""
+    feature = _declared(name)
+    return module(feature.step) if feature else None
 
 
 def is_missing(name: str) -> str:

@@ -8,12 +8,12 @@ import gc
 import os
 import time
 
+from nodectl.bulk.runner.tally import Tally
+from nodectl.bulk.runner.task import TRACED, BulkTask, Starter
+from nodectl.bulk.runner.window import Window, WindowBroken
 from nodectl.kernel import pseudo_file, signals
 from nodectl.launch.stepd import accounting
-from nodectl.launch.stepd.bulk.commands import commands_in
-from nodectl.launch.stepd.bulk.tally import Tally
-from nodectl.launch.stepd.bulk.task import TRACED, BulkTask, Starter
-from nodectl.launch.stepd.bulk.window import Window, WindowBroken
+from nodectl.launch.stepd.bulk_commands import commands_in
 from nodectl.launch.stepd.run import StepFailed
 
 TYPE_CHECKING = False

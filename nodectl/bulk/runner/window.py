@@ -4,7 +4,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from nodectl.launch.stepd.bulk.commands import Command
+    from nodectl.launch.stepd.bulk_commands import Command
 
 _AHEAD = 64  # commands beyond the slots: these keep the slots busy while the client is asleep
 MOST_BYTES = 1 << 20

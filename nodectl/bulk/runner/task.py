@@ -7,7 +7,7 @@ wait for.
 import os
 
 from nodectl.kernel import operations
-from nodectl.launch.stepd.bulk.commands import CLIENT, NOTHING
+from nodectl.launch.stepd.bulk_commands import CLIENT, NOTHING
 from nodectl.launch.stepd.start import must_fork, start
 from nodectl.launch.task import environment, rlimits
 from nodectl.launch.task.child import Child
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from nodectl.kernel.operations import Operation
     from nodectl.launch.cgroup import tree
-    from nodectl.launch.stepd.bulk.commands import Command
+    from nodectl.launch.stepd.bulk_commands import Command
     from nodectl.launch.stepd.reaper import Reaper
     from nodectl.launch.stepd.run import Run
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from nodectl.launch.stepd.bulk import work
-from nodectl.launch.stepd.bulk.commands import Command, commands_in
-from nodectl.launch.stepd.bulk.tally import ROOM, Tally
-from nodectl.launch.stepd.bulk.window import MOST_BYTES, Window, WindowBroken
+from nodectl.bulk.runner import work
+from nodectl.bulk.runner.tally import Tally
+from nodectl.bulk.runner.window import MOST_BYTES, Window, WindowBroken
+from nodectl.launch.stepd.bulk_commands import Command, commands_in
+from nodectl.launch.stepd.record import ROOM_OF_COMMANDS
 from nodectl.model.wire import lean_json
 
 
@@ -63,7 +64,7 @@ def test_a_tally_has_the_slowest_and_the_first_failures_and_no_more() -> None:
         told = {"seq": seq, "status": (seq % 2) << 8, "seconds": float(seq * 7 % 1000)}
         tally.ended({**told, "failed": longest[0]} if seq % 2 else told, longest)
     found = tally.figures()
-    assert len(lean_json.dumps(found)) < ROOM
+    assert len(lean_json.dumps(found)) < ROOM_OF_COMMANDS
     assert (found["commands"], found["succeeded"], found["failed"], found["not_executed"]) == (1000, 500, 500, 500)
     failures, slowest = found["failures"], found["slowest"]
     assert [row["seq"] for row in failures] == list(range(1, 20, 2))  # type: ignore[attr-defined]  # a list of objects
