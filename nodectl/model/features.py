@@ -3,6 +3,10 @@
 A feature is a folder of nodectl without which the rest works. The core imports no feature: a feature declares in its
 file `feature.py`, which imports this module alone, what it adds, and names its modules as text. Runs in the command
 and the forkserver. Lean; `nodectl run` imports it only in an allocation of Slurm's that has no cluster yet.
+
+To add a command to a feature: a row in its `feature.py`, a module with `add_arguments` and `main`, the name in
+`FEATURES`, the texts of the page in its `manual.py`, a row in docs/commands.md. A new feature is a folder besides, with
+a line in tests/lint/test_layers.py.
 """
 
 from _frozen_importlib_external import SourceFileLoader  # importlib's own, without importlib

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from core_alone import copied
+from nodectl.bulk.options import BulkParser
 from nodectl.cli import run, several_nodes
 from nodectl.cli.catalogue import commands
 from nodectl.client import advice, cluster_gateway
 from nodectl.client.command import BadOption, Failed, GlobalOptions
 from nodectl.client.run_options import Parser
+from nodectl.cluster.start import first_run
 from nodectl.model import features
 
 COMMANDS = [command for names in features.FEATURES.values() for command in names]
@@ -84,6 +86,16 @@ def test_each_module_that_a_feature_declares_has_what_the_core_calls() -> None:
         assert importlib.import_module(feature.manual).SEE.keys() == {command.name for command in feature.commands}
         assert not feature.step or callable(importlib.import_module(feature.step).run_commands)
     assert all(callable(getattr(several_nodes.needed(), name)) for name in ("begin", "send", "replace"))
+
+
+def test_a_run_in_an_allocation_begins_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-3]")
+    monkeypatch.setattr(cluster_gateway, "is_missing", lambda _: True)
+    monkeypatch.setattr(first_run, "begin", lambda words, parser, **_: begun.append((words, parser)))
+    run.begin_cluster(GlobalOptions(), ["-N3", "true"])
+    run.begin_cluster(GlobalOptions(), ["-N2", "true"], BulkParser)
+    assert begun == [(["-N3", "true"], Parser), (["-N2", "true"], BulkParser)]
 
 
 def test_a_run_over_several_nodes_says_that_the_cluster_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
