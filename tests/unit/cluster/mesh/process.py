@@ -41,9 +41,9 @@ class Process:
             self.told.append(words)
             self._news.set()
 
-    async def until(self, *words: object) -> None:
-        """Returns when it has told this."""
-        while list(words) not in self.told:
+    async def until(self, *words: object, times: int = 1) -> None:
+        """Return when the process has told this so many times."""
+        while self.told.count(list(words)) < times:
             self._news.clear()
             await self._news.wait()
 
