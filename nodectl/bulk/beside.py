@@ -6,10 +6,10 @@ All signals go to the loop. Nothing is forked until the work is over.
 import _signal
 import _thread
 import time
+from typing import TYPE_CHECKING
 
 from nodectl.client.signals import FORWARDED
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

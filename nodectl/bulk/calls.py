@@ -1,8 +1,9 @@
 """The calls of a bulk to the step: sent between signals, or by a signal's handler."""
 
+from typing import TYPE_CHECKING
+
 from nodectl.client.command import Failed
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.client.session import Events
     from nodectl.client.signals import Signals

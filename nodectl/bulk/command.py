@@ -8,6 +8,7 @@ where bulk itself failed; --halt has its own; 128 plus the signal's number where
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from nodectl.bulk import joblog, outputs, printing, sources, usage
 from nodectl.bulk.commands import Again, Commands, line_maker
@@ -25,7 +26,6 @@ from nodectl.client.launch_request import job_environment
 from nodectl.client.session import Session
 from nodectl.client.srun.help import columns
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

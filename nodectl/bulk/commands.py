@@ -1,10 +1,11 @@
 """The commands in order: from values, or from a log of failed commands."""
 
+from typing import TYPE_CHECKING
+
 from nodectl.bulk.shell import quote
 from nodectl.client.command import Failed
 from nodectl.messages import printable
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 

@@ -12,6 +12,7 @@ import contextlib
 import os
 import select
 import time
+from typing import TYPE_CHECKING
 
 from nodectl.bulk import usage, wire
 from nodectl.bulk.calls import Calls
@@ -23,7 +24,6 @@ from nodectl.client.signals import ENDING
 from nodectl.messages import is_news
 from nodectl.model.wire import framing
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any

@@ -5,7 +5,8 @@ The contents stay until the command starts the file anew: another command may st
 not lost.
 """
 
-TYPE_CHECKING = False
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     import os
 

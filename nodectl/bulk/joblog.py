@@ -2,11 +2,11 @@
 
 import os
 import time
+from typing import TYPE_CHECKING
 
 from nodectl.bulk.line_file import LineFile, begins, opened
 from nodectl.client.command import Failed
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import ClassVar

@@ -7,10 +7,10 @@ short can stand only at the end, and is removed when the file is continued.
 import fcntl
 import os
 import stat
+from typing import TYPE_CHECKING
 
 from nodectl.client.command import Failed
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import ClassVar
 

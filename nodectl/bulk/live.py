@@ -1,8 +1,8 @@
 """--line-buffer: look for new output of running commands from time to time, and print the whole lines."""
 
 import time
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -4,6 +4,7 @@ Where both use a letter, parallel's meaning wins, but for -n, which stays the nu
 """
 
 import os
+from typing import TYPE_CHECKING
 
 from nodectl.bulk.halt import halt
 from nodectl.bulk.sources import delimiter
@@ -22,7 +23,6 @@ from nodectl.client.run_options import (
 from nodectl.client.srun.options import without_meaning
 from nodectl.model.number import whole
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 

@@ -8,6 +8,7 @@ import errno
 import os
 import stat
 import time
+from typing import TYPE_CHECKING
 
 from nodectl.bulk import private_directory
 from nodectl.bulk.earlier import Earlier
@@ -16,7 +17,6 @@ from nodectl.client import safe_way
 from nodectl.client.command import Failed, complain
 from nodectl.messages import printable
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 

@@ -10,10 +10,10 @@ import fcntl
 import os
 import stat
 from binascii import hexlify
+from typing import TYPE_CHECKING
 
 from nodectl.client.command import Failed
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

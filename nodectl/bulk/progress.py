@@ -2,10 +2,10 @@
 
 import os
 import time
+from typing import TYPE_CHECKING
 
 from nodectl.bulk.printing import write
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

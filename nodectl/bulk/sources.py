@@ -8,11 +8,11 @@ import itertools
 import math
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from nodectl.bulk import lines
 from nodectl.client.command import BadOption, Failed
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterator, Sequence

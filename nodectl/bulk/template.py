@@ -4,9 +4,10 @@ A template is read once; for each line its parts are put together. Where the fir
 values are commands themselves, and are not quoted.
 """
 
+from typing import TYPE_CHECKING
+
 from nodectl.bulk.shell import quote
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 

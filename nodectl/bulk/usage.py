@@ -1,9 +1,10 @@
 """Each command's resource usage: a JSON object, as the file `usage` beside the output and as a line of a common log."""
 
+from typing import TYPE_CHECKING
+
 from nodectl.bulk.line_file import LineFile
 from nodectl.model.wire import lean_json
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, ClassVar

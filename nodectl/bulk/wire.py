@@ -1,10 +1,11 @@
 """Commands encoded for the step: messages of org.nodectl.step, each with as many as fit."""
 
+from typing import TYPE_CHECKING
+
 from nodectl.client.command import Failed
 from nodectl.model.wire import lean_json
 from nodectl.model.wire.names import STEP
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 

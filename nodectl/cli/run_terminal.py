@@ -6,11 +6,11 @@ Keys typed before that belong to this command: Ctrl-C gives up a step that waits
 import _signal
 import _socket
 import select
+from typing import TYPE_CHECKING
 
 from nodectl.client.terminal import Copying, Terminal, fatal, window
 from nodectl.model.wire import terminal_packets as packets
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 

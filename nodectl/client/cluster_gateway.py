@@ -4,12 +4,12 @@ Lean; imported only within an allocation. The directory and its parent belong to
 """
 
 import posix as os
+from typing import TYPE_CHECKING
 
 from nodectl.client.command import environ
 from nodectl.model.config import own_node
 from nodectl.model.number import whole
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

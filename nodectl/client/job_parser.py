@@ -5,6 +5,7 @@ SALLOC_*), the command line.
 """
 
 import os
+from typing import TYPE_CHECKING
 
 from nodectl.client.command import Program
 from nodectl.client.job_options import ALLOC, SUBMIT
@@ -24,7 +25,6 @@ from nodectl.client.run_options import (
 from nodectl.client.srun import names
 from nodectl.client.srun.options import ignored_options, of_jobs
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 

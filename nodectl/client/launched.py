@@ -8,12 +8,12 @@ reply, and of the events.
 
 import _socket
 import posix as os  # the half in C: the other one is a millisecond of each step
+from typing import TYPE_CHECKING
 
 from nodectl.client.command import LAUNCHED, Failed, environ
 from nodectl.client.signals import Signals
 from nodectl.model.wire import framing
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

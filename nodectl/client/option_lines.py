@@ -1,6 +1,7 @@
 """Help text lines for options."""
 
-TYPE_CHECKING = False
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

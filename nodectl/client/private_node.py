@@ -14,13 +14,13 @@ import importlib
 import os
 import select
 import sys
+from typing import TYPE_CHECKING
 
 from nodectl.client import patience
 from nodectl.client.command import Failed
 from nodectl.model.config import Config, own_node
 from nodectl.spank import probe_variable
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 

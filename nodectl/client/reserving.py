@@ -3,11 +3,12 @@
 Imported only then.
 """
 
+from typing import TYPE_CHECKING
+
 from nodectl.client.command import Failed, environ
 from nodectl.model.wire import lean_json
 from nodectl.model.wire.names import NODE
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

@@ -1,10 +1,10 @@
 """The start time of a job, for --test-only of `nodectl run`, `submit` and of Slurm's names for the commands."""
 
 import time
+from typing import TYPE_CHECKING
 
 from nodectl.client.command import Failed, Program
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

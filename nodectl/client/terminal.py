@@ -11,10 +11,10 @@ import os
 import select
 import termios
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from nodectl.model.wire import terminal_packets as packets
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

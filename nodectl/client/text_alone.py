@@ -1,10 +1,10 @@
 """Command lines that ask for a text alone, as --help does: no private node starts for such a command."""
 
 import posix as os
+from typing import TYPE_CHECKING
 
 from nodectl.client.command import BadOption, environ
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -1,9 +1,10 @@
 """Reading of a step's trace from the service, page by page."""
 
+from typing import TYPE_CHECKING
+
 from nodectl.client.command import complain
 from nodectl.model.wire import lean_json
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any

@@ -8,13 +8,13 @@ is given up. The wait outlives the service, whose successor is asked again.
 import os
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from nodectl.client.command import Failed, Interrupted, Program
 from nodectl.client.session import Gone
 from nodectl.client.signals import TooLate
 from nodectl.model.wire.names import NODE
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any

@@ -4,11 +4,11 @@ The file replaces an old file of the name, and follows no link to anywhere else.
 """
 
 import os
+from typing import TYPE_CHECKING
 
 from nodectl.client import safe_way
 from nodectl.client.command import Failed
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

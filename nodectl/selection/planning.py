@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nodectl.placement.binding.allocation import Allocation, NodeGrant
 from nodectl.placement.binding.devices import Device, Wanted
@@ -25,7 +26,6 @@ from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY
 from nodectl.selection.records import JobDetails, JobRecord, NodeRecord, NodeTable
 from nodectl.selection.slurmctld import Parameters, parameters_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.model.config import Config
 

@@ -1,12 +1,12 @@
 """The exceptions of the client, each with a reason and advice."""
 
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from nodectl.client.command import BadOption, Failed
 from nodectl.client.service_start import start_command
 from nodectl.model.wire.names import NODE
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -4,13 +4,13 @@ import errno
 import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 from nodectl.client import waiting, whole_file
 from nodectl.client.command import BadOption, Failed, Program, complain
 from nodectl.client.launch_request import job_environment, make_request
 from nodectl.client.start_test import would_start
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

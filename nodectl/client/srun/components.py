@@ -4,9 +4,10 @@ srun has a job of several parts for them, on machines that differ; the ranks go 
 Components cannot ask for different machines on a single machine.
 """
 
+from typing import TYPE_CHECKING
+
 from nodectl.client.command import NO_PROGRAM, BadOption
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -4,10 +4,10 @@ A task continues when an attached debugger continues it (SIGCONT), or ends with 
 """
 
 import os
+from typing import TYPE_CHECKING
 
 from nodectl.launch.task import programs
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any

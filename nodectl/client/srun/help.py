@@ -1,5 +1,7 @@
 """The text of `nodectl run --help` and `--usage`: all options, in groups, and the options without meaning here."""
 
+from typing import TYPE_CHECKING
+
 from nodectl import __version__
 from nodectl.client import mpi_program
 from nodectl.client.command import Program, environ
@@ -10,7 +12,6 @@ from nodectl.client.srun.names import ALIASES, IGNORED, rows
 from nodectl.client.srun.options import FURTHER
 from nodectl.model.number import whole
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

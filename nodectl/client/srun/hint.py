@@ -1,10 +1,10 @@
 """--hint beside options which say the same more precisely: the hint has no effect then, and the user is warned."""
 
 import os
+from typing import TYPE_CHECKING
 
 from nodectl.client.command import Program
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -1,9 +1,10 @@
 """An option with an unknown name: an abbreviation, or a mistake."""
 
+from typing import TYPE_CHECKING
+
 from nodectl.client.command import BadUsage
 from nodectl.client.srun.names import names
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

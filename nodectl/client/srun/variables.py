@@ -5,10 +5,11 @@ step may differ from that of the command. A given option overrides its variable;
 set, to anything but 0, no and false.
 """
 
+from typing import TYPE_CHECKING
+
 from nodectl.client.command import BadOption
 from nodectl.client.run_options import MAYBE_ARGUMENT, NO_ARGUMENT, Parsed
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

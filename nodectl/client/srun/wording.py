@@ -3,7 +3,8 @@
 Not imported otherwise: nodectl's own lines stand in `nodectl/client/watch.py`.
 """
 
-TYPE_CHECKING = False
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from nodectl.client.command import Failed
 

@@ -6,6 +6,7 @@ refused, 255 when the plugin offers no such option.
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from nodectl.client.command import BadOption, Failed, complain
 from nodectl.client.launch_request import make_request
@@ -14,7 +15,6 @@ from nodectl.client.srun.options import parser
 from nodectl.model.wire import lean_json
 from nodectl.spank import S_CTX_LOCAL, preload
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

@@ -6,11 +6,11 @@ only root can write where they lie. Runs in the daemon, as root; `origin` in the
 
 import contextlib
 import os
+from typing import TYPE_CHECKING
 
 from nodectl.kernel import _kernel, trust
 from nodectl.model.wire import lean_json
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

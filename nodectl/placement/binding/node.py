@@ -5,6 +5,8 @@ Pure functions of values, in the daemon and in `nodectl bind`, so that both give
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nodectl.model.cpu_list import cpus_of, mask_of, mask_of_list
 from nodectl.model.value_class import replace
 from nodectl.placement.binding.allocation import Allocation
@@ -14,7 +16,6 @@ from nodectl.placement.binding.request import Request, Settings
 from nodectl.placement.binding.step import place
 from nodectl.placement.machine.topology import Board, Topology
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.model.config import Config
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nodectl.model.cpu_list import cpus_of
 from nodectl.placement.machine.topology import Topology, assemble
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 

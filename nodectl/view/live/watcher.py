@@ -11,7 +11,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nodectl.client.command import Failed
 from nodectl.client.render.occupants import Occupation, occupation
@@ -20,7 +20,6 @@ from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
 from nodectl.model.words import elapsed, printable
 from nodectl.view.live.view import Row, View, name_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.client.session import Session
 

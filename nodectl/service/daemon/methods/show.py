@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from nodectl.launch.cgroup.usage import MOST_LOOKED_AT, Usage, UsageReader
 from nodectl.model.wire.dispatch import Call, Refused
@@ -13,7 +14,6 @@ from nodectl.service.daemon.history.store import Store
 from nodectl.service.daemon.jobs.registry import WHICH, Registry
 from nodectl.service.daemon.steps import process_usage, status_query
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.service.daemon.steps.live import LiveStep
 
