@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from nodectl.client.command import BadOption, BadUsage, Failed, GlobalOptions
 from nodectl.client.configuration import configured
@@ -29,7 +30,6 @@ from nodectl.client.srun.options import parser
 from nodectl.model.config import Config
 from nodectl.model.cpu_list import cpus_of, mask_of_list
 from nodectl.model.number import whole
-from nodectl.model.value_class import replace
 from nodectl.model.words import printable
 from nodectl.placement.binding import detected_devices, devices, job, node, step
 from nodectl.placement.binding.allocation import Allocation

@@ -6,13 +6,13 @@ import math
 import pwd
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nodectl.client.command import Failed
 from nodectl.client.session import Session
 from nodectl.model.accounting.rows import Row, rows_of
 from nodectl.model.step_number import step_number
-from nodectl.model.value_class import dataclass
 
 _MOST_JOBS = 1000  # in one call
 _LAST_ID = 2**32 - 1

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nodectl.model.cpu_list import mask_of
 from nodectl.model.number import whole
-from nodectl.model.value_class import dataclass
 from nodectl.model.wire import lean_json
 from nodectl.placement.binding.devices import Device, visible
 from nodectl.placement.machine.caches import Cache

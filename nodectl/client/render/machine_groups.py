@@ -7,9 +7,9 @@ L3 cache may hold NUMA nodes or be held by one. Here the CPU sets alone decide.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from nodectl.model.cpu_list import lowest
-from nodectl.model.value_class import dataclass, replace
 from nodectl.placement.machine.caches import SHARED_LEVEL, Cache
 from nodectl.placement.machine.pci import Device
 from nodectl.placement.machine.topology import Core, Topology

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from nodectl.client.render.machine_groups import Group, tree
@@ -15,7 +16,6 @@ from nodectl.client.render.occupants import MANY, Job, Occupation, pinned_words
 from nodectl.client.render.table import cut
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.step_number import step_name
-from nodectl.model.value_class import dataclass, replace
 from nodectl.model.words import printable
 from nodectl.placement.machine.pci import Device
 from nodectl.placement.machine.topology import Core, Topology

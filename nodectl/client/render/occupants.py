@@ -6,11 +6,11 @@ Pure: made of the records that the service gives of running steps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from nodectl.model.cpu_list import cpus_of, format_cpulist
-from nodectl.model.value_class import dataclass
 
 _KEYS = ascii_uppercase + ascii_lowercase
 # For jobs beyond the letters, and for a CPU with more than one job.

@@ -5,11 +5,11 @@ Ranks behind those of the nodes are guests', whose names are in NODECTL_GUESTS: 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from nodectl.client import cluster_gateway
 from nodectl.client.command import Failed
 from nodectl.model.number import whole
-from nodectl.model.value_class import dataclass
 from nodectl.model.wire.dispatch import Refused
 from nodectl.placement.binding.hostlist import MAX_NODES, expand
 

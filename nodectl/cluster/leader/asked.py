@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from nodectl.cluster.leader import gpus
 from nodectl.cluster.leader.wish import Wish
-from nodectl.model.value_class import replace
 from nodectl.model.wire.dispatch import Refused, invalid
 from nodectl.model.wire.shape import BadShape, Optional, boolean, check, integer
 from nodectl.placement.binding.options import request_of

@@ -7,9 +7,9 @@ its steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from nodectl.model.config import Config
-from nodectl.model.value_class import replace
 from nodectl.placement.binding.request import Settings
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.loader import Plugin

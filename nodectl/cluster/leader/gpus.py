@@ -8,8 +8,8 @@ keep a step from its nodes. Pure functions.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from nodectl.model.value_class import dataclass
 from nodectl.placement.binding.devices import Wanted, wanted
 from nodectl.placement.binding.refused import Refused
 
@@ -17,6 +17,7 @@ _COUNTS = ("gpus", "gpus_per_node", "gpus_per_task", "gres")
 _OF_JOB = ("gpus", "gpus_per_node")
 _MORE = ("gpu_bind", "gres_flags")
 _ALL, _FOR_STEP, _FOR_TASK, _FOR_NODE = "all", "step", "task", "node"
+_NONE_WANTED = Wanted()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Gpus:
     GPUs. `said`: given on the command line.
     """
 
-    asked: Wanted = Wanted()
+    asked: Wanted = _NONE_WANTED
     way: str = _ALL
     said: bool = False
 

@@ -13,13 +13,13 @@ import contextlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from nodectl.cluster.leader.chooser import Chooser, cons_tres
 from nodectl.cluster.leader.gpus import ALL, Gpus
 from nodectl.cluster.leader.holding import Held, Share, resources_of, shares_of
 from nodectl.cluster.leader.wish import Placed, Wish
 from nodectl.cluster.machine import Machine
-from nodectl.model.value_class import replace
 from nodectl.placement.binding.allocation import Allocation, NodeGrant
 from nodectl.placement.binding.devices import GPU, Wanted, hold
 from nodectl.placement.binding.job import NEVER, check_names, specialised, tasks_of

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from nodectl.cluster.leader.gpus import ALL, Gpus
 from nodectl.cluster.leader.holding import Held
-from nodectl.model.value_class import dataclass
 from nodectl.placement.binding.layout import Layout
 from nodectl.placement.binding.request import Request
 

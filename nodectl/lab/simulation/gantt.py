@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
 from nodectl.client.render.table import cut
-from nodectl.model.value_class import dataclass, field
 from nodectl.model.words import duration, printable
 
 # Light enough for black text, told apart by colour-blind people too (after Okabe and Ito), as in a machine's picture.

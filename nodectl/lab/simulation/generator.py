@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from random import Random
 
 from nodectl.lab.simulation.workload import MOST_JOBS, BadWorkload, WorkJob, Workload, in_order
-from nodectl.model.value_class import dataclass, names, replace
 
 _FIRST_UID = 100_000
 _DAY = 86_400
@@ -44,14 +44,17 @@ class Recipe:
     seconds: float = 300.0
 
 
+_NAMES = tuple(field.name for field in fields(Recipe))
+
+
 def recipe_of(text: str) -> Recipe:
     """Parse `1000` or `jobs=1000,users=50,load=0.9,seconds=60`. Raises BadWorkload."""
     wanted = f"--generate {text[:60]!r}"
     values: dict[str, float] = {}
     for word in text.split(","):
         name, _, value = word.partition("=") if "=" in word else ("jobs", "", word)
-        if name not in names(Recipe) or name in values:
-            raise BadWorkload(f"{wanted}: {name[:30]!r} is none of {', '.join(names(Recipe))}, or there twice")
+        if name not in _NAMES or name in values:
+            raise BadWorkload(f"{wanted}: {name[:30]!r} is none of {', '.join(_NAMES)}, or there twice")
         try:
             values[name] = float(value) if name in ("load", "seconds") else int(value)
         except ValueError:
@@ -85,7 +88,7 @@ def generate(recipe: Recipe, machine: Machine, seed: int = 1) -> Workload:
         replace(job, submit=time, begin=time + job.begin if job.begin else 0.0)
         for job, time in zip(jobs, times, strict=True)
     ]
-    about = {name: f"{getattr(recipe, name):g}" for name in names(Recipe)} | {"seed": str(seed)}
+    about = {name: f"{getattr(recipe, name):g}" for name in _NAMES} | {"seed": str(seed)}
     return in_order(f"generated, seed {seed}", made, [], about, [])
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from nodectl.lab.simulation.play import Player
 from nodectl.lab.simulation.story import Played
 from nodectl.lab.simulation.submission import BEGINNING
 from nodectl.lab.simulation.watch import Told, Watch
 from nodectl.lab.simulation.workload import Workload
-from nodectl.model.value_class import dataclass, field
 from nodectl.scheduler.policy import Policy
 from nodectl.selection.host import Selection
 from nodectl.selection.loading import caller_of, load_plugin, unload

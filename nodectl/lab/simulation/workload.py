@@ -6,8 +6,7 @@ It is read from a file (`workload_file.py`) or generated (`generator.py`). Times
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from nodectl.model.value_class import dataclass, field
+from dataclasses import dataclass, field
 
 LONGEST_TIME = 2**31  # seconds; no clock or limit goes beyond it
 MOST_JOBS = 5_000_000

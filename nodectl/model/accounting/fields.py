@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import grp
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from nodectl.model.accounting.amounts import amount, near
 from nodectl.model.accounting.rows import Row
 from nodectl.model.accounting.times import cpu_time, shown
-from nodectl.model.value_class import dataclass
 from nodectl.model.words import duration
 
 _MIB = 1 << 20

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from nodectl.model.accounting.rows import Row
-from nodectl.model.value_class import dataclass, field
 
 PERIODS = ("day", "week", "month", "total")
 _HOUR = 3600.0

@@ -6,10 +6,10 @@ A job of which only steps are known, as of one that began before jobs were recor
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from nodectl.model.step_number import BATCH, EXTERN, step_word
-from nodectl.model.value_class import dataclass, field
 
 _ACTIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING")
 _SIGNALLED = 128

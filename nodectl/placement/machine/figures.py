@@ -10,11 +10,9 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import psutil
-
-from nodectl.model.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from nodectl.client.render.occupants import Occupation
 from nodectl.model.step_number import step_name
-from nodectl.model.value_class import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nodectl.model.step_number import step_name
-from nodectl.model.value_class import dataclass
 from nodectl.model.words import cpu_list, printable
 
 # Nodectl's own calls that wait for other processes.

@@ -7,10 +7,10 @@ is dark for readers who prefer dark pages. Lengths are pixels. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from nodectl.client.render.table import cut
-from nodectl.model.value_class import dataclass
 from nodectl.model.words import spent_words
 from nodectl.view.timelines.launch import WAITS, Call, Launch, Process
 from nodectl.view.timelines.scale import CUT, Scale, fitting

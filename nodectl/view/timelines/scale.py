@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from nodectl.model.value_class import dataclass
 from nodectl.model.words import spent_words
 from nodectl.view.timelines.launch import Launch
 

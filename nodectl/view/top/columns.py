@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from nodectl.model.value_class import dataclass
 from nodectl.model.words import duration
 from nodectl.view.live.view import Row
 

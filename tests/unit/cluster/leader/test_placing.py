@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,6 @@ from nodectl.cluster.leader.placing import Table
 from nodectl.cluster.leader.wish import Placed, Wish
 from nodectl.cluster.machine import Machine
 from nodectl.model.cpu_list import cpus_of, format_cpulist
-from nodectl.model.value_class import replace
 from nodectl.placement.binding.devices import Device
 from nodectl.placement.binding.options import request_of
 from nodectl.placement.binding.refused import Refused
