@@ -3,8 +3,8 @@
 All signals go to the loop. Nothing is forked until the work is over.
 """
 
-import _signal
 import _thread
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -25,13 +25,13 @@ class Beside:
         self._runs = _thread.allocate_lock()
         self._runs.acquire()
         self.seconds = 0.0
-        before = _signal.pthread_sigmask(_signal.SIG_BLOCK, FORWARDED)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
         try:
             _thread.start_new_thread(self._run, ())
         except RuntimeError:
             self._run()  # the user may have no more threads
         finally:
-            _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _run(self) -> None:
         began = time.monotonic()

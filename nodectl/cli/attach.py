@@ -3,11 +3,11 @@
 Any number of users may attach at one time. The most recent output comes first. Leaving does not harm the step.
 """
 
-import _socket
 import argparse
 import os
 import select
 import signal
+import socket
 import sys
 from typing import Any
 
@@ -63,7 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
         answer, fd = session.view(job, step)
     finally:
         session.close()
-    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, fd)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fd)
     terminal = answer.get("terminal")
     _check(arguments, terminal, int(str(answer["ntasks"])))
     if arguments.pty:
@@ -99,7 +99,7 @@ def _print_layout(record: Any) -> None:
 class Lines(Copying):
     """The display of tasks' output, by task and line on request."""
 
-    def __init__(self, sock: "_socket.socket", arguments: argparse.Namespace, ntasks: int, *, types: bool) -> None:
+    def __init__(self, sock: "socket.socket", arguments: argparse.Namespace, ntasks: int, *, types: bool) -> None:
         super().__init__(sock)
         self._listens = types
         self._label = arguments.label
@@ -132,7 +132,7 @@ class Lines(Copying):
 class Keys(Copying):
     """The step's terminal at the user's terminal: sends each key and shows the output."""
 
-    def __init__(self, sock: "_socket.socket", arguments: argparse.Namespace) -> None:
+    def __init__(self, sock: "socket.socket", arguments: argparse.Namespace) -> None:
         super().__init__(sock)
         self._quiet = arguments.quiet
         self._leaves = 0  # how often that key was typed

@@ -4,11 +4,11 @@ Looks at the machine (`nodectl.cli.checks`), the configuration, the plugins and 
 are read, not run.
 """
 
-import _socket
 import argparse
 import grp
 import json
 import os
+import socket
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -147,7 +147,7 @@ def plugin_checks(config: Config) -> Iterator[Check]:
 
 def service(settings: "GlobalOptions", config: Config) -> Iterator[Check]:
     """Check whether the service answers, has this version, and runs with this configuration."""
-    _socket.setdefaulttimeout(_PATIENCE)  # a service that hangs is a finding too
+    socket.setdefaulttimeout(_PATIENCE)  # a service that hangs is a finding too
     try:
         session = Session(settings, start_private=False)
     except Failed as failed:
@@ -157,7 +157,7 @@ def service(settings: "GlobalOptions", config: Config) -> Iterator[Check]:
         yield Check(level, "service", str(failed).partition(": start it")[0], start_command(own=is_own))
         return
     finally:
-        _socket.setdefaulttimeout(None)
+        socket.setdefaulttimeout(None)
     try:
         hello = session.call("Hello")
         running = session.call("Config")["config"]

@@ -3,9 +3,9 @@
 Keys typed before that belong to this command: Ctrl-C gives up a step that waits for its turn.
 """
 
-import _signal
-import _socket
 import select
+import signal
+import socket
 from typing import TYPE_CHECKING
 
 from nodectl.client.terminal import Copying, Terminal, fatal, window
@@ -26,7 +26,7 @@ class Screen:
     """
 
     def __init__(self, session: "Session", parsed: "Parsed") -> None:
-        ours, self._theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         theirs = self._theirs.fileno()
         session.streams = (theirs, theirs, theirs)
         size = memoryview(window() or bytes(packets.WINDOW_SIZE)).cast("H").tolist()
@@ -61,9 +61,9 @@ class Screen:
     def _listen(self) -> None:
         """Catch the signals to end or stop this process, which would leave the terminal raw."""
         self._fatal = fatal()
-        for number in (_signal.SIGWINCH, _signal.SIGTSTP, _signal.SIGCONT, *self._fatal):
-            if _signal.getsignal(number) != _signal.SIG_IGN:
-                _signal.signal(number, lambda *_: None)
+        for number in (signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT, *self._fatal):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, lambda *_: None)
 
     def _turn(self, watch: "Watch") -> bool:
         poll = select.poll()
@@ -78,9 +78,9 @@ class Screen:
         return goes_on
 
     def _take_signal(self, number: int, pass_on: "Callable[[int], None]") -> None:
-        if number == _signal.SIGTSTP:
+        if number == signal.SIGTSTP:
             self._terminal.suspend()
-        elif number == _signal.SIGCONT:
+        elif number == signal.SIGCONT:
             if self._has_begun:
                 self._terminal.resume()
         elif number in self._fatal:

@@ -8,11 +8,11 @@ the command runs inside a foreign program, with threads, modules or a file syste
 executed instead.
 """
 
-import _signal
 import gc
 import importlib
 import os
 import select
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -87,23 +87,23 @@ def _environment() -> dict[str, str]:
 
 def _fork(reader: int, told: int, directory: str, config_path: str | None, config: Config) -> int:
     """Fork the node and return the pid. Raises OSError."""
-    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         pid = os.fork()
         if pid == 0:
             _be_the_node(reader, told, before)
             _serve(directory, config_path, config)
     finally:
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return pid
 
 
 def _be_the_node(reader: int, told: int, before: "set[int]") -> None:
     """Set up the fork: keep the imports, and the signals blocked or ignored before."""
     os.setpgid(0, 0)  # a Ctrl-C at the terminal is for the step, not for its node
-    handler = _signal.signal(_signal.SIGINT, _signal.SIG_IGN)  # also one that has come already
-    _signal.signal(_signal.SIGINT, handler)
-    _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # also one that has come already
+    signal.signal(signal.SIGINT, handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.dup2(reader, 0)
     os.dup2(told, _READY, inheritable=False)
     os.dup2(os.open("/dev/null", os.O_WRONLY), 1)

@@ -4,11 +4,11 @@ The data go between the terminal and the step's process which has the other end
 (`nodectl/model/wire/terminal_packets.py`).
 """
 
-import _signal
-import _socket
 import fcntl
 import os
 import select
+import signal
+import socket
 import termios
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -22,10 +22,10 @@ _CHUNK = 4096
 _WINDOW = b"\0" * packets.WINDOW_SIZE
 _IFLAG, _OFLAG, _CFLAG, _LFLAG, _CC = 0, 1, 2, 3, 6  # of what tcgetattr returns
 _HARMLESS = {
-    _signal.SIGCHLD, _signal.SIGCONT, _signal.SIGURG, _signal.SIGWINCH, _signal.SIGTTIN, _signal.SIGTTOU,
-    _signal.SIGTSTP, _signal.SIGKILL, _signal.SIGSTOP,
+    signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGTTIN, signal.SIGTTOU,
+    signal.SIGTSTP, signal.SIGKILL, signal.SIGSTOP,
 }  # fmt: skip
-_OF_FAULTS = {_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGTRAP, _signal.SIGSYS}
+_OF_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
 
 
 def window() -> bytes:
@@ -72,7 +72,7 @@ class Terminal:
     def suspend(self) -> None:
         """Stop this process until continued, as a shell's Ctrl-Z does."""
         self.restore()
-        _signal.raise_signal(_signal.SIGSTOP)
+        signal.raise_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Make the terminal raw again after a stop, because the shell may have changed the modes."""
@@ -89,20 +89,20 @@ class Terminal:
     def die_of(self, number: int) -> None:
         """End this process by a signal's default action."""
         self.restore()
-        _signal.signal(number, _signal.SIG_DFL)
-        _signal.raise_signal(number)
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
 
 
 def fatal() -> set[int]:
     """Return the signals which would end this process by default, without the signals of a fault."""
-    by_default = {number for number in _signal.valid_signals() if _signal.getsignal(number) == _signal.SIG_DFL}
+    by_default: set[int] = {number for number in signal.valid_signals() if signal.getsignal(number) == signal.SIG_DFL}
     return by_default - _HARMLESS - _OF_FAULTS
 
 
 class Copying:
     """The copying between standard input and output and the step. Input is read only when the step has room."""
 
-    def __init__(self, sock: "_socket.socket") -> None:
+    def __init__(self, sock: "socket.socket") -> None:
         self._sock = sock
         self._unsent = b""  # a packet for which there is no room yet
         self._shown = b""  # bytes for which there is no room yet
@@ -138,7 +138,7 @@ class Copying:
         if size and size != self._window and self.is_open:
             self._window = size
             with suppress(OSError):  # it hardly ever fills up, and the next one tells the same
-                self._sock.send(packets.packet(packets.WINDOW, size), _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
+                self._sock.send(packets.packet(packets.WINDOW, size), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def finish(self) -> None:
         """Show the output left after the step's end."""
@@ -167,7 +167,7 @@ class Copying:
     def _send(self, packet: bytes) -> None:
         self._unsent = packet
         try:
-            self._sock.send(packet, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
+            self._sock.send(packet, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except BlockingIOError:
             return
         except OSError:
@@ -177,7 +177,7 @@ class Copying:
     def _receive(self) -> bool:
         """Read a packet and handle it. Return False where nothing has come."""
         try:
-            raw = self._sock.recv(packets.HEAD + packets.LONGEST, _socket.MSG_DONTWAIT)
+            raw = self._sock.recv(packets.HEAD + packets.LONGEST, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         except OSError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _socket
+import socket
 import time
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
@@ -117,7 +117,7 @@ class Output(ModalScreen[None]):
             self.post_message(self.Piece([printable(str(failed))]))
             return
         worker = get_current_worker()
-        stream = Stream(_socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, fd))
+        stream = Stream(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fd))
         while stream.is_open and not worker.is_cancelled:
             lines = stream.read(_WAIT)
             if lines:

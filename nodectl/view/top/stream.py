@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import _socket
 import select
+import socket
 
 from nodectl.model.wire import terminal_packets as packets
 from nodectl.model.words import printable
@@ -14,7 +14,7 @@ _PIECE = 16384  # bytes that are taken at a time
 class Stream:
     """A reader of output lines. Text without a line end becomes a line if no more output follows."""
 
-    def __init__(self, sock: _socket.socket) -> None:
+    def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._sock.setblocking(False)
         self._poll = select.poll()
