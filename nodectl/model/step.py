@@ -5,7 +5,7 @@ it in task_p_slurmd_launch_request) and their stepd_step_rec_t afterwards. It tr
 JSON in a root-owned file. `Task` is a task of the step, in the stepd and in that task's own process.
 """
 
-from _operator import attrgetter
+from operator import attrgetter
 
 from nodectl.kernel.identity import Identity
 from nodectl.model.confinement_level import NONE

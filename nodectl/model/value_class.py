@@ -1,9 +1,10 @@
 """The part of `dataclasses` needed for our values, at a fifth of the price.
 
-A daemon makes some sixty value classes when it starts. The standard library compiles six functions for each, half a
-millisecond; here only `__init__` is compiled, when the first object is made, and the other functions are made of
-existing parts. Checkers see `dataclasses` itself. Its `fields`, `asdict` and `replace` accept these values too, as a
-site's plugin may want.
+A daemon makes some fifty value classes when it starts, a forkserver fourteen. Importing `dataclasses` gives the daemon
+1.0 MiB of memory (15.0 instead of 14.0), which is 4 % of the bench row "idle service, PSS", and the forkserver, which
+each step forks, 2.4 MiB (8.2 instead of 5.9). The standard library also compiles six functions for each class; here
+only `__init__` is compiled, when the first object is made, and the other functions are made of existing parts. Checkers
+see `dataclasses` itself. Its `fields`, `asdict` and `replace` accept these values too, as a site's plugin may want.
 """
 
 from operator import attrgetter

@@ -42,7 +42,6 @@ COMMAND = {"cli", "client", "messages", "model", "model.wire"}
 _ROOMS = {"launch", "placement", "service", "slurm"}  # with nothing but folders
 ENUM = frozenset({"enum"})
 OS = ENUM | {"os"}  # a tenth of what a step costs its command
-COLLECTIONS = frozenset({"collections"})  # a thirtieth of a forkserver's memory
 
 
 class Entry(NamedTuple):
@@ -95,12 +94,11 @@ ENTRIES = {
         25,
         ENUM,
     ),
-    "forkserver": Entry("import nodectl.launch.forkserver.main", {*LAUNCH, "launch.forkserver"}, 115, COLLECTIONS),
+    "forkserver": Entry("import nodectl.launch.forkserver.main", {*LAUNCH, "launch.forkserver"}, 114),
     "task": Entry(
         "import nodectl.launch.task.main, nodectl.launch.stepd.main, nodectl.launch.confine.scripts",
         LAUNCH,
         103,
-        COLLECTIONS,
     ),
 }
 

@@ -10,10 +10,6 @@ files is cgroupspy's: its controllers are for v1, the classes here name v2's fil
 which doubles the price of every fork, and stays with the daemon (`daemon/recovery/cgroup_node.py`).
 """
 
-from nodectl.launch.cgroup import lean_cgroupspy  # noqa: F401  # before all that imports cgroupspy
-
-# isort: split
-
 import os
 
 from cgroupspy.controllers import Controller

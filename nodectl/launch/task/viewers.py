@@ -11,15 +11,13 @@ import _socket
 import os
 import select
 import time
+from collections import deque
 
 from nodectl.model.wire import terminal_packets as packets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Iterator
-else:
-    from _collections import deque  # the half in C: the Python half would be in each forkserver's memory
 
 _ROOM = packets.HEAD + packets.LONGEST
 _MOST = 16  # attached viewers

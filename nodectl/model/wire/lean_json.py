@@ -1,8 +1,8 @@
 """JSON by the interpreter's own C scanner and encoder, without the `json` package around both.
 
 `import json` brings `re` and `enum` along: 8 ms, more than a bare interpreter's whole start, paid by every `nodectl
-run`. The C parts underneath are the same. Text is ASCII on the wire: bytes that are not UTF-8 (file names, environment
-values) travel as lone surrogates, as `os.fsdecode` makes them, and arrive unchanged.
+run`, and 0.9 MiB of a forkserver's 5.9. The C parts underneath are the same. Text is ASCII on the wire: bytes that are
+not UTF-8 (file names, environment values) travel as lone surrogates, as `os.fsdecode` makes them, and arrive unchanged.
 
 Used by every process; no state.
 """

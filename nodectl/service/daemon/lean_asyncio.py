@@ -1,4 +1,7 @@
-"""Imports asyncio into the daemon without the unused parts, which would cost an idle service three megabytes.
+"""Imports asyncio into the daemon without the unused parts.
+
+With them the daemon has 3.0 MiB more memory of its own (17.0 instead of 14.0), which is a tenth of the bench row "idle
+service, PSS". The start takes as long either way.
 
 TLS, which the daemon does not speak, is left out. `inspect`, `logging`, `traceback` and `linecache` are imported only
 when asyncio wants more of them than is here, which means that something is wrong; `subprocess` when code executes a
