@@ -23,10 +23,9 @@ from nodectl.service.daemon.admission.slurm_job import SlurmJobs
 from nodectl.service.daemon.admission.step_maker import StepMaker
 from nodectl.service.daemon.admission.user_budget import UserBudget
 from nodectl.service.daemon.controller import rows, this_machine
-from nodectl.service.daemon.controller.controller import Controller
+from nodectl.service.daemon.controller.controller import Controller, Parts
 from nodectl.service.daemon.controller.job_names import name_of
 from nodectl.service.daemon.controller.options import ONE_JOB
-from nodectl.service.daemon.controller.parts import Parts
 from nodectl.service.daemon.controller.restore import restore
 from nodectl.service.daemon.controller.spool import Spool
 from nodectl.service.daemon.controller.starts import Starts

@@ -11,7 +11,7 @@ import pytest
 
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.admission.slices import Work
-from nodectl.service.daemon.controller.ends import Ends
+from nodectl.service.daemon.controller.controller import Controller
 from nodectl.service.daemon.methods.control import Control
 from unit.daemon.test_slices import Site
 
@@ -54,11 +54,13 @@ class Disk:
 
 def _control(site: Site) -> Control:
     """The methods, with a clock that stands still: only what is to be written makes them wait."""
-    core: Any = site.calls.controller
     nothing: Any = SimpleNamespace(kick=lambda: None, end=lambda _: None)
-    core.rounds = core.leases = nothing
-    core.ends = Ends(core, nothing, nothing)
-    core.ends.run_is_over = lambda _: None
+    config: Any = SimpleNamespace(interactive_lease=60.0)
+    parts: Any = SimpleNamespace(registry=None, further_steps=None, starts=nothing)
+    controller = Controller(config, site.table, parts)
+    controller.scheduler, controller.selection = site.bench.scheduler, site.bench.selection
+    controller.rounds = controller.leases = nothing
+    site.calls.controller = controller
     site.calls.is_admin = lambda _: False
     site.calls.work = lambda: Work(site.slices, clock=lambda: 0.0)
     return Control(site.calls)

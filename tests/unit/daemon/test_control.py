@@ -35,7 +35,7 @@ class Queue:
         self.at: dict[int, Callable[[], None]] = {}  # what happens meanwhile, by turn
         self.jobs = {number: job(number) for number in range(1, JOBS + 1)}
         self.kicks = 0
-        self.ends = SimpleNamespace(cancel=lambda one, *_: self.done.append(one.job_id))
+        self.cancel = lambda one, *_: self.done.append(one.job_id)
         self.scheduler = SimpleNamespace(
             hold=lambda one, *_: self.done.append(one.job_id),
             release=lambda one, *_, **__: self.done.append(one.job_id),

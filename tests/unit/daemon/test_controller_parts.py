@@ -21,10 +21,7 @@ from nodectl.service.daemon.controller import restore
 from nodectl.service.daemon.controller import rounds as rounds_module
 from nodectl.service.daemon.controller.commits import Commits, NotWritten
 from nodectl.service.daemon.controller.controller import Controller
-from nodectl.service.daemon.controller.ends import Ends
-from nodectl.service.daemon.controller.expansions import Expansions
 from nodectl.service.daemon.controller.job_names import BadName, JobName, name_of, parse
-from nodectl.service.daemon.controller.job_signals import JobSignals
 from nodectl.service.daemon.controller.leases import Leases
 from nodectl.service.daemon.controller.rounds import Rounds
 from nodectl.service.daemon.controller.spool import Spool
@@ -216,25 +213,22 @@ def test_job_id_that_cannot_be_drawn_is_told_as_the_scheduler_expects() -> None:
 def controller_of(jobs: Iterable[JobRecord], *, written: bool) -> tuple[Any, list[object]]:
     """As much of a controller as it takes to carry out decisions; what begins, and what ends."""
     happened: list[object] = []
-    controller: Any = object.__new__(Controller)
     commits = SimpleNamespace(now=lambda: "" if written else "the disk is full", soon=lambda: None)
     store = SimpleNamespace(is_behind=True)
-    controller.table = SimpleNamespace(
+    table: Any = SimpleNamespace(
         jobs={job.job_id: job for job in jobs}, changed=lambda _: None, commits=commits, store=store
     )
+    registry = SimpleNamespace(steps_of=lambda _: [], first=lambda _: None)
+    parts: Any = SimpleNamespace(registry=registry, further_steps=None, starts=SimpleNamespace())
+    config: Any = SimpleNamespace(interactive_lease=60.0)
+    controller: Any = Controller(config, table, parts)
     controller.scheduler = SimpleNamespace(
         ending=lambda *_: None,
         ended=lambda *_: happened.append("ended"),
         begin_failed=lambda *_: happened.append("failed"),
     )
-    registry = SimpleNamespace(steps_of=lambda _: [], first=lambda _: None)
-    controller.parts = SimpleNamespace(registry=registry)
-    controller.signals = JobSignals(controller)
-    controller.ends = Ends(controller, controller, SimpleNamespace(killed=lambda _: None))  # type: ignore[arg-type]
-    controller.ends.run_is_over = controller.signals.forget
     controller._begin_batch = lambda job: job.job_id
     controller.tasks = SimpleNamespace(begin=happened.append)
-    controller._stopping = set()
     return controller, happened
 
 
@@ -247,11 +241,11 @@ def test_nothing_is_kept_of_a_job_that_has_ended_before_its_warning() -> None:
         controller, _ = controller_of([job], written=True)
         controller.table.ended = lambda _: None
         controller.leases = SimpleNamespace(end=lambda _: None)
-        controller.ends._after_end = lambda: None
-        controller.signals.watch(job)
-        assert list(controller.signals._timers) == [7]
-        controller.ends.over(job, "COMPLETED", 0)
-        assert not controller.signals._timers
+        controller._after_end = lambda: None
+        controller._watch_warning(job)
+        assert list(controller._warnings) == [7]
+        controller._end_for_good(job, "COMPLETED", 0)
+        assert not controller._warnings
 
     asyncio.run(life())
 
@@ -262,12 +256,11 @@ def test_job_whose_first_step_is_gone_is_not_asked_about_again_at_once() -> None
     async def at_once() -> None:
         """As if it were on the disk."""
 
-    table = SimpleNamespace(jobs={7: job}, commits=SimpleNamespace(durable=at_once))
-    core: Any = SimpleNamespace(table=table, parts=SimpleNamespace(registry=SimpleNamespace(first=lambda _: None)))
-    expansions = Expansions(core, SimpleNamespace())  # type: ignore[arg-type]
-    assert asyncio.run(expansions._try_to_grow(job)) is False
+    controller, _ = controller_of([job], written=True)
+    controller.table.commits.durable = at_once
+    assert asyncio.run(controller._try_to_grow(job)) is False
     job.job_state = COMPLETING
-    assert asyncio.run(expansions._try_to_grow(job)) is True
+    assert asyncio.run(controller._try_to_grow(job)) is True
 
 
 @pytest.mark.parametrize("written", [True, False])
@@ -275,12 +268,12 @@ def test_job_that_is_cancelled_in_the_turn_that_starts_it_is_not_forgotten(*, wr
     job, by = (JobRecord(number, held_by=BATCH, job_state=RUNNING) for number in (7, 8))
     controller, happened = controller_of([job], written=written)
     over: list[str] = []
-    controller.ends.over = lambda one, state, _: over.append(state)
+    controller._end_for_good = lambda one, state, _: over.append(state)
     controller._carry_out([Start(job), Preempt(job, CANCEL, by)])
     assert happened == ([7] if written else [])
     assert over == ([] if written else ["PREEMPTED"])
-    assert controller.ends.is_doomed(7) == written  # who starts it looks for this
-    assert (7 in controller.ends.starting) == written
+    assert controller.is_doomed(7) == written  # who starts it looks for this
+    assert (7 in controller._starting) == written
 
 
 class Stopped:

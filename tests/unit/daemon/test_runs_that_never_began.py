@@ -13,7 +13,7 @@ from nodectl.scheduler.scheduler import Scheduler
 from nodectl.selection.modes import PENDING, RUNNING
 from nodectl.selection.records import BATCH, JobDetails, JobRecord
 from nodectl.service.daemon.controller import restore
-from nodectl.service.daemon.controller.ends import Ends
+from nodectl.service.daemon.controller.controller import Controller
 from nodectl.service.daemon.controller.table import JobTable
 from nodectl.service.daemon.history.job_store import JobStore, Kept
 from nodectl.service.daemon.history.store import Store
@@ -24,46 +24,31 @@ def store_of(tmp_path: Path) -> JobStore:
     return JobStore(Store(str(tmp_path / "state/history.db"), 100), "/run/one", "boot", lambda _: {})
 
 
-class Queue:
-    """The ends of jobs, with a scheduler and a store, and without anything that runs."""
-
-    def __init__(self, tmp_path: Path) -> None:
-        self.table = JobTable(store_of(tmp_path), 1 << 30)
-        self.scheduler = Scheduler(selection_of(), PLAIN, new_id=lambda: 99, outcome=lambda *_: None)
-        self.table.jobs = self.scheduler.jobs
-        self.leases = self.rounds = self
-        self.ends = Ends(self, self, self)  # type: ignore[arg-type]  # as much of them as ends need
-        self.ends.run_is_over = self.forget
-
-    def kick(self) -> None:
-        """A round of the scheduler."""
-
-    def usage_changed(self) -> None:
-        """It would be written."""
-
-    def killed(self, job: int) -> None:
-        """A select plugin would be told of its steps."""
-
-    def end(self, job: int) -> None:
-        """Of a lease."""
-
-    def forget(self, job: int) -> None:
-        """No warning is due."""
+def queue_of(tmp_path: Path) -> Controller:
+    """A controller with a scheduler and a store, and without anything that runs."""
+    config: Any = SimpleNamespace(interactive_lease=60.0)
+    parts: Any = SimpleNamespace(registry=None, further_steps=None, starts=SimpleNamespace())
+    queue = Controller(config, JobTable(store_of(tmp_path), 1 << 30), parts)
+    queue.scheduler = Scheduler(selection_of(), PLAIN, new_id=lambda: 99, outcome=lambda *_: None)
+    queue.table.jobs = queue.scheduler.jobs
+    no_round: Any = SimpleNamespace(kick=lambda: None)
+    queue.rounds = no_round
+    return queue
 
 
 @pytest.mark.parametrize("hold", ["", "user"])
 def test_job_that_is_requeued_while_it_is_being_started_waits_again(tmp_path: Path, hold: str) -> None:
     async def play() -> JobRecord:
-        queue = Queue(tmp_path)
+        queue = queue_of(tmp_path)
         job = JobRecord(7, 1000, 1000, user_name="u", held_by=BATCH, details=JobDetails(num_tasks=1, min_cpus=1))
         queue.scheduler.submit(job, NOW)
         assert [one for one in queue.scheduler.schedule(NOW) if one is not None]
         assert job.job_state == RUNNING
-        queue.ends.starting.add(7)
-        queue.ends.requeue(job, "preempted by job 8", hold)
-        queue.ends.starting.discard(7)
-        assert queue.ends.is_doomed(7)
-        assert queue.ends.has_not_begun(job)
+        queue._starting.add(7)
+        queue.requeue(job, "preempted by job 8", hold)
+        queue._starting.discard(7)
+        assert queue.is_doomed(7)
+        assert queue._has_not_begun(job)
         assert queue.scheduler.jobs[7] is job
         queue.table.commits.now()
         return job

@@ -31,8 +31,7 @@ from nodectl.selection.records import (
 )
 from nodectl.service.daemon.admission.share import FIRST_STEP
 from nodectl.service.daemon.admission.slices import Slices, Work
-from nodectl.service.daemon.controller.controller import Controller
-from nodectl.service.daemon.controller.ends import COMPLETED, given_to
+from nodectl.service.daemon.controller.controller import COMPLETED, Controller, given_to
 from nodectl.service.daemon.controller.job_request import told
 from nodectl.service.daemon.history.job_store import Kept
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
@@ -55,7 +54,7 @@ async def restore(controller: Controller, selection: Selection, boot: str) -> No
     now = time.time()
     store = controller.table.store
     store.drop_dead_nodes()
-    controller.drain.restore(selection.nodes[0])
+    controller.restore_drain(selection.nodes[0])
     work = Work(Slices())
     found = await work.through(_jobs(controller, selection.nodes, boot))
     active = [job for job in found.jobs if job.is_active]

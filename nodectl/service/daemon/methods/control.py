@@ -74,13 +74,13 @@ class Control:
         done = []
         async for job, tasks in self._each_meant(call):
             if signal is not None:
-                if not await self._controller.signals.send(job, signal, by, batch=bool(given.get("batch"))):
+                if not await self._controller.send_signal(job, signal, by, batch=bool(given.get("batch"))):
                     continue
             elif job.job_state == COMPLETING:
                 continue
             else:
                 self._check_growth(call, job, tasks)
-                self._controller.ends.cancel(job, tasks, "CANCELLED", f"cancelled by uid {by}")
+                self._controller.cancel(job, tasks, "CANCELLED", f"cancelled by uid {by}")
             done.append(f"{job.job_id}_[{tasks}]" if tasks else name_of(job))
         await self._written()
         return {"cancelled": done}
@@ -230,7 +230,7 @@ class Control:
                 raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not run")
         for job, _ in found:
             if jobs.get(job.job_id) is job and job.job_state in (RUNNING, SUSPENDED):
-                self._controller.ends.requeue(job, f"{QUEUED_AGAIN} by uid {call.peer.uid}", hold)
+                self._controller.requeue(job, f"{QUEUED_AGAIN} by uid {call.peer.uid}", hold)
             await self._rest(work)
         return await self._done()
 
@@ -276,9 +276,9 @@ class Control:
         if job.job_state not in (RUNNING, SUSPENDED):
             raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not run")
         if wanted == "ALL":
-            await self._controller.expansions.settle(job)
+            await self._controller.settle_expansion(job)
             return {}
-        self._controller.expansions.expand(job)
+        self._controller.expand(job)
         return await self._done()
 
     async def suspend(self, call: Call) -> Mapping[str, object]:

@@ -8,7 +8,7 @@ from nodectl.model.wire.dispatch import Call, invalid
 from nodectl.model.wire.shape import Optional
 from nodectl.selection.modes import NODE_STATE_DRAIN, RUNNING
 from nodectl.selection.records import NodeRecord
-from nodectl.service.daemon.controller.drain import DRAIN, RESUME
+from nodectl.service.daemon.controller.controller import DRAIN, RESUME
 from nodectl.service.daemon.controller.options import WORD
 from nodectl.service.daemon.methods.job_calls import JobCalls
 
@@ -71,5 +71,5 @@ class Nodes:
             raise invalid("state", "drain or resume")
         if state == DRAIN and not reason:
             raise invalid("reason", "say why jobs are not to start here")
-        await self._calls.controller.drain.update(state, reason, call.peer.uid)
+        await self._calls.controller.set_node_state(state, reason, call.peer.uid)
         return {}
