@@ -11,7 +11,6 @@ from nodectl.client.configuration import as_json, configured
 from nodectl.client.render.terminal import put
 from nodectl.model.config import Config
 from nodectl.model.config.key import toml
-from nodectl.service.config_file.manual import explain
 from nodectl.service.config_file.table import KEYS
 
 _WIDTH = 100
@@ -60,3 +59,17 @@ def explained(config: Config) -> dict[str, object]:
         }
         for key in KEYS
     }
+
+
+def explain(config: Config | None = None) -> str:
+    """Return the text of `nodectl config --explain`, itself a valid file: each key with a help text.
+
+    Without a configuration the keys are commented out.
+    """
+    blocks = []
+    for key in KEYS:
+        value = "# " + key.name if config is None else key.name
+        value += f" = {toml(getattr(config, key.name))}" if config is not None else " ="
+        text = f"# {key.help}\n# Allowed: {key.parser.allowed}.\n# Default: {key.default_text()}.\n"
+        blocks.append(f"{text}{value}\n")
+    return "\n".join(blocks)

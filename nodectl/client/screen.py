@@ -12,10 +12,24 @@ from types import FrameType, MappingProxyType
 from typing import NamedTuple, NoReturn
 
 from nodectl.client.command import Failed
-from nodectl.client.render.states import painted
 from nodectl.client.render.table import cut
 from nodectl.client.render.terminal import COLOURS, put, terminal_width, wants_colour
 
+_RED, _GREEN, _YELLOW, _BLUE, _MAGENTA, _CYAN = range(31, 37)
+_PLAIN = "\x1b[0m"
+# Green runs, yellow waits, cyan is suspended, blue ends, red has failed, magenta was cancelled or preempted. States
+# that are missing here, or have 0, have no colour.
+_COLOURS = {
+    "COMPLETING": _BLUE, "COMPLETED": 0, "CG": _BLUE, "RUNNING": _GREEN, "R": _GREEN, "PENDING": _YELLOW, "PD": _YELLOW,
+    "STARTING": _YELLOW, "REQUEUED": _YELLOW, "SUSPENDED": _CYAN, "S": _CYAN, "CANCELLED": _MAGENTA,
+    "PREEMPTED": _MAGENTA, "FAILED": _RED, "TIMEOUT": _RED, "OUT_OF_MEMORY": _RED, "NODE_FAIL": _RED,
+    "BOOT_FAIL": _RED, "DEADLINE": _RED,
+    # Of the machine.
+    "IDLE": _GREEN, "MIXED": _GREEN, "ALLOCATED": _GREEN, "DRAIN": _RED, "DRAINED": _RED, "DRAINING": _RED,
+    "DOWN": _RED, "FAIL": _RED, "RESERVED": _CYAN, "MAINT": _CYAN,
+    # Of a reservation.
+    "ACTIVE": _GREEN, "INACTIVE": 0,
+}  # fmt: skip
 _USUAL, _FEWEST, _MOST = 2.0, 0.1, 86_400.0  # seconds
 _LESS = "FRX"  # as git: ends where all fits, shows colours, leaves the page on the screen
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # xterm's other screen, without a cursor
@@ -141,3 +155,10 @@ def _draw(lines: list[str], rows: int) -> None:
     """Draw over the previous lines, without an empty screen in between."""
     shown = lines if len(lines) < rows else [*lines[: rows - 2], f"... {len(lines) - rows + 2} more"]
     put([_TOP + f"{_TO_END_OF_LINE}\n".join(shown) + _TO_END_OF_LINE + _TO_END])
+
+
+def painted(cell: str) -> str:
+    """Return a state in colour. Of several, as in IDLE+DRAIN, the last counts."""
+    words = cell.strip().upper().split("+")[-1].split()
+    colour = _COLOURS.get(words[0], 0) if words else 0
+    return f"\x1b[{colour}m{cell}{_PLAIN}" if colour else cell

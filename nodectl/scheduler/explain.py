@@ -6,7 +6,7 @@ In the daemon's event loop and in planning commands. Computed on request, from t
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from bitarray import bitarray
 
@@ -15,7 +15,6 @@ from nodectl.scheduler.book import Bar, Book
 from nodectl.scheduler.explanation import Explanation
 from nodectl.scheduler.forecast import Forecast
 from nodectl.scheduler.limits import Block, asked
-from nodectl.scheduler.pieces import finished
 from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Room, Shadow
 from nodectl.scheduler.words import count, duration
@@ -23,6 +22,7 @@ from nodectl.selection.answers import Choice
 from nodectl.selection.modes import COMPLETING, PENDING, SELECT_MODE_RUN_NOW, SUSPENDED
 from nodectl.selection.records import JobRecord, JobResources
 
+_T = TypeVar("_T")
 _MOST_NAMED = 10
 _MOST_QUESTIONS = 16  # as many as a look at the line asks before it pauses
 _NO_LIMIT = 1 << 62
@@ -66,7 +66,7 @@ class Explainer:
     def line(self, now: float) -> list[JobRecord]:
         """Return the jobs of a survey."""
         self._called()
-        return finished(self._line(now))
+        return _finished(self._line(now))
 
     def survey(self, now: float) -> Generator[None, None, Survey]:
         """Survey the jobs in line in order, then the jobs outside of the line.
@@ -119,7 +119,7 @@ class Explainer:
 
     def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
         """Return a `brief` of each job, after a survey without interruption."""
-        survey = finished(self.survey(now))
+        survey = _finished(self.survey(now))
         return [self.brief(job, now, survey.starts) for job in jobs]
 
     def brief(self, job: JobRecord, now: float, starts: Mapping[int, float | None]) -> Explanation:
@@ -133,7 +133,7 @@ class Explainer:
 
     def explain(self, job: JobRecord, now: float) -> Explanation:
         """Return the full explanation, without work in between."""
-        return finished(self.explaining(job, now))
+        return _finished(self.explaining(job, now))
 
     def explaining(self, job: JobRecord, now: float) -> Generator[None, None, Explanation]:
         """Make the full explanation. The caller may leave the generator at any yield, also to change the queue."""
@@ -155,7 +155,7 @@ class Explainer:
     def expected_start(self, job: JobRecord, now: float) -> float | None:
         """Return the job's expected start by present knowledge; None where unknown."""
         self._called()
-        return finished(self._expected_start(job, now))
+        return _finished(self._expected_start(job, now))
 
     def _expected_start(self, job: JobRecord, now: float) -> Generator[None, None, float | None]:
         if job.job_state != PENDING:
@@ -396,3 +396,12 @@ def _names(jobs: list[JobRecord]) -> tuple[str, ...]:
 def _name(job: JobRecord) -> str:
     number = f"{job.array_job_id}_{job.array_task_id}" if job.array_task_id is not None else str(job.job_id)
     return f"job {number} of {job.user_name}"
+
+
+def _finished(pieces: Generator[None, None, _T]) -> _T:
+    """Run the generator to the end without a break, and return the result."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # typeshed has Any here

@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from bitarray import bitarray
 
 from nodectl.model.value_class import dataclass
+from nodectl.placement.binding import devices
 from nodectl.placement.binding.geometry import sockets_used, threads_used
 from nodectl.placement.binding.refused import Refused
-from nodectl.selection.tres import gres
 from nodectl.selection.tres.cores import block, cyclic
 from nodectl.selection.tres.shape import Grid, Shape
 from nodectl.selection.tres.use import Use
 from nodectl.selection.tres.wish import CPU, SOCKET, Wish
 
+Wants = tuple[tuple[str, str, int], ...]
+"""Name, type ("" for any) and number of devices; those with a type first, for they have less to choose from."""
 _MOST_KEPT = 128  # answers of one use
 
 
@@ -95,7 +97,7 @@ class Offer:
         keys: tuple[str, ...] = ()
         if wish.gres:
             try:
-                keys = gres.held(shape, wish.gres, self._gres, cores)
+                keys = _devices_held(shape, wish.gres, self._gres, cores)
             except Refused:
                 return None
         bits = bitarray(endian="little")
@@ -129,7 +131,7 @@ def _offer(use: Use, wish: Wish, row: int) -> Offer | None:
         return None
     near = 0
     if wish.gres:
-        found = gres.cores_near(shape, wish.gres, use.gres, free)
+        found = _cores_near(shape, wish.gres, use.gres, free)
         if found is None:
             return None
         near = found
@@ -178,3 +180,31 @@ def _with_memory(cpus: int, use: Use, wish: Wish, grid: Grid) -> int:
         return cpus
     most = max(free, 0) // wish.per_cpu
     return most if wish.unit == CPU or wish.whole else most - most % grid.unit
+
+
+def _cores_near(shape: Shape, wants: Wants, taken: int, free: int) -> int | None:
+    """Return the cores near the free devices with the most free cores around; None where there are too few devices."""
+    picked = near = 0
+    for name, kind, count in wants:
+        left = shape.fitting(name, kind) & ~taken & ~picked
+        if left.bit_count() < count:
+            return None
+        numbers = [number for number in range(left.bit_length()) if left >> number & 1]
+        numbers.sort(key=lambda number: -(shape.near(number) & free).bit_count())
+        for number in numbers[:count]:
+            picked |= 1 << number
+            near |= shape.near(number)
+    return near
+
+
+def _devices_held(shape: Shape, wants: Wants, taken: int, cores: int) -> tuple[str, ...]:
+    """Return the keys of the devices for a job on these cores, near devices first. Raises Refused for too few."""
+    cpus = shape.cpu_mask(cores)
+    busy = set(shape.devices_of(taken))
+    keys: list[str] = []
+    for name, kind, count in wants:
+        asked = devices.Wanted(count, type=kind, name=name)
+        found = devices.hold(shape.devices, asked, busy, cpus, shape.machine)
+        busy.update(found)
+        keys += [device.key for device in found]
+    return tuple(keys)

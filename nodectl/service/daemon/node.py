@@ -47,11 +47,10 @@ from nodectl.service.daemon.methods import (
     nodes,
     read_trace,
     reservations,
-    send_signal,
     show,
     show_queue,
+    signal_step,
     submit,
-    suspend,
     update,
     view,
 )
@@ -107,8 +106,7 @@ class Node:
         self._accounting = accounting.Accounting(base.mount, registry, store)
         self._show = show.Show(registry, store, binder)
         self._read_trace = read_trace.ReadTrace(registry)
-        self._send_signal = send_signal.SendSignal(registry)
-        self._suspend = suspend.Suspend(registry, jobs.suspension)
+        self._signal_step = signal_step.SignalStep(registry, jobs.suspension)
         self._update = update.Update(base.mount, registry, constraints)
         self._view = view.View(registry, levels)
         self._enter = enter.Enter(registry, levels, jobs.containers)
@@ -160,9 +158,9 @@ class Node:
             "Explain": (WHICH, self._show.explain),
             "Wait": (show.WAIT, self._show.wait),
             "Trace": (read_trace.TRACE, self._read_trace.trace),
-            "Signal": (send_signal.SIGNAL, self._send_signal.signal),
-            "Suspend": (WHICH, self._suspend.suspend),
-            "Resume": (WHICH, self._suspend.resume),
+            "Signal": (signal_step.SIGNAL, self._signal_step.signal),
+            "Suspend": (WHICH, self._signal_step.suspend),
+            "Resume": (WHICH, self._signal_step.resume),
             "Update": (update.UPDATE, self._update.update),
             "View": (WHICH, self._view.view),
             "Enter": (enter.ENTER, self._enter.enter),

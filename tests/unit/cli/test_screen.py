@@ -13,7 +13,8 @@ import pytest
 
 from nodectl.client import screen
 from nodectl.client.command import Failed
-from nodectl.client.render import states, table
+from nodectl.client.render import table
+from nodectl.client.screen import painted
 
 HEADER = ("JOB", "STATE", "NAME")
 ROWS = [("7", "RUNNING", "a"), ("8", "PENDING", "bb"), ("9", "COMPLETED", "c")]
@@ -23,7 +24,7 @@ SHOW = f"{LINES} sys.exit(show(p.parse_args(sys.argv[1:]), lambda s: [str(s.widt
 
 def test_states_are_coloured_and_columns_stand_as_without() -> None:
     plain = table.table(HEADER, ROWS)
-    coloured = table.table(HEADER, ROWS, paint={"STATE": states.painted})
+    coloured = table.table(HEADER, ROWS, paint={"STATE": painted})
     assert coloured[0] == plain[0]
     assert coloured[1] == "7    \x1b[32mRUNNING\x1b[0m    a"
     assert coloured[3] == plain[3]
@@ -33,8 +34,8 @@ def test_states_are_coloured_and_columns_stand_as_without() -> None:
 
 
 def test_a_line_that_is_cut_within_a_state_ends_its_colour() -> None:
-    assert table.table(HEADER, ROWS[:1], width=8, paint={"STATE": states.painted})[1] == "7    RU+"
-    assert table.table(HEADER, ROWS[:1], width=13, paint={"STATE": states.painted})[1] == "7    \x1b[32mRUNNING\x1b[0m+"
+    assert table.table(HEADER, ROWS[:1], width=8, paint={"STATE": painted})[1] == "7    RU+"
+    assert table.table(HEADER, ROWS[:1], width=13, paint={"STATE": painted})[1] == "7    \x1b[32mRUNNING\x1b[0m+"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_a_line_that_is_cut_within_a_state_ends_its_colour() -> None:
     [("RUNNING", 32), ("FAILED", 31), ("IDLE+DRAIN", 31), ("CANCELLED by 7", 35), ("COMPLETED", 0), ("", 0), ("?", 0)],
 )
 def test_a_colour_means_something(state: str, colour: int) -> None:
-    assert states.painted(state) == (f"\x1b[{colour}m{state}\x1b[0m" if colour else state)
+    assert painted(state) == (f"\x1b[{colour}m{state}\x1b[0m" if colour else state)
 
 
 def at_terminal(*words: str, rows: int = 24, **variables: str) -> str:

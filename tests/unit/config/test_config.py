@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nodectl
+from nodectl.cli.config import explain
 from nodectl.model.config import Config, ConfigError
 from nodectl.plugin_host import BUILTIN_DIR
-from nodectl.service.config_file import manual, reader
+from nodectl.service.config_file import reader
 from nodectl.service.config_file.table import KEYS
 
 
@@ -197,12 +198,12 @@ def test_root_refuses_a_file_or_directory_that_others_can_write(
 
 def test_explanation_is_a_file_that_gives_the_same_configuration(tmp_path: Path) -> None:
     made = reader.build({"task_prolog": '/a "quoted" \\ \t path', "history_limit": 7})
-    assert reader.build(tomllib.loads(manual.explain(made))) == made
-    assert tomllib.loads(manual.explain()) == {}
+    assert reader.build(tomllib.loads(explain(made))) == made
+    assert tomllib.loads(explain()) == {}
 
 
 def test_explanation_names_every_key_with_its_default() -> None:
-    text = manual.explain()
+    text = explain()
     for key in KEYS:
         assert key.name in text
         assert key.help in text

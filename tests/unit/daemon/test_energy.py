@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.placement.machine.energy import EnergyMeter
-from nodectl.service.daemon.steps.energy import EnergyBook
+from nodectl.service.daemon.steps.energy import EnergyBook, EnergyMeter
 
 FULL = 262_143_328_850
 

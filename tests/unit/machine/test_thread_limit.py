@@ -8,7 +8,7 @@ import pytest
 
 from nodectl.placement.machine import thread_limit
 from nodectl.service.config_file.reader import build
-from nodectl.service.daemon.admission import hard_limits
+from nodectl.service.daemon.admission import step_maker
 
 PIDS, THREADS = "/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"
 
@@ -24,5 +24,5 @@ def test_a_user_has_no_more_processes_than_half_of_what_the_machine_can_have(
         return open(tmp_path / Path(path).name if path in (THREADS, PIDS) else path, *words, **named)  # type: ignore[call-overload]
 
     monkeypatch.setattr(thread_limit, "open", described, raising=False)
-    monkeypatch.setattr(hard_limits, "_of_the_first", lambda _: -1)
-    assert hard_limits.of_tasks(build({}))["NPROC"] == min(threads, pids) // 2
+    monkeypatch.setattr(step_maker, "_of_the_first", lambda _: -1)
+    assert step_maker.hard_limits(build({}))["NPROC"] == min(threads, pids) // 2

@@ -5,20 +5,26 @@ request, and again when the job starts. Used only from the event loop.
 """
 
 import os
+import resource
 from collections.abc import Mapping
 
 from nodectl.launch.cgroup.constraints import Constraints
+from nodectl.launch.task.keys import hard_limit
 from nodectl.model.config import Config
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Refused, invalid
 from nodectl.model.wire.framing import Peer
 from nodectl.model.wire.shape import BadShape, check
-from nodectl.service.daemon.admission import hard_limits, launch_request
+from nodectl.placement.machine.thread_limit import most_threads
+from nodectl.service.daemon.admission import launch_request
 from nodectl.service.daemon.admission.accounts import User, Users
 from nodectl.service.daemon.admission.binder import Binder
 from nodectl.service.daemon.admission.confinement import ConfinementLevels
 from nodectl.service.daemon.admission.current_plugstack import CurrentPlugstack
 from nodectl.service.request import launch
+
+_OF_A_LOGIN = ("NPROC", "MEMLOCK", "CORE")
+_FIRST = 1  # its pid
 
 
 class StepMaker:
@@ -33,7 +39,7 @@ class StepMaker:
         self.binder = binder
         self._plugstack = plugstack
         self._constraints = constraints
-        self._hard_limits = hard_limits.of_tasks(config)
+        self._hard_limits = hard_limits(config)
         self._levels = levels
 
     def shaped(self, request: object) -> Mapping[str, object]:
@@ -80,3 +86,26 @@ class StepMaker:
 def _is_of_another(uid: int) -> bool:
     """Return True on a user's own node for any other uid."""
     return uid != os.geteuid() != 0
+
+
+def hard_limits(config: Config) -> dict[str, int]:
+    """Return the hard limits of tasks by names without RLIMIT_, -1 for infinity.
+
+    A limit that is not configured is the limit of a login session, which has the limits of the first process unless its
+    system says otherwise; pam_limits(8) of Debian does the same. Three of them are used: a user's processes, which the
+    kernel counts over all of them, locked memory, and core files. No user has more processes than half of the machine's
+    threads, which is the kernel's own default, nor than half of its numbers for processes.
+    """
+    limits = {name: _of_the_first(name) for name in _OF_A_LOGIN}
+    half = most_threads() // 2
+    limits["NPROC"] = half if limits["NPROC"] < 0 else min(limits["NPROC"], half)
+    return limits | dict(map(hard_limit, config.task_hard_limits))
+
+
+def _of_the_first(name: str) -> int:
+    number = getattr(resource, f"RLIMIT_{name}")
+    try:
+        hard = resource.prlimit(_FIRST, number)[1]
+    except OSError:  # in a container the first process may belong to another user
+        hard = resource.getrlimit(number)[1]
+    return -1 if hard == resource.RLIM_INFINITY else hard

@@ -19,10 +19,51 @@ from nodectl.model.wire.dispatch import Call, Refused, invalid
 from nodectl.service.daemon.history.connection import patiently
 from nodectl.service.daemon.history.store import Store
 from nodectl.service.daemon.jobs.registry import Registry
-from nodectl.service.daemon.jobs.reserved_numbers import NEW_JOB, ReservedNumbers
 from nodectl.service.daemon.steps.live import LiveStep
 
+NEW_JOB = -1  # in place of a step's number, which may be 0 in an existing job
+_MOST = 1024  # of one user; a user who wants more gets the oldest number again, no other user loses any
 _MOST_ELSEWHERE = 1024  # jobs remembered: the numbers of forgotten jobs are checked once more
+
+
+class ReservedNumbers:
+    """The numbers of jobs and steps reserved by clients for a launch, by user."""
+
+    def __init__(self) -> None:
+        self._steps: dict[int, dict[tuple[int, int], None]] = {}  # by uid, the oldest first
+
+    def oldest_job_if_full(self, uid: int) -> int:
+        """Return, and forget, the oldest job number of a user at the limit of reservations; 0 for other users.
+
+        So a user who only reserves does not use up the ids.
+        """
+        own = self._steps.get(uid, {})
+        if len(own) < _MOST:
+            return 0
+        job, step = next(iter(own))
+        del own[job, step]
+        return job if step == NEW_JOB else 0
+
+    def add(self, uid: int, job: int, step: int) -> None:
+        """Reserve the number for this user. `step` is NEW_JOB for the number of a job."""
+        own = self._steps.setdefault(uid, {})
+        if len(own) >= _MOST:
+            del own[next(iter(own))]
+        own[job, step] = None
+
+    def has(self, job: int) -> bool:
+        """Return True where any user has a number of this job."""
+        return any(number[0] == job for own in self._steps.values() for number in own)
+
+    def take(self, uid: int, job: int, step: int) -> bool:
+        """Remove the number. Return True when this user had reserved the number."""
+        own = self._steps.get(uid, {})
+        if (job, step) not in own:
+            return False
+        del own[job, step]
+        if not own:
+            del self._steps[uid]
+        return True
 
 
 class FurtherSteps:
