@@ -7,7 +7,7 @@
 sits beside `user`, so that emptying it never touches the stepd, which is charged to the job. A stepd that serves
 several steps is charged to none: it is in `runners`, as is a stepd that waits for its only step. Typed access to the
 files is cgroupspy's: its controllers are for v1, the classes here name v2's files. Its `nodes` module imports logging,
-which doubles the price of every fork, and stays with the daemon (`daemon/recovery/cgroup_node.py`).
+which doubles the price of every fork: no process imports it.
 """
 
 import os

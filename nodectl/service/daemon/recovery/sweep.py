@@ -95,27 +95,26 @@ def _take_over(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles)
 def _remove_strays(registry: Registry, jobs: NodeJobs, base: Base) -> None:
     """Kill and remove the cgroups of steps without a file."""
     place = base.mount + base.path
-    if not any(entry.is_dir() and entry.name != tree.RUNNERS for entry in os.scandir(place)):
-        return
-    from nodectl.service.daemon.recovery.cgroup_node import (
-        Cgroup2Node,  # a daemon that finds nothing goes without its imports
-    )
-
     known = {live.step.cgroup for live in registry.live.values()}
     # Processes of a job's prolog live as long as the job, and so does the first process of its pid namespace.
     known |= {f"{os.path.dirname(path)}/{name}" for path in known for name in (PROLOG.name, container.GROUP)}
-    top = Cgroup2Node(place).grow()
-    for job in top.children:
-        if os.fsdecode(job.name) == tree.RUNNERS:
+    for job in _directories(place):
+        if job.name == tree.RUNNERS:
             continue  # runners of a step stay; the others end with their forkserver
-        for step in job.children:
-            path = os.fsdecode(step.full_path)
-            if path.removeprefix(base.mount) not in known:
-                _remove_stray(jobs, base.mount, path)
+        for step in _directories(job.path):
+            if step.path.removeprefix(base.mount) not in known:
+                _remove_stray(jobs, base.mount, step.path)
         try:
-            os.rmdir(job.full_path)
+            os.rmdir(job.path)
         except OSError:
             continue  # a step that still runs, or is still being emptied
+
+
+def _directories(path: str) -> list[os.DirEntry[str]]:
+    try:
+        return [entry for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
 
 
 def _remove_slurms_strays(registry: Registry, jobs: NodeJobs, mount: str, scope: str) -> None:
