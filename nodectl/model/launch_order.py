@@ -13,8 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SPANK_PREFIX = "slurm_spank_"
-
 
 class Hook:
     """A row. `arity` is the number of parameters of a plugin's function (0 for rows without a plugin hook)."""

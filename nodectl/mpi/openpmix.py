@@ -34,7 +34,6 @@ class Info(c.Structure):
 
 
 _PROC, _INFO, _ANY = c.POINTER(Proc), c.c_void_p, c.c_void_p
-OF_OPERATION = c.CFUNCTYPE(None, c.c_int, _ANY)
 RELEASE = c.CFUNCTYPE(None, _ANY)
 OF_MODEX = c.CFUNCTYPE(None, c.c_int, _ANY, c.c_size_t, _ANY, _ANY, _ANY)
 OF_REQUEST = c.CFUNCTYPE(None, c.c_int, _ANY, c.c_size_t, _ANY)

@@ -23,7 +23,6 @@ IN, OUT, ERR = 0, 1, 2
 # Stand for the client's descriptors, of which each task or relay takes copies (client_streams.py).
 CLIENT = (-2, -3, -4)
 NONE = -1
-NAMES = ("stdin", "stdout", "stderr")
 
 
 class Stream:

@@ -116,10 +116,6 @@ class Topology:
         """Convert a mask of abstract numbers into a machine mask; IndexError for a number too high."""
         return mask_of(self.machine_of[number] for number in cpus_of(abstract))
 
-    def to_abstract(self, machine: int) -> int:
-        """Convert a machine mask into a mask of abstract numbers; drop CPUs not online."""
-        return mask_of(self.abstract_of[cpu] for cpu in cpus_of(machine & self.online))
-
 
 # The firmware's id, and the threads of each core, ascending.
 Package = tuple[int, Sequence[tuple[int, ...]]]

@@ -17,7 +17,6 @@ from nodectl.selection.records import JobDetails, NodeRecord, NodeTable
 
 _FEW = 64  # kinds of nodes, of each of which a bitmap is kept
 _PLENTY = 1 << 62
-_ONE = bitarray("1")
 
 
 class Machines:

@@ -17,7 +17,6 @@ from nodectl.slurm.commands.release import RELEASE
 from nodectl.slurm.commands.time_words import limit, moment
 
 Facts = Mapping[str, Any]
-_MIB = 1 << 20
 _SHORT = {"idle": "idle", "mixed": "mix", "allocated": "alloc", "draining": "drng", "drained": "drain"}
 
 

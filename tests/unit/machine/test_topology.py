@@ -61,7 +61,6 @@ def test_siblings_numbered_last_are_brought_together() -> None:
     assert [socket.mask for socket in topology.sockets] == [0x33, 0xCC]
     assert [core.number for core in topology.cores] == [0, 1, 2, 3]
     assert topology.to_machine(0b11) == 0x11
-    assert topology.to_abstract(0x33) == 0x0F
 
 
 def test_files_of_old_kernels_give_the_same_machine() -> None:
