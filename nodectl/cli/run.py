@@ -179,9 +179,9 @@ def _run(session: Session, words: list[str], configuration: "str | None", launch
                 return around.tell_when(session, parsed)
         screen = None
         if "pty" in parsed.values:
-            from nodectl.cli.run_terminal import Screen  # paid with --pty
+            from nodectl.cli.run_terminal import StepTerminal  # paid with --pty
 
-            screen = Screen(session, parsed)
+            screen = StepTerminal(session, parsed)
         stopped = _stopped(parsed) if manners is not None and manners.debugger_test else None
         step = start(session, local, parsed)
         watch = Watch(step, str(hello["node"]), verbose=parsed.verbose, manners=manners)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nodectl.client.watch import Watch
 
 
-class Screen:
+class StepTerminal:
     """The step's terminal at ours.
 
     Made before the launch, so that the session passes on a socket as the task's streams.

@@ -25,7 +25,7 @@ from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.placement.machine import figures, pci, spec
-from nodectl.placement.machine.pci import Device
+from nodectl.placement.machine.pci import PciDevice
 from nodectl.placement.machine.topology import Topology, read
 
 WIDTH, NARROWEST, WIDEST = 100, 60, 120
@@ -74,7 +74,7 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def as_json(topology: Topology, occupied: Occupation, devices: Iterable[Device] = ()) -> dict[str, object]:
+def as_json(topology: Topology, occupied: Occupation, devices: Iterable[PciDevice] = ()) -> dict[str, object]:
     """Return all facts as JSON values; CPU sets in list format, sizes in bytes, -1 for an unknown node."""
     return {
         "online": _cpus(topology.online),

@@ -17,7 +17,7 @@ from nodectl.model.number import whole
 from nodectl.model.wire import lean_json
 from nodectl.placement.binding.devices import Device, visible
 from nodectl.placement.machine.caches import Cache
-from nodectl.placement.machine.topology import Board, Kind, Node, Topology, assemble
+from nodectl.placement.machine.topology import Board, Kind, NumaNode, Topology, assemble
 
 _MOST = 999_999_999
 _MIB = 1 << 20
@@ -138,7 +138,7 @@ def _device(row: Sequence[Any]) -> Device:
 def _assembled(told: Mapping[str, Any]) -> Topology:
     made = assemble(
         [(package, [tuple(cpus) for cpus in cores]) for package, cores in told["packages"]],
-        nodes=[Node(number, int(mask, 16), 0) for number, mask in told["nodes"]],
+        nodes=[NumaNode(number, int(mask, 16), 0) for number, mask in told["nodes"]],
         caches=[Cache(level, kind, size, int(mask, 16)) for level, kind, size, mask in told["caches"]],
         boards=[Board(number, int(mask, 16)) for number, mask in enumerate(told["boards"])],
         kinds=[Kind(name, int(mask, 16)) for name, mask in told["kinds"]],

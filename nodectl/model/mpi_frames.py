@@ -31,7 +31,7 @@ def head(node: int, kind: int, size: int) -> bytes:
     return _HEAD.pack(size, node, kind)
 
 
-class Inbox:
+class FrameInbox:
     """A splitter of received bytes into frames. Holds at most a frame and the bytes received with the frame's end."""
 
     __slots__ = ("_data",)

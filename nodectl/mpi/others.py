@@ -14,7 +14,7 @@ import time
 from collections import deque
 from struct import Struct
 
-from nodectl.model.mpi_frames import AGAIN, ALL, DATA, ENDED, BadFrame, Inbox, frame, head
+from nodectl.model.mpi_frames import AGAIN, ALL, DATA, ENDED, BadFrame, FrameInbox, frame, head
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Others:
         self._last = b""  # the whole of the gathering before, at node 0
         self._gone: set[int] = set()
         self._reader: Reader | None = None
-        self._inbox = Inbox()
+        self._inbox = FrameInbox()
         self._outbox: deque[memoryview] = deque()
         os.set_blocking(fd, False)
 

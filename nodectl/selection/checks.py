@@ -20,7 +20,7 @@ _FAR = 1 << 40  # seconds since the epoch
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ChoiceBounds:
     """The bounds of a choice: the nodes, the cores kept for the system, and whether memory is counted."""
 
     table: NodeTable
@@ -46,7 +46,7 @@ def nodes(chosen: bitarray, offer: Offer, table: NodeTable) -> Broken:
 
 
 def resources(
-    given: Any, job: JobRecord, chosen: bitarray, excluded: bitarray | None, room: Room
+    given: Any, job: JobRecord, chosen: bitarray, excluded: bitarray | None, room: ChoiceBounds
 ) -> Broken:  # fmt: skip
     """Check the resources written into job_resrcs."""
     table = room.table
@@ -93,7 +93,7 @@ def _are_counts(values: dict[Any, Any]) -> bool:
     return all(type(count) is int and count >= 0 for count in values.values())
 
 
-def _cores(given: JobResources, chosen: bitarray, room: Room) -> str:
+def _cores(given: JobResources, chosen: bitarray, room: ChoiceBounds) -> str:
     table = room.table
     inside = 0
     count = given.core_bitmap.count
@@ -108,7 +108,7 @@ def _cores(given: JobResources, chosen: bitarray, room: Room) -> str:
     return "gave cores that are kept for the system" if (given.core_bitmap & room.kept).any() else ""
 
 
-def _amounts(given: JobResources, room: Room) -> str:
+def _amounts(given: JobResources, room: ChoiceBounds) -> str:
     table = room.table
     for index, cpus in given.cpus.items():
         node = table[index]

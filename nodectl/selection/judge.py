@@ -171,7 +171,7 @@ class Judge:
         if given is None:
             given = resources.whole_nodes(job, chosen, self._nodes, self._kept, self._calls.parameters)
         if not self._believes:
-            room = checks.Room(self._nodes, self._kept, self._calls.parameters.tracks_memory)
+            room = checks.ChoiceBounds(self._nodes, self._kept, self._calls.parameters.tracks_memory)
             broken = checks.resources(given, job, chosen, excluded, room) or checks.start_time(job.start_time)
         if not broken and mode == SELECT_MODE_RUN_NOW and (taken := self._ledger.conflicts(job, given, gone)):
             if not self._ledger.conflicts(job, given, {*gone, *self.completing}):

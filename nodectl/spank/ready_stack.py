@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nodectl.spank.plugin_file import OpenSource
 
 
-class CompiledHook:
+class StackHook:
     """A hook of a stack and the plugins with this hook, in order. `walk`: see `_spank_host.compiled_hook`."""
 
     __slots__ = ("members", "walk")
@@ -50,7 +50,7 @@ class ReadyStack:
         self.plugins = plugins
         self.with_fini = [one for one in plugins if "fini" in one.plugin.hooks]
         calls = {call: [one for one in plugins if call in one.plugin.hooks] for call in KINDS["spank"].functions}
-        self.hooks = {call: CompiledHook(call, members) for call, members in calls.items() if members}
+        self.hooks = {call: StackHook(call, members) for call, members in calls.items() if members}
 
 
 def ready_stack(entries: "Iterable[Entry]", open_source: "OpenSource") -> ReadyStack | None:

@@ -167,7 +167,7 @@ def _job_dir(job_id: int) -> JobDir:
     return JobDir(str(container.job(job_id).step.container["base"]), job_id)
 
 
-def _fill(job: container.Job, job_dir: JobDir) -> None:
+def _fill(job: container.ContainedJob, job_dir: JobDir) -> None:
     wanted, step = job.step.container, job.step
     for name in ("ns", "dirs"):
         os.mkdir(name, 0o700, dir_fd=job_dir.fd)
@@ -196,7 +196,9 @@ def _fill(job: container.Job, job_dir: JobDir) -> None:
     _require(_run(job, job_dir, "clone_ns_script"))
 
 
-def _prepare(job: container.Job, job_dir: JobDir, kinds: list[str], made: list[tuple[str, int]], user: int) -> None:
+def _prepare(
+    job: container.ContainedJob, job_dir: JobDir, kinds: list[str], made: list[tuple[str, int]], user: int
+) -> None:
     """Set up the new namespaces from inside; `user` is a descriptor of the user namespace, -1 for none.
 
     The caller is not in the user namespace.
@@ -210,13 +212,13 @@ def _prepare(job: container.Job, job_dir: JobDir, kinds: list[str], made: list[t
         _State.fds[job.step.job_id][namespaces.PID] = pid1.start(job_dir, _group(job), user)
 
 
-def _group(job: container.Job) -> str:
+def _group(job: container.ContainedJob) -> str:
     """Return the cgroup of the job's own processes, beside the steps' cgroups; "" without cgroups."""
     step = job.step
     return f"{_State.cgroups}{os.path.dirname(step.cgroup)}/{container.GROUP}" if step.cgroup else ""
 
 
-def _empty(job: container.Job, job_dir: JobDir) -> str:
+def _empty(job: container.ContainedJob, job_dir: JobDir) -> str:
     """Kill all processes of the pid namespace and remove the job's cgroup. Return the failure, "" for success."""
     if namespaces.PID not in job.step.container["namespaces"]:  # type: ignore[operator]
         return ""
@@ -256,7 +258,7 @@ def _require(why: str) -> None:
         raise PluginError(errno.ECANCELED, why)
 
 
-def _run(job: container.Job, job_dir: JobDir, name: str) -> str:
+def _run(job: container.ContainedJob, job_dir: JobDir, name: str) -> str:
     """Run a script of the site. Return the failure, "" for success."""
     path = str(job.step.container[name])
     if not path:

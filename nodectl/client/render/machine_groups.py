@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from nodectl.model.cpu_list import lowest
 from nodectl.placement.machine.caches import SHARED_LEVEL, Cache
-from nodectl.placement.machine.pci import Device
+from nodectl.placement.machine.pci import PciDevice
 from nodectl.placement.machine.topology import Core, Topology
 
 _KIND = {"Data": "d", "Instruction": "i"}
@@ -33,7 +33,7 @@ class Group:
     cores: tuple[Core, ...] = ()
 
 
-def tree(topology: Topology, devices: Iterable[Device] = ()) -> Group:
+def tree(topology: Topology, devices: Iterable[PciDevice] = ()) -> Group:
     """Return the machine as nested groups, in each group sorted by the lowest CPU."""
     devices = list(devices)
     groups = [Group("board", f"board {board.number}", board.mask) for board in topology.boards]
@@ -71,7 +71,7 @@ def cache_name(cache: Cache) -> str:
     return f"L{cache.level}{_KIND.get(cache.kind, '')}{_size(cache.size).replace(',', '')}"
 
 
-def device_notes(devices: Iterable[Device], node: int) -> tuple[str, ...]:
+def device_notes(devices: Iterable[PciDevice], node: int) -> tuple[str, ...]:
     """Return a line for each kind of device on a NUMA node; -1 for devices on none."""
     names: dict[str, list[str]] = {}
     for device in devices:
@@ -113,7 +113,7 @@ def _nest(groups: Sequence[Group], cores: Sequence[Core]) -> Group:
     return Group("", "", mask, inside=tuple(inside), cores=tuple(core for core in cores if core.mask & mask))
 
 
-def _other_nodes(topology: Topology, devices: Iterable[Device]) -> list[str]:
+def _other_nodes(topology: Topology, devices: Iterable[PciDevice]) -> list[str]:
     lines = []
     for node in topology.nodes:
         if not node.mask:

@@ -17,7 +17,7 @@ from nodectl.client.render.table import cut
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.step_number import step_name
 from nodectl.model.words import printable
-from nodectl.placement.machine.pci import Device
+from nodectl.placement.machine.pci import PciDevice
 from nodectl.placement.machine.topology import Core, Topology
 
 # lstopo's colours, because people know them.
@@ -71,7 +71,7 @@ class _Shape:
             yield "</g>"
 
 
-def draw(topology: Topology, occupation: Occupation, devices: Iterable[Device] = ()) -> str:
+def draw(topology: Topology, occupation: Occupation, devices: Iterable[PciDevice] = ()) -> str:
     """Return the picture as a whole SVG document."""
     machine = _Drawing(topology, occupation).group(tree(topology, devices))
     below = _legend(topology, occupation, machine.width)

@@ -14,7 +14,7 @@ from nodectl.client.render.occupants import MANY, Occupation, pinned_words
 from nodectl.client.render.table import cut, table
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.step_number import step_name
-from nodectl.placement.machine.pci import Device
+from nodectl.placement.machine.pci import PciDevice
 from nodectl.placement.machine.topology import Core, Topology
 
 MOST_NUMBERED = 256
@@ -23,7 +23,9 @@ _LONGEST_NAME = 20
 _STEP_HEADER = ("", "STEP", "USER", "NAME", "TASKS", "PINNED", "CPUS")
 
 
-def draw(topology: Topology, occupation: Occupation, devices: Iterable[Device] = (), *, width: int = 100) -> list[str]:
+def draw(
+    topology: Topology, occupation: Occupation, devices: Iterable[PciDevice] = (), *, width: int = 100
+) -> list[str]:
     """Return the picture line by line, no line longer than `width` unless a single core is."""
     machine = tree(topology, devices)
     drawing = _drawing(topology, occupation, width)

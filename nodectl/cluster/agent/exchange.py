@@ -49,7 +49,7 @@ class _Server:
         self.key: Key | None = None
         self._take = take
         self._end = end
-        self._inbox = frames.Inbox()
+        self._inbox = frames.FrameInbox()
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._over = False

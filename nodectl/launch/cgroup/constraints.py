@@ -47,7 +47,7 @@ def wants_cgroups(config: Config) -> bool:
     return config.proctrack_type == "proctrack/cgroup" or _PLUGIN in config.task_plugin
 
 
-class Confinement(NamedTuple):
+class CgroupConfinement(NamedTuple):
     """The confinement of a cgroup: files, with the text to write a line at a time, and rules for devices."""
 
     files: dict[str, str]
@@ -130,24 +130,24 @@ class Constraints:
             raise shares.BadShare(shares.parameter_of(more), f"{reason} of the configuration")
         return {name: number for name, number in wanted.items() if name in given or name.split()[0] in self._files}
 
-    def of_job(self, step: Step) -> Confinement:
+    def of_job(self, step: Step) -> CgroupConfinement:
         """Return the confinement of a step's job."""
         if step.part is not None:  # of a job that is not this node's alone: its limits are the allocation's to set
             wanted = shares.files({}, _OWN)
             files = self._cpuset(step.allocation, "") | self._there(wanted)
-            return Confinement(self._within(step, files), [])
+            return CgroupConfinement(self._within(step, files), [])
         files = self._limits(step, step.allocation, "", _OWN)
-        return Confinement(files, device_access.of_job(*self._devices(step)))
+        return CgroupConfinement(files, device_access.of_job(*self._devices(step)))
 
-    def of_step(self, step: Step) -> Confinement:
+    def of_step(self, step: Step) -> CgroupConfinement:
         """Return the confinement of the step's tasks."""
         files = self._limits(step, step.step_cpus, step.mems, {})
         if step.oom_kill_step and "constrain_ram_space" in self._kept:
             files["memory.oom.group"] = "1"
         if step.within:  # devices are left to the manager of the job
-            return Confinement(self._within(step, files), [])
+            return CgroupConfinement(self._within(step, files), [])
         allowed = self._config.allowed_devices if "constrain_devices" in self._kept else ()
-        return Confinement(files, device_access.of_step(*self._devices(step), allowed))
+        return CgroupConfinement(files, device_access.of_step(*self._devices(step), allowed))
 
     def controllers_of(self, step: Step) -> Sequence[str]:
         """Return the controllers of the cgroup of the step's job. Raises OSError if another manager's job is over."""

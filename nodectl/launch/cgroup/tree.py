@@ -45,7 +45,7 @@ class Files(Controller):  # type: ignore[misc]  # cgroupspy has no types
         pseudo_file.write(self.filepath(filename), str(value).encode("ascii"))
 
 
-class Core(Files):
+class CoreFiles(Files):
     """The files of every v2 cgroup but the root: cgroups(7), kernel cgroup-v2 "Core Interface Files"."""
 
     procs = MultiLineIntegerFile("cgroup.procs")
@@ -81,9 +81,9 @@ class Group:
         self.full_path = path
 
     @property
-    def core(self) -> Core:
+    def core(self) -> CoreFiles:
         """The files every cgroup has."""
-        return Core(self)
+        return CoreFiles(self)
 
     @property
     def cpuset(self) -> Cpuset:

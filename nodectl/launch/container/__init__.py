@@ -21,7 +21,7 @@ GROUP = "container"  # the cgroup of a job's first process (`pid1.py`), beside i
 LOCK = ".lock"  # the file beside the containers (`job_dir.py`), which stays
 
 
-class Job:
+class ContainedJob:
     """A job for which a plugin's function is called.
 
     `step` is the job's step for which it is called, `spec` the path of the step's file. The file exists before the
@@ -35,13 +35,13 @@ class Job:
         self.spec = spec
 
 
-_jobs: dict[int, Job] = {}
+_jobs: dict[int, ContainedJob] = {}
 _bases: list[str] = []
 
 
 def introduce(step: "Step", spec: str) -> None:
     """Make a step's job known to the plugins in this process."""
-    _jobs[step.job_id] = Job(step, spec)
+    _jobs[step.job_id] = ContainedJob(step, spec)
 
 
 def forget(job_id: int) -> None:
@@ -49,7 +49,7 @@ def forget(job_id: int) -> None:
     _jobs.pop(job_id, None)
 
 
-def job(job_id: int) -> Job:
+def job(job_id: int) -> ContainedJob:
     """Return the job for which a function was called. Raises PluginError for a job not introduced."""
     if job_id not in _jobs:
         raise PluginError(errno.ESRCH, f"job {job_id} is not known here")

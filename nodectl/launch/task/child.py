@@ -7,7 +7,7 @@ import os
 
 from nodectl.kernel import operations
 from nodectl.launch.confine.confinement import Confinement
-from nodectl.launch.task.placement import Placement, must_wait
+from nodectl.launch.task.placement import PlacementPipe, must_wait
 from nodectl.model.launch_order import ROWS
 from nodectl.model.wire import framing
 from nodectl.plugin_host.caller import OK, PluginCaller
@@ -68,7 +68,7 @@ class Child:
         self.step = context.step
         self.task = task
         self.gate = gate
-        self.placement = Placement() if must_wait(context.node) else None
+        self.placement = PlacementPipe() if must_wait(context.node) else None
         self.report = report
         self.stepd_fds = stepd_fds  # what the task closes first
         self.hard_limits = hard_limits

@@ -20,7 +20,7 @@ def must_wait(node: "NodePlugins") -> bool:
     return "container_p_add_pid" in node.container.hooks and not node.proctrack.path.startswith(BUILTIN_DIR)
 
 
-class Placement:
+class PlacementPipe:
     """The pipe on which a task waits."""
 
     __slots__ = ("_reader", "_writer")

@@ -28,7 +28,7 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
-class UserSession:
+class Login:
     """A login: user, terminal, remote host and start."""
 
     user: str
@@ -49,7 +49,7 @@ class Figures:
     swap_used: int
     booted: float
     disks: tuple[Disk, ...]
-    sessions: tuple[UserSession, ...]
+    sessions: tuple[Login, ...]
     temperatures: dict[str, float]
 
     def as_json(self) -> dict[str, object]:
@@ -95,10 +95,10 @@ def _disks() -> Iterable[Disk]:
             yield Disk(device, mount, kind, usage.total, usage.used, usage.free)
 
 
-def _sessions() -> Iterable[UserSession]:
+def _sessions() -> Iterable[Login]:
     with contextlib.suppress(OSError):
         for one in psutil.users():
-            yield UserSession(one.name, one.terminal or "", one.host or "", one.started)
+            yield Login(one.name, one.terminal or "", one.host or "", one.started)
 
 
 def _temperatures() -> Iterable[tuple[str, float]]:

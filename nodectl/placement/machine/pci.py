@@ -26,7 +26,7 @@ _CLASS_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class PciDevice:
     """A PCI device: `address` as `0000:3b:00.0`, `names` as `eth0`, `card1`.
 
     `node` is its NUMA node, -1 if the firmware does not tell; `mask` the CPUs near it, 0 if unknown.
@@ -41,7 +41,7 @@ class Device:
     mask: int
 
 
-def read(root: str = "/") -> tuple[Device, ...]:
+def read(root: str = "/") -> tuple[PciDevice, ...]:
     """Return storage, network, display, InfiniBand and accelerator devices by address; none without PCI.
 
     `vendor` and `model` are the four hex digits that lspci shows, `kind` is a word of _KINDS.
@@ -54,13 +54,13 @@ def read(root: str = "/") -> tuple[Device, ...]:
     return tuple(found for address in addresses if (found := _device(f"{directory}/{address}", address)) is not None)
 
 
-def _device(place: str, address: str) -> Device | None:
+def _device(place: str, address: str) -> PciDevice | None:
     # As 0x020000: class, sub-class, programming interface.
     digits = (sysfs.text(place + "/class") or "").removeprefix("0x").zfill(_CLASS_DIGITS)
     kind = _KINDS.get(digits[:2]) or _KINDS.get(digits[:4])
     if kind is None:
         return None
-    return Device(
+    return PciDevice(
         address=address,
         kind=kind,
         vendor=(sysfs.text(place + "/vendor") or "").removeprefix("0x"),

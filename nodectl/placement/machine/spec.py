@@ -15,7 +15,7 @@ from nodectl.model.cpu_list import MAX_CPU, mask_of
 from nodectl.model.number import whole
 from nodectl.placement.machine.caches import Cache
 from nodectl.placement.machine.caches import order as cache_order
-from nodectl.placement.machine.topology import Board, Node, Topology, assemble, in_order
+from nodectl.placement.machine.topology import Board, NumaNode, Topology, assemble, in_order
 
 # Linux's maximum; more would be a typing error.
 MAX_CPUS = 8192
@@ -78,7 +78,7 @@ def from_spec(spec: str) -> Topology:
     ]
     return assemble(
         [(number, threads_of[number * cores : (number + 1) * cores]) for number in range(sockets)],
-        nodes=[Node(number, mask, 0) for number, mask in enumerate(_shares(threads_of, nodes))],
+        nodes=[NumaNode(number, mask, 0) for number, mask in enumerate(_shares(threads_of, nodes))],
         caches=[Cache(3, "Unified", 0, mask) for mask in _shares(threads_of, sockets * dies)],
         boards=[Board(number, mask) for number, mask in enumerate(_shares(threads_of, boards))],
     )
@@ -110,7 +110,7 @@ def from_lscpu(data: bytes) -> Topology:
         if number > MAX_CPU:
             raise ValueError(f"lscpu's table: NUMA node {number} is above {MAX_CPU}")
         masks[number] = masks.get(number, 0) | 1 << cpu
-    nodes = [Node(number, masks[number], 0) for number in sorted(masks)]
+    nodes = [NumaNode(number, masks[number], 0) for number in sorted(masks)]
     caches = _lscpu_caches(cpus)
     packages = [
         (number, _group(package, lambda cpu: _number(cpus[cpu], "core", cpu)))

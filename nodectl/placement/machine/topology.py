@@ -57,7 +57,7 @@ class Board:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NumaNode:
     """A NUMA node; `mask` is 0 for memory alone, `memory` in bytes, 0 for unknown."""
 
     number: int
@@ -85,7 +85,7 @@ class Topology:
     """
 
     sockets: tuple[Socket, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[NumaNode, ...]
     caches: tuple[Cache, ...]
     online: int
     usable: int
@@ -162,7 +162,7 @@ def read(root: str = "/", allowed: Collection[int] | None = None, *, every_cache
 def assemble(
     packages: Iterable[Package],
     *,
-    nodes: Sequence[Node],
+    nodes: Sequence[NumaNode],
     caches: Sequence[Cache],
     boards: Sequence[Board] = (),
     kinds: Sequence[Kind] = (),
@@ -207,7 +207,7 @@ def assemble(
 
 
 def in_order(
-    packages: Iterable[Package], nodes: Iterable[Node], caches: Iterable[Cache], boards: Iterable[Board] = ()
+    packages: Iterable[Package], nodes: Iterable[NumaNode], caches: Iterable[Cache], boards: Iterable[Board] = ()
 ) -> list[Package]:
     """Sort packages and cores by lowest CPU, but keep cores with a common board, NUMA node or large cache together."""
     enclosing: dict[int, list[int]] = {}
@@ -295,7 +295,7 @@ def _read_kinds(devices: str, online: int, cores: Iterable[int]) -> list[Kind]:
     return kinds if len(kinds) > 1 else []
 
 
-def _read_nodes(root: str, online: int) -> list[Node]:
+def _read_nodes(root: str, online: int) -> list[NumaNode]:
     directory = os.path.join(root, "sys/devices/system/node")
     nodes = []
     for number in sysfs.entries(directory, "node"):
@@ -303,9 +303,9 @@ def _read_nodes(root: str, online: int) -> list[Node]:
         if cpus is None:
             continue
         memory = _memory(sysfs.text(f"{directory}/node{number}/meminfo"))
-        nodes.append(Node(number, mask_of_list(cpus) & online, memory))
+        nodes.append(NumaNode(number, mask_of_list(cpus) & online, memory))
     if not any(node.mask for node in nodes):
-        return [Node(0, online, _memory(sysfs.text(os.path.join(root, "proc/meminfo"))))]
+        return [NumaNode(0, online, _memory(sysfs.text(os.path.join(root, "proc/meminfo"))))]
     return nodes
 
 

@@ -38,7 +38,7 @@ class Grant:
     gres: tuple[str, ...]
 
 
-class Offer:
+class NodeOffer:
     """The free resources of a node of this use for this wish.
 
     `cpus`: in all, out of the free cores of each socket. `room`: the CPUs usable by whole tasks. `near`: cores near
@@ -105,11 +105,11 @@ class Offer:
         return Grant(cores, bits[: len(shape.widths)], charged, memory, keys)
 
 
-def offer_of(use: Use, wish: Wish, row: int = 0) -> Offer | None:
+def offer_of(use: Use, wish: Wish, row: int = 0) -> NodeOffer | None:
     """Return the offer of a node of this use, with up to `row` jobs already on each core; None for nothing."""
     key = (wish, row) if row else wish
     try:
-        found: Offer | None = use.offers[key]
+        found: NodeOffer | None = use.offers[key]
         return found
     except KeyError:
         if len(use.offers) >= _MOST_KEPT:
@@ -118,7 +118,7 @@ def offer_of(use: Use, wish: Wish, row: int = 0) -> Offer | None:
         return offer
 
 
-def _offer(use: Use, wish: Wish, row: int) -> Offer | None:
+def _offer(use: Use, wish: Wish, row: int) -> NodeOffer | None:
     shape = use.shape
     served = shape.served[wish] if wish in shape.served else _served(shape, wish)
     if served is None or (wish.whole and use.levels):
@@ -147,7 +147,7 @@ def _offer(use: Use, wish: Wish, row: int) -> Offer | None:
         cpus = _with_memory(sum(map(grid.cpus, useful)), use, wish, grid)
         if cpus < wish.least:
             return None
-    return Offer(use, wish, grid, sockets if wish.whole else useful, near, cpus)
+    return NodeOffer(use, wish, grid, sockets if wish.whole else useful, near, cpus)
 
 
 def _served(shape: Shape, wish: Wish) -> tuple[Grid, int] | None:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from bitarray import bitarray
 
 from nodectl.selection.records import JobResources, NodeTable
-from nodectl.selection.tres.offer import Grant, Offer, offer_of
+from nodectl.selection.tres.offer import Grant, NodeOffer, offer_of
 from nodectl.selection.tres.use import Use
 from nodectl.selection.tres.wish import Goal
 
-Found = list[tuple[int, Offer]]
+Found = list[tuple[int, NodeOffer]]
 """Nodes in the order of the table, with what each of them has for the job."""
 
 
@@ -48,7 +48,7 @@ def place(
     `use_of` returns the use of a node, the same object each time. `order`: all nodes in the order of preference, None
     for the order of the table.
     """
-    refused: set[Offer] = set()
+    refused: set[NodeOffer] = set()
     while True:
         nodes = _Nodes(goal, use_of, row, refused)
         chosen = nodes.chosen(candidates, order)
@@ -71,13 +71,13 @@ class _Nodes:
 
     __slots__ = ("_goal", "_refused", "_row", "_use_of")
 
-    def __init__(self, goal: Goal, use_of: Callable[[int], Use], row: int, refused: set[Offer]) -> None:
+    def __init__(self, goal: Goal, use_of: Callable[[int], Use], row: int, refused: set[NodeOffer]) -> None:
         self._goal = goal
         self._use_of = use_of
         self._row = row
         self._refused = refused
 
-    def _offer(self, node: int) -> Offer | None:
+    def _offer(self, node: int) -> NodeOffer | None:
         offer = offer_of(self._use_of(node), self._goal.wish, self._row)
         return None if offer in self._refused else offer
 
@@ -113,7 +113,7 @@ class _Nodes:
 
     def _rest(
         self, candidates: bitarray, required: set[int], order: Sequence[int] | None
-    ) -> Iterator[tuple[int, Offer]]:
+    ) -> Iterator[tuple[int, NodeOffer]]:
         """Yield the remaining nodes with an offer, in the order of preference."""
         nodes: Iterable[int] = candidates.search(1)
         if order is not None:
@@ -126,7 +126,7 @@ class _Nodes:
             if offer is not None and node not in required and offer not in refused:
                 yield node, offer
 
-    def _taken(self, must: Found, order: Iterable[tuple[int, Offer]]) -> Found:
+    def _taken(self, must: Found, order: Iterable[tuple[int, NodeOffer]]) -> Found:
         """Return as few nodes as possible, taken in this order."""
         goal = self._goal
         chosen = list(must)
@@ -169,15 +169,15 @@ class _Nodes:
         return (size < wanted, size) < (best < wanted, best) if size >= wanted or best >= wanted else size > best
 
 
-def _node(one: tuple[int, Offer]) -> int:
+def _node(one: tuple[int, NodeOffer]) -> int:
     return one[0]
 
 
-def _least_loaded(one: tuple[int, Offer]) -> int:
+def _least_loaded(one: tuple[int, NodeOffer]) -> int:
     return -one[1].cpus
 
 
-def spread(offers: Sequence[Offer], goal: Goal) -> tuple[list[int], list[int]]:
+def spread(offers: Sequence[NodeOffer], goal: Goal) -> tuple[list[int], list[int]]:
     """Return tasks and CPUs of each node: a task each, then tasks on the rest of begun cores, then node by node."""
     size, limit = goal.wish.size, goal.wish.limit
     total = goal.cpus if goal.overcommit else max(-(-goal.cpus // size), goal.floor * len(offers) // size)

@@ -107,7 +107,7 @@ class Node:
         self._show = show.Show(registry, store, binder)
         self._read_trace = read_trace.ReadTrace(registry)
         self._signal_step = signal_step.SignalStep(registry, jobs.suspension)
-        self._update = update.Update(base.mount, registry, constraints)
+        self._update = update.UpdateStep(base.mount, registry, constraints)
         self._view = view.View(registry, levels)
         self._enter = enter.Enter(registry, levels, jobs.containers)
         self._selection = this_machine.selection_of(config, plugins.stacks["select"][0], binder, constraints.total)
@@ -124,10 +124,10 @@ class Node:
         self._submit = submit.Submit(config, calls, jobs.further_steps)
         self._allocate = allocate.Allocate(calls, jobs.further_steps, config.interactive_lease)
         self._queue = show_queue.ShowQueue(calls)
-        self._control = control.Control(calls)
+        self._control = control.JobControl(calls)
         self._nodes = nodes.Nodes(calls)
         self._metrics = metrics.Metrics(self._nodes, registry, store, self.forkserver)
-        self._reservations = reservations.Reservations(calls)
+        self._reservations = reservations.ReservationMethods(calls)
 
     def _make_controller(self, store: Store, start: StepStart, base: str, growth: Growth) -> Controller:
         config, jobs, registry = self.config, self.jobs, self.registry

@@ -10,7 +10,7 @@ _MOST_QUEUED = 64
 _BEGUN_MS = 10_000  # limit for a stalled machine to start a step runner, or to drop the order for one
 
 
-class Client:
+class ClientConnection:
     """A client's connection. `fds` came with the present call; `theirs` are the descriptors to send with the reply."""
 
     __slots__ = (

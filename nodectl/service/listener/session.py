@@ -18,7 +18,7 @@ import prctl
 
 from nodectl.model.wire import frames, framing
 from nodectl.model.wire.dispatch import STANDARD, Refused, error_reply, withdrawn
-from nodectl.service.listener.connection import Client
+from nodectl.service.listener.connection import ClientConnection
 from nodectl.service.listener.message import LAUNCH, checked, withdraws
 
 TYPE_CHECKING = False
@@ -51,8 +51,8 @@ class UserSession:
         self._longest = longest
         self._orders = framing.Inbox(_MOST_REPLY)
         self._out = bytearray()
-        self._clients: dict[int, Client] = {}
-        self._by_fd: dict[int, Client] = {}
+        self._clients: dict[int, ClientConnection] = {}
+        self._by_fd: dict[int, ClientConnection] = {}
         self._open = True  # more connections may come
         self._failed: OSError | None = None  # error of a call to the listener or the daemon
         self._patience: int | None = None  # milliseconds
@@ -98,7 +98,7 @@ class UserSession:
         if fd < 0:
             self._tell(int(text), frames.GONE)  # this process had no descriptor left for the connection
             return
-        client = Client(int(text), _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd), self._longest)
+        client = ClientConnection(int(text), _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd), self._longest)
         self._clients[client.number] = self._by_fd[fd] = client
         self._poll.register(fd, select.POLLIN)
         if len(self._clients) > self._most:
@@ -112,7 +112,7 @@ class UserSession:
 
     # From clients.
 
-    def _attend(self, client: Client, mask: int) -> None:
+    def _attend(self, client: ClientConnection, mask: int) -> None:
         if mask & select.POLLOUT:
             self._flush(client)
         over = bool(mask & (select.POLLHUP | select.POLLERR))
@@ -121,7 +121,7 @@ class UserSession:
         elif (over or mask & select.POLLIN) and not client.gone:
             self._read(client, over=over)
 
-    def _read(self, client: Client, *, over: bool) -> None:
+    def _read(self, client: ClientConnection, *, over: bool) -> None:
         """Read from the client; `over` means a connection closed in both directions. A client may also close only the
         sending direction, as socat(1) does at the end of input, and wait for replies.
         """
@@ -152,7 +152,7 @@ class UserSession:
             self._poll.modify(client.sock.fileno(), self._interest(client))
         self._next(client)
 
-    def _next(self, client: Client) -> None:
+    def _next(self, client: ClientConnection) -> None:
         """Pass on the next call, unless a call or a reply is still under way."""
         if client.sent_all and not (client.calls or client.busy or client.out or client.gone):
             self._leave(client)
@@ -209,7 +209,7 @@ class UserSession:
         os.close(self._up)
         self._up = -1
 
-    def _reply(self, client: Client, text: bytes) -> None:
+    def _reply(self, client: ClientConnection, text: bytes) -> None:
         failed = client.answered()
         done = client.take_what_came()
         if client.gone:
@@ -251,14 +251,14 @@ class UserSession:
 
     # To clients and to the daemon.
 
-    def _end_with(self, client: Client, refused: Refused) -> None:
+    def _end_with(self, client: ClientConnection, refused: Refused) -> None:
         """Send the client a last message, if the client reads at once, and end the connection."""
         client.out += framing.encode(error_reply(refused))
         client.ending = True
         self._flush(client)
         self._leave(client)
 
-    def _flush(self, client: Client) -> None:
+    def _flush(self, client: ClientConnection) -> None:
         try:
             while client.out:
                 sent = framing.send_some(client.sock, client.out, client.theirs)
@@ -279,7 +279,7 @@ class UserSession:
             self._poll.modify(client.sock.fileno(), self._interest(client))
             self._next(client)
 
-    def _withhold(self, client: Client, number: int) -> None:
+    def _withhold(self, client: ClientConnection, number: int) -> None:
         """Refuse a call: the kernel did not send the call's or the reply's descriptors, with this errno. Close the
         reply's descriptors, which ends the objects behind them.
         """
@@ -292,10 +292,10 @@ class UserSession:
         client.out[:] = framing.encode(error_reply(Refused(name, reason)))
         self._flush(client)
 
-    def _interest(self, client: Client) -> int:
+    def _interest(self, client: ClientConnection) -> int:
         return (0 if client.sent_all else select.POLLIN) | (select.POLLOUT if client.out else 0)
 
-    def _leave(self, client: Client) -> None:
+    def _leave(self, client: ClientConnection) -> None:
         """End the connection. A call under way goes on and may still need the call's descriptors."""
         if client.gone:
             return

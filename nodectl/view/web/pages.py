@@ -17,7 +17,7 @@ from nodectl.model.accounting.report import report
 from nodectl.model.step_number import step_name
 from nodectl.model.words import printable, user_name
 from nodectl.placement.machine import figures
-from nodectl.placement.machine.pci import Device
+from nodectl.placement.machine.pci import PciDevice
 from nodectl.placement.machine.topology import Topology
 from nodectl.view.live.view import Row, View
 from nodectl.view.live.watcher import Watcher
@@ -34,7 +34,7 @@ class Pages:
     """The pages of a user, with a watcher. Expensive data is requested from the service only on demand."""
 
     def __init__(
-        self, watcher: Watcher, connect: Callable[[], Session], topology: Topology, devices: tuple[Device, ...]
+        self, watcher: Watcher, connect: Callable[[], Session], topology: Topology, devices: tuple[PciDevice, ...]
     ) -> None:
         self._watcher = watcher
         self._connect = connect

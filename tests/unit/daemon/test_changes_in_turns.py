@@ -12,7 +12,7 @@ import pytest
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.admission.slices import Work
 from nodectl.service.daemon.controller.controller import Controller
-from nodectl.service.daemon.methods.control import Control
+from nodectl.service.daemon.methods.control import JobControl
 from unit.daemon.test_slices import Site
 
 _A_FEW = 8
@@ -52,7 +52,7 @@ class Disk:
         return []
 
 
-def _control(site: Site) -> Control:
+def _control(site: Site) -> JobControl:
     """The methods, with a clock that stands still: only what is to be written makes them wait."""
     nothing: Any = SimpleNamespace(kick=lambda: None, end=lambda _: None)
     config: Any = SimpleNamespace(interactive_lease=60.0)
@@ -63,7 +63,7 @@ def _control(site: Site) -> Control:
     site.calls.controller = controller
     site.calls.is_admin = lambda _: False
     site.calls.work = lambda: Work(site.slices, clock=lambda: 0.0)
-    return Control(site.calls)
+    return JobControl(site.calls)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def _control(site: Site) -> Control:
     ],
     ids=["update", "hold", "release", "cancel", "update tasks that wait in one record"],
 )
-def test_no_transaction_is_as_large_as_the_call(call: Callable[[Control, str], Coroutine[Any, Any, object]]) -> None:
+def test_no_transaction_is_as_large_as_the_call(call: Callable[[JobControl, str], Coroutine[Any, Any, object]]) -> None:
     disk = Disk()
     site = Site(disk)
     array = site.bench.submit(array_tasks=f"0-{2 * _TASKS}", held="user")

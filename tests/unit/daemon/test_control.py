@@ -14,7 +14,7 @@ from nodectl.scheduler import job_array
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.admission.slices import Slices, Work
-from nodectl.service.daemon.methods.control import Control
+from nodectl.service.daemon.methods.control import JobControl
 from nodectl.service.daemon.methods.show_queue import Matching
 
 JOBS = 1000
@@ -82,7 +82,7 @@ def called(queue: Queue, method: str, tasks: str = "", **given: object) -> None:
         is_admin=lambda _: False,
     )
     call: Any = SimpleNamespace(parameters=given, peer=SimpleNamespace(uid=UID))
-    asyncio.run(getattr(Control(calls), method)(call))
+    asyncio.run(getattr(JobControl(calls), method)(call))
 
 
 @pytest.mark.parametrize("method", ["cancel", "hold", "release"])

@@ -12,11 +12,11 @@ import pytest
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.history import pages
 from nodectl.service.daemon.history.job_store import JobStore
-from nodectl.service.daemon.history.pages import BadPosition, Page, Wanted
+from nodectl.service.daemon.history.pages import BadPosition, Page, RecordSelection
 from nodectl.service.daemon.history.store import Ended, Store
 
 ALICE, BOB = 1001, 1002
-Ask = Callable[[Store, Wanted, str], Page]
+Ask = Callable[[Store, RecordSelection, str], Page]
 
 
 @pytest.fixture
@@ -47,7 +47,9 @@ def add(store: Store, count: int, *, size: int = 10, steps: int = 1, at: float =
     )
 
 
-def walk(ask: Ask, store: Store, wanted: Wanted, between: Callable[[], object] = lambda: None) -> list[dict[str, Any]]:
+def walk(
+    ask: Ask, store: Store, wanted: RecordSelection, between: Callable[[], object] = lambda: None
+) -> list[dict[str, Any]]:
     found, position, turns = [], "", 0
     while True:
         page = ask(store, wanted, position)
@@ -65,35 +67,37 @@ def keys(records: list[dict[str, Any]]) -> list[tuple[int, int]]:
 
 def test_all_come_newest_end_first_in_pages_of_bounded_size(store: Store) -> None:
     add(store, 3000, size=300)
-    page = pages.steps(store, Wanted())
+    page = pages.steps(store, RecordSelection())
     assert sum(len(row[0]) for row in page.rows) < (1 << 18) + 1000
-    assert keys(walk(pages.steps, store, Wanted())) == [(job, 0) for job in range(3000, 0, -1)]
-    assert keys(walk(pages.steps, store, Wanted(uid=BOB))) == [(job, 0) for job in range(2999, 0, -2)]
-    assert keys(walk(pages.steps, store, Wanted(uid=1))) == []
+    assert keys(walk(pages.steps, store, RecordSelection())) == [(job, 0) for job in range(3000, 0, -1)]
+    assert keys(walk(pages.steps, store, RecordSelection(uid=BOB))) == [(job, 0) for job in range(2999, 0, -2)]
+    assert keys(walk(pages.steps, store, RecordSelection(uid=1))) == []
 
 
 def test_only_those_that_ended_since_then(store: Store) -> None:
     add(store, 3000)
-    assert len(walk(pages.steps, store, Wanted(since=1000 + 2500 / 2))) == 501
-    assert len(walk(pages.steps, store, Wanted(uid=ALICE, since=1000 + 2500 / 2))) == 251
+    assert len(walk(pages.steps, store, RecordSelection(since=1000 + 2500 / 2))) == 501
+    assert len(walk(pages.steps, store, RecordSelection(uid=ALICE, since=1000 + 2500 / 2))) == 251
 
 
 def test_steps_that_end_at_the_same_instant_come_once_each(store: Store) -> None:
     store.add([Ended({"job": job, "step": 0, "uid": ALICE, "ended": 5.0}, b"") for job in range(1, 2501)])
-    assert sorted(keys(walk(pages.steps, store, Wanted()))) == [(job, 0) for job in range(1, 2501)]
+    assert sorted(keys(walk(pages.steps, store, RecordSelection()))) == [(job, 0) for job in range(1, 2501)]
 
 
 def test_what_ends_between_two_pages_hides_nothing_and_repeats_nothing(store: Store) -> None:
     add(store, 2500)
-    found = keys(walk(pages.steps, store, Wanted(), lambda: add(store, 50, at=1e6)))
+    found = keys(walk(pages.steps, store, RecordSelection(), lambda: add(store, 50, at=1e6)))
     assert found == [(job, 0) for job in range(2500, 0, -1)]
 
 
 def test_steps_of_named_jobs_come_job_by_job(store: Store) -> None:
     add(store, 4, steps=1500)
-    found = walk(pages.steps, store, Wanted(jobs=(3, 99, 2)))
+    found = walk(pages.steps, store, RecordSelection(jobs=(3, 99, 2)))
     assert keys(found) == [(job, step) for job in (3, 2) for step in range(1500)]
-    assert keys(walk(pages.steps, store, Wanted(uid=ALICE, jobs=(3, 2)))) == [(2, step) for step in range(1500)]
+    assert keys(walk(pages.steps, store, RecordSelection(uid=ALICE, jobs=(3, 2)))) == [
+        (2, step) for step in range(1500)
+    ]
 
 
 def test_jobs_that_wait_come_first_and_an_arrays_number_means_its_tasks(store: Store) -> None:
@@ -104,14 +108,14 @@ def test_jobs_that_wait_come_first_and_an_arrays_number_means_its_tasks(store: S
             job.job_state, job.end_time = "COMPLETED", 1000.0 + number
         table.put(job)
     table.commit()
-    found = [job["job_id"] for job in walk(pages.jobs, store, Wanted())]
+    found = [job["job_id"] for job in walk(pages.jobs, store, RecordSelection())]
     assert found == [*range(1001, 2101), *range(1000, 0, -1)]
-    assert [job["job_id"] for job in walk(pages.jobs, store, Wanted(uid=ALICE, since=1900))] == [
+    assert [job["job_id"] for job in walk(pages.jobs, store, RecordSelection(uid=ALICE, since=1900))] == [
         *range(1002, 2101, 2),
         *range(1000, 899, -2),
     ]
-    assert [job["job_id"] for job in walk(pages.jobs, store, Wanted(jobs=(5, 9)))] == [5, 7, 8, 9]
-    assert [job["job_id"] for job in walk(pages.jobs, store, Wanted(uid=BOB, jobs=(5, 8)))] == [5, 7]
+    assert [job["job_id"] for job in walk(pages.jobs, store, RecordSelection(jobs=(5, 9)))] == [5, 7, 8, 9]
+    assert [job["job_id"] for job in walk(pages.jobs, store, RecordSelection(uid=BOB, jobs=(5, 8)))] == [5, 7]
 
 
 @pytest.mark.parametrize("ask", [pages.steps, pages.jobs])
@@ -120,16 +124,16 @@ def test_jobs_that_wait_come_first_and_an_arrays_number_means_its_tasks(store: S
 )
 def test_position_that_was_not_handed_out_is_refused(store: Store, ask: Ask, position: str) -> None:
     if position == "ended":
-        assert ask(store, Wanted(), position).rows == []
+        assert ask(store, RecordSelection(), position).rows == []
         return
     with pytest.raises(BadPosition):
-        ask(store, Wanted(), position)
+        ask(store, RecordSelection(), position)
 
 
 def test_named_position_beyond_the_jobs_is_the_end(store: Store) -> None:
     add(store, 3)
-    assert pages.steps(store, Wanted(jobs=(1,)), "named 5 0 0") == Page([], "")
-    assert pages.steps(store, Wanted(jobs=(1,)), "named -5 -1 -1").next == ""
+    assert pages.steps(store, RecordSelection(jobs=(1,)), "named 5 0 0") == Page([], "")
+    assert pages.steps(store, RecordSelection(jobs=(1,)), "named -5 -1 -1").next == ""
 
 
 @pytest.mark.parametrize("uid", [None, ALICE])
@@ -147,7 +151,7 @@ def test_no_page_sorts_or_walks_the_history(
         return real(statement, values)
 
     monkeypatch.setattr(store, "query", query)
-    walk(ask, store, Wanted(uid, jobs, since=1.0))
+    walk(ask, store, RecordSelection(uid, jobs, since=1.0))
     for statement, values in asked:
         plan = [row[3] for row in real(f"EXPLAIN QUERY PLAN {statement}", values)]
         assert all(line.startswith("SEARCH") for line in plan), (statement, plan)
@@ -166,7 +170,7 @@ def test_a_page_asks_for_a_bounded_number_of_jobs_of_which_there_is_nothing_to_t
         return query(*given)
 
     monkeypatch.setattr(store, "query", counted)
-    wanted = Wanted(jobs=[*range(1_000_000, 1_002_000), 3])
+    wanted = RecordSelection(jobs=[*range(1_000_000, 1_002_000), 3])
     rows, position, turns = [], "", 0
     while turns == 0 or position:
         before = asked

@@ -12,7 +12,7 @@ import pytest
 from nodectl.model.wire.dispatch import Refused
 from nodectl.plugin_host.caller import OK, Outcome
 from nodectl.service.daemon.jobs.resources import Resources
-from nodectl.service.daemon.jobs.suspension import Suspension
+from nodectl.service.daemon.jobs.suspension import Suspensions
 from nodectl.service.daemon.jobs.watcher import Watcher
 
 
@@ -80,12 +80,12 @@ class Plugins:
 
 def suspension_of(
     steps: dict[int, Step], why: str = "", refusal: str = "", plugins: Plugins | None = None
-) -> tuple[Suspension, Queue]:
+) -> tuple[Suspensions, Queue]:
     queue = Queue(why, refusal)
     live: Any = steps
     further: Any = SimpleNamespace(running=lambda _: list(steps.values()), wake=lambda _: None)
     resources = Resources(SimpleNamespace(trace=False), plugins or Plugins(), live)  # type: ignore[arg-type]
-    return Suspension("", further, resources, SimpleNamespace(begin=lambda work: work.close()), lambda: queue), queue  # type: ignore[arg-type]
+    return Suspensions("", further, resources, SimpleNamespace(begin=lambda work: work.close()), lambda: queue), queue  # type: ignore[arg-type]
 
 
 def test_all_steps_of_a_job_stand_still() -> None:

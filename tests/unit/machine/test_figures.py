@@ -13,7 +13,7 @@ from nodectl.cli.checks import usage
 from nodectl.cli.checks.check import OK, WARN
 from nodectl.client.render.machine_figures import figure_words
 from nodectl.placement.machine import figures
-from nodectl.placement.machine.figures import Disk, Figures, UserSession
+from nodectl.placement.machine.figures import Disk, Figures, Login
 
 GIB = 1 << 30
 MADE_UP = Figures(
@@ -25,7 +25,7 @@ MADE_UP = Figures(
     swap_used=3 * GIB // 2,
     booted=1000.0,
     disks=(Disk("/dev/a", "/", "ext4", 100 * GIB, 99 * GIB, GIB),),
-    sessions=tuple(UserSession(f"user{n}", "pts/0", "", 0.0) for n in range(10)),
+    sessions=tuple(Login(f"user{n}", "pts/0", "", 0.0) for n in range(10)),
     temperatures={"coretemp": 61.7},
 )
 

@@ -19,8 +19,8 @@ def test_devices_are_told_with_their_node_near_cpus_and_names(tmp_path: Path) ->
     device(tmp_path, "0000:3b:00.0", "0x030200", "1", "4-7", "drm/card0")
     device(tmp_path, "0000:17:00.0", "0x020700", "0", "0-3", "infiniband/mlx5_0")
     assert pci.read(str(tmp_path)) == (
-        pci.Device("0000:17:00.0", "network", "10de", "2330", ("mlx5_0",), 0, 0x0F),
-        pci.Device("0000:3b:00.0", "display", "10de", "2330", ("card0",), 1, 0xF0),
+        pci.PciDevice("0000:17:00.0", "network", "10de", "2330", ("mlx5_0",), 0, 0x0F),
+        pci.PciDevice("0000:3b:00.0", "display", "10de", "2330", ("card0",), 1, 0xF0),
     )
 
 

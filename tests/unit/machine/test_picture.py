@@ -13,9 +13,9 @@ from nodectl.client.render import machine_svg, machine_text
 from nodectl.client.render.machine_groups import Group, tree
 from nodectl.client.render.occupants import Occupation, occupation
 from nodectl.model.cpu_list import mask_of
-from nodectl.placement.machine.pci import Device
+from nodectl.placement.machine.pci import PciDevice
 from nodectl.placement.machine.spec import from_spec
-from nodectl.placement.machine.topology import Kind, Node, Topology
+from nodectl.placement.machine.topology import Kind, NumaNode, Topology
 from unit.machines import Machine, topology_of
 
 SPACE = "{http://www.w3.org/2000/svg}"
@@ -63,7 +63,7 @@ def test_groups_stand_in_what_holds_all_of_their_cpus() -> None:
 
 
 def test_group_across_the_border_of_another_is_cut() -> None:
-    machine = replace(from_spec("1s:4c"), nodes=(Node(0, 0b0001, 0), Node(1, 0b1110, 0)))
+    machine = replace(from_spec("1s:4c"), nodes=(NumaNode(0, 0b0001, 0), NumaNode(1, 0b1110, 0)))
     machine = replace(machine, caches=tuple(replace(cache, mask=0b0011) for cache in machine.caches))
     parts = [["L3", ["NUMA node 0", 0]], ["NUMA node 1", ["L3", 1], 2, 3]]
     assert outline(tree(machine))[1:] == [["socket 0", *parts]]
@@ -146,8 +146,8 @@ def test_remarks_name_what_is_special() -> None:
 
 def test_devices_stand_at_their_node() -> None:
     devices = [
-        Device("0000:01:00.0", "network", "8086", "1521", ("eth0",), 1, 0),
-        Device("0000:02:00.0", "display", "10de", "2330", (), -1, 0),
+        PciDevice("0000:01:00.0", "network", "8086", "1521", ("eth0",), 1, 0),
+        PciDevice("0000:02:00.0", "display", "10de", "2330", (), -1, 0),
     ]
     lines = machine_text.draw(from_spec("2s:2c:2n"), Occupation(), devices)
     assert lines[1] == "display: 0000:02:00.0"

@@ -20,7 +20,7 @@ class Nodes:
         self.cut: set[int] = set()
         self.gone: list[list[int]] = [[] for _ in range(count)]
         self.servers = [Others(pairs[i][1].fileno(), i, count, self.gone[i].append) for i in range(count)]
-        self._inboxes = [frames.Inbox() for _ in range(count)]
+        self._inboxes = [frames.FrameInbox() for _ in range(count)]
         self._unsent: list[list[bytes]] = [[] for _ in range(count)]
         for agent in self.agents:
             agent.setblocking(False)

@@ -46,7 +46,7 @@ from nodectl.service.daemon.history.job_store import REQUEUED
 from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks, TimeToEnd
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.jobs.registry import Registry
-from nodectl.service.daemon.jobs.suspension import Suspension
+from nodectl.service.daemon.jobs.suspension import Suspensions
 from nodectl.service.daemon.jobs.watcher import Watcher
 from nodectl.service.daemon.steps.live import LiveStep
 
@@ -65,7 +65,7 @@ class Parts(NamedTuple):
 
     registry: Registry
     further_steps: FurtherSteps
-    suspension: Suspension
+    suspension: Suspensions
     maker: StepMaker
     starts: Starts
     spool: Spool

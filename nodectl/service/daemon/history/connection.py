@@ -59,7 +59,7 @@ def is_worth_waiting(error: sqlite3.Error) -> bool:
     return seconds is not None and seconds < _PATIENCE_SECONDS
 
 
-class Connection(sqlite3.Connection):
+class HistoryConnection(sqlite3.Connection):
     """The SQLite connection to the history file, with long waits for locks until `be_quick`. Raises sqlite3.Error."""
 
     def __init__(self, path: str) -> None:

@@ -22,7 +22,7 @@ class BadPosition(ValueError):
     """Raised for a position never handed out."""
 
 
-class Wanted(NamedTuple):
+class RecordSelection(NamedTuple):
     """A selection by user (None: all), by `jobs` (empty: all), and by a time of end from `since` on."""
 
     uid: int | None = None
@@ -54,12 +54,12 @@ _STEPS = _Table("step", "record", ("job = :job",), "step, restart")
 _JOBS = _Table("job", "record, resources", ("id = :job", "array = :job AND id != :job"), "id, restart")
 
 
-def steps(store: Store, wanted: Wanted, position: str = "") -> Page:
+def steps(store: Store, wanted: RecordSelection, position: str = "") -> Page:
     """Return records of ended steps. Raises BadPosition, sqlite3.Error."""
     return _page(store, _STEPS, wanted, position or (_NAMED if wanted.jobs else _ENDED))
 
 
-def jobs(store: Store, wanted: Wanted, position: str = "") -> Page:
+def jobs(store: Store, wanted: RecordSelection, position: str = "") -> Page:
     """Return records and resources of jobs, unfinished jobs first. A number also selects the tasks of an array.
 
     Raises BadPosition, sqlite3.Error.
@@ -67,7 +67,7 @@ def jobs(store: Store, wanted: Wanted, position: str = "") -> Page:
     return _page(store, _JOBS, wanted, position or (_NAMED if wanted.jobs else _OPEN))
 
 
-def _page(store: Store, table: _Table, wanted: Wanted, position: str) -> Page:
+def _page(store: Store, table: _Table, wanted: RecordSelection, position: str) -> Page:
     phase, _, place = position.partition(" ")
     try:
         numbers = [float(word) for word in place.split()]
@@ -84,7 +84,7 @@ def _page(store: Store, table: _Table, wanted: Wanted, position: str) -> Page:
     raise BadPosition(position)
 
 
-def _of_ended(store: Store, table: _Table, wanted: Wanted, after: Sequence[float]) -> Page:
+def _of_ended(store: Store, table: _Table, wanted: RecordSelection, after: Sequence[float]) -> Page:
     whose = "uid = :uid AND " if wanted.uid is not None else ""
     statement = (
         f"SELECT ended, rowid, {table.columns} FROM {table.name} "  # noqa: S608  # all of it is ours
@@ -96,7 +96,7 @@ def _of_ended(store: Store, table: _Table, wanted: Wanted, after: Sequence[float
     return Page(rows, "" if last is None else f"{_ENDED} {last[0]!r} {last[1]}")
 
 
-def _of_open(store: Store, wanted: Wanted, after: float) -> Page:
+def _of_open(store: Store, wanted: RecordSelection, after: float) -> Page:
     whose = "uid = :uid AND " if wanted.uid is not None else ""
     statement = (
         f"SELECT rowid, {_JOBS.columns} FROM job WHERE {whose}ended = 0 AND rowid > :row "  # noqa: S608
@@ -106,7 +106,7 @@ def _of_open(store: Store, wanted: Wanted, after: float) -> Page:
     return Page(rows, _ENDED if last is None else f"{_OPEN} {last[0]}")
 
 
-def _of_named(store: Store, table: _Table, wanted: Wanted, after: Sequence[float]) -> Page:
+def _of_named(store: Store, table: _Table, wanted: RecordSelection, after: Sequence[float]) -> Page:
     """Read the named jobs in turn until the page is full."""
     place, first, second = after
     rows: list[tuple[str, ...]] = []

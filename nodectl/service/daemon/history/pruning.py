@@ -17,7 +17,7 @@ _DAY = 86_400
 _OLD = "ended > 0 AND ended < ?"
 
 
-class Limits(NamedTuple):
+class HistoryLimits(NamedTuple):
     """The limits for steps and, separately, for jobs: number of records, bytes, and days (0: for ever)."""
 
     records: int
@@ -40,7 +40,7 @@ _KINDS = (
 )
 
 
-def prune(db: sqlite3.Connection, limits: Limits, now: float) -> None:
+def prune(db: sqlite3.Connection, limits: HistoryLimits, now: float) -> None:
     """Forget rows above the limits, once the excess is worth the cost, and some expired rows. Raises sqlite3.Error."""
     for kind in _KINDS:
         _keep_shares(db, kind, limits)
@@ -48,7 +48,7 @@ def prune(db: sqlite3.Connection, limits: Limits, now: float) -> None:
             _forget_old(db, kind, now - limits.days * _DAY)
 
 
-def has_old(db: sqlite3.Connection, limits: Limits, now: float) -> bool:
+def has_old(db: sqlite3.Connection, limits: HistoryLimits, now: float) -> bool:
     """Return True if expired rows exist. Raises sqlite3.Error."""
     oldest = now - limits.days * _DAY
     return bool(limits.days) and any(
@@ -57,7 +57,7 @@ def has_old(db: sqlite3.Connection, limits: Limits, now: float) -> bool:
     )
 
 
-def _keep_shares(db: sqlite3.Connection, kind: _Kind, limits: Limits) -> None:
+def _keep_shares(db: sqlite3.Connection, kind: _Kind, limits: HistoryLimits) -> None:
     kept = db.execute(f"SELECT * FROM {kind.kept}").fetchall()  # noqa: S608  # all of it is ours
     records, size = (sum(row[place] for row in kept) for place in (1, 2))
     most, most_bytes = limits.records, limits.most_bytes

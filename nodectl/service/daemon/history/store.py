@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 from nodectl.model.step_number import BATCH
 from nodectl.model.wire.lean_json import dumps
 from nodectl.service.daemon.history import pruning, schema
-from nodectl.service.daemon.history.connection import Connection, locked_for, why_unusable
+from nodectl.service.daemon.history.connection import HistoryConnection, locked_for, why_unusable
 from nodectl.service.daemon.history.counters import Counters
 
 _DRAW = (
@@ -84,7 +84,7 @@ class Store:
         calls `tell` with each added record, and gives out no job id below `least_job`.
         """
         self.least_job = least_job
-        self._limits = pruning.Limits(limit, most_bytes, days)
+        self._limits = pruning.HistoryLimits(limit, most_bytes, days)
         self._tell = tell
         self.counters = Counters()
         self.beside: list[Beside] = []
@@ -92,7 +92,7 @@ class Store:
         self._drawn_at = -_SOON
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            self._db = Connection(path)
+            self._db = HistoryConnection(path)
             os.chmod(path, 0o600)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")

@@ -19,7 +19,7 @@ from nodectl.service.daemon.jobs.prolog_epilog import PrologEpilog
 from nodectl.service.daemon.jobs.registry import Registry
 from nodectl.service.daemon.jobs.resources import Resources
 from nodectl.service.daemon.jobs.step_cgroups import CgroupRemovals
-from nodectl.service.daemon.jobs.suspension import Suspension
+from nodectl.service.daemon.jobs.suspension import Suspensions
 from nodectl.service.daemon.jobs.watcher import Watcher
 from nodectl.service.daemon.processes.forkserver_channel import ForkserverChannel
 from nodectl.service.daemon.steps.live import LiveStep
@@ -41,7 +41,7 @@ class NodeJobs:
         self.resources = Resources(config, plugins, registry.live)
         self.prolog_epilog = PrologEpilog(config, mount, self._tasks)
         self.further_steps = FurtherSteps(registry, store, self._last_step_ended)
-        self.suspension = Suspension(mount, self.further_steps, self.resources, self._tasks, lambda: self.watcher)
+        self.suspension = Suspensions(mount, self.further_steps, self.resources, self._tasks, lambda: self.watcher)
         self._ends = JobEnds(
             (self.prolog_epilog, self.containers, self.resources),
             registry.ending,

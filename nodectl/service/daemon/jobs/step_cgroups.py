@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from nodectl import messages
 from nodectl.kernel import _kernel
 from nodectl.launch.cgroup import slurms, tree
-from nodectl.launch.cgroup.constraints import Confinement
+from nodectl.launch.cgroup.constraints import CgroupConfinement
 from nodectl.launch.cgroup.device_access import Rules
 from nodectl.service.daemon.jobs.background_tasks import TimeToEnd
 
@@ -19,7 +19,7 @@ _LONGEST_PAUSE = 0.5
 _RUNNERS_SECONDS = 1.0
 
 
-def make_step_cgroup(mount: str, path: str, confinement: Confinement, controllers: Sequence[str]) -> None:
+def make_step_cgroup(mount: str, path: str, confinement: CgroupConfinement, controllers: Sequence[str]) -> None:
     """Make job_J with the limits, and step_S. Raises OSError.
 
     `controllers`, which the base has enabled, are enabled all the way down.

@@ -28,7 +28,7 @@ _PATIENCE = 5.0  # seconds beyond the time of grace
 _RECLAIM = "memory.reclaim"  # cgroup v2, from Linux 5.19 on
 
 
-class Suspension:
+class Suspensions:
     """The suspension of the node's jobs. `mount` is the cgroup2 mount.
 
     `watcher()` is told when a job stands still, and asked before a job goes on.

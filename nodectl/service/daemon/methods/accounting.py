@@ -51,7 +51,7 @@ class Accounting:
             if uid not in (None, call.peer.uid):
                 raise Refused("NotPermitted", "only admins are told what others have used")
             uid = call.peer.uid
-        wanted = pages.Wanted(uid, call.parameters.get("jobs", ()), call.parameters.get("since", 0))
+        wanted = pages.RecordSelection(uid, call.parameters.get("jobs", ()), call.parameters.get("since", 0))
         position = call.parameters.get("next", "")
         try:
             records, following = (self._steps if of == "steps" else self._jobs)(wanted, position)
@@ -63,11 +63,11 @@ class Accounting:
             records = [record for record in records if record.get(submitted, 0) <= until]
         return {"records": records, "next": following}
 
-    def _jobs(self, wanted: pages.Wanted, position: str) -> tuple[list[dict[str, Any]], str]:
+    def _jobs(self, wanted: pages.RecordSelection, position: str) -> tuple[list[dict[str, Any]], str]:
         page = pages.jobs(self._store, wanted, position)
         return [_job(*row) for row in page.rows], page.next
 
-    def _steps(self, wanted: pages.Wanted, position: str) -> tuple[list[dict[str, Any]], str]:
+    def _steps(self, wanted: pages.RecordSelection, position: str) -> tuple[list[dict[str, Any]], str]:
         """Return a page of steps: first running steps in the order of numbers, then ending steps, then the history."""
         phase, _, last = position.partition(" ")
         if position and phase != _RUNNING:
@@ -110,7 +110,7 @@ class Accounting:
 class _Meant:
     """A filter of steps by the user and jobs of a call. A call may name thousands of jobs."""
 
-    def __init__(self, wanted: pages.Wanted) -> None:
+    def __init__(self, wanted: pages.RecordSelection) -> None:
         self._uid = wanted.uid
         self._jobs = frozenset(wanted.jobs)
 

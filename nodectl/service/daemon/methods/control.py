@@ -58,7 +58,7 @@ _OURS = ("job", "requeue", "array_limit", "num_nodes")
 _MOST_APART = 1000
 
 
-class Control:
+class JobControl:
     """The job control methods of the node."""
 
     def __init__(self, calls: JobCalls) -> None:
@@ -328,4 +328,4 @@ class Control:
             raise Refused("WrongState", f"it is done, and is not on the disk yet: {error}") from None
 
 
-__all__ = ["CANCEL", "JOBS", "REQUEUE", "UPDATE_JOB", "Control", "no_job"]
+__all__ = ["CANCEL", "JOBS", "REQUEUE", "UPDATE_JOB", "JobControl", "no_job"]

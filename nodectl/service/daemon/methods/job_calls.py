@@ -20,7 +20,7 @@ from nodectl.service.daemon.controller.job_request import Machine, apply_options
 from nodectl.service.daemon.controller.rows import without_others
 
 
-class Wanted(NamedTuple):
+class WantedJob(NamedTuple):
     """The request of a call: the job without a number, the first step, the launch request, the confinement level."""
 
     job: JobRecord
@@ -48,7 +48,7 @@ class JobCalls:
         self._turns = Turns()
         self._machine = Machine(maker.binder.allocation.bit_count(), partition)
 
-    async def wanted(self, call: Call, held_by: str) -> Wanted:
+    async def wanted(self, call: Call, held_by: str) -> WantedJob:
         """Read and check the parameters `request` and `job`. Raises Refused."""
         request = self._maker.shaped(call.parameters["request"])
         if "part" in request:
@@ -62,7 +62,7 @@ class JobCalls:
         job = job_of(step, asked, self._machine, request, held_by=held_by)
         apply_options(job, options, is_admin=self.permissions.is_admin(call.peer))
         await self.learn(job.details.dependency)
-        return Wanted(job, step, request, level)
+        return WantedJob(job, step, request, level)
 
     async def learn(self, dependency: str) -> None:
         """Look up the jobs of a dependency in the history."""

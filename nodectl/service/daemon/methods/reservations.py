@@ -28,7 +28,7 @@ CREATE: "Shape" = {
 DELETE: "Shape" = {"name": WORD}
 
 
-class Reservations:
+class ReservationMethods:
     """The reservation methods of the node."""
 
     def __init__(self, calls: JobCalls) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from nodectl.model.wire.dispatch import Call, Refused
 from nodectl.model.wire.shape import integer
 from nodectl.service.daemon.jobs.registry import WHICH, Registry
-from nodectl.service.daemon.jobs.suspension import Suspension
+from nodectl.service.daemon.jobs.suspension import Suspensions
 
 SIGNAL = {**WHICH, "signal": integer(1, 64)}
 
@@ -14,7 +14,7 @@ SIGNAL = {**WHICH, "signal": integer(1, 64)}
 class SignalStep:
     """The Signal, Suspend and Resume methods of the node."""
 
-    def __init__(self, registry: Registry, suspension: Suspension) -> None:
+    def __init__(self, registry: Registry, suspension: Suspensions) -> None:
         self._registry = registry
         self._suspension = suspension
 

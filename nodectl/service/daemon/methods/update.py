@@ -52,7 +52,7 @@ class _Write(NamedTuple):
         return self.group.full_path.endswith(_USER)
 
 
-class Update:
+class UpdateStep:
     """The Update method of the node. `mount` is the cgroup2 mount."""
 
     def __init__(self, mount: str, registry: Registry, constraints: Constraints) -> None:
