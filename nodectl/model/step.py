@@ -8,8 +8,8 @@ JSON in a root-owned file. `Task` is a task of the step, in the stepd and in tha
 from operator import attrgetter
 
 from nodectl.kernel.identity import Identity
-from nodectl.model.confinement_level import NONE
-from nodectl.model.plugstack_entry import Entry, entry_as_list, entry_from_list
+from nodectl.model.fields import StepFields, empty, names
+from nodectl.model.plugstack_entry import entry_as_list, entry_from_list
 from nodectl.model.step_number import step_name
 
 TYPE_CHECKING = False
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from nodectl.model.mpi_server import MpiServer
     from nodectl.model.node_device import NodeDevice
-    from nodectl.model.part import Part
 
     class Binder(Protocol):
         """Chooses a step's CPUs, memory and devices, in the daemon: `daemon/admission/binder.py`."""
@@ -38,99 +37,15 @@ _NO_CONTAINER = "job_container/none"  # the plugin of a job without a container
 _TOLD_COMMAND = 4096  # characters
 
 
-class Step:
-    """A step. CPU masks are ints, bit n = machine CPU n; 0 means not bound. Times in seconds, `submitted` since the
-    epoch.
-    """
+class Step(StepFields):
+    """A step: the fields of the table, which travel, and what a process notes beside them."""
 
-    FIELDS = (
-        "allocation", "always_fork", "argv", "array_job", "array_task", "base", "bulk", "cgroup", "cluster_name",
-        "container", "cores", "cpu_masks", "cpus_per_task", "cwd", "device_rules", "devices", "environment",
-        "first_step", "gid", "gids", "hard_limits", "hook_timeout", "job_began", "job_control", "job_ends", "job_id",
-        "kept", "kill_on_bad_exit", "kill_wait", "label", "layout", "limits", "mem_policies", "memory", "mems", "mpi",
-        "name", "node_name", "ntasks", "oom_kill_step", "open_append", "options", "part", "partition", "programs",
-        "pty", "restart", "rlimits", "secure", "select_packed", "shares", "stack", "stderr", "stdin", "stdout",
-        "step_cpus", "step_id", "submitted", "suspend_grace_time", "task_epilogs", "task_prologs", "task_variables",
-        "time_limit", "told", "uid", "umask", "unbuffered", "unkillable_timeout", "user_name", "verbose", "within",
-    )  # fmt: skip
+    FIELDS = tuple(sorted(names(StepFields)))
     __slots__ = (
         *FIELDS, "binder", "container_id", "forked_into_cgroup", "helpers", "mpi_server", "process_group", "refused",
         "task",
     )  # fmt: skip
 
-    job_id: int
-    step_id: int
-    first_step: int  # the number of the first step of its job: 0, BATCH or EXTERN
-    restart: int  # how often its job was requeued before
-    array_job: int  # of a job that is a task of an array: the array's number, and which task; 0 for none
-    array_task: int
-    job_began: float  # of a further step: begin and time limit's end of its job; 0 for none
-    job_ends: float
-    node_name: str
-    cluster_name: str
-    partition: str
-    uid: int
-    gid: int
-    gids: list[int]
-    user_name: str
-    name: str
-    part: "Part | None"  # of a step over several nodes: the part on this node
-    argv: list[str]
-    environment: dict[str, str]
-    cwd: str
-    umask: int
-    hard_limits: dict[str, int]  # by their name without RLIMIT_, -1 for infinity
-    rlimits: dict[str, int]  # the client's soft limits, in the same form
-    ntasks: int
-    cpus_per_task: int
-    allocation: int  # CPU mask of the job on this machine
-    cores: str  # of the job, numbered socket by socket: "0-3,8"
-    layout: dict[str, object]  # srun's options of layout and binding in force, by name
-    # From here to `devices`: filled in by task_p_slurmd_launch_request.
-    cpu_masks: list[int]  # per task
-    base: int  # CPU mask from which the layout was made
-    step_cpus: int  # CPU mask taken from `base`: all of it, except for an exact step
-    mems: str  # NUMA nodes of these CPUs, "" for all
-    mem_policies: "list[tuple[int, list[int]] | None]"  # per task MPOL_* and NUMA nodes; empty where no task has one
-    task_variables: list[dict[str, str]]  # per task, beside `environment`; empty where all have the same
-    devices: list[str]  # the devices that the job holds: gpu:0
-    stdin: str
-    stdout: str
-    stderr: str
-    open_append: bool  # append to the files of stdout and stderr
-    label: bool
-    unbuffered: bool
-    pty: list[int]  # the task with a terminal, its rows, columns and their pixels; empty for none
-    verbose: int
-    kill_on_bad_exit: bool
-    programs: list[list[object]]  # in place of `argv`: rows of task/programs.py; empty where all tasks execute `argv`
-    kept: dict[str, str]  # variables of the tasks that replace the step's variables of the same meaning
-    bulk: bool  # its tasks are slots for commands that its client sends (bulk/runner); `argv` is only shown
-    mpi: str  # the type of its MPI plugin, "" for none
-    time_limit: int  # 0: none
-    kill_wait: int
-    unkillable_timeout: int
-    suspend_grace_time: int
-    hook_timeout: int
-    always_fork: bool  # tasks are forks, even if no plugin is called in them
-    task_prologs: list[str]  # the site's before the user's
-    task_epilogs: list[tuple[str, float]]  # path, seconds it may take (0: no limit); the user's before the site's
-    stack: list[Entry]
-    options: list[list[str]]  # [plugin, option, value] of SPANK options the user gave
-    job_control: dict[str, str]  # variables of the job's prologs and epilogs, SPANK_ in front of every name
-    container: dict[str, object]  # the settings of the job's container (container/settings.py), empty for none
-    cgroup: str  # the step's directory below the cgroup2 mount, "" when cgroups are not used
-    within: str  # "" or the cgroup of another manager's job that encloses the step's (cgroup/slurms.py)
-    secure: str  # how far its processes are confined: none, default, strict (model/confinement_level.py)
-    submitted: float
-    memory: int  # MiB asked for, 0 for none
-    oom_kill_step: bool  # an out-of-memory kill ends the whole step
-    select_packed: str  # the select plugin's packed data about the step, in hexadecimal
-    shares: dict[str, int]  # of CPU time, input and output (cgroup/shares.py)
-    # The result of these, where the machine can enforce it:
-    limits: dict[str, str]  # files of the step's `user` cgroup and their contents, written a line at a time
-    device_rules: list[list[int]]  # the devices that tasks may open (cgroup/device_access.py), empty for all
-    told: list[str]  # the task plugins' messages to the user in the daemon, a line each
     task: "Task | None"  # in a task's own process: this task; None in the stepd
     helpers: set[int]  # pids of the stepd's own helpers (relays): no part of the user's step
     forked_into_cgroup: bool  # the kernel forked the last task into its cgroup: no move is needed
@@ -283,18 +198,11 @@ class Step:
 
 _NAMES = frozenset(Step.FIELDS)
 _values = attrgetter(*Step.FIELDS)
-_LATER = {
-    "secure": NONE,
-    "allocation": "0",
-    "base": "0",
-    "step_cpus": "0",
-    "part": None,
-}  # fields with a default that is not empty, or sent as text
+_AS_TEXT = {"allocation": "0", "base": "0", "step_cpus": "0"}  # masks, as `as_json` gives them
 
 
 def _empty() -> "dict[str, object]":
-    kinds = {name: Step.__annotations__[name] for name in Step.FIELDS}
-    return {name: kind() if callable(kind) else [] for name, kind in kinds.items()} | _LATER
+    return {**empty(StepFields), **_AS_TEXT}
 
 
 class Task:

@@ -94,11 +94,11 @@ ENTRIES = {
         25,
         ENUM,
     ),
-    "forkserver": Entry("import nodectl.launch.forkserver.main", {*LAUNCH, "launch.forkserver"}, 114),
+    "forkserver": Entry("import nodectl.launch.forkserver.main", {*LAUNCH, "launch.forkserver"}, 115),
     "task": Entry(
         "import nodectl.launch.task.main, nodectl.launch.stepd.main, nodectl.launch.confine.scripts",
         LAUNCH,
-        103,
+        104,
     ),
 }
 

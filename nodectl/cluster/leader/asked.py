@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from nodectl.cluster.leader import gpus
 from nodectl.cluster.leader.wish import Wish
+from nodectl.model.fields import YEAR
 from nodectl.model.wire.dispatch import Refused, invalid
 from nodectl.model.wire.shape import BadShape, Optional, boolean, check, integer
 from nodectl.placement.binding.options import request_of
@@ -18,7 +19,7 @@ from nodectl.service.request import launch
 _OF_THE_LEADER = ("layout", "jobid", "job", "step", "immediate", "no_kill")  # of no use to a node
 _REQUEST = {
     **launch.REQUEST,
-    "immediate": Optional(integer(0, 366 * 86_400)),
+    "immediate": Optional(integer(0, YEAR)),
     "no_kill": Optional(boolean),
 }
 

@@ -17,24 +17,9 @@ from collections.abc import Iterable, Mapping
 from nodectl.kernel import _namespace
 from nodectl.model.config import Config
 from nodectl.model.number import whole
-from nodectl.model.wire.shape import Optional, array, integer, text
 
 CPU_MAX, CPU_WEIGHT, IO_WEIGHT, IO_MAX, PIDS_MAX = "cpu.max", "cpu.weight", "io.weight", "io.max", "pids.max"
 _HUGE_PAGES = "hugetlb."
-
-_LONGEST_LINE = 4200  # a path and four figures
-_MOST_DISKS = 64
-_MOST_SIZES = 16
-WEIGHT = integer(1, 10_000)
-# Of a request to launch, and of one to update.
-REQUEST = {
-    "cpu_max": Optional(integer(0, 10_000_000)),
-    "cpu_weight": Optional(WEIGHT),
-    "io_max": Optional(array(text(_LONGEST_LINE), most=_MOST_DISKS)),
-    "io_weight": Optional(WEIGHT),
-    "pids_max": Optional(integer(0, 1 << 22)),
-    "hugetlb_max": Optional(array(text(_LONGEST_LINE), most=_MOST_SIZES)),
-}
 
 _PERIOD = 100_000  # microseconds, over which CPU time is counted
 _OF_A_PERCENT = _PERIOD // 100
@@ -67,7 +52,7 @@ def configured(config: Config) -> dict[str, int]:
 
 
 def asked(request: Mapping[str, object]) -> dict[str, int]:
-    """Return the shares asked for in a request, by the names of `REQUEST`. Raises BadShare."""
+    """Return the shares asked for in a request, by the names of `model/fields.py`, class Limits. Raises BadShare."""
     shares = {name: int(str(request[key])) for key, name in _NUMBERS.items() if key in request}
     lines: Mapping[str, Iterable[str]] = request  # type: ignore[assignment]  # its shape says so
     return shares | io_max(lines.get("io_max", ())) | hugetlb_max(lines.get("hugetlb_max", ()))

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nodectl.launch.cgroup import shares
 from nodectl.launch.task import programs
 from nodectl.launch.task.keys import RLIMITS
+from nodectl.model.fields import OF_TERMINAL
+from nodectl.model.request_fields import Request
 from nodectl.model.wire import lean_json
 from nodectl.model.wire.dispatch import invalid
-from nodectl.model.wire.shape import Optional, array, boolean, integer, mapping, text
+from nodectl.model.wire.shape import array, mapping, text
+from nodectl.model.wire.table import shape_of
 from nodectl.placement.binding.options import NAMES, check_text, gathered
 from nodectl.placement.binding.refused import Refused as NoLayout
 
@@ -18,13 +20,6 @@ if TYPE_CHECKING:
 _MOST_BESIDE = 256 << 10  # bytes of a request, as JSON, without the parts bounded by execve(2) or `_job_control`
 _BOUNDED = ("argv", "environment", "job_control", "part")
 _WORD = text(131_072)  # MAX_ARG_STRLEN, the limit of execve(2)
-_PATH = text(4096)
-LONGEST_NAME = 1024
-_YEAR = 366 * 86_400
-MEMORY = integer(0, 1 << 40)  # MiB
-_LIMIT = integer(-1, 2**63 - 1)
-_LONGEST_LIST = 131_072
-_OF_TERMINAL = 5  # figures: the task, rows, columns, and both in pixels
 LONGEST_VARIABLE = 128 * 1024  # MAX_ARG_STRLEN, with '=' and NUL
 _LONGEST_OPTION = LONGEST_VARIABLE - 1024  # less the prefix of its variable's name
 _TEXTS = mapping(text(8 << 20), most=64)  # each text has its own bound, by its name
@@ -69,50 +64,7 @@ def _programs(value: object) -> str:
 
 _ROWS, _TASKS, _ARGV = array(array(_anything, most=3), most=4096), text(65_536), array(_WORD, most=4096)
 
-REQUEST: "Shape" = {
-    "argv": array(_WORD, most=65_536),
-    "environment": mapping(text(2 << 20), most=16_384),
-    "cwd": _PATH,
-    "ntasks": integer(1, 2**31),
-    "cpus_per_task": Optional(integer(1, 2**31)),
-    "name": Optional(text(LONGEST_NAME)),
-    "account": Optional(text(LONGEST_NAME)),
-    "time_limit": Optional(integer(1, _YEAR)),
-    "cpu_bind": Optional(text(_LONGEST_LIST)),
-    "layout": Optional(_texts_of_layout),
-    "stdin": Optional(_PATH),
-    "stdout": Optional(_PATH),
-    "stderr": Optional(_PATH),
-    "open_append": Optional(boolean),
-    "label": Optional(boolean),
-    "unbuffered": Optional(boolean),
-    "kill_on_bad_exit": Optional(boolean),
-    "pty": Optional(array(integer(0, 0xFFFF), most=_OF_TERMINAL)),
-    "bulk": Optional(boolean),
-    "preserve_env": Optional(boolean),
-    "programs": Optional(_programs),
-    "verbose": Optional(integer(0, 10)),
-    "umask": Optional(integer(0, 0o777)),
-    "rlimits": Optional(mapping(_LIMIT, most=16)),
-    "options": Optional(array(array(text(65_536), most=3), most=256)),
-    "job_control": Optional(mapping(_WORD, most=4096)),
-    "task_prolog": Optional(_PATH),
-    "task_epilog": Optional(_PATH),
-    "uid": Optional(text(256)),
-    "gid": Optional(text(256)),
-    "job": Optional(integer(1, 2**32 - 1)),
-    "step": Optional(integer(0, 2**32 - 1)),
-    "jobid": Optional(integer(1, 2**32 - 1)),
-    "container_ns": Optional(array(text(16), most=16)),
-    "mem": Optional(MEMORY),
-    "mem_per_cpu": Optional(MEMORY),
-    "oom_kill_step": Optional(boolean),
-    "secure": Optional(text(16)),
-    "mpi": Optional(text(64)),
-    "mpi_linked": Optional(text(64)),
-    "part": Optional(an_object),
-    **shares.REQUEST,
-}
+REQUEST: "Shape" = shape_of(Request, {"layout": _texts_of_layout, "programs": _programs, "part": an_object})
 
 
 def check_meaning(request: Mapping[str, object], ntasks: int) -> None:
@@ -128,7 +80,7 @@ def check_meaning(request: Mapping[str, object], ntasks: int) -> None:
     ):
         raise invalid("programs", wrong)
     pty: Sequence[int] | None = request.get("pty")  # type: ignore[assignment]
-    if pty is not None and (len(pty) != _OF_TERMINAL or pty[0] >= ntasks or request.get("bulk")):
+    if pty is not None and (len(pty) != OF_TERMINAL or pty[0] >= ntasks or request.get("bulk")):
         raise invalid("pty", f"{list(pty)!r} is no task of the step with four figures of its terminal's size")
     if not str(request["cwd"]).startswith("/"):
         raise invalid("cwd", f"{request['cwd']!r} is not absolute")

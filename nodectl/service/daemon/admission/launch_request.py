@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from nodectl.launch.cgroup import shares
 from nodectl.launch.cgroup.constraints import Constraints
 from nodectl.launch.container import settings as container_settings
+from nodectl.model import fields
 from nodectl.model.config import Config
 from nodectl.model.number import whole
 from nodectl.model.plugstack_entry import Entry
@@ -88,6 +89,7 @@ def make_step(  # everything a step is made from
     _check(request, config)
     layout = _layout(request, binder)
     step = Step(
+        **fields.passed(request),
         **_UNNUMBERED,
         node_name=config.node_name,
         cluster_name=config.cluster_name,
@@ -96,26 +98,16 @@ def make_step(  # everything a step is made from
         gid=user.gid,
         gids=list(user.gids),
         user_name=user.name,
-        name=request.get("name") or os.path.basename(argv[0])[: launch.LONGEST_NAME],
-        argv=argv,
+        name=request.get("name") or os.path.basename(argv[0])[: fields.LONGEST_NAME],
         environment={**request["environment"], "NODECTL_SOCKET": config.socket},  # type: ignore[dict-item]  # its service
-        cwd=request["cwd"],
-        umask=request.get("umask", 0o022),
         hard_limits=hard_limits,
-        rlimits=request.get("rlimits", {}),
-        ntasks=request["ntasks"],
         cpus_per_task=_cpus_per_task(layout, binder.allocation),
         layout=layout,
         **_unbound(binder, int(str(request["ntasks"]))),
-        **_streams(request, config),
-        **_of_tasks(request),
-        verbose=request.get("verbose", 0),
-        kill_on_bad_exit=request.get("kill_on_bad_exit", False),
-        time_limit=request.get("time_limit", 0),
+        kept=_kept(request),
         **_patience(config),
         **_task_scripts(request, config),
         stack=list(stack),
-        options=request.get("options", []),
         job_control=_job_control(request.get("job_control", {})),  # type: ignore[arg-type]  # REQUEST says so
         container=_container(request, config),
         cgroup="",
@@ -136,15 +128,6 @@ def _task_scripts(request: Mapping[str, object], config: Config) -> dict[str, ob
     }
 
 
-def _of_tasks(request: Mapping[str, object]) -> dict[str, object]:
-    """Return the programs and variables of the tasks besides `argv`."""
-    return {
-        "bulk": request.get("bulk", False),
-        "programs": request.get("programs", []),
-        "kept": _kept(request),
-    }
-
-
 def _kept(request: Mapping[str, object]) -> dict[str, str]:
     """With --preserve-env, return the variables about tasks and nodes of the job in which the command was typed."""
     if not request.get("preserve_env"):
@@ -153,16 +136,15 @@ def _kept(request: Mapping[str, object]) -> dict[str, str]:
     return {name: environment[name] for name in _PRESERVED if name in environment}
 
 
-def _streams(request: Mapping[str, object], config: Config) -> dict[str, object]:
-    files = {name: request.get(name, "") for name in ("stdin", "stdout", "stderr")}
-    flags = {name: request.get(name, False) for name in ("label", "unbuffered", "open_append")}
-    pty: Sequence[int] = request.get("pty", ())  # type: ignore[assignment]  # REQUEST says so
-    if pty and config.proctrack_type == _BY_GROUP:
+def _check_terminal(request: Mapping[str, object], config: Config) -> None:
+    """Raise Refused if the request has a terminal (--pty), and something that excludes it."""
+    if not request.get("pty"):
+        return
+    if config.proctrack_type == _BY_GROUP:
         raise invalid("pty", f"not with {_BY_GROUP}, which does not find what has a terminal and session of its own")
-    for name, given in (files | flags).items():
-        if pty and given and name not in ("unbuffered", "open_append"):
+    for name in ("stdin", "stdout", "stderr", "label"):
+        if request.get(name):
             raise invalid(name, "it and --pty are mutually exclusive")
-    return files | flags | {"pty": list(pty)}
 
 
 def _container(request: Mapping[str, object], config: Config) -> Mapping[str, object]:
@@ -267,6 +249,7 @@ def _check(request: Mapping[str, object], config: Config) -> None:
     if ntasks > config.max_tasks_per_node:
         raise invalid("ntasks", f"{ntasks} is more than max_tasks_per_node = {config.max_tasks_per_node}")
     launch.check_meaning(request, _total_tasks(request))
+    _check_terminal(request, config)
 
 
 def _job_control(given: Mapping[str, str]) -> dict[str, str]:

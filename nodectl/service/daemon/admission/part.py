@@ -14,25 +14,20 @@ from nodectl.launch.cgroup import shares, slurms
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
 from nodectl.model.number import whole
 from nodectl.model.part import Part, numbers_of
+from nodectl.model.request_fields import LONGEST_MASK, MOST_OF_ALL_NODES, PartOfStep
 from nodectl.model.step import Step
 from nodectl.model.step_number import EXTERN
 from nodectl.model.wire.dispatch import Refused, invalid
-from nodectl.model.wire.shape import BadShape, Optional, array, check, integer, mapping, text
+from nodectl.model.wire.shape import BadShape, array, check, integer, text
+from nodectl.model.wire.table import shape_of
 from nodectl.placement.binding.layout import BIND, DEFAULT
 from nodectl.service.daemon.admission.binder import Binder
 
 if TYPE_CHECKING:
     from nodectl.model.wire.framing import Peer
-    from nodectl.model.wire.shape import Shape
     from nodectl.service.daemon.admission.slurm_job import SlurmJob, SlurmJobs
 
-_MOST_TASKS = 1 << 24  # of the whole step
-_LAST_STEP = 0xFFFFFFF0  # the highest number of a step without a name
-_LONGEST_LIST = 131_072
-_LONGEST_MASK = 65_536 // 4  # digits: as many CPUs as a list may name
 _HEX = frozenset("0123456789abcdefABCDEF")
-_WORD = text(131_072)  # MAX_ARG_STRLEN: what execve(2) takes
-_LONGEST_SOCKET = 107  # sun_path
 _SOCKET = "NODECTL_SOCKET"
 _VERBOSE = "SLURM_CPU_BIND_VERBOSE"
 _NOT_WITH_IT = ("job", "step", "jobid", "container_ns")
@@ -40,7 +35,7 @@ _OF_MEMORY = 2  # figures of a policy: its mode and its nodes
 
 
 def _mask(value: object) -> str:
-    is_mask = isinstance(value, str) and 0 < len(value) <= _LONGEST_MASK and _HEX.issuperset(value)
+    is_mask = isinstance(value, str) and 0 < len(value) <= LONGEST_MASK and _HEX.issuperset(value)
     return "" if is_mask else "not a mask of hexadecimal digits"
 
 
@@ -52,25 +47,13 @@ def _policy(value: object) -> str:
 
 _MODE, _LIST = integer(DEFAULT, BIND), text(4096)
 
-PART: "Shape" = {
-    "job": integer(1, 2**32 - 1),
-    "step": integer(0, _LAST_STEP),
-    "nodes": text(_LONGEST_LIST - 64),
-    "nnodes": integer(1, 1 << 20),
-    "ntasks": integer(1, _MOST_TASKS),
-    "tasks_per_node": text(_LONGEST_LIST - 64),
-    "environment": Optional(mapping(_WORD, most=256)),
-    "node": text(255),
-    "nodeid": integer(0, (1 << 20) - 1),
-    "tasks": text(_LONGEST_LIST),
-    "cpus": text(_LONGEST_MASK),
-    "masks": array(_mask, most=_MOST_TASKS),
-    "mems": Optional(_LIST),
-    "mem_policies": Optional(array(_policy, most=_MOST_TASKS)),
-    "bind": Optional(array(text(_LONGEST_LIST), most=2)),
-    "devices": Optional(array(text(256), most=4096)),
-    "exchange": Optional(text(_LONGEST_SOCKET)),
-}
+PART = shape_of(
+    PartOfStep,
+    {
+        "masks": array(_mask, most=MOST_OF_ALL_NODES),
+        "mem_policies": array(_policy, most=MOST_OF_ALL_NODES),
+    },
+)
 
 
 def shaped(part: object) -> Mapping[str, object]:

@@ -2,41 +2,20 @@
 
 from typing import TYPE_CHECKING
 
-from nodectl.model.wire.shape import Optional, array, boolean, integer, text
+from nodectl.model.fields import LONGEST_NAME
+from nodectl.model.request_fields import LATEST, JobOptions
+from nodectl.model.wire.shape import array, integer, text
+from nodectl.model.wire.table import shape_of
 
 if TYPE_CHECKING:
     from nodectl.model.wire.shape import Shape
 
-LATEST = 1 << 40  # seconds since the epoch
-PRIORITY = integer(0, 2**32 - 1)
-NICE = integer(-(2**31), 2**31 - 1)
 MOMENT = integer(0, LATEST)
-WORD = text(1024)
+WORD = text(LONGEST_NAME)
 WORDS = array(WORD, most=10_000)
 ONE_JOB: "Shape" = {"job": WORD}
-LONGEST_LIST = 65_536  # characters of a dependency, or of an array's indices
 
-JOB_OPTIONS: "Shape" = {
-    "nice": Optional(NICE),
-    "priority": Optional(PRIORITY),
-    "hold": Optional(boolean),
-    "dependency": Optional(text(LONGEST_LIST)),
-    "array": Optional(text(LONGEST_LIST)),
-    "begin": Optional(MOMENT),
-    "deadline": Optional(MOMENT),
-    "qos": Optional(WORD),
-    "reservation": Optional(WORD),
-    "requeue": Optional(boolean),
-    "comment": Optional(WORD),
-    "open_mode": Optional(text(16)),
-    "exclusive": Optional(boolean),
-    "oversubscribe": Optional(boolean),
-    "contiguous": Optional(boolean),
-    "min_cpus": Optional(integer(1, 2**31)),
-    "constraint": Optional(WORD),
-    "signal": Optional(text(64)),
-    "kill_on_invalid_dep": Optional(boolean),
-}
+JOB_OPTIONS = shape_of(JobOptions)
 
 
 def an_object(value: object) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from nodectl.model.fields import YEAR
 from nodectl.model.wire.dispatch import Call, Refused, invalid, subject
 from nodectl.model.wire.names import QUEUED_AGAIN
 from nodectl.model.wire.shape import Optional, boolean, integer, text
@@ -20,10 +21,10 @@ from nodectl.service.daemon.admission.slices import Work
 from nodectl.service.daemon.controller.commits import NotWritten
 from nodectl.service.daemon.controller.job_names import name_of
 from nodectl.service.daemon.controller.job_request import ADMIN, USER
-from nodectl.service.daemon.controller.options import LONGEST_LIST, MOMENT, NICE, ONE_JOB, PRIORITY, WORD, WORDS
+from nodectl.service.daemon.controller.options import JOB_OPTIONS, ONE_JOB, WORDS
 from nodectl.service.daemon.methods.job_calls import JobCalls, no_job
 from nodectl.service.daemon.methods.show_queue import Matching
-from nodectl.service.request.launch import MEMORY
+from nodectl.service.request.launch import REQUEST
 
 if TYPE_CHECKING:
     from nodectl.model.wire.shape import Shape
@@ -35,21 +36,12 @@ CANCEL: "Shape" = {
 }
 JOBS: "Shape" = {"jobs": WORDS}
 REQUEUE: "Shape" = {"jobs": WORDS, "hold": Optional(boolean)}
-_YEAR = 366 * 86_400
+_OF_A_JOB = ("priority", "nice", "begin", "deadline", "dependency", "qos", "reservation", "requeue", "comment")
 UPDATE_JOB: "Shape" = {
     **ONE_JOB,
-    "time_limit": Optional(integer(0, _YEAR)),
-    "priority": Optional(PRIORITY),
-    "nice": Optional(NICE),
-    "begin": Optional(MOMENT),
-    "deadline": Optional(MOMENT),
-    "dependency": Optional(text(LONGEST_LIST)),
-    "qos": Optional(WORD),
-    "reservation": Optional(WORD),
-    "requeue": Optional(boolean),
-    "name": Optional(WORD),
-    "comment": Optional(WORD),
-    "mem": Optional(MEMORY),
+    "time_limit": Optional(integer(0, YEAR)),
+    **{name: JOB_OPTIONS[name] for name in _OF_A_JOB},
+    **{name: REQUEST[name] for name in ("name", "mem")},
     "array_limit": Optional(integer(0, 2**31)),
     "num_nodes": Optional(text(8)),
 }

@@ -17,16 +17,16 @@ from typing import NamedTuple
 
 from nodectl.launch.cgroup import shares, tree
 from nodectl.launch.cgroup.constraints import Constraints
+from nodectl.model.request_fields import Limits
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Call, Refused, invalid
-from nodectl.model.wire.shape import Optional
+from nodectl.model.wire.table import shape_of
 from nodectl.service.daemon.admission import launch_request
 from nodectl.service.daemon.admission.turns import Turns
 from nodectl.service.daemon.jobs.registry import WHICH, Registry
 from nodectl.service.daemon.steps.live import LiveStep
-from nodectl.service.request import launch
 
-UPDATE = {**WHICH, "mem": Optional(launch.MEMORY), **shares.REQUEST}
+UPDATE = {**WHICH, **shape_of(Limits)}
 _HIGH, _MAX, _SWAP = "memory.high", "memory.max", "memory.swap.max"
 _UNASKED = "max"  # of memory and swap space: files as the kernel makes them
 _USER = "/user"
