@@ -24,6 +24,7 @@ from nodectl.client.run_options import (
 )
 from nodectl.client.srun import names
 from nodectl.client.srun.options import ignored_options, of_jobs
+from nodectl.model.request_fields import JobOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -115,10 +116,7 @@ class JobParser(Parser):
 
 def job_options(parsed: Parsed) -> dict[str, object]:
     """Remove JobOptions of the service's Submit and Allocate from the parsed options. Return the removed ones."""
-    names = ("array", "begin", "comment", "constraint", "contiguous", "deadline", "dependency", "exclusive", "hold",
-             "kill_on_invalid_dep", "nice", "open_mode", "oversubscribe", "priority", "qos", "requeue", "reservation",
-             "signal")  # fmt: skip
-    return {name: parsed.values.pop(name) for name in names if name in parsed.values}
+    return {name: parsed.values.pop(name) for name in JobOptions.__annotations__ if name in parsed.values}
 
 
 def outside_of_jobs(environment: "Mapping[str, str]") -> dict[str, str]:

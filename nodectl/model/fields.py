@@ -117,8 +117,7 @@ class Revised:
     secure: str = field(16, default="none")
     """The level, "none", "default" or "strict"; without a value, the node's setting."""
     mpi: str = field(64)
-    """An MPI plugin's name, or "none". mpi_linked: the plugin that suits the MPI library that the program is linked
-    to."""
+    """An MPI plugin's name, or "none"."""
 
 
 class StepFields(Passed, Revised):

@@ -56,9 +56,9 @@ class Request(Passed, Revised, Limits):
     """Only for root: name or number of the user, of the group."""
     gid: str = field(256)
     job: int = field(1, _LAST_JOB)
-    """A job id from Reserve, or a job that has resources already (Allocate, Await); without it a new job. step: a
-    number other than 0 that Reserve gave."""
+    """A job id from Reserve, or a job that has resources already (Allocate, Await); without it a new job."""
     step: int = field(0, _LAST_JOB)
+    """A number other than 0 that Reserve gave."""
     jobid: int = field(1, _LAST_JOB)
     """A running job of the same user; this becomes a further step of it."""
     container_ns: list[str] = field(16, 16)
@@ -66,6 +66,7 @@ class Request(Passed, Revised, Limits):
     mem_per_cpu: int = field(0, _MOST_MEMORY)
     """MiB for each requested CPU."""
     mpi_linked: str = field(64)
+    """The MPI plugin that suits the MPI library that the program is linked to."""
     part: dict[str, object] = field(wire="Part")
     """Only in a user's own node: this node's part of a step over several nodes. ntasks then counts the tasks of this
     node."""
