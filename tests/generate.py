@@ -4,13 +4,13 @@ Each part that is made stands in a file with other text, which stays. `tests/uni
 not what the tables give.
 """
 
+# ruff: noqa: E402  # the path first, then what is found there
 from __future__ import annotations
 
 import ast
 import sys
 import textwrap
-from collections.abc import Callable
-from importlib import import_module
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,81 @@ ROOT = Path(__file__).resolve().parents[1]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))  # the tables as they stand in the tree, not as they were installed
 
+from nodectl.client.job_parser import JobParser
+from nodectl.client.run_options import NO_ARGUMENT, OPTIONS, layout_options, waiting_options
+from nodectl.client.srun.options import FURTHER
+from nodectl.model import fields, request_fields
+from nodectl.model.fields import names
+from nodectl.placement.binding.options import COUNT, FLAG, ROWS
+
 INTERFACE = "nodectl/model/wire/org.nodectl.varlink"
-_TABLES = ("nodectl.model.fields", "nodectl.model.request_fields")
-_OF_THE_INTERFACE = {"Request": "Request", "Part": "PartOfStep", "JobOptions": "JobOptions"}
+_OF_THE_INTERFACE = {
+    "Request": request_fields.Request, "Part": request_fields.PartOfStep, "JobOptions": request_fields.JobOptions,
+}  # fmt: skip
 _PLAIN = {bool: "bool", int: "int", float: "float", str: "string", object: "object"}
+COMMANDS = "docs/commands.md"
+_OWN_OPTIONS = " and nodectl's own:\n\n"
 _COLUMNS = 140
+# Options that belong to a terminal or to the command, or that the Python API has as arguments.
+_OF_RUN = {"error", "export", "help", "input", "output", "pty", "trace", "verbose"}
+_OF_SUBMIT = {"export", "get-user-env", "help", "parsable", "quiet", "test-only", "verbose", "wait", "wrap"}
+# The type of a keyword by the function that reads the option; else by the option's argument in the help, else a text.
+_OF_READERS = {
+    **dict.fromkeys(("_exclusive", "_flag", "exclusive"), "bool"),
+    **dict.fromkeys(("count", "positive"), "int"),
+    **dict.fromkeys(("nice", "percent", "priority", "processes"), "Text"),
+    "_words": "Listed",
+    "immediate": "bool | int",
+    "mebibytes": "Amount",
+    "seconds": "Duration",
+}
+_OF_ARGUMENTS = {
+    **dict.fromkeys(("DIR", "FILE"), "str | os.PathLike[str]"),
+    **dict.fromkeys(("LIMITS", "NODES", "gpu[:TYPE][:N]"), "Listed"),
+    **dict.fromkeys(("GROUP", "MIN[-MAX]", "USER", "[TYPE:]N"), "Text"),
+}
+_KEYWORDS = '''"""The options of steps and jobs as keyword arguments: their names and types.
+
+Made by tests/generate.py from the tables of the command's options: change those.
+"""
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TypedDict
+
+Text = str | int
+Listed = str | Sequence[str]
+Amount = str | int  # of memory: MiB, or with K, M, G, T
+Duration = str | int | timedelta  # minutes, or in srun's notations
+
+
+class CommonOptions(TypedDict, total=False):
+    """The options of steps and jobs alike; `nodectl run --help` explains each."""
+
+{}
+
+
+class StepOptions(CommonOptions, total=False):
+    """The options of `run` and `start`.
+
+    `plugin_options` holds a tuple for each option of a SPANK plugin: (plugin, option) or (plugin, option, argument).
+    """
+
+{}
+
+
+class JobOptions(CommonOptions, total=False):
+    """The options of `submit`. Patterns of file names: %j job, %A array, %a index, %x name, %u user."""
+
+{}
+'''
 
 
 def explanations() -> dict[tuple[str, str], str]:
     """The string below each field, by table and field."""
     found = {}
-    for module in map(import_module, _TABLES):
+    for module in (fields, request_fields):
         tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
         for table in (node for node in tree.body if isinstance(node, ast.ClassDef)):
             for line, below in zip(table.body, table.body[1:], strict=False):
@@ -49,8 +113,6 @@ def varlink_type(kind: Any) -> str:
 
 def members(table: type) -> str:
     """The members of a table's type in the interface file, each below its explanation."""
-    from nodectl.model.fields import names
-
     explained = explanations()
     found = []
     for name, kind in names(table).items():
@@ -64,16 +126,65 @@ def members(table: type) -> str:
 
 def interface(text: str) -> str:
     """The interface file with the types that are made of tables."""
-    tables = {name: table for module in map(import_module, _TABLES) for name, table in vars(module).items()}
     for name, table in _OF_THE_INTERFACE.items():
         before, begin, rest = text.partition(f"\ntype {name} (\n")
         _, end, after = rest.partition("\n)\n")
         assert begin, f"{INTERFACE}: no type {name}"
-        text = before + begin + members(tables[table]) + end + after
+        text = before + begin + members(table) + end + after
     return text
 
 
-FILES: dict[str, Callable[[str], str]] = {INTERFACE: interface}
+def keyword_type(option: Any, kind: str) -> str:
+    """The type of an option as a keyword argument. `kind`: what the table of layout calls the option's values."""
+    if option.many:
+        return "Listed"
+    if option.has_arg == NO_ARGUMENT or kind == FLAG:
+        return "bool"
+    of_reader = "int" if kind == COUNT else _OF_READERS.get(option.take.__name__)
+    return of_reader or _OF_ARGUMENTS.get(option.arginfo, "str")
+
+
+def keywords(_: str) -> str:
+    """The module with the keyword arguments of the Python API: those of both steps and jobs, of steps, of jobs."""
+    parser = JobParser("submit")
+    of_steps = (*OPTIONS, *layout_options(), *waiting_options(), *(one for one in FURTHER if one.long == "mpi"))
+    of_jobs = (*parser.own, *parser.groups()["Of the job"], *parser.groups()["Layout"])
+    kinds = {row[0]: row[4] for row in ROWS}
+
+    def typed(options: Iterable[Any], others: set[str]) -> dict[str, str]:
+        here = (one for one in options if one.long not in others)
+        return {one.long.replace("-", "_"): keyword_type(one, kinds.get(one.long, "")) for one in here}
+
+    steps = {**typed(of_steps, _OF_RUN), "plugin_options": "Sequence[tuple[str, ...]]"}
+    jobs = typed(of_jobs, _OF_SUBMIT)
+    both = steps.keys() & jobs.keys()
+
+    def lines(types: dict[str, str], names: Iterable[str]) -> str:
+        return "\n".join(f"    {name}: {types[name]}" for name in sorted(names))
+
+    return _KEYWORDS.format(lines(steps, both), lines(steps, steps.keys() - both), lines(jobs, jobs.keys() - both))
+
+
+def _in_a_table(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def own_options(text: str) -> str:
+    """The page of the commands with a table of the options of run that srun lacks."""
+    before, begin, rest = text.partition(_OWN_OPTIONS)
+    _, end, after = rest.partition("\n\n")
+    assert begin, f"{COMMANDS}: no line {_OWN_OPTIONS.strip()!r}"
+    rows = [
+        f"| `--{option.long}{'=' * bool(option.arginfo)}{option.arginfo}` | {_in_a_table(option.help)} |"
+        for option in OPTIONS
+        if option.ours
+    ]
+    return before + begin + "\n".join(("| option | meaning |", "|---|---|", *rows)) + end + after
+
+
+FILES: dict[str, Callable[[str], str]] = {
+    INTERFACE: interface, "nodectl/client/api/keywords.py": keywords, COMMANDS: own_options,
+}  # fmt: skip
 
 
 def main() -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from nodectl.client.api.executor import StepExecutor as StepExecutor
     from nodectl.client.api.executor import StepFuture as StepFuture
     from nodectl.client.api.executor import WorkerDied as WorkerDied
-    from nodectl.client.api.options import JobOptions as JobOptions
-    from nodectl.client.api.options import StepOptions as StepOptions
+    from nodectl.client.api.keywords import JobOptions as JobOptions
+    from nodectl.client.api.keywords import StepOptions as StepOptions
     from nodectl.client.api.streams import DEVNULL as DEVNULL
     from nodectl.client.api.streams import PIPE as PIPE
     from nodectl.client.api.streams import STDOUT as STDOUT
@@ -42,7 +42,7 @@ _PUBLIC = {
         "StepFailed", "StepTimeout",
     ),
     "executor": ("StepExecutor", "StepFuture", "WorkerDied"),
-    "options": ("JobOptions", "StepOptions"),
+    "keywords": ("JobOptions", "StepOptions"),
     "streams": ("DEVNULL", "PIPE", "STDOUT"),
     "values": ("JobInfo", "Result", "StepInfo", "TaskResult", "TraceCall"),
     "worker": ("RemoteError",),

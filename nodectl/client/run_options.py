@@ -26,10 +26,10 @@ class Option:
     """A row of the table of options.
 
     `take(value)` returns the value to store under `dest`, or raises ValueError with the reason. With `many`, each use
-    of the option adds to a list.
+    of the option adds to a list. `ours`: srun has no such option.
     """
 
-    __slots__ = ("arginfo", "dest", "has_arg", "help", "long", "many", "short", "take")
+    __slots__ = ("arginfo", "dest", "has_arg", "help", "long", "many", "ours", "short", "take")
 
     def __init__(  # the columns of the table
         self,
@@ -42,6 +42,7 @@ class Option:
         dest: str = "",
         has_arg: int = ARGUMENT,
         many: bool = False,
+        ours: bool = False,
     ) -> None:
         self.long = long
         self.short = short
@@ -51,6 +52,7 @@ class Option:
         self.dest = dest or long.replace("-", "_")
         self.has_arg = has_arg
         self.many = many
+        self.ours = ours
 
 
 class PluginOption(Option):
@@ -154,14 +156,15 @@ OPTIONS = (
     Option("time", "t", "TIME", "time limit: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S", seconds, dest="time_limit"),
     Option("mem", "", "SIZE", "memory of the step, in MiB or with K, M, G, T; 0 for all there is", mebibytes),
     Option("mem-per-cpu", "", "SIZE", "memory for each CPU asked for", mebibytes),
-    Option("cpu-max", "", "PERCENT%", "most CPU time, in percent of one CPU: 150%", percent),
-    Option("cpu-weight", "", "N", "weight when jobs compete for CPU time, 1 to 10000 (default 100)", positive),
+    Option("cpu-max", "", "PERCENT%", "most CPU time, in percent of one CPU: 150%", percent, ours=True),
+    Option("cpu-weight", "", "N", "weight when jobs compete for CPU time, 1 to 10000 (default 100)", positive,
+           ours=True),
     Option("io-max", "", "DISK:FIGURES", "most input and output of a disk, each second: /dev/vda:rbps=10M,wiops=100; "
-           "rbps, wbps, riops, wiops; once for each disk", str, many=True),
-    Option("io-weight", "", "N", "weight when jobs compete for a disk, 1 to 10000 (default 100)", positive),
-    Option("pids-max", "", "N", "most processes and threads of the step", processes),
+           "rbps, wbps, riops, wiops; once for each disk", str, many=True, ours=True),
+    Option("io-weight", "", "N", "weight when jobs compete for a disk, 1 to 10000 (default 100)", positive, ours=True),
+    Option("pids-max", "", "N", "most processes and threads of the step", processes, ours=True),
     Option("hugetlb-max", "", "SIZE:MOST", "most memory in huge pages of a size: 2MB:1G; once for each", str,
-           many=True),
+           many=True, ours=True),
     Option("oom-kill-step", "", "0|1", "end the whole step when it runs out of memory", _flag, has_arg=MAYBE_ARGUMENT),
     Option("input", "i", "FILE", "stdin: a file pattern, a task number, all (default) or none", str, dest="stdin"),
     Option("output", "o", "FILE", "stdout: a file pattern (%t task, %j job), a number, all, none", str, dest="stdout"),
@@ -181,16 +184,16 @@ OPTIONS = (
     Option("task-epilog", "", "FILE", "script run as you after each task", str),
     Option(
         "container-ns", "", "LIST", "namespaces of the job's own: pid, ipc, uts, net, cgroup, time, user", _words,
-        dest="container_ns",
+        dest="container_ns", ours=True,
     ),
     Option(
         "secure", "", "LEVEL",
         "how far the step is confined: none, default, or strict, which lets it write nowhere but in the working and "
-        "temporary directories", str,
+        "temporary directories", str, ours=True,
     ),
     Option("uid", "", "USER", "run as this user (root only)", str),
     Option("gid", "", "GROUP", "run with this primary group", str),
-    Option("trace", "", "FILE", "write the step's flight recorder to FILE too", str),
+    Option("trace", "", "FILE", "write the step's flight recorder to FILE too", str, ours=True),
     Option("help", "h", "", "this text", _flag, has_arg=NO_ARGUMENT),
 )  # fmt: skip
 

@@ -85,9 +85,9 @@ def test_every_command_that_a_page_shows_is_there() -> None:
 
 
 def test_the_options_of_run_that_are_listed_as_its_own_are_those_that_are_not_sruns() -> None:
-    text = page("docs/commands.md")
-    listed = text.partition("Options of `run` are srun's")[2].partition("nodectl's own `")[2].partition("`")[0]
-    assert {f"--{option.long}" for option in OPTIONS if option.long not in SRUNS} == set(listed.split())
+    table = page("docs/commands.md").partition("and nodectl's own:\n\n")[2].partition("\n\n")[0]
+    listed = re.findall(r"^\| `--([a-z-]+)", table, re.MULTILINE)
+    assert sorted(listed) == sorted(option.long for option in OPTIONS if option.long not in SRUNS)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from nodectl.client.api import conversation, errors, operations, values
 from nodectl.client.api.async_session import AsyncSession, may_ask_again
 from nodectl.client.api.client import Path
 from nodectl.client.api.control import Control
+from nodectl.client.api.keywords import JobOptions, StepOptions
 from nodectl.client.api.operations import Answer, Call, Operation, StepName, Turn, which
-from nodectl.client.api.options import JobOptions, StepOptions
 from nodectl.client.api.settings import Heard, Settings
 from nodectl.client.api.streams import PIPE, Stream, Streams
 from nodectl.client.command import BadOption, Failed

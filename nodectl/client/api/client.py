@@ -11,8 +11,8 @@ from typing import IO, TypeVar, Unpack
 
 from nodectl.client.api import conversation, errors, operations, values
 from nodectl.client.api.control import Control
+from nodectl.client.api.keywords import JobOptions, StepOptions
 from nodectl.client.api.operations import Answer, Call, Operation, StepName, Turn, which
-from nodectl.client.api.options import JobOptions, StepOptions
 from nodectl.client.api.settings import Heard, Settings
 from nodectl.client.api.streams import PIPE, Stream, Streams
 from nodectl.client.command import Failed

@@ -21,8 +21,8 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 
 from nodectl.client.api import errors, worker
 from nodectl.client.api.client import Client
+from nodectl.client.api.keywords import StepOptions
 from nodectl.client.api.operations import Turn
-from nodectl.client.api.options import StepOptions
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from nodectl.client.command import BadOption
-from nodectl.client.run_options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, PluginOption, seconds
+from nodectl.client.run_options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, PluginOption, seconds, waiting_options
 from nodectl.client.srun.help import text as help_text
 from nodectl.client.srun.options import parser
+from nodectl.model.fields import names
+from nodectl.model.request_fields import JobOptions, Request
 from nodectl.spank import SpankOption
 
 GETOPT_STATUS = 255  # srun's, where getopt_long(3) refuses
@@ -186,3 +188,13 @@ def test_long_names_and_letters_are_unique() -> None:
     assert len({option.long for option in OPTIONS}) == len(OPTIONS)
     letters = [option.short for option in OPTIONS if option.short]
     assert len(set(letters)) == len(letters)
+
+
+def test_every_option_of_a_step_sets_a_field_of_its_request_or_is_the_commands_own() -> None:
+    own = {"export", "help", "propagate", "trace", "verbose"}
+    assert {option.dest for option in OPTIONS} - own <= names(Request).keys()
+
+
+def test_every_option_of_a_job_sets_a_field_of_the_jobs_description_or_is_the_commands_own() -> None:
+    own = {"immediate"}
+    assert {option.dest for option in waiting_options()} - own <= names(JobOptions).keys()
