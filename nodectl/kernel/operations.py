@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 INHERITED = b""  # stands for the program that the process was born with
 _LONGEST = 700  # characters of a message
 _SILENT = b"\0"
+_IO_BEST_EFFORT, _IO_IDLE, _LAST_IO_LEVEL = 2 << 13, 3 << 13, 7  # IOPRIO_CLASS_*, in the kernel's place for it
 _OF_SCRIPT, _NO_MAGIC, _SHARED = 16, 8, 4  # of OP_STREAM
 _STREAMS = {f"/dev/{name}": number for number, name in enumerate(("stdin", "stdout", "stderr"))}
 
@@ -125,6 +126,12 @@ def close_others(keep: "Iterable[int]") -> "Operation":
 def inherit(fd: int) -> "Operation":
     """Pass this descriptor on to the executed program: behind `close_others`, which keeps the descriptor."""
     return _kernel.OP_INHERIT, fd, 0, b"", _told("hand on a descriptor: ")
+
+
+def io_priority(level: int) -> "Operation":
+    """Set the priority of input and output, ioprio_set(2): 0 (first) to 7 among all that compete; 8: after all."""
+    priority = _IO_IDLE if level > _LAST_IO_LEVEL else _IO_BEST_EFFORT | level
+    return _kernel.OP_IO_PRIORITY, priority, 0, b"", _told("set the priority of input and output: ")
 
 
 def hard_limit(resource: int, soft: int, hard: int, what: str = "") -> "Operation":

@@ -24,6 +24,8 @@
 /* Exit statuses as a shell has them. A script without its streams ends as if by signal 53, as in Slurm. */
 enum { SIGNALLED = 128, NO_STREAM = SIGNALLED + 53 };
 
+enum { PROCESS = 1 }; /* IOPRIO_WHO_PROCESS of ioprio_set(2), which libc does not have */
+
 static void begin_row(struct launch *launch, const struct operation *row)
 {
     launch->row = row;
@@ -213,6 +215,9 @@ static int carry_out_one(struct launch *launch, const struct operation *operatio
         break;
     case OP_INHERIT:
         error = -raw(SYS_fcntl, operation->a, F_SETFD, 0);
+        break;
+    case OP_IO_PRIORITY:
+        error = -raw(SYS_ioprio_set, PROCESS, 0, operation->a);
         break;
     case OP_JOIN_GROUP:
         if (operation->a == 0 || raw(SYS_setpgid, 0, operation->a) != 0)

@@ -27,6 +27,7 @@ enum code {
     OP_FAIL,
     OP_HARD_LIMIT,
     OP_INHERIT,
+    OP_IO_PRIORITY,
     OP_JOIN_GROUP,
     OP_JOIN_NAMESPACE,
     OP_LOCK_FILES,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -48,3 +50,14 @@ def test_what_is_no_operation_is_refused(operation: tuple[int, int, int, bytes, 
 def test_what_could_be_no_variable_is_refused(variables: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="illegal environment variable"):
         operations.environment(variables)
+
+
+@pytest.mark.parametrize(("level", "found"), [(0, (2, 0)), (7, (2, 7)), (8, (3, 0))])
+def test_priority_of_input_and_output_is_the_processs_own(level: int, found: tuple[int, int]) -> None:
+    code = (
+        "import sys, psutil; from nodectl.kernel import _kernel, operations;"
+        "_kernel.perform([operations.io_priority(int(sys.argv[1]))], None);"
+        "print(*map(int, psutil.Process().ionice()))"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code, str(level)], capture_output=True, text=True, check=True)
+    assert tuple(map(int, done.stdout.split())) == found
