@@ -36,16 +36,17 @@ _COLUMNS = 140
 # Options that belong to a terminal or to the command, or that the Python API has as arguments.
 _OF_RUN = {"error", "export", "help", "input", "output", "pty", "trace", "verbose"}
 _OF_SUBMIT = {"export", "get-user-env", "help", "parsable", "quiet", "test-only", "verbose", "wait", "wrap"}
-# The type of a keyword by the function that reads the option; else by the option's argument in the help, else a text.
+# The type of a keyword: by the function that reads the option, by that function's result, by the option's argument in
+# the help. Otherwise it is a text.
 _OF_READERS = {
-    **dict.fromkeys(("_exclusive", "_flag", "exclusive"), "bool"),
     **dict.fromkeys(("count", "positive"), "int"),
-    **dict.fromkeys(("nice", "percent", "priority", "processes"), "Text"),
-    "_words": "Listed",
+    "_exclusive": "bool",
     "immediate": "bool | int",
     "mebibytes": "Amount",
     "seconds": "Duration",
+    **dict.fromkeys(("moment", "yes_or_no"), "str"),
 }
+_OF_RESULTS: dict[Any, str] = {bool: "bool", int: "Text", list[str]: "Listed"}
 _OF_ARGUMENTS = {
     **dict.fromkeys(("DIR", "FILE"), "str | os.PathLike[str]"),
     **dict.fromkeys(("LIMITS", "NODES", "gpu[:TYPE][:N]"), "Listed"),
@@ -141,7 +142,8 @@ def keyword_type(option: Any, kind: str) -> str:
     if option.has_arg == NO_ARGUMENT or kind == FLAG:
         return "bool"
     of_reader = "int" if kind == COUNT else _OF_READERS.get(option.take.__name__)
-    return of_reader or _OF_ARGUMENTS.get(option.arginfo, "str")
+    of_result = _OF_RESULTS.get(getattr(option.take, "__annotations__", {}).get("return"))
+    return of_reader or of_result or _OF_ARGUMENTS.get(option.arginfo, "str")
 
 
 def keywords(_: str) -> str:
