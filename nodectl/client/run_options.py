@@ -125,6 +125,14 @@ def percent(text: str) -> int:
     return 0 if text == "max" else positive(text.removesuffix("%"))
 
 
+def io_priority(text: str) -> int:
+    """Parse a priority of input and output: 0 to 7, or idle, which is 8."""
+    level = 8 if text == "idle" else whole(text, 7)
+    if level is None:
+        raise ValueError(f"Invalid priority {text[:20]!r}, 0 to 7 and idle are allowed")
+    return level
+
+
 def processes(text: str) -> int:
     """Parse a number of processes and threads; 0 for max."""
     return 0 if text == "max" else positive(text)
@@ -162,6 +170,8 @@ OPTIONS = (
     Option("io-max", "", "DISK:FIGURES", "most input and output of a disk, each second: /dev/vda:rbps=10M,wiops=100; "
            "rbps, wbps, riops, wiops; once for each disk", str, many=True, ours=True),
     Option("io-weight", "", "N", "weight when jobs compete for a disk, 1 to 10000 (default 100)", positive, ours=True),
+    Option("io-priority", "", "LEVEL", "turn of the tasks' reads and writes at a disk: 0 (first) to 7, or idle, while "
+           "no others want it", io_priority, ours=True),
     Option("pids-max", "", "N", "most processes and threads of the step", processes, ours=True),
     Option("hugetlb-max", "", "SIZE:MOST", "most memory in huge pages of a size: 2MB:1G; once for each", str,
            many=True, ours=True),

@@ -96,6 +96,8 @@ class Passed:
     shown, not run."""
     verbose: int = field(0, 10)
     umask: int = field(0, 0o777, default=0o022)
+    io_priority: int = field(0, 8, default=-1)
+    """When reads and writes of the tasks get their turn at a disk: from 0, first, to 7; 8: while no others want it."""
     rlimits: dict[str, int] = field(16, -1, 2**63 - 1)
     """Soft limits by name (NOFILE, CORE, ...), -1 for infinity."""
     options: list[list[str]] = field(256, 3, 65_536)

@@ -45,6 +45,7 @@ class CommonOptions(TypedDict, total=False):
     hold: bool
     hugetlb_max: Listed
     io_max: Listed
+    io_priority: Text
     io_weight: int
     job_name: str
     mem: Amount

@@ -205,6 +205,12 @@ def lock_files(child: Child) -> "Iterator[Piece]":
         yield from child.confinement.locks()
 
 
+def set_io_priority(child: Child) -> "Iterator[Piece]":
+    """Set the priority of input and output, if the user asked for one."""
+    if child.step.io_priority >= 0:
+        yield operations.io_priority(child.step.io_priority)
+
+
 def set_soft_limits(child: Child) -> "Iterator[Piece]":
     """Set the user's soft limits, late, so nothing of nodectl runs under them."""
     yield from rlimits.soft_limits(child.step.rlimits)
@@ -271,6 +277,7 @@ SEQUENCE = (
     task_init,
     task_prologs,
     lock_files,
+    set_io_priority,
     set_soft_limits,
     execute,
 )
@@ -280,7 +287,7 @@ LOOKS_AT: "Mapping[Callable[[Child], Iterator[Piece]], Callable[[Child], object]
     **dict.fromkeys(
         (
             set_hard_limits, task_init_privileged, drop_privileges, die_with_stepd, default_signals, confine, task_init,
-            task_prologs, set_soft_limits,
+            task_prologs, set_io_priority, set_soft_limits,
         ),
         lambda _: None,
     ),
