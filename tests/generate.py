@@ -11,6 +11,7 @@ import ast
 import sys
 import textwrap
 from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from nodectl.client.srun.options import FURTHER
 from nodectl.model import fields, request_fields
 from nodectl.model.fields import names
 from nodectl.placement.binding.options import COUNT, FLAG, ROWS
+from nodectl.service.config_file.table import KEYS
 
 INTERFACE = "nodectl/model/wire/org.nodectl.varlink"
 _OF_THE_INTERFACE = {
@@ -31,7 +33,8 @@ _OF_THE_INTERFACE = {
 }  # fmt: skip
 _PLAIN = {bool: "bool", int: "int", float: "float", str: "string", object: "object"}
 COMMANDS = "docs/commands.md"
-_OWN_OPTIONS = " and nodectl's own:\n\n"
+CONFIG = "nodectl/model/config/__init__.py"
+_OF_CONFIG = 'in the order of `config_file/table.py`.\n    """\n\n'
 _COLUMNS = 140
 # Options that belong to a terminal or to the command, or that the Python API has as arguments.
 _OF_RUN = {"error", "export", "help", "input", "output", "pty", "trace", "verbose"}
@@ -125,13 +128,18 @@ def members(table: type) -> str:
     return ",\n".join(found)
 
 
+def between(text: str, begin: str, end: str, body: str) -> str:
+    """The text with `body` between the first `begin` and what follows it as `end`."""
+    before, found, rest = text.partition(begin)
+    _, ending, after = rest.partition(end)
+    assert found and ending, f"there is no {begin!r}, or nothing ends behind it"  # noqa: PT018
+    return before + begin + body + end + after
+
+
 def interface(text: str) -> str:
     """The interface file with the types that are made of tables."""
     for name, table in _OF_THE_INTERFACE.items():
-        before, begin, rest = text.partition(f"\ntype {name} (\n")
-        _, end, after = rest.partition("\n)\n")
-        assert begin, f"{INTERFACE}: no type {name}"
-        text = before + begin + members(table) + end + after
+        text = between(text, f"\ntype {name} (\n", "\n)\n", members(table))
     return text
 
 
@@ -173,19 +181,26 @@ def _in_a_table(text: str) -> str:
 
 def own_options(text: str) -> str:
     """The page of the commands with a table of the options of run that srun lacks."""
-    before, begin, rest = text.partition(_OWN_OPTIONS)
-    _, end, after = rest.partition("\n\n")
-    assert begin, f"{COMMANDS}: no line {_OWN_OPTIONS.strip()!r}"
     rows = [
         f"| `--{option.long}{'=' * bool(option.arginfo)}{option.arginfo}` | {_in_a_table(option.help)} |"
         for option in OPTIONS
         if option.ours
     ]
-    return before + begin + "\n".join(("| option | meaning |", "|---|---|", *rows)) + end + after
+    table = "\n".join(("| option | meaning |", "|---|---|", *rows))
+    return between(text, " and nodectl's own:\n\n", "\n\n", table)
+
+
+def configuration(text: str) -> str:
+    """The class of the configuration with the type of each key: what its parser returns."""
+    lines: dict[str, list[str]] = {}  # by section
+    for key in KEYS:
+        of_section = lines.setdefault(key.section, [f"    # {key.section}"])
+        of_section.append(f"    {key.name}: {key.parser.read.__annotations__['return']}")
+    return between(text, _OF_CONFIG, "\n\n    __slots__", "\n".join(chain(*lines.values())))
 
 
 FILES: dict[str, Callable[[str], str]] = {
-    INTERFACE: interface, "nodectl/client/api/keywords.py": keywords, COMMANDS: own_options,
+    INTERFACE: interface, "nodectl/client/api/keywords.py": keywords, COMMANDS: own_options, CONFIG: configuration,
 }  # fmt: skip
 
 

@@ -24,7 +24,11 @@ def _type(word: str, kind: str) -> str:
 
 def plugin_type(kind: str) -> Parser:
     """Return the parser of a plugin type of a kind: proctrack/cgroup."""
-    return Parser(f"one type that begins with '{kind}/'", lambda value: _type(string(value), kind))
+
+    def read(value: object) -> str:
+        return _type(string(value), kind)
+
+    return Parser(f"one type that begins with '{kind}/'", read)
 
 
 def plugin_types(kind: str) -> Parser:

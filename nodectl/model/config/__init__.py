@@ -19,7 +19,8 @@ class ConfigError(Exception):
 class Config:
     """The values of all keys; unchangeable. Durations are seconds, sizes bytes, paths absolute.
 
-    The annotations are the keys, in the order of `config_file/table.py`.
+    The annotations are the keys with the types that their parsers return: tests/generate.py writes them from the rows,
+    in the order of `config_file/table.py`.
     """
 
     # node

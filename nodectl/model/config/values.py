@@ -17,7 +17,7 @@ class Parser:
     """The parser of a key's value.
 
     `allowed` describes the allowed values. `read` turns TOML's value into ours, or raises `ValueError` with the reason,
-    in words that follow the key's name.
+    in words that follow the key's name; its result's type is the key's.
     """
 
     __slots__ = ("allowed", "read")
