@@ -5,11 +5,11 @@ import json
 import time
 from typing import Any
 
-from nodectl.client.render.job_columns import moment_words
 from nodectl.client.render.machine_figures import figure_words
 from nodectl.client.render.table import pairs, table
 from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
+from nodectl.model.words import moment
 from nodectl.placement.machine import figures
 
 NODE_HEADER = ("NODE", "STATE", "CPUS USED", "MIB USED", "DEVICES USED", "JOBS", "REASON")
@@ -91,7 +91,7 @@ def _shown(node: dict[str, Any]) -> list[tuple[str, object]]:
     for name, value in node.items():
         if value in (None, "", [], {}) or (name == "reason_uid" and not node.get("reason")):
             continue
-        words = moment_words(value) if name.endswith("_time") else value
+        words = moment(value, "-") if name.endswith("_time") else value
         words = ", ".join(map(str, words)) if isinstance(words, list) else words
         rows.append((name.replace("_", " "), words))
     return rows

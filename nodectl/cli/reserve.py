@@ -10,11 +10,11 @@ from nodectl.client.accounting import user_ids
 from nodectl.client.command import Failed
 from nodectl.client.job_changes import taken
 from nodectl.client.job_times import moment
-from nodectl.client.render.job_columns import moment_words
 from nodectl.client.render.table import table
 from nodectl.client.run_options import positive, seconds
 from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
+from nodectl.model.words import moment as moment_words
 
 _HEADER = ("NAME", "STATE", "START", "END", "KEEPS", "USERS")
 
@@ -88,4 +88,11 @@ def _row(one: dict[str, Any], now: float) -> tuple[object, ...]:
     keeps = f"{cores} core{'s' if cores > 1 else ''}" if cores else "everything"
     start, end = one["start_time"], one["end_time"]
     state = "ACTIVE" if start <= now < end else "INACTIVE"
-    return one["name"], state, moment_words(start), moment_words(end), keeps, ",".join(one.get("users") or ()) or "-"
+    return (
+        one["name"],
+        state,
+        moment_words(start, "-"),
+        moment_words(end, "-"),
+        keeps,
+        ",".join(one.get("users") or ()) or "-",
+    )

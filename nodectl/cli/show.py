@@ -17,7 +17,7 @@ from nodectl.client.session import Session
 from nodectl.client.step_name import step_argument
 from nodectl.model.step_number import FIRST, step_name
 from nodectl.model.wire.names import NODE
-from nodectl.model.words import cpu_list, duration, elapsed
+from nodectl.model.words import byte_words, cpu_list, duration, elapsed
 
 TASK_HEADER = ("TASK", "PID", "STATUS", "CPUS", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
 _RIGHT = ("TASK", "PID", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
@@ -162,10 +162,10 @@ def _uses(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """Yield the step's limits and use, as far as the cgroup reported."""
     peak = record.get("peak_memory")
     if record.get("memory") or peak is not None:
-        limit = f" of {_memory(record['memory'] << 10)}" if record.get("memory") else ""
-        yield "peak memory", ("unknown" if peak is None else _memory(peak >> 10)) + limit
+        limit = f" of {byte_words(record['memory'] << 20)}" if record.get("memory") else ""
+        yield "peak memory", ("unknown" if peak is None else byte_words(peak)) + limit
     if record.get("peak_swap"):
-        yield "peak swap space", _memory(record["peak_swap"] >> 10)
+        yield "peak swap space", byte_words(record["peak_swap"])
     if record.get("peak_processes") is not None:
         yield "peak processes", record["peak_processes"]
     limits = ", ".join(_limit(name, text) for name, text in record.get("limits", {}).items() if _what(name))
@@ -174,7 +174,7 @@ def _uses(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     if record.get("throttled_seconds"):
         yield "over its CPU time", f"{record['throttled_seconds']:.3f} s without any"
     if record.get("read_bytes") is not None:
-        yield "disks", f"{_memory(record['read_bytes'] >> 10)} read, {_memory(record['written_bytes'] >> 10)} written"
+        yield "disks", f"{byte_words(record['read_bytes'])} read, {byte_words(record['written_bytes'])} written"
     if record.get("pressure"):
         waits = (f"{resource} {seconds[0]:.3f} s" for resource, seconds in record["pressure"].items())
         yield "waited for", ", ".join(waits)
@@ -194,7 +194,7 @@ def _limit(name: str, text: str) -> str:
         quota, period = map(int, text.split())
         return f"{what} {100 * quota / period:g}%"
     if name.startswith(("memory.", "hugetlb.")) and text.isdecimal():
-        return f"{what} {_memory(int(text) >> 10)}"
+        return f"{what} {byte_words(int(text))}"
     return f"{what} {text.split(maxsplit=1)[0] if name == 'cpu.max' else text}".replace("\n", "; ")
 
 
@@ -223,14 +223,7 @@ def _task_row(task: Mapping[str, Any]) -> tuple[object, ...]:
         cpu_list(task.get("cpus", "")),
         f"{task['user_seconds']:.3f} s" if "user_seconds" in task else "-",
         f"{task['system_seconds']:.3f} s" if "system_seconds" in task else "-",
-        _memory(task["max_rss_kib"]) if "max_rss_kib" in task else "-",
-        _memory(task["peak_memory"] >> 10) if task.get("peak_memory") is not None else "-",
+        byte_words(task["max_rss_kib"] << 10) if "max_rss_kib" in task else "-",
+        byte_words(task["peak_memory"]) if task.get("peak_memory") is not None else "-",
         "/".join(f"{some:.1f}" for some, _ in task["pressure"].values()) if task.get("pressure") else "-",
     )
-
-
-def _memory(kib: int) -> str:
-    for shift, unit in ((20, "GiB"), (10, "MiB")):
-        if kib >> shift:
-            return f"{kib / (1 << shift):.1f} {unit}"
-    return f"{kib} KiB"

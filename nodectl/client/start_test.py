@@ -1,9 +1,9 @@
 """The start time of a job, for --test-only of `nodectl run`, `submit` and of Slurm's names for the commands."""
 
-import time
 from typing import TYPE_CHECKING
 
 from nodectl.client.command import Failed, Program
+from nodectl.model.words import moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ def would_start(session: "Session", request: "Mapping[str, object]", options: "M
         if not Program.is_slurms():
             raise
         raise Failed(f"allocation failure: {failed}", failed.status) from None
-    start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(found["start"]))
+    start = moment(found["start"])
     if Program.is_slurms():
         where = f"on nodes {found['nodes']} in partition {found['partition']}"
         return f"Job {found['job']} to start at {start} using {found['cpus']} processors {where}"

@@ -5,6 +5,7 @@ cannot move another user's cursor.
 """
 
 import pwd
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,11 +27,28 @@ def duration(seconds: float) -> str:
     return f"{days}-{clock}" if days else clock
 
 
+def short_duration(seconds: float) -> str:
+    """Return a time as squeue does, without leading zeros: 0:05, 1:02:03, 2-00:00:00."""
+    text = duration(seconds)
+    return text if "-" in text else text.removeprefix("00:").removeprefix("0")
+
+
+def cpu_time(seconds: float) -> str:
+    """Return CPU time as sacct does: MM:SS.mmm below an hour, else [DAYS-]HH:MM:SS."""
+    whole, thousandths = divmod(max(0, round(seconds * 1000)), 1000)
+    return duration(whole) if whole >= 3600 else f"{duration(whole)[3:]}.{thousandths:03}"
+
+
+def moment(at: float | None, none: str = "N/A", pattern: str = "") -> str:
+    """Return a point in time, local, in Slurm's form or by a strftime(3) pattern; `none` for no time."""
+    return time.strftime(pattern or "%Y-%m-%dT%H:%M:%S", time.localtime(at)) if at else none
+
+
 def byte_words(count: float) -> str:
-    """Return an amount of memory or disk in a suitable unit: 512 B, 1.5 GiB."""
+    """Return an amount of memory or disk in a suitable unit: 512 B, 12 KiB, 1.5 GiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+            return f"{count:.0f} {unit}" if unit in ("B", "KiB") else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 from nodectl.model.value_class import dataclass
+from nodectl.model.words import duration
 from nodectl.scheduler import job_array
 from nodectl.scheduler.agenda import Agenda, Pauses
 from nodectl.scheduler.arrays import Arrays, is_waiting_array
@@ -20,7 +21,6 @@ from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.priority import Priority
 from nodectl.scheduler.waits import Waits
 from nodectl.scheduler.watchers import NEVER
-from nodectl.scheduler.words import duration
 from nodectl.selection.host import Selection
 from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord, JobResources
@@ -180,7 +180,7 @@ class Book:
             return Bar(DEPENDENCY, _waits_for(job), at or 0.0)
         begin = job.details.begin_time
         if begin > now:
-            return Bar("BeginTime", f"it is not to begin within the next {duration(begin - now)}", begin)
+            return Bar("BeginTime", f"it is not to begin within the next {duration(round(begin - now))}", begin)
         until, words = self.pauses.until(job.job_id, now)
         return Bar(LAUNCH_FAILURE, f"it could not start, and is tried again: {words}", until) if until else None
 

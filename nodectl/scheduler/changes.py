@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
+from nodectl.model.words import duration
 from nodectl.scheduler import expansion
 from nodectl.scheduler.book import Book
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.limits import given
 from nodectl.scheduler.policy import NORMAL, Policy
 from nodectl.scheduler.reservation import Reservations
-from nodectl.scheduler.words import duration
 from nodectl.selection.answers import PLUGIN, Choice
 from nodectl.selection.modes import PENDING, SELECT_MODE_TEST_ONLY
 from nodectl.selection.records import JobRecord

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from bitarray import bitarray
 
+from nodectl.model.words import duration
 from nodectl.scheduler.backfill import RESOURCES, Backfill, unplace
 from nodectl.scheduler.book import Bar, Book
 from nodectl.scheduler.explanation import Explanation
@@ -17,7 +18,7 @@ from nodectl.scheduler.forecast import Forecast
 from nodectl.scheduler.limits import Block, asked
 from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Room, Shadow
-from nodectl.scheduler.words import count, duration
+from nodectl.scheduler.words import count
 from nodectl.selection.answers import Choice
 from nodectl.selection.modes import COMPLETING, PENDING, SELECT_MODE_RUN_NOW, SUSPENDED
 from nodectl.selection.records import JobRecord, JobResources

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from bitarray import bitarray
 
+from nodectl.model.words import duration
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.limits import Block
-from nodectl.scheduler.words import duration
 from nodectl.selection.answers import Refusal
 from nodectl.selection.cores import cores_of
 from nodectl.selection.host import Selection
@@ -96,9 +96,9 @@ class Reservations:
         if one is None:
             return Block("Reservation", f"reservation {name} is over", "an update of the job to another reservation")
         if now < one.start_time:
-            return Block("Reservation", f"reservation {name} begins in {duration(one.start_time - now)}")
+            return Block("Reservation", f"reservation {name} begins in {duration(round(one.start_time - now))}")
         if job.time_limit and now + job.time_limit > one.end_time:
-            left = duration(one.end_time - now)
+            left = duration(round(one.end_time - now))
             words = f"reservation {name} ends in {left}, before the job would"
             return Block("Reservation", words, f"a time limit of at most {left}")
         return None

@@ -3,9 +3,8 @@
 import textwrap
 from typing import Any
 
-from nodectl.client.render.job_columns import moment_words
 from nodectl.client.render.table import pairs
-from nodectl.model.words import printable
+from nodectl.model.words import moment, printable
 
 
 def explained(job: str, answer: dict[str, Any], width: int | None) -> list[str]:
@@ -14,7 +13,7 @@ def explained(job: str, answer: dict[str, Any], width: int | None) -> list[str]:
     if answer.get("reason"):
         rows.append(("reason", answer["reason"]))
     if answer.get("start") or answer.get("state", "PENDING") == "PENDING":
-        rows.append(("starts", moment_words(answer["start"]) if answer.get("start") else "not known"))
+        rows.append(("starts", moment(answer.get("start"), "not known")))
     if answer.get("for"):
         rows.append(("waits for", ", ".join(map(str, answer["for"]))))
     lines = pairs(rows)

@@ -1,13 +1,12 @@
 """The columns of `nodectl queue`, computed from the service's jobs. Pure."""
 
 import shlex
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nodectl.client.render.table import table
-from nodectl.model.words import duration
+from nodectl.model.words import duration, moment
 
 Job = Mapping[str, Any]
 _WIDEST = {"USER": 8, "NAME": 10}  # on a terminal that is too narrow, as in squeue
@@ -33,12 +32,7 @@ def name_of(job: Job) -> str:
 
 
 def _moment(key: str) -> Callable[[Job], object]:
-    return lambda job: moment_words(job.get(key) or 0)
-
-
-def moment_words(at: float) -> str:
-    """Return a point in time, - for none."""
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at)) if at else "-"
+    return lambda job: moment(job.get(key), "-")
 
 
 def _text(key: str) -> Callable[[Job], object]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nodectl.model.cpu_list import lowest
+from nodectl.model.words import byte_words
 from nodectl.placement.machine.caches import SHARED_LEVEL, Cache
 from nodectl.placement.machine.pci import PciDevice
 from nodectl.placement.machine.topology import Core, Topology
@@ -80,16 +81,8 @@ def device_notes(devices: Iterable[PciDevice], node: int) -> tuple[str, ...]:
     return tuple(f"{kind}: {', '.join(found)}" for kind, found in names.items())
 
 
-def bytes_words(size: int) -> str:
-    """Return a size in words; memory is rarely a round number, caches are."""
-    for shift, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if size >> shift:
-            return f"{size / (1 << shift):.1f}".removesuffix(".0") + f" {unit}"
-    return f"{size} B"
-
-
 def _size(size: int) -> str:
-    return f", {bytes_words(size)}" if size else ""
+    return f", {byte_words(size).replace('.0 ', ' ')}" if size else ""
 
 
 def _nest(groups: Sequence[Group], cores: Sequence[Core]) -> Group:

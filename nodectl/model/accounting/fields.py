@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from nodectl.model.accounting.amounts import amount, near
 from nodectl.model.accounting.rows import Row
-from nodectl.model.accounting.times import cpu_time, shown
-from nodectl.model.words import duration
+from nodectl.model.words import cpu_time, duration, moment
 
 _MIB = 1 << 20
 _KEPT_AS_CPUS = 100
@@ -118,8 +117,8 @@ _FIELDS = (
     Field("DerivedExitCode", 15, lambda r, s: _code((r.derived, 0)) if r.step is None else ""),
     Field("Elapsed", 10, lambda r, s: duration(r.elapsed(s.now))),
     Field("ElapsedRaw", 10, lambda r, s: int(r.elapsed(s.now))),
-    Field("Eligible", 19, lambda r, s: shown(r.eligible, s.times)),
-    Field("End", 19, lambda r, s: shown(r.ended, s.times)),
+    Field("Eligible", 19, lambda r, s: moment(r.eligible, "Unknown", s.times)),
+    Field("End", 19, lambda r, s: moment(r.ended, "Unknown", s.times)),
     Field("ExitCode", 8, lambda r, s: _code(r.exit)),
     Field("GID", 6, lambda r, s: r.gid),
     Field("Group", 9, lambda r, s: _group(r.gid)),
@@ -151,9 +150,9 @@ _FIELDS = (
     Field("Reservation", 20, lambda r, s: r.reservation),
     Field("Reserved", 10, lambda r, s: duration(r.waited(s.now)) if r.step is None else ""),
     Field("Restarts", 8, lambda r, s: r.restarts if r.step is None else ""),
-    Field("Start", 19, lambda r, s: shown(r.started, s.times)),
+    Field("Start", 19, lambda r, s: moment(r.started, "Unknown", s.times)),
     Field("State", 10, lambda r, s: r.state),
-    Field("Submit", 19, lambda r, s: shown(r.submitted, s.times)),
+    Field("Submit", 19, lambda r, s: moment(r.submitted, "Unknown", s.times)),
     Field("SubmitLine", 20, lambda r, s: r.command),
     Field("Suspended", 10, lambda r, s: duration(r.suspended)),
     Field("SystemCPU", 10, lambda r, s: cpu_time(r.used.system)),

@@ -1,10 +1,9 @@
-"""Past times as typed for `nodectl acct -S`, and times as printed by sacct. Pure."""
+"""Past times as typed for `nodectl acct -S`. Pure."""
 
 from __future__ import annotations
 
 import datetime
 import re
-import time
 
 _WORDS = {"midnight": (0, 0), "elevenses": (11, 0), "noon": (12, 0), "fika": (15, 0), "teatime": (16, 0)}
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
@@ -82,21 +81,3 @@ def _wrong(text: str) -> ValueError:
 def midnight(now: float) -> float:
     """Return the beginning of the day."""
     return moment("today", now)
-
-
-def shown(seconds: float, pattern: str = "") -> str:
-    """Format a time as sacct does, or by a strftime(3) pattern; "Unknown" for 0."""
-    if not seconds:
-        return "Unknown"
-    return time.strftime(pattern or "%Y-%m-%dT%H:%M:%S", time.localtime(seconds))
-
-
-def cpu_time(seconds: float) -> str:
-    """Format CPU time as sacct does: MM:SS.mmm below an hour, else [DAYS-]HH:MM:SS."""
-    thousandths = max(0, round(seconds * 1000))
-    whole, rest = divmod(thousandths, 1000)
-    if whole < 3600:
-        return f"{whole // 60:02}:{whole % 60:02}.{rest:03}"
-    days, left = divmod(whole, 86_400)
-    clock = f"{left // 3600:02}:{left // 60 % 60:02}:{left % 60:02}"
-    return f"{days}-{clock}" if days else clock

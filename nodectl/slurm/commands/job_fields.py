@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nodectl.model.words import moment, short_duration
 from nodectl.slurm.commands.column_format import Field, Row
-from nodectl.slurm.commands.time_words import limit, moment, short
+from nodectl.slurm.commands.time_words import limit
 
 NULL = "(null)"
 # States in the order of Slurm's numbers, which is the sort order, and their short forms.
@@ -123,7 +124,7 @@ def devices(job: Row) -> dict[str, int]:
 def _left(job: Row) -> str:
     if not job.get("time_limit"):
         return "UNLIMITED"
-    return short(float(job["time_limit"]) - float(job.get("used") or 0))
+    return short_duration(float(job["time_limit"]) - float(job.get("used") or 0))
 
 
 def _asked(job: Row) -> str:
@@ -182,7 +183,7 @@ FIELDS = (
     Field("l", "TimeLimit", "TIME_LIMIT", lambda job: limit(job.get("time_limit"))),
     Field("L", "TimeLeft", "TIME_LEFT", _left),
     Field("m", "MinMemory", "MIN_MEMORY", memory),
-    Field("M", "TimeUsed", "TIME", lambda job: short(job.get("used") or 0)),
+    Field("M", "TimeUsed", "TIME", lambda job: short_duration(job.get("used") or 0)),
     Field("n", "ReqNodes", "REQ_NODES", _constant("")),
     Field("N", "NodeList", "NODELIST", _text("nodes", "")),
     Field("o", "Command", "COMMAND", command_of, more=True),

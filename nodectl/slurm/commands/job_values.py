@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nodectl.model.words import duration, moment
 from nodectl.slurm.commands.job_fields import (
     BATCH,
     NULL,
@@ -18,7 +19,7 @@ from nodectl.slurm.commands.job_fields import (
     reason,
     tres,
 )
-from nodectl.slurm.commands.time_words import long_duration, long_limit, moment
+from nodectl.slurm.commands.time_words import long_limit
 
 _MINUTE = 60
 
@@ -108,7 +109,7 @@ def _array(job: Mapping[str, Any]) -> list[str]:
 
 def _times(job: Mapping[str, Any]) -> Iterator[list[str]]:
     bound = long_limit(job.get("time_limit"))
-    yield [f"RunTime={long_duration(job.get('used') or 0)}", f"TimeLimit={bound}", "TimeMin=N/A"]
+    yield [f"RunTime={duration(job.get('used') or 0)}", f"TimeLimit={bound}", "TimeMin=N/A"]
     yield [f"SubmitTime={moment(job.get('submit'))}", f"EligibleTime={moment(job.get('eligible'), 'Unknown')}"]
     yield [f"AccrueTime={moment(job.get('eligible'), 'Unknown')}"]
     yield [

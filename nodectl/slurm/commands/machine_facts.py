@@ -10,11 +10,11 @@ from typing import Any
 
 from nodectl.client.command import Failed
 from nodectl.client.session import Session
-from nodectl.model.words import user_name
+from nodectl.model.words import moment, user_name
 from nodectl.placement.machine import topology
 from nodectl.slurm.commands.job_fields import NULL
 from nodectl.slurm.commands.release import RELEASE
-from nodectl.slurm.commands.time_words import limit, moment
+from nodectl.slurm.commands.time_words import limit
 
 Facts = Mapping[str, Any]
 _SHORT = {"idle": "idle", "mixed": "mix", "allocated": "alloc", "draining": "drng", "drained": "drain"}

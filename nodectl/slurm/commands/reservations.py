@@ -11,9 +11,10 @@ from nodectl.client.command import Failed
 from nodectl.client.job_times import moment as moment_of
 from nodectl.client.run_options import positive, seconds
 from nodectl.client.session import Session
+from nodectl.model.words import duration, moment
 from nodectl.slurm.commands import machine_facts
 from nodectl.slurm.commands.host_names import expanded
-from nodectl.slurm.commands.time_words import limit, long_duration, moment
+from nodectl.slurm.commands.time_words import limit
 
 _NONE = "No reservations in the system"
 _KIND = ("reservation", "reservationname")
@@ -43,7 +44,7 @@ def _facts(one: dict[str, Any], node: dict[str, Any]) -> list[list[str]]:
     return [
         [
             f"ReservationName={one['name']}", f"StartTime={moment(start)}", f"EndTime={moment(end)}",
-            f"Duration={long_duration(end - start)}",
+            f"Duration={duration(end - start)}",
         ],
         [
             f"Nodes={os.uname().nodename}", "NodeCnt=1", f"CoreCnt={cores}", "Features=(null)",

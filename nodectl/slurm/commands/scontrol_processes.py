@@ -13,9 +13,9 @@ from nodectl.client.session import Session
 from nodectl.client.step_name import step_of
 from nodectl.model.number import whole
 from nodectl.model.step_number import FIRST, step_word
+from nodectl.model.words import moment
 from nodectl.slurm.commands import jobs, step_fields
 from nodectl.slurm.commands.option_words import Given
-from nodectl.slurm.commands.time_words import moment
 
 _LAST_PID = 2**22
 _JOB = re.compile(r"/job_([0-9]{1,10})(?:/|$)", re.MULTILINE)  # in the path of a cgroup

@@ -10,14 +10,13 @@ from typing import Any
 from nodectl.client.command import Failed
 from nodectl.client.render.terminal import put
 from nodectl.client.session import Session
-from nodectl.model.words import printable
+from nodectl.model.words import moment, printable
 from nodectl.service.config_file.reader import DEFAULT_PATH
 from nodectl.slurm.commands import jobs, machine_facts, reservations, step_fields
 from nodectl.slurm.commands.host_names import compressed, expanded
 from nodectl.slurm.commands.job_values import job_facts
 from nodectl.slurm.commands.option_words import Given
 from nodectl.slurm.commands.release import RELEASE
-from nodectl.slurm.commands.time_words import moment
 
 _INDENT = "   "
 _HOSTS = ("hostnames", "hostlist", "hostlistsorted")

@@ -12,13 +12,14 @@ from typing import Any
 from nodectl.client.command import GlobalOptions
 from nodectl.client.render.terminal import put
 from nodectl.client.session import Session
+from nodectl.model.words import moment
 from nodectl.slurm.commands import machine_facts, reservations
 from nodectl.slurm.commands.column_format import Field, Layout, Row, by_letters, by_names, lines_of
 from nodectl.slurm.commands.command_line import HELP, again_and_again, read_line, tell_settings
 from nodectl.slurm.commands.host_names import expanded
 from nodectl.slurm.commands.machine_facts import gres, reason, reason_user, sharing, short_state, state
 from nodectl.slurm.commands.option_words import ARGUMENT, Given, Option
-from nodectl.slurm.commands.time_words import limit, line_of_now, moment
+from nodectl.slurm.commands.time_words import limit, line_of_now
 
 _TABLE = (
     Option("all", "a", text="all partitions (there is one)"),

@@ -9,9 +9,9 @@ from typing import Any
 
 from nodectl.client.session import Session
 from nodectl.model.step_number import step_name
-from nodectl.model.words import elapsed
+from nodectl.model.words import elapsed, moment, short_duration
 from nodectl.slurm.commands.column_format import Field, Row
-from nodectl.slurm.commands.time_words import limit, long_limit, moment, short
+from nodectl.slurm.commands.time_words import limit, long_limit
 
 
 def running(session: Session) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ def _start(step: Row) -> float | None:
 
 
 def _used(step: Row) -> str:
-    return short(elapsed(step, time.time()))
+    return short_duration(elapsed(step, time.time()))
 
 
 FIELDS = (

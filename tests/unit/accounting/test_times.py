@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.model.accounting.times import cpu_time, midnight, moment, shown
+from nodectl.model import words
+from nodectl.model.accounting.times import midnight, moment
+from nodectl.model.words import cpu_time
 
 NOW = time.mktime((2026, 11, 22, 12, 30, 15, 0, 0, -1))
 
@@ -64,7 +66,8 @@ def test_any_text_is_a_moment_or_refused(text: str) -> None:
 
 @given(st.floats(0, 4e9))
 def test_what_is_shown_can_be_typed(at: float) -> None:
-    assert abs(moment(shown(int(at) or 1), NOW) - (int(at) or 1)) in (0, 3600, 1800, 7200)  # an hour that comes twice
+    shown = int(at) or 1
+    assert abs(moment(words.moment(shown), NOW) - shown) in (0, 3600, 1800, 7200)  # an hour that comes twice
 
 
 def test_cpu_time_is_printed_as_sacct_does() -> None:
@@ -74,8 +77,8 @@ def test_cpu_time_is_printed_as_sacct_does() -> None:
 
 
 def test_a_pattern_of_the_users_is_followed() -> None:
-    assert shown(NOW, "%d.%m.%Y") == "22.11.2026"
-    assert shown(0) == "Unknown"
+    assert words.moment(NOW, pattern="%d.%m.%Y") == "22.11.2026"
+    assert words.moment(0, "Unknown") == "Unknown"
     assert midnight(NOW) == moment("today", NOW)
 
 

@@ -198,7 +198,7 @@ def test_show_tells_limits_and_what_came_of_them() -> None:
         "pages of 2MB 4.0 MiB"
     )
     assert said["over its CPU time"].strip() == "1.500 s without any"
-    assert said["disks"].strip() == "2.0 MiB read, 0 KiB written"
+    assert said["disks"].strip() == "2.0 MiB read, 0 B written"
 
 
 def test_show_of_a_running_step_has_no_end() -> None:

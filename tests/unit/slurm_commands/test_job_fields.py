@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from nodectl.model.words import short_duration
 from nodectl.slurm.commands.column_format import by_letters
 from nodectl.slurm.commands.job_fields import FIELDS
 from nodectl.slurm.commands.job_values import as_json, job_facts
-from nodectl.slurm.commands.time_words import limit, short
+from nodectl.slurm.commands.time_words import limit
 
 JOB: dict[str, Any] = {
     "job": 7, "name": "solver", "user": "root", "uid": 0, "state": "PENDING", "nodes": "", "used": 0.0,
@@ -53,7 +54,7 @@ def test_amounts() -> None:
     [(0, "0:00"), (65, "1:05"), (3600, "1:00:00"), (90_061, "1-01:01:01"), (-5, "0:00")],
 )
 def test_durations_have_no_more_than_they_need(seconds: float, text: str) -> None:
-    assert short(seconds) == text
+    assert short_duration(seconds) == text
 
 
 def test_no_limit_is_unlimited() -> None:
