@@ -6,7 +6,7 @@ unique among srun's options and nodectl's; the first word that is no option begi
 """
 
 from nodectl.client.command import BadOption, BadUsage
-from nodectl.model.number import whole
+from nodectl.model.number import SHIFTS, scaled, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
 _MOST = 10**18 - 1  # more is a mistake
 _ANSWERED = frozenset({"help", "usage", "version"})  # options by which a command asks for no step
 _WITH_HELP = ("cpu_bind", "mem_bind", "gpu_bind", "hint", "gres")  # where the value "help" asks for a text
-_SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
 class Option:
@@ -113,11 +112,10 @@ def _numbers(words: "Iterable[str]", text: str) -> list[int]:
 def mebibytes(text: str) -> int:
     """Parse an amount of memory and return MiB, the unit of a bare number: 64M, 1G, 512K (rounded up), 2T."""
     word = text.upper().removesuffix("B").removesuffix("I")
-    unit = word[-1:] if word[-1:] in _SHIFTS else "M"
-    number = whole(word.removesuffix(unit), _MOST)
+    number = scaled(word if word[-1:] in SHIFTS else f"{word}M", _MOST << SHIFTS["T"])
     if number is None:
         raise ValueError(f'Invalid numeric value "{text[:20]}"')
-    return -(-(number << _SHIFTS[unit]) >> _SHIFTS["M"])
+    return -(-number >> SHIFTS["M"])
 
 
 def percent(text: str) -> int:

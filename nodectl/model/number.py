@@ -4,6 +4,8 @@ int() accepts more (blanks, signs, underscores, the digits of other scripts), re
 digits with a message of its own. Pure and lean; every process uses this module.
 """
 
+SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
+
 
 def whole(text: str, most: int) -> "int | None":
     """Return the number, None for any other text or a number above `most`. Accept any count of leading zeros."""
@@ -14,3 +16,10 @@ def whole(text: str, most: int) -> "int | None":
         return None
     number = int(digits)
     return number if number <= most else None
+
+
+def scaled(text: str, most: int) -> "int | None":
+    """Return a number, with K, M, G or T of 1024 behind it; None for any other text or a result above `most`."""
+    shift = SHIFTS.get(text[-1:].upper(), 0)
+    number = whole(text[:-1] if shift else text, most >> shift)
+    return None if number is None else number << shift

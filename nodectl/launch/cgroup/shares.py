@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from nodectl.kernel import _namespace
 from nodectl.model.config import Config
-from nodectl.model.number import whole
+from nodectl.model.number import scaled, whole
 
 CPU_MAX, CPU_WEIGHT, IO_WEIGHT, IO_MAX, PIDS_MAX = "cpu.max", "cpu.weight", "io.weight", "io.max", "pids.max"
 _HUGE_PAGES = "hugetlb."
@@ -24,9 +24,8 @@ _HUGE_PAGES = "hugetlb."
 _PERIOD = 100_000  # microseconds, over which CPU time is counted
 _OF_A_PERCENT = _PERIOD // 100
 _FIGURES = ("rbps", "wbps", "riops", "wiops")
-_SUFFIXES = {"K": 10, "M": 20, "G": 30, "T": 40}
 _LARGEST = 10**12 - 1
-_TOO_MUCH = 1 << 62
+_MOST = (1 << 62) - 1
 _BENEATH = _namespace.RESOLVE_BENEATH | _namespace.RESOLVE_NO_MAGICLINKS | _namespace.RESOLVE_NO_XDEV
 _DEFAULT_WEIGHT = 100
 _WEIGHTS = {"cpu_weight": CPU_WEIGHT, "io_weight": IO_WEIGHT}
@@ -138,10 +137,7 @@ def hugetlb_max(lines: Iterable[str]) -> dict[str, int]:
 
 def amount(word: str) -> int | None:
     """Return a number, with K, M, G or T of 1024; None for no number."""
-    shift = _SUFFIXES.get(word[-1:].upper(), 0)
-    digits = word[:-1] if shift else word
-    number = whole(digits, _LARGEST)
-    return number << shift if number is not None and number << shift < _TOO_MUCH else None
+    return scaled(word, _MOST)
 
 
 def _device(name: str) -> str:

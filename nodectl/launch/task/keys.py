@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from nodectl.model.config.key import Key, section
 from nodectl.model.config.values import SCRIPT, SECONDS, SWITCH, Parser, number, split_words
+from nodectl.model.number import scaled
 
 RLIMITS = frozenset({"CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS"})
-_SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
-_MOST_DIGITS = 19
-_INFINITE = 1 << 63
+_MOST = (1 << 63) - 1
 
 
 def _hard_limits(value: object) -> tuple[str, ...]:
@@ -21,16 +20,10 @@ def _hard_limits(value: object) -> tuple[str, ...]:
 def hard_limit(word: str) -> tuple[str, int]:
     """Return the name and the number of a hard limit, -1 for infinity. Raises ValueError."""
     name, _, number = word.partition("=")
-    if name not in RLIMITS:
+    limit = -1 if number == "infinity" else scaled(number, _MOST)
+    if name not in RLIMITS or limit is None:
         raise ValueError(f"has {word!r}")
-    if number == "infinity":
-        return name, -1
-    digits, shift = (number[:-1], _SHIFTS[number[-1]]) if number[-1:] in _SHIFTS else (number, 0)
-    if not (digits.isascii() and digits.isdecimal()) or len(digits) > _MOST_DIGITS:
-        raise ValueError(f"has {word!r}")
-    if int(digits) << shift >= _INFINITE:
-        raise ValueError(f"has {word!r}")
-    return name, int(digits) << shift
+    return name, limit
 
 
 HARD_LIMITS = Parser(

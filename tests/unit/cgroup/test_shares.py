@@ -79,7 +79,7 @@ def test_amounts_are_read(word: str, number: int) -> None:
     assert shares.amount(word) == number
 
 
-@pytest.mark.parametrize("word", ["", "K", "-1", "1.5M", "1KB", "٣", "9" * 13, "999999999999T"])
+@pytest.mark.parametrize("word", ["", "K", "-1", "1.5M", "1KB", "٣", "9" * 19, "999999999999T"])
 def test_what_is_no_amount_is_none(word: str) -> None:
     assert shares.amount(word) is None
 

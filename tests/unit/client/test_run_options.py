@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from nodectl.client import launch_request
 from nodectl.client.command import BadOption
 from nodectl.client.run_options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, PluginOption, seconds, waiting_options
 from nodectl.client.srun.help import text as help_text
 from nodectl.client.srun.options import parser
+from nodectl.launch.task.keys import RLIMITS
 from nodectl.model.fields import names
 from nodectl.model.request_fields import JobOptions, Request
 from nodectl.spank import SpankOption
@@ -198,3 +200,7 @@ def test_every_option_of_a_step_sets_a_field_of_its_request_or_is_the_commands_o
 def test_every_option_of_a_job_sets_a_field_of_the_jobs_description_or_is_the_commands_own() -> None:
     own = {"immediate"}
     assert {option.dest for option in waiting_options()} - own <= names(JobOptions).keys()
+
+
+def test_limits_that_the_command_sends_are_those_that_the_service_knows() -> None:
+    assert set(launch_request.RLIMITS) == RLIMITS

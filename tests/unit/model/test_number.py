@@ -13,7 +13,7 @@ from nodectl.client import command, run_options, step_name
 from nodectl.client.launch_request import _ntasks
 from nodectl.launch.cgroup import shares
 from nodectl.model import cpu_list
-from nodectl.model.number import whole
+from nodectl.model.number import scaled, whole
 from nodectl.model.wire import lean_json
 from nodectl.placement.binding import devices
 from nodectl.placement.binding.cpu_bind import parse_cpu_bind
@@ -44,6 +44,19 @@ def test_a_number_is_digits_and_nothing_else(text: str, most: int, number: int |
 def test_any_text_is_a_number_or_none(text: str, most: int) -> None:
     number = whole(text, most)
     assert number is None or (0 <= number <= most and int(text) == number)
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "number"),
+    [
+        ("7", 7, 7), ("8", 7, None), ("1K", 1024, 1024), ("1k", 1023, None), ("2m", 1 << 30, 2 << 20),
+        ("3G", 1 << 40, 3 << 30), ("1T", 1 << 40, 1 << 40), ("1T", (1 << 40) - 1, None), ("K", 9999, None),
+        ("1KB", 9999, None), ("1.5K", 9999, None), ("-1K", 9999, None), ("1 K", 9999, None), ("", 9999, None),
+        (TOO_LONG + "K", 10**18, None),
+    ],
+)  # fmt: skip
+def test_a_number_may_have_a_unit_and_its_result_has_a_bound(text: str, most: int, number: int | None) -> None:
+    assert scaled(text, most) == number
 
 
 def refusal(parse: Callable[[], object]) -> str:
