@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Callable, Iterable
 
 from nodectl.client.job_options import count, nice, priority
-from nodectl.client.job_times import moment
 from nodectl.client.run_options import mebibytes, seconds
+from nodectl.model.moments import moment
 
 
 def _when(text: str) -> int:

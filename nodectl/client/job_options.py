@@ -5,7 +5,7 @@ to keep the value under; `run_options` makes options of them. `run` needs them o
 read alone; the service judges their combination.
 """
 
-from nodectl.client.job_times import moment
+from nodectl.model.moments import moment
 from nodectl.model.number import whole
 
 TYPE_CHECKING = False
