@@ -10,6 +10,7 @@ from typing import IO, Protocol, TypeVar
 
 from nodectl.client.api import values
 from nodectl.client.api.errors import StepTimeout, of_connection
+from nodectl.client.api.late_handlers import LateHandlers
 from nodectl.client.api.operations import Answer, Call, Operation
 from nodectl.client.api.settings import Heard, Settings
 from nodectl.client.api.streams import Streams
@@ -39,16 +40,20 @@ def connect(settings: Settings, *, private: bool = False) -> Session:
 
 
 def drive(operation: Operation[T], answer: Callable[[Call], Answer]) -> T:
-    """Run an operation, let `answer` answer each call, and return the result. Raises Failed, BadOption."""
+    """Run an operation, let `answer` answer each call, and return the result. Raises Failed, BadOption.
+
+    Ctrl-C interrupts it, but not before the operation has the answer to a call that acquires.
+    """
     try:
         call = next(operation)
         while True:
-            try:
-                found = answer(call)
-            except Failed as failed:
-                call = operation.throw(failed)
-            else:
-                call = operation.send(found)
+            with LateHandlers(wanted=call.acquires):
+                try:
+                    found = answer(call)
+                except Failed as failed:
+                    call = operation.throw(failed)
+                else:
+                    call = operation.send(found)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]  # the operation's
 

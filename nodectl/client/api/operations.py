@@ -31,7 +31,7 @@ class Call(NamedTuple):
     """A call of a method of org.nodectl.
 
     `pause`: the number of seconds to wait before the call. `acquires`: the reply names what the caller must give back,
-    so an asyncio caller receives the reply even if cancelled meanwhile.
+    so the caller receives the reply even if cancelled or interrupted meanwhile.
     """
 
     method: str

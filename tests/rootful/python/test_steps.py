@@ -24,6 +24,7 @@ from nodectl.client import (
     StepFailed,
     StepTimeout,
 )
+from nodectl.client.api.operations import Answer, Call
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
 ENDLESS = ["sleep", "1000"]
@@ -135,6 +136,26 @@ def test_who_is_cancelled_at_any_moment_leaves_no_job(narrow: Node) -> None:
     with Client(narrow.socket) as client, client.start(ENDLESS):
         for turns in range(1, 100):
             asyncio.run(give_up(turns))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_ctrl_c_during_the_request_for_a_job_leaves_no_job(
+    narrow: Node, monkeypatch: pytest.MonkeyPatch, *, late: bool
+) -> None:
+    """While the service works, or when the reply has come and the client has not read the job's number in it yet."""
+    with Client(narrow.socket) as other, other.start(ENDLESS), Client(narrow.socket) as client:
+        answer = client._answer
+
+        def interrupted(call: Call) -> Answer:
+            reply = answer(call) if late or call.method != "Allocate" else None
+            if call.method == "Allocate":
+                signal.raise_signal(signal.SIGINT)
+            return reply or answer(call)
+
+        monkeypatch.setattr(client, "_answer", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.run(["true"])
+        assert [job.state for job in other.jobs()] == ["RUNNING"]
 
 
 def test_a_cancelled_run_ends_its_step_and_an_abandoned_wait_does_not(served: Node) -> None:

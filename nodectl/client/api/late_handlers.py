@@ -1,0 +1,48 @@
+"""Puts off the handlers of signals, such as the KeyboardInterrupt of Ctrl-C, while a reply must not get lost."""
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+_Handler = Callable[[int, FrameType | None], object]
+
+
+class LateHandlers:
+    """A `with` block that calls the program's handlers of signals at its end, because they may raise.
+
+    A second signal of the same number calls its handler at once: the program may not want to wait for the reply. Only
+    the main thread has handlers, and only if `wanted`.
+    """
+
+    def __init__(self, *, wanted: bool) -> None:
+        self._wanted = wanted and threading.current_thread() is threading.main_thread()
+        self._handlers: dict[int, _Handler] = {}
+        self._noted: dict[int, FrameType | None] = {}
+
+    def __enter__(self) -> None:
+        if not self._wanted:
+            return
+        for number in signal.valid_signals():
+            handler = signal.getsignal(number)
+            if callable(handler):
+                self._handlers[number] = handler
+                signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if number in self._noted:
+            self._handlers[number](number, frame)
+        self._noted[number] = frame
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._restore()
+        except BaseException:  # of a handler that is in its place already
+            self._restore()
+            raise
+        for number, frame in self._noted.items():
+            self._handlers[number](number, frame)
+
+    def _restore(self) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
