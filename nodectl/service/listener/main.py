@@ -14,8 +14,9 @@ hands the connection to the user's session process and forgets it. It refuses co
 (`refusals.py`). The daemon kills a listener that does not answer, and starts another.
 
 One process can have 65,536 uids: those that /etc/subuid gives its user. So all uids for which the daemon has found no
-account share a few session processes. While these have room, the listener opens one at once and asks the daemon
-meanwhile. When they have none, a connection of an unknown uid waits for the daemon's answer.
+account share a few session processes, and the memory that one user may take there. While there is room for another
+process, the listener opens one at once and asks the daemon meanwhile; without an account, the process learns that it
+has only a share. When there is no room, a connection of an unknown uid waits for the daemon's answer.
 """
 
 import _signal
@@ -81,9 +82,19 @@ class SessionProcess:
         """Send a connection to the session process. Return False if the process does not take the connection."""
         if self.entrance is None:
             return False
+        return self._send(b"%d" % number, [sock.fileno()])
+
+    def share(self, shares: int) -> None:
+        """Tell the session process that it has one of so many shares of a user's room."""
+        if self.entrance is not None:
+            self._send(session.SHARES + b"%d" % shares, [])
+
+    def _send(self, data: bytes, fds: "Sequence[int]") -> bool:
+        """Send to the session process. Return False if the process takes nothing more."""
+        assert self.entrance is not None  # noqa: S101  # the callers have looked
         self._look(time.monotonic())  # how much is taken by now; the send below adds to it
         try:
-            framing.send_some(self.entrance, b"%d" % number, [sock.fileno()])
+            framing.send_some(self.entrance, data, fds)
         except BrokenPipeError:
             self.close()  # the process has ended, or will end with its present connections
             return False
@@ -171,13 +182,12 @@ class Listener:
         return True
 
     def _take_order(self) -> bool:
-        room, flags = _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC | _socket.MSG_DONTWAIT
-        text, ancillary, _, _ = self._channel.recvmsg(_LONGEST_ORDER, room, flags)
+        text, fds = framing.receive_packet(self._channel, _LONGEST_ORDER, 1, _socket.MSG_DONTWAIT)
         if not text:
             return False
         order = lean_json.load_object(text)
         if "listen" in order:
-            (fd,) = framing.descriptors_in(ancillary)
+            (fd,) = fds
             self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
             os.set_blocking(fd, False)
             self._poll.register(fd, select.POLLIN)
@@ -287,6 +297,9 @@ class Listener:
             if len(self._accounts) >= _MOST_ACCOUNTS:
                 self._accounts.clear()  # the daemon is asked again
             self._accounts.add(uid)
+        elif not self._has_own(uid):
+            for place in self._sessions.get(uid, ()):
+                place.share(MOST_SHARED_SESSIONS)
         for sock, peer in self._awaiting.pop(uid, ()):
             if exists:
                 self._seat(sock, peer)
@@ -394,3 +407,5 @@ def main() -> None:
             Listener(channel, most=int(str(order["most"])), longest=int(str(order["longest"]))).serve()
     except ConnectionError:
         pass  # the daemon has gone
+    except framing.DescriptorsLost as lost:  # the daemon starts another listener
+        os.write(2, f"nodectl listener: receive the listening socket: {lost.strerror}\n".encode())

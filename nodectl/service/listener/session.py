@@ -36,6 +36,8 @@ _MOST_OF_ROOTS = 1 << 30
 _MOST_MEMORY = 1 << 30
 _PATIENCE_MS = 10_000  # for a client that does not read, after the daemon's end
 _IDLE_MS = 60_000  # that a session process without connections waits for one
+SHARES = b"shares "  # begins the listener's message that so many processes share the room of one user
+_MOST_OF_A_SHARE = 512 << 20  # bytes of memory that all of these may take beside what they have at its arrival
 
 
 class UserSession:
@@ -49,6 +51,7 @@ class UserSession:
             os.set_blocking(fd, False)
         self._most = most
         self._longest = longest
+        self._shares = 1  # of the room of a user, this process has one
         self._orders = framing.Inbox(_MOST_REPLY)
         self._out = bytearray()
         self._clients: dict[int, ClientConnection] = {}
@@ -83,27 +86,48 @@ class UserSession:
 
     def _welcome(self) -> None:
         try:
-            text, ancillary, _, _ = self._entrance.recvmsg(64, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+            text, fds = framing.receive_packet(self._entrance, 64, 1)
         except BlockingIOError:
             return
         except ConnectionError:
-            text, ancillary = b"", []
+            text, fds = b"", []
+        except framing.DescriptorsLost as lost:
+            self._tell(int(lost.message), frames.GONE)
+            return
         except OSError as error:
             self._failed = error
             return
         if not text:
             self._close_entrance()
             return
-        fd, *_ = framing.descriptors_in(ancillary) or (-1,)
-        if fd < 0:
-            self._tell(int(text), frames.GONE)  # this process had no descriptor left for the connection
+        if text.startswith(SHARES):
+            self._share(int(text.removeprefix(SHARES)))
             return
+        (fd,) = fds
         client = ClientConnection(int(text), _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd), self._longest)
         self._clients[client.number] = self._by_fd[fd] = client
         self._poll.register(fd, select.POLLIN)
         if len(self._clients) > self._most:
             reason = f"more connections of yours than max_connections_per_user = {self._most}"
             self._end_with(client, Refused("NotPermitted", reason))
+
+    def _share(self, shares: int) -> None:
+        """Keep to one of so many shares of a user's room from now on: the user has no account."""
+        self._shares = shares
+        limit_memory(_MOST_OF_A_SHARE // shares)
+        try:
+            self._check_sums()
+        except framing.BrokenWire as error:
+            for client in list(self._clients.values()):
+                self._end_with(client, _broken(error))
+
+    def _check_sums(self) -> None:
+        """Check what all connections together keep here. Raises BrokenWire."""
+        unread, waiting = _MOST_UNREAD // self._shares, _MOST_WAITING // self._shares
+        if sum(client.inbox.size for client in self._clients.values()) > unread:
+            raise framing.BrokenWire(f"messages of more than {unread} bytes of yours are not whole yet")
+        if sum(client.waiting for client in self._clients.values() if client.calls) > waiting:
+            raise framing.BrokenWire(f"calls of more than {waiting} bytes of yours wait for others of yours")
 
     def _close_entrance(self) -> None:
         if self._open:
@@ -130,10 +154,7 @@ class UserSession:
             while (text := client.inbox.take()) is not None:
                 client.calls.append((text, client.inbox.take_descriptors()))
                 client.check_bounds()
-            if sum(other.inbox.size for other in self._clients.values()) > _MOST_UNREAD:
-                raise framing.BrokenWire(f"messages of more than {_MOST_UNREAD} bytes of yours are not whole yet")
-            if sum(other.waiting for other in self._clients.values() if other.calls) > _MOST_WAITING:
-                raise framing.BrokenWire(f"calls of more than {_MOST_WAITING} bytes of yours wait for others of yours")
+            self._check_sums()
             if client.launching and not client.withdraws and withdraws(client.calls):
                 client.withdraws = True
                 self._tell(client.number, frames.WITHDRAW)
@@ -389,6 +410,15 @@ def become(uid: int, gid: int, name: str = "nodectl-session") -> None:
         hard = resource.getrlimit(limit)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)  # noqa: PLW2901  # what there is
         resource.setrlimit(limit, (most, most))
+
+
+def limit_memory(more: int) -> None:
+    """Let this process take at most `more` bytes of memory beside what it has."""
+    with open("/proc/self/statm", "rb") as file:
+        has = int(file.read().split()[0]) * resource.getpagesize()
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = has + more if hard == resource.RLIM_INFINITY else min(has + more, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def _broken(error: framing.BrokenWire) -> Refused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import select
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -79,6 +80,23 @@ def test_uids_without_account_share_few_session_processes_and_users_are_served(n
         sock.settimeout(PATIENCE)
         sock.sendall(call("org.nodectl.Hello"))
         assert b"parameters" in sock.recv(1 << 16)
+
+
+def test_what_is_kept_for_one_uid_without_account_is_a_share_of_what_is_kept_for_a_user(
+    node: Node, uids: list[int]
+) -> None:
+    """Two messages of five million bytes that never end; a user may have twelve of these."""
+    half = b'{"' + b"x" * 5_000_000
+    with contextlib.ExitStack() as stack:
+        poll = select.poll()
+        for uid in (uids[0], uids[0], NOBODY.pw_uid, NOBODY.pw_uid):
+            sock = stack.enter_context(connected(node, uid))
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                sock.sendall(half)
+            poll.register(stack.enter_context(sock.dup()) if uid == uids[0] else sock, select.POLLIN)
+        (fd, _), *_ = poll.poll(PATIENCE * 1000)
+        assert b"bytes of yours are not whole yet" in os.read(fd, 1 << 16)
+        assert node.run("true", user=NOBODY).returncode == 0
 
 
 def closers(node: Node, listener: int) -> int:

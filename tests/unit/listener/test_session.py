@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -310,3 +311,43 @@ def test_what_the_daemon_says_and_cannot_be_read_ends_all_connections_in_words(
     assert answer["error"] == "org.nodectl.InternalError"
     client.close()
     around._end = os.dup(0)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_session_of_a_uid_without_account_keeps_only_a_share_of_a_users_room(
+    around: Around, monkeypatch: pytest.MonkeyPatch, *, first: bool
+) -> None:
+    """Whether it learns of its share before the bytes come or after that."""
+    given: list[int] = []
+    monkeypatch.setattr(session, "limit_memory", given.append)  # of the process that runs the tests
+    monkeypatch.setattr(session, "_MOST_UNREAD", 1 << 18)
+    if first:
+        around.place.share(8)
+    clients = [client for _ in range(2) if (client := around.connect()) is not None]
+    poll = select.poll()
+    for client in clients:
+        client.sendall(b"x" * 20_000)
+        poll.register(client, select.POLLIN)
+    if not first:
+        around.place.share(8)
+    refused = next(client for client in clients if client.fileno() == poll.poll(PATIENCE * 1000)[0][0])
+    reply = framing.receive(refused, framing.Inbox(1 << 16))
+    assert "messages of more than 32768 bytes of yours are not whole yet" in str(reply)
+    assert given == [session._MOST_OF_A_SHARE // 8]
+    for client in clients:
+        client.close()
+
+
+def test_a_process_with_a_share_of_memory_gets_no_more() -> None:
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            session.limit_memory(8 << 20)
+            try:
+                bytes(256 << 20)  # more than may be left in the heap of the process that runs the tests
+            except MemoryError:
+                status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
