@@ -1,9 +1,10 @@
-"""Descriptors of the process that runs the tests, which has those of other tests, too."""
+"""Descriptors: of the process that runs the tests, which has those of other tests, too; and a process without any."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import resource
 from collections.abc import Iterator
 
 
@@ -25,3 +26,17 @@ def none_left() -> Iterator[None]:
     before = now()
     yield
     assert not now() - before
+
+
+@contextlib.contextmanager
+def no_number_left(pid: int, but: int = 0) -> Iterator[None]:
+    """In this block the process can open `but` descriptors. It keeps those that it has."""
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    listed = os.listdir(f"/proc/{pid}/fd")
+    used = {int(name) for name in listed if os.path.lexists(f"/proc/{pid}/fd/{name}")}  # not that of the list itself
+    free = [number for number in range(soft) if number not in used][but]
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))

@@ -18,6 +18,7 @@ import tempfile
 from collections import deque
 
 from nodectl.kernel import signals
+from nodectl.model.wire import framing
 from nodectl.mpi import entrance, openpmix
 from nodectl.mpi.others import Apart, Others, TooMuch
 from nodectl.mpi.pmix_host import Host
@@ -158,8 +159,15 @@ def _serve_and_lead(given: Given, directories: "list[str]") -> int:
     waiting = select.poll()
     waiting.register(own, select.POLLIN)
     waiting.register(given.life, 0)
-    if given.life not in dict(waiting.poll()) and (fds := socket.recv_fds(own, 1, 1)[1]):
-        entrance.Entrance(socket.socket(fileno=fds[0]), path).serve(own.fileno(), given.life)
+    if given.life not in dict(waiting.poll()):
+        try:
+            _, fds = framing.receive_packet(own, 1, 1)
+        except framing.DescriptorsLost as lost:
+            given.tell(f"failed receive the library's socket: {lost.strerror}")
+            fds = []
+        if fds:
+            entrance.Entrance(socket.socket(fileno=fds[0]), path).serve(own.fileno(), given.life)
+    own.close()
     return _wait(pid)
 
 

@@ -63,6 +63,8 @@ long take_streams(struct launch *launch, const struct operation *operation)
             came++;
         }
     }
+    if (message.msg_flags & MSG_CTRUNC)
+        return EMFILE; /* this process has no number left for one of them */
     if (came != STREAMS)
         return EBADF; /* the daemon has checked that they are three */
     if (operation->b == LAST_TAKES_ALL && __atomic_sub_fetch(launch->takers, 1, __ATOMIC_SEQ_CST) == 0)

@@ -56,7 +56,7 @@ static PyObject *has_come(PyObject *self, PyObject *arg)
 PyDoc_STRVAR(take_descriptors_doc,
 "take_descriptors(socket: int, stay: bool) -> list[int]\n\n"
 "Receives one byte, waiting for it, and the descriptors that came with it, closed at an exec: recvmsg(2). With `stay`\n"
-"byte and descriptors remain there, too, and these are copies. Raises OSError.");
+"byte and descriptors remain there, too, and these are copies. Raises OSError: EMFILE where not all have come.");
 
 static PyObject *take_descriptors(PyObject *self, PyObject *args)
 {
@@ -87,7 +87,13 @@ static PyObject *take_descriptors(PyObject *self, PyObject *args)
             Py_XDECREF(number);
         }
     }
-    return found;
+    if (found == NULL || !(message.msg_flags & MSG_CTRUNC))
+        return found;
+    for (Py_ssize_t at = 0; at < PyList_Size(found); at++)
+        close((int)PyLong_AsLong(PyList_GetItem(found, at)));
+    Py_DECREF(found);
+    errno = EMFILE; /* this process has no number left for one of them */
+    return failed("recvmsg");
 }
 
 PyDoc_STRVAR(peer_groups_doc,

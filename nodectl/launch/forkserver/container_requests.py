@@ -84,7 +84,11 @@ def _main(request: "Mapping[str, object]", given: "list[int]", node: "NodePlugin
         _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a plugin's scripts are waited for
         name = str(request["container"])
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, answer)
-        fds = [answer, *framing.take_over(connection)]
+        try:
+            fds = [answer, *framing.take_over(connection)]
+        except OSError as error:
+            _answer(answer, f"receive the descriptors of a container request: {error.strerror}")
+            return
         if name in _IN_CONTAINER:
             _enter(_IN_CONTAINER[name], request, answer, node)
         else:

@@ -35,11 +35,11 @@ from nodectl.launch.confine.confinement import PROGRAMS
 from nodectl.launch.forkserver import container_requests
 from nodectl.launch.forkserver.runners import Runners
 from nodectl.launch.forkserver.stepds import LOCK, Stepds
-from nodectl.launch.stepd.orders import receive
+from nodectl.launch.stepd.orders import drop, receive
 from nodectl.launch.stepd.run import LINK
 from nodectl.launch.task.stages import IGNORED
 from nodectl.model.wire import lean_json
-from nodectl.model.wire.framing import LONGEST_ORDER
+from nodectl.model.wire.framing import LONGEST_ORDER, DescriptorsLost
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.plugin_host.node_plugins import Host, load_node_plugins
 from nodectl.spank import preload, probe_variable, versions
@@ -130,9 +130,14 @@ def _serve(
         pseudo_file.hold(mount)
     stepds = Stepds(channel, node, mount, store, runners)
     while True:
-        for data, fds in runners.not_taken(channel):
+        for data, fds in runners.not_taken(channel, lambda lost: _refuse(channel, lost)):
             _start(channel, stepds, data, lean_json.load_object(data), fds)
-        data, fds = handed_over or receive(channel)
+        try:
+            data, fds = handed_over or receive(channel)
+        except DescriptorsLost as lost:
+            _refuse(channel, lost)
+            drop(channel)
+            continue
         handed_over = None
         if not data:
             return None
@@ -161,9 +166,29 @@ def _start(
     stepds.prepare()
 
 
+def _refuse(channel: "_socket.socket", lost: DescriptorsLost) -> None:
+    """Refuse an order whose descriptors this process has no room for.
+
+    The order is still in its socket, and is dropped there after the answer: its link to the daemon closes then.
+    """
+    step = lean_json.load_object(lost.message).get("step")
+    of_what = "a container request" if step is None else f"the order of step {step}"
+    why = f"receive the descriptors of {of_what}: {lost.strerror}"
+    messages.to_log(f"nodectl forkserver: {why}", "runner-cannot-begin")
+    if step is not None:
+        _answer(channel, {"step": step, "error": f"start a step runner: {why}"})
+
+
 def _begin(channel: "_socket.socket") -> bytes:
-    """Wait for the first order and move the descriptors to LOCK and PROGRAMS. Return b"" if the daemon has gone."""
-    data, fds = receive(channel)
+    """Wait for the first order and move the descriptors to LOCK and PROGRAMS.
+
+    Return b"" if the daemon has gone, or has been told that there is no room for them.
+    """
+    try:
+        data, fds = receive(channel)
+    except DescriptorsLost as lost:
+        _answer(channel, {"ready": False, "error": f"receive the descriptors of the first order: {lost.strerror}"})
+        return b""
     copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for fd in fds]
     for fd, place in zip(copies, (LOCK, PROGRAMS), strict=False):
         os.dup2(fd, place, inheritable=False)

@@ -15,11 +15,11 @@ import select
 
 from nodectl.launch.forkserver.spare import Spare
 from nodectl.launch.stepd.orders import WAITS, receive
-from nodectl.model.wire.framing import send_some
+from nodectl.model.wire.framing import DescriptorsLost, send_some
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     Whose = tuple[int, str]  # a user's id, and how far the programs of its steps are confined
 
@@ -92,10 +92,13 @@ class Runners:
         self._all.append(_Runner(pid, pidfd, whose, link, orders))
         self._ends.register(pidfd, select.POLLIN)
 
-    def not_taken(self, channel: "_socket.socket") -> "Iterator[tuple[bytes, list[int]]]":
+    def not_taken(
+        self, channel: "_socket.socket", refuse: "Callable[[DescriptorsLost], None]"
+    ) -> "Iterator[tuple[bytes, list[int]]]":
         """Wait until the channel is readable. Yield the orders of runners which end before taking an order.
 
-        A live runner does not wake the forkserver.
+        A live runner does not wake the forkserver. `refuse` is called for an order whose descriptors the forkserver has
+        no room for.
         """
         while self._all:
             self._ends.register(channel, select.POLLIN)
@@ -103,7 +106,11 @@ class Runners:
             for runner in [runner for runner in self._all if runner.pidfd in ready]:
                 if runner not in self._all:
                     continue  # dropped for the order before; it had no order
-                data, fds = _left_by(runner)
+                try:
+                    data, fds = _left_by(runner)
+                except DescriptorsLost as lost:
+                    refuse(lost)
+                    data, fds = b"", []
                 self._forget(runner)
                 if data:
                     yield data, fds
@@ -134,7 +141,7 @@ class Runners:
 
 
 def _left_by(runner: _Runner) -> "tuple[bytes, list[int]]":
-    """Return the order which the runner has not taken, b"" for none."""
+    """Return the order which the runner has not taken, b"" for none. Raises DescriptorsLost."""
     try:
         return receive(runner.orders, _socket.MSG_DONTWAIT)
     except BlockingIOError:

@@ -23,7 +23,7 @@ from nodectl.launch.stepd.run import Descriptors
 from nodectl.launch.task import client_streams
 from nodectl.model.step import Step
 from nodectl.model.wire import lean_json
-from nodectl.model.wire.framing import LONGEST_ORDER, descriptors_in
+from nodectl.model.wire.framing import LONGEST_ORDER, MAX_DESCRIPTORS, DescriptorsLost, receive_packet
 from nodectl.spank import job_info
 
 TYPE_CHECKING = False
@@ -36,7 +36,6 @@ WAITS = b"waits"  # a stepd's message to its forkserver
 WAITING = "nodectl-runner"  # the name of a process that waits
 _MOST_STEPS = 1000  # that one stepd serves: its end gives back any unknown leak of a step
 _OF_ONE_STEP = 1  # the oldest garbage generation that holds a step's objects
-_INT = 4
 
 
 class Unreadable(Exception):
@@ -105,14 +104,25 @@ class Order:
 
 
 def receive(channel: "_socket.socket", flags: int = 0) -> tuple[bytes, list[int]]:
-    """Receive an order with the descriptors; b"" when no sender is left. Raises OSError."""
-    room, flags = _socket.CMSG_SPACE(16 * _INT), flags | _socket.MSG_CMSG_CLOEXEC
+    """Receive an order with the descriptors; b"" when no sender is left. Raises OSError.
+
+    Raises DescriptorsLost where this process has no room for the descriptors. Then the order, with all of them, stays
+    in the channel (MSG_PEEK).
+    """
+    flags |= _socket.MSG_PEEK
     try:
-        data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, flags)
+        data, fds = receive_packet(channel, LONGEST_ORDER, MAX_DESCRIPTORS, flags)
     except ConnectionResetError:
         # The sender ended without reading our last word. This is reported once; earlier orders can still be read.
-        data, ancillary, _, _ = channel.recvmsg(LONGEST_ORDER, room, flags)
-    return data, descriptors_in(ancillary)
+        data, fds = receive_packet(channel, LONGEST_ORDER, MAX_DESCRIPTORS, flags)
+    if data:
+        drop(channel)
+    return data, fds
+
+
+def drop(channel: "_socket.socket") -> None:
+    """Remove the order that `receive` has found from the channel."""
+    channel.recv(1)
 
 
 class Orders:
@@ -165,13 +175,15 @@ class Orders:
             self._link.shutdown(_socket.SHUT_RD)  # from here on the forkserver is refused
             self._link.setblocking(False)
             data, fds = self._last()
+        except DescriptorsLost:
+            return None  # the forkserver takes the order back when this process has ended
         return Order(lean_json.load_object(data), fds) if data else None
 
     def _last(self) -> tuple[bytes, list[int]]:
         """Receive an order sent in the last moment before the refusal of orders."""
         try:
             return receive(self._link)
-        except BlockingIOError:
+        except (BlockingIOError, DescriptorsLost):
             return b"", []
 
 

@@ -30,6 +30,18 @@ class BrokenWire(Exception):
     """
 
 
+class DescriptorsLost(OSError):
+    """Raised when a message came without all of its descriptors; those that came are closed.
+
+    `message` is the message's bytes. The kernel drops descriptors for which this process has no number left
+    (recvmsg(2), MSG_CTRUNC).
+    """
+
+    def __init__(self, message: bytes) -> None:
+        super().__init__(errno.EMFILE, f"recvmsg: {os.strerror(errno.EMFILE)}")
+        self.message = message
+
+
 class Peer:
     """The process at the far end of a connection, as recorded by the kernel when the connection was made.
 
@@ -113,6 +125,20 @@ def descriptors_in(ancillary: "Sequence[tuple[int, int, bytes]]") -> list[int]:
     return found
 
 
+def receive_packet(sock: "_socket.socket", longest: int, most: int, flags: int = 0) -> tuple[bytes, list[int]]:
+    """Receive once, at most `longest` bytes. Return them with their descriptors, at most `most`, close-on-exec.
+
+    The caller closes the descriptors. Raises DescriptorsLost, OSError.
+    """
+    room = _socket.CMSG_SPACE(most * _INT)
+    data, ancillary, came, _ = sock.recvmsg(longest, room, flags | _socket.MSG_CMSG_CLOEXEC)
+    fds = descriptors_in(ancillary)
+    if came & _socket.MSG_CTRUNC:
+        close(fds)
+        raise DescriptorsLost(data)
+    return data, fds
+
+
 def exactly(count: int, fds: "Sequence[int]") -> "Sequence[int]":
     """Return `fds` if the number of descriptors is `count`.
 
@@ -133,8 +159,7 @@ def hand_over(sock: "_socket.socket", fds: "Sequence[int]") -> None:
 
 def take_over(sock: "_socket.socket") -> list[int]:
     """Receive the descriptors sent by `hand_over`, close-on-exec. The caller closes the descriptors. Raises OSError."""
-    _, ancillary, _, _ = sock.recvmsg(1, _socket.CMSG_SPACE(_MOST_IN_KERNEL * _INT), _socket.MSG_CMSG_CLOEXEC)
-    return descriptors_in(ancillary)
+    return receive_packet(sock, 1, _MOST_IN_KERNEL)[1]
 
 
 def close(fds: "Iterable[int]") -> None:

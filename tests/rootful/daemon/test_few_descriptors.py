@@ -1,9 +1,7 @@
-"""A daemon that has used up its descriptors: whom it cannot serve is told, and it lives."""
+"""A process of the service that has used up its descriptors: whom it cannot serve is told, and it lives."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import resource
 import subprocess
 import sys
@@ -11,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from descriptors import no_number_left
 from rootful.node import NOBODY, OTHER, Node, running, wait_until
 
 
@@ -20,23 +19,10 @@ def node() -> Iterator[Node]:
         yield started
 
 
-@contextlib.contextmanager
-def no_descriptor_left(pid: int) -> Iterator[None]:
-    """Of this process, which keeps those that it has."""
-    soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
-    free = next(number for number in range(soft) if number not in used)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, hard))
-    try:
-        yield
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
-
-
 def test_a_look_up_that_fails_for_want_of_descriptors_does_not_say_that_the_user_is_unknown(node: Node) -> None:
     assert node.nodectl("ps", user=OTHER).returncode == 0  # whom the daemon has not looked up, and has a process for
     assert node.daemon is not None
-    with no_descriptor_left(node.daemon.pid):
+    with no_number_left(node.daemon.pid):
         refused = node.run("true", user=OTHER)
     assert refused.returncode == 1
     assert "no user" not in refused.stderr
@@ -74,7 +60,7 @@ def test_a_daemon_raises_a_soft_limit_that_is_too_low(monkeypatch: pytest.Monkey
 def test_a_daemon_without_a_descriptor_refuses_in_words_and_serves_again_when_it_has_some(node: Node) -> None:
     assert node.run("true", user=NOBODY).returncode == 0
     assert node.daemon is not None
-    with no_descriptor_left(node.daemon.pid):
+    with no_number_left(node.daemon.pid):
         for user in (OTHER, NOBODY):  # the first has no session process yet
             refused = node.run("true", user=user)
             assert refused.returncode == 1
@@ -83,3 +69,29 @@ def test_a_daemon_without_a_descriptor_refuses_in_words_and_serves_again_when_it
         assert node.daemon.poll() is None
     for user in (OTHER, NOBODY):
         assert node.run("true", user=user).returncode == 0
+
+
+@pytest.mark.parametrize("more", range(10))
+def test_a_forkserver_without_a_descriptor_refuses_a_step_in_words_and_goes_on(node: Node, more: int) -> None:
+    """Whatever it lacks one for: some descriptors of the order come, or all of them and no other can be opened."""
+    assert node.run("true", user=NOBODY).returncode == 0
+    (forkserver,) = node.service("nodectl-fork")
+    with no_number_left(forkserver, but=more):
+        refused = node.run("true", user=OTHER)
+    if refused.returncode:
+        assert "start a step runner: " in refused.stderr
+        assert "Too many open files" in refused.stderr
+        assert "Traceback" not in node.logged()
+    for user in (OTHER, NOBODY):
+        assert node.run("true", user=user).returncode == 0
+    assert node.service("nodectl-fork") == [forkserver]
+
+
+def test_the_call_and_the_errno_are_named_where_the_descriptors_of_an_order_do_not_come(node: Node) -> None:
+    (forkserver,) = node.service("nodectl-fork")
+    with no_number_left(forkserver):
+        refused = node.run("true", user=NOBODY)
+        assert node.run("true", user=NOBODY).returncode == 1, "it answers the next order"
+    assert "receive the descriptors of the order of step " in refused.stderr
+    assert ": recvmsg: Too many open files" in refused.stderr
+    assert "recvmsg: Too many open files" in node.logged()

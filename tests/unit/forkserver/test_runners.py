@@ -6,10 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from descriptors import no_number_left
 from nodectl.launch.forkserver.runners import Runners
 from nodectl.launch.stepd.orders import WAITS
+from nodectl.model.wire.framing import DescriptorsLost
 
 USER, ELSE = 1000, 1001
+
+
+def never(lost: DescriptorsLost) -> None:
+    raise AssertionError(lost)
 
 
 class Kept:
@@ -43,7 +49,7 @@ def test_a_runner_that_has_ended_while_it_waited_takes_no_place(channel: socket.
     waited = Kept(runners, USER)
     assert runners.has_room(ELSE), "it is seen to wait"
     waited.end()
-    assert list(runners.not_taken(channel)) == []
+    assert list(runners.not_taken(channel, never)) == []
     assert not runners.serve(b"{}", [], (USER, "none"))
     assert runners.has_room(USER)
 
@@ -54,7 +60,7 @@ def test_an_order_that_a_runner_took_before_it_ended_is_its_own(channel: socket.
     assert runners.serve(b"an order", [], (USER, "none"))
     assert waited.link.recv(64) == b"an order"
     waited.end()
-    assert list(runners.not_taken(channel)) == []
+    assert list(runners.not_taken(channel, never)) == []
 
 
 def test_an_order_that_a_runner_did_not_take_before_it_ended_comes_back(channel: socket.socket) -> None:
@@ -62,11 +68,24 @@ def test_an_order_that_a_runner_did_not_take_before_it_ended_comes_back(channel:
     waited, reader = Kept(runners, USER), socket.socket()
     assert runners.serve(b"an order", [reader.fileno()], (USER, "none"))
     waited.end()
-    ((data, (copy,)),) = runners.not_taken(channel)
+    ((data, (copy,)),) = runners.not_taken(channel, never)
     assert data == b"an order"
     assert os.fstat(copy).st_ino == os.fstat(reader.fileno()).st_ino
     os.close(copy)
     assert not runners.serve(b"{}", [], (USER, "none")), "it has gone"
+
+
+def test_an_order_is_refused_that_comes_back_and_has_more_descriptors_than_there_is_room_for(
+    channel: socket.socket,
+) -> None:
+    runners = Runners(2, 3)
+    waited, reader = Kept(runners, USER), socket.socket()
+    assert runners.serve(b"an order", [reader.fileno()], (USER, "none"))
+    waited.end()
+    refused: list[DescriptorsLost] = []
+    with no_number_left(os.getpid()):
+        assert list(runners.not_taken(channel, refused.append)) == []
+    assert [lost.message for lost in refused] == [b"an order"]
 
 
 def test_an_order_that_comes_back_may_find_another_runner_that_has_ended(channel: socket.socket) -> None:
@@ -78,7 +97,7 @@ def test_an_order_that_comes_back_may_find_another_runner_that_has_ended(channel
     for runner in (first, second):
         runner.end()
     came_back = []
-    for data, fds in runners.not_taken(channel):
+    for data, fds in runners.not_taken(channel, never):
         assert not runners.serve(data, fds, (USER, "none"))
         came_back.append(data)
     assert came_back == [b"an order"]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from descriptors import no_number_left
 from nodectl.kernel import _kernel
 from nodectl.kernel.processes import cgroup_of
 from nodectl.model.wire import framing
@@ -94,3 +95,14 @@ def test_number_that_no_descriptor_has_is_not_cut_to_another(pair: Pair) -> None
     theirs.send(b"x")
     with pytest.raises(OverflowError):
         _kernel.has_come(ours.fileno() + (1 << 32))
+
+
+def test_descriptors_come_all_or_none(pair: Pair) -> None:
+    ours, theirs = pair
+    socket.send_fds(theirs, [b"x"], [0, 1, 2])
+    with no_number_left(os.getpid(), but=2):
+        before = os.listdir("/proc/self/fd")
+        with pytest.raises(OSError, match="Too many open files"):
+            _kernel.take_descriptors(ours.fileno(), True)
+        assert os.listdir("/proc/self/fd") == before
+    framing.close(_kernel.take_descriptors(ours.fileno(), True))

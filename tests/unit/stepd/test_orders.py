@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from nodectl.launch.stepd.orders import Order, Orders, Unreadable
+from descriptors import no_number_left
+from nodectl.launch.stepd.orders import Order, Orders, Unreadable, receive
 from nodectl.launch.task.client_streams import are_left
+from nodectl.model.wire import framing
 
 
 def test_streams_that_come_when_a_step_is_over_are_refused() -> None:
@@ -109,3 +111,18 @@ def test_an_order_that_comes_in_the_last_moment_is_taken(
 def test_a_runner_whose_forkserver_has_ended_has_no_more_orders(links: tuple[socket.socket, socket.socket]) -> None:
     links[0].close()
     assert waiting(links[1]).next() is None
+
+
+def test_an_order_stays_for_others_whose_descriptors_a_runner_has_no_room_for(
+    links: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = links
+    copy = theirs.dup()  # the forkserver's
+    reader, writer = os.pipe()
+    socket.send_fds(ours, [b"{}"], [reader, writer])
+    with no_number_left(os.getpid(), but=1):
+        assert waiting(theirs).next() is None  # rather than the order, which is malformed
+    data, fds = receive(copy)
+    assert (data, len(fds)) == (b"{}", 2)
+    framing.close([reader, writer, *fds])
+    copy.close()

@@ -123,19 +123,21 @@ class ListenerSupervisor:
         """Read at most `most` messages of the listener: connections may come as fast as the daemon reads."""
         while self._channel is not None and most > 0:
             most -= 1
-            room = socket.CMSG_SPACE(_FDS * 4)
             try:
-                data, ancillary, _, _ = self._channel.recvmsg(_LONGEST_NEWS, room, socket.MSG_CMSG_CLOEXEC)
+                data, fds = framing.receive_packet(self._channel, _LONGEST_NEWS, _FDS)
             except BlockingIOError:
                 return
             except ConnectionResetError:
                 continue  # the listener ended with orders unread; its own messages can be read now
+            except framing.DescriptorsLost as lost:  # no session is opened then; a caller counts as gone
+                messages.tell("listener-unheard", f"receive the descriptors of the listener's news: {lost.strerror}")
+                data, fds = lost.message, []
             except OSError:
-                data, ancillary = b"", []
+                data, fds = b"", []
             if not data:
                 self._lose()
                 return
-            self._note(lean_json.load_object(data), framing.descriptors_in(ancillary))
+            self._note(lean_json.load_object(data), fds)
 
     def _note(self, news: Mapping[str, Any], fds: list[int]) -> None:
         if "pong" in news:

@@ -177,7 +177,7 @@ async def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
     loop = asyncio.get_running_loop()
     while True:
         try:
-            data, ancillary, _, _ = sock.recvmsg(_LONGEST_ANSWER, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+            return framing.receive_packet(sock, _LONGEST_ANSWER, 1)
         except BlockingIOError:
             readable = asyncio.Event()
             loop.add_reader(sock, readable.set)
@@ -185,8 +185,6 @@ async def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
                 await readable.wait()
             finally:
                 loop.remove_reader(sock)
-        else:
-            return data, framing.descriptors_in(ancillary)
 
 
 def _any_in(directory: str) -> bool:

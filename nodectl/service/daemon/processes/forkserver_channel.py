@@ -197,6 +197,8 @@ class ForkserverChannel:
             self._lost()
             return
         answer = lean_json.load_object(data)
+        if "error" in answer:
+            self._told_plugins = None  # the forkserver may not have looked at the files
         self._answered(answer)
         self._when_answered.pop(str(answer["step"]), _nothing)()
 
