@@ -42,16 +42,18 @@ def run(
 
 
 def start_as(
-    path: str, environment: "Mapping[str, str]", cwd: str, *, become: "Callable[[], bool]", confinement: "Confinement"
-) -> int:
-    """Start a script as the user, called by root, in a new process group, without any output. Returns the pid.
+    path: str, environment: "Mapping[str, str]", cwd: str, *, errors: int, become: "Callable[[], bool]",
+    confinement: "Confinement",
+) -> int:  # fmt: skip
+    """Start a script as the user, called by root, in a new process group. Returns the pid.
 
-    `become` makes the process its user's; if that fails the script does not run. The pid is for a caller that waits for
-    its children anyway. Raises OSError where it cannot be forked.
+    Its standard error goes to the descriptor `errors`, its output nowhere. `become` makes the process its user's; if
+    that fails the script does not run. The pid is for a caller that waits for its children anyway. Raises OSError where
+    it cannot be forked.
     """
     pid = os.fork()
     if pid == 0:
-        _become_script([path], environment, -1, confinement, become=become, cwd=cwd)
+        _become_script([path], environment, -1, confinement, errors=errors, become=become, cwd=cwd)
     _lead_group(pid)
     return pid
 
@@ -79,7 +81,7 @@ def _run(
         os.close(writer)
         raise
     if pid == 0:
-        _become_script(argv, environment, writer, confinement)
+        _become_script(argv, environment, writer, confinement, errors=writer)
     os.close(writer)
     _lead_group(pid)
     pidfd = os.pidfd_open(pid)
@@ -92,10 +94,10 @@ def _run(
 
 
 def _become_script(
-    argv: list[str], environment: "Mapping[str, str]", writer: int, confinement: "Confinement | None", *,
+    argv: list[str], environment: "Mapping[str, str]", writer: int, confinement: "Confinement | None", *, errors: int,
     become: "Callable[[], bool] | None" = None, cwd: str | None = None,
 ) -> None:  # fmt: skip
-    """Execute the script in the new process. `writer` takes the output, -1 for nothing."""
+    """Execute the script in the new process. `writer` takes the output, -1 for nothing; `errors` standard error."""
     try:
         os.setpgid(0, 0)
         for number in range(1, _signal.NSIG):
@@ -106,7 +108,7 @@ def _become_script(
         null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         os.dup2(null, 0, inheritable=True)  # not the task's own input
         os.dup2(null if writer < 0 else writer, 1, inheritable=True)
-        os.dup2(null if writer < 0 else writer, 2, inheritable=True)
+        os.dup2(errors, 2, inheritable=True)
         close_all_but()  # a plugin's descriptors may lack close-on-exec
         if cwd is not None:
             _go_to(cwd)

@@ -50,7 +50,7 @@ class PluginOutput:
                 return []
             # Up to `size` and no further: a line that came meanwhile would be passed on now and again.
             data = os.pread(self._fd, min(_MOST, size - self._taken), self._taken)
-            lines = _lines(data, size - self._taken)
+            lines = lines_of(data, size - self._taken)
             if size > _LONGEST:
                 os.ftruncate(self._fd, _HEAD)
                 size = _HEAD
@@ -82,11 +82,12 @@ def log_rest(stem: str) -> None:
         return
     step = os.path.basename(stem)
     facts = {"job": step.partition(".")[0], "step": step}
-    for line in _lines(data, size - taken):
+    for line in lines_of(data, size - taken):
         messages.to_log(f"nodectl stepd: step {step}: {messages.printable(line)}", "plugin-output", **facts)
 
 
-def _lines(data: bytes, size: int) -> list[str]:
+def lines_of(data: bytes, size: int) -> list[str]:
+    """Return the lines of the beginning `data` of a text of `size` bytes."""
     lines = data.decode("utf-8", "surrogateescape").split("\n")
     if not lines[-1]:
         lines.pop()

@@ -1,5 +1,8 @@
 """The scripts after a task, as the user: first the user's --task-epilog, with a limit, then the site's TaskEpilog.
 
+What a script writes to standard error, up to a limit, goes to the step's user at the script's end, as with Slurm. It
+waits in a memory file: so neither the script waits for the stepd, nor the stepd for what the script has left behind.
+
 Runs in the stepd, as root. Scripts of several tasks run side by side, up to a number; the reaper's loop collects them,
 so that the stepd answers meanwhile. They are in the cgroup `step_S/epilog`. There they have the job's limits and the
 task's device rules, but are not frozen when the step is suspended. Processes left behind by a script are killed. A step
@@ -7,6 +10,7 @@ that must not outlive the process that asked for it runs no script after the end
 are another's by then.
 """
 
+import fcntl
 import os
 import select
 import time
@@ -15,6 +19,7 @@ from nodectl import messages
 from nodectl.kernel import _kernel, children, signals
 from nodectl.launch.confine import scripts
 from nodectl.launch.confine.confinement import Confinement
+from nodectl.launch.stepd.plugin_output import lines_of
 from nodectl.launch.task import users_process
 from nodectl.model.launch_order import ROWS
 
@@ -27,18 +32,20 @@ if TYPE_CHECKING:
     from nodectl.model.step import Task
 
 _MOST = 32  # scripts at a time; each is a process of the job
+_MOST_ERRORS = 1 << 14  # bytes of a script's standard error that are passed on
 
 
 class _Scripts:
     """The scripts of a task: the running script and the remaining scripts. Times are of the monotonic clock."""
 
-    __slots__ = ("cgroup", "due", "is_late", "killed", "left", "limit", "path", "pid", "started", "task")
+    __slots__ = ("cgroup", "due", "errors", "is_late", "killed", "left", "limit", "path", "pid", "started", "task")
 
     def __init__(self, task: "Task", left: "list[tuple[str, float]]") -> None:
         self.task = task
         self.left = left
         self.cgroup: Group | None = None
         self.pid = 0
+        self.errors = -1  # the memory file of its standard error
         self.path = ""
         self.limit = 0.0  # seconds, 0 for none
         self.started = 0  # for the trace
@@ -84,6 +91,7 @@ class TaskEpilogs:
                 self._kill(work)
                 continue
             del self._running[work.pid]  # it hangs in the kernel
+            self._pass_on(work)
             self._tell(work, f"process {work.pid} does not die", 1)
             self._next(work)
         self._fill()
@@ -107,6 +115,7 @@ class TaskEpilogs:
         """Stop waiting for scripts not ended by SIGKILL. Returns the tasks of the scripts, without calling `over`."""
         for work in self._running.values():
             self._kill(work)
+            self._pass_on(work)
         tasks = [work.task for work in (*self._running.values(), *self._waiting)]
         self._running.clear()
         self._waiting.clear()
@@ -125,6 +134,7 @@ class TaskEpilogs:
     def ended(self, pid: int, status: int) -> None:
         """Report the end of a script, after the collection of the status, and start the next script."""
         work = self._running.pop(pid)
+        self._pass_on(work)
         why = children.said(status) if status else ""
         if work.is_late and why:
             why = f"had not ended after {work.limit:g} s and was killed"
@@ -178,13 +188,31 @@ class TaskEpilogs:
         def become() -> bool:
             return users_process.become(step, confinement, group=work.cgroup, enter=run.enter_container)
 
-        work.pid = scripts.start_as(work.path, environment, step.cwd, become=become, confinement=confinement)
+        work.errors = os.memfd_create("task-epilog")
+        run.private.append(work.errors)
+        try:
+            fcntl.fcntl(work.errors, fcntl.F_SETFL, os.O_APPEND)
+            work.pid = scripts.start_as(
+                work.path, environment, step.cwd, errors=work.errors, become=become, confinement=confinement
+            )
+        except OSError:
+            self._pass_on(work)
+            raise
         step.helpers.add(work.pid)
         self._running[work.pid] = work
         work.killed = work.is_late = False
         work.due = time.monotonic() + work.limit if work.limit else None
         if self._end is not None:
             work.due = self._end if work.due is None else min(self._end, work.due)
+
+    def _pass_on(self, work: _Scripts) -> None:
+        """Send what the script has written to the step's user, and close the file."""
+        fd, work.errors = work.errors, -1
+        text = "\n".join(lines_of(os.pread(fd, _MOST_ERRORS, 0), os.fstat(fd).st_size))
+        self._run.private.remove(fd)
+        os.close(fd)
+        if text:
+            self._run.links.broadcast_line(text)
 
     def _kill(self, work: _Scripts) -> None:
         if work.killed:

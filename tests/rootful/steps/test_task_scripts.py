@@ -189,6 +189,28 @@ def begin_endless_epilog(node: Node, *words: str) -> subprocess.Popen[str]:
     return client
 
 
+def test_what_an_epilog_writes_to_stderr_comes_to_the_user_when_it_has_ended(node: Node) -> None:
+    path = node.scratch / "writes"
+    path.write_text("#!/bin/sh\necho one >&2\necho nowhere\necho two >> /dev/stderr\n", encoding="utf-8")
+    path.chmod(0o755)
+    node.start()
+    done = node.run(f"--task-epilog={path}", "echo", "task", user=NOBODY)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "task\n", "one\ntwo\n")
+
+
+def test_only_the_beginning_is_passed_on_of_an_epilog_that_writes_without_end(node: Node) -> None:
+    """It is ended by its limit, and holds up no one."""
+    path = node.scratch / "writes"
+    path.write_text("#!/bin/sh\nhead -c 300000 /dev/zero | tr '\\000' x >&2\n", encoding="utf-8")
+    path.chmod(0o755)
+    node.start()
+    done = node.run("-n2", f"--task-epilog={path}", "true", user=NOBODY)
+    assert done.returncode == 0
+    assert sorted(set(done.stderr.splitlines())) == sorted(
+        {"x" * (1 << 14), f"... and {300_000 - (1 << 14)} bytes more"}
+    )
+
+
 def test_a_step_whose_epilog_runs_ends_by_sigkill(node: Node) -> None:
     client = begin_endless_epilog(node)
     job = node.last_job()
