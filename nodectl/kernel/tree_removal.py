@@ -8,7 +8,9 @@ import errno
 import os
 import time
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+from nodectl.kernel import _namespace
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def remove(parent: int, outer: int, name: str, end: float) -> str:
@@ -27,6 +29,14 @@ def remove(parent: int, outer: int, name: str, end: float) -> str:
     return ""
 
 
+def open_below(parent: int, name: str) -> int:
+    """Open a directory that a user may have replaced by anything. Raises OSError, EXDEV for a mounted file system.
+
+    A file system of the user's own may let an open wait for ever, so it is not asked.
+    """
+    return _namespace.openat2(parent, name, _DIRECTORY, _namespace.RESOLVE_NO_XDEV | _namespace.RESOLVE_NO_SYMLINKS)
+
+
 class _Removal:
     """The removal of everything in the directory `outer`, which only root may change.
 
@@ -39,7 +49,6 @@ class _Removal:
         self.outer = outer
         self.end = end
         self.why = ""
-        self._device = os.fstat(outer).st_dev
         self._mark = os.urandom(6).hex()
         self._moved = 0
 
@@ -50,16 +59,28 @@ class _Removal:
             for top in tops:
                 name = top.name
                 try:
-                    if not name.startswith(self._mark):
-                        name = self._move_up(self.outer, name)
-                    worked |= self._empty(name)
-                    os.rmdir(name, dir_fd=self.outer)
+                    if not self._is_unlinked(name):
+                        if not name.startswith(self._mark):
+                            name = self._move_up(self.outer, name)
+                        worked |= self._empty(name)
+                        os.rmdir(name, dir_fd=self.outer)
                     worked = True
                 except OSError as error:
                     self.why = self.why or str(error.strerror)
                 if self._late():
                     return False
         return worked
+
+    def _is_unlinked(self, name: str) -> bool:
+        """Unlink a file in `outer`: its user has put it in the place of a directory that was moved up. Raises OSError.
+
+        Return False for a directory.
+        """
+        try:
+            os.unlink(name, dir_fd=self.outer)
+        except IsADirectoryError:
+            return False
+        return True
 
     def _move_up(self, directory: int, name: str) -> str:
         self._moved += 1
@@ -76,10 +97,13 @@ class _Removal:
         worked = False
         if os.geteuid() != 0:
             _open_to_owner(self.outer, name)
-        directory = os.open(name, _DIRECTORY, dir_fd=self.outer)
         try:
-            if os.fstat(directory).st_dev != self._device:
-                raise OSError(errno.EXDEV, "a file system is mounted in it")
+            directory = open_below(self.outer, name)
+        except OSError as error:
+            if error.errno == errno.EXDEV:
+                raise OSError(errno.EXDEV, "a file system is mounted on it") from None
+            raise
+        try:
             with os.scandir(directory) as entries:
                 for entry in entries:
                     try:

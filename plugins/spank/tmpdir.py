@@ -25,7 +25,7 @@ import os
 import stat
 import time
 
-from nodectl.kernel.tree_removal import remove
+from nodectl.kernel.tree_removal import open_below, remove
 from nodectl.spank import (
     S_CTX_SLURMD,
     S_JOB_GID,
@@ -208,9 +208,9 @@ def _sweep(base: int) -> None:
         if not name.startswith(_PREFIX):
             continue
         try:
-            fd = os.open(name, _DIRECTORY, dir_fd=base)
+            fd = open_below(base, name)
         except OSError:
-            continue  # it has just gone, or another user made it as a trick
+            continue  # it has just gone, or another user made it as a trick: a link, or a file system of their own
         status = os.fstat(fd)
         if status.st_uid == 0 and not status.st_mode & _OTHERS_WRITE and _lock(fd):
             why = remove(base, fd, name, end)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import prctl
 
-_GETATTR, _OPEN, _RELEASE, _FLUSH, _INIT = 3, 14, 18, 25, 26  # uapi/linux/fuse.h
+_GETATTR, _OPEN, _RELEASE, _FLUSH, _INIT, _OPENDIR = 3, 14, 18, 25, 26, 27  # uapi/linux/fuse.h
 _HEADER = struct.Struct("=IIQQIIII")
 _TAKE_NO_ANSWER = (2, 36)  # FORGET and INTERRUPT
 _WITHOUT_ANSWER = {_FLUSH, *_TAKE_NO_ANSWER}
@@ -55,6 +55,13 @@ def unanswered_directory(path: Path) -> Iterator[None]:
     """At `path`: whoever looks for a name in it waits until the block is left."""
     path.mkdir()
     with _mounted(path, {_LOOKUP, *_TAKE_NO_ANSWER}, _ANSWERS, kind="040000"):
+        yield
+
+
+@contextlib.contextmanager
+def unopened_directory(path: Path) -> Iterator[None]:
+    """On the directory `path`: whoever opens it waits until the block is left."""
+    with _mounted(path, {_OPENDIR, *_TAKE_NO_ANSWER}, _ANSWERS, kind="040000"):
         yield
 
 

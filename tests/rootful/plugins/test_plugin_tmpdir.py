@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rootful.node import NOBODY, OTHER, Node, running, wait_for_answer, wait_until
+from nodectl.kernel.tree_removal import remove
+from rootful.fuse import unopened_directory
+from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_for_answer, wait_until
 
 # Files that the clean-up meets: names, kinds and modes that trip over a careless walk.
 ODD_TREE = r"""
@@ -215,6 +218,34 @@ def test_a_mount_is_not_entered_but_told(node: Node) -> None:
             subprocess.run(["umount", mounted], check=True)
     assert left(node) == [outer.name]
     node.run("true", user=NOBODY)
+
+
+def test_a_users_file_system_with_the_name_of_a_dead_steps_directory_holds_up_no_step(node: Node) -> None:
+    path = node.scratch / "nodectl-tmpdir.1.0.fake"
+    path.mkdir()
+    client = None
+    try:
+        with unopened_directory(path):
+            client = node.popen("true", user=NOBODY)
+            assert client.wait(PATIENCE) == 0
+            node.restart()
+    finally:
+        if client is not None:
+            client.wait(PATIENCE)
+        path.rmdir()
+
+
+def test_what_a_user_puts_in_the_place_of_a_directory_that_is_moved_goes_too(tmp_path: Path) -> None:
+    """The directory was looked at, and is a file when it is renamed: that stayed for ever."""
+    outer = tmp_path / "outer"
+    (outer / "tmp" / "in").mkdir(parents=True)
+    (outer / "moved").symlink_to(tmp_path)
+    (outer / "moved too").touch()
+    parent, below = (os.open(path, os.O_RDONLY | os.O_DIRECTORY) for path in (tmp_path, outer))
+    assert remove(parent, below, "outer", time.monotonic() + PATIENCE) == ""
+    assert list(tmp_path.iterdir()) == []
+    os.close(parent)
+    os.close(below)
 
 
 def test_the_next_step_removes_what_a_dead_stepd_left_and_nothing_of_the_living(node: Node) -> None:
