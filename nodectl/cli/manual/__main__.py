@@ -9,6 +9,9 @@ import time
 
 from nodectl.cli.manual import commands, markdown, roff, subjects
 from nodectl.cli.manual.document import Page
+from nodectl.client import whole_file
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def main() -> int:
@@ -17,12 +20,37 @@ def main() -> int:
     parser.add_argument("--markdown", action="store_true", help="write Markdown instead of roff")
     parser.add_argument("directory", metavar="DIR", help="where it goes; made where there is none")
     arguments = parser.parse_args()
+    os.makedirs(arguments.directory, exist_ok=True)
     for name, text in (as_markdown() if arguments.markdown else as_roff()).items():
-        path = os.path.join(arguments.directory, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        _write(arguments.directory, name, text)
     return 0
+
+
+def _write(directory: str, name: str, text: str) -> None:
+    """Write a page. Follow no link below `directory`: root may write into a directory of a user's. Raises OSError."""
+    section, name = os.path.split(name)
+    at = os.open(directory, _DIRECTORY)
+    try:
+        if section:
+            above, at = at, _subdirectory(at, section)
+            os.close(above)
+        whole_file.write(at, name, 0o666 & ~_umask(), [text.encode("utf-8")])
+    finally:
+        os.close(at)
+
+
+def _subdirectory(directory: int, name: str) -> int:
+    try:
+        os.mkdir(name, dir_fd=directory)
+    except FileExistsError:
+        pass
+    return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
 
 
 def as_roff() -> dict[str, str]:

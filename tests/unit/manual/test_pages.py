@@ -161,3 +161,23 @@ def test_page_of_the_log_has_every_message_with_its_number() -> None:
     for name, number, *_ in MESSAGES:
         assert name in text
         assert number in text
+
+
+def test_pages_are_written_into_the_directory_and_nowhere_that_a_link_in_it_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory may be another user's than who writes, who may be root."""
+    victim, manual = tmp_path / "victim", tmp_path / "manual"
+    victim.mkdir()
+    (victim / "kept").write_text("precious")
+    (manual / "man1").mkdir(parents=True)
+    (manual / "man1" / "nodectl-run.1").symlink_to(victim / "kept")
+    monkeypatch.setattr("sys.argv", ["manual", str(manual)])
+    assert main() == 0
+    assert (victim / "kept").read_text() == "precious"
+    assert (manual / "man1" / "nodectl-run.1").read_text() == PAGES["man1/nodectl-run.1"]
+    (manual / "man5").rename(tmp_path / "moved")
+    (manual / "man5").symlink_to(victim)
+    with pytest.raises(NotADirectoryError):
+        main()
+    assert [path.name for path in victim.iterdir()] == ["kept"]
