@@ -3,6 +3,9 @@
 Pure. The rules are srun's: a backslash anywhere switches expansion off and is removed; a number between % and the
 letter pads numeric fields with zeros, up to ten digits; a letter without a meaning stays, as %a does of a job that is
 no task of an array.
+
+Fields can make a name many times as long as its pattern, for each task and in the memory of the stepd. So a name ends
+where it is too long for any path: it cannot be opened either way.
 """
 
 from nodectl.model.step_number import BATCH
@@ -12,12 +15,13 @@ if TYPE_CHECKING:
     from nodectl.model.step import Step
 
 _MOST_DIGITS = 10
+_TOO_LONG = 4096  # bytes: PATH_MAX, which the kernel refuses
 _ARRAY = 10  # %b is the task's number in an array modulo this
 
 
 def expand(pattern: str, step: "Step", rank: int) -> str:
     """Return the absolute path of `pattern` for this task. Relative names begin at the step's directory."""
-    name = pattern.replace("\\", "") if "\\" in pattern else _expand(pattern, step, rank)
+    name = pattern.replace("\\", "") if "\\" in pattern else _expand(pattern, step, rank)[:_TOO_LONG]
     return name if name.startswith("/") else f"{step.cwd}/{name}"
 
 
@@ -72,4 +76,6 @@ def _expand(pattern: str, step: "Step", rank: int) -> str:
             out += str(numbers[letter]).rjust(min(int(digits or 0), _MOST_DIGITS), "0")
         elif letter:
             out += f"%{digits}{letter}"
+        if len(out) >= _TOO_LONG:
+            break
     return out

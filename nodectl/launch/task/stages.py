@@ -33,6 +33,8 @@ BAD_ARGUMENTS = 22  # EINVAL
 LAST_HOOK = "slurm_spank_task_init"
 _NOT_FOUND = " (a shell's for what is missing or cannot be executed)"  # behind 127
 USUAL_TMPDIR = "/tmp"  # as with Slurm
+_LONGEST_NAME = 255  # characters, of a file
+_MOST_DIRECTORIES = 1024  # of PATH
 
 
 def join_process_group(child: Child) -> "Iterator[Piece]":
@@ -250,12 +252,20 @@ def _execution(name: str, path: "str | None", own: str, behind: str) -> "Operati
     A name with a slash is a path. A name that is in no directory of PATH is looked for in `own`: as srun, at last in
     the working directory that was asked for, even if it could not be entered.
     """
-    if "/" in name:
-        candidates = [name]
-    else:
-        candidates = [f"{d or '.'}/{name}" for d in ("/usr/bin:/bin" if path is None else path).split(":")]
-        candidates += [f"{own}/{name}"] if own else []
+    candidates = _candidates(name, "/usr/bin:/bin" if path is None else path, own)
     return operations.execute(candidates, is_path="/" in name, what=f"execute {name!r}: ", behind=behind)
+
+
+def _candidates(name: str, path: str, own: str) -> list[str]:
+    """Return the paths at which to look for a program.
+
+    A user may give a name and a PATH of 128 KiB each, and the paths made of both would fill the machine's memory. So a
+    name that no file can have is left to the kernel to refuse, and only the first of many directories are searched.
+    """
+    if "/" in name or len(name) > _LONGEST_NAME:
+        return [name]
+    directories = list(dict.fromkeys(path.split(":")))[:_MOST_DIRECTORIES]
+    return [f"{directory or '.'}/{name}" for directory in directories] + ([f"{own}/{name}"] if own else [])
 
 
 SEQUENCE = (

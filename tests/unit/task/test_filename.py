@@ -80,3 +80,12 @@ def test_a_pattern_becomes_the_tasks_file(pattern: str, expected: str) -> None:
 def test_which_patterns_give_each_task_a_file_of_its_own(pattern: str, differs: bool) -> None:
     assert filename.per_task(pattern) is differs
     assert (filename.expand(pattern, STEP, 0) != filename.expand(pattern, STEP, 1)) is differs
+
+
+def test_a_name_is_no_longer_than_what_no_path_can_be_however_much_its_fields_mean() -> None:
+    """The stepd has one for each task and stream; with the name of a job they had two megabytes each."""
+    long = Step(**{**DEFAULTS, "job_id": 42, "step_id": 7, "name": "n" * 1024, "cwd": "/home/a"})
+    name = filename.expand("%x" * 2048, long, 3)
+    assert 4096 <= len(name) < 8192
+    with pytest.raises(OSError, match="File name too long"):
+        open(name, encoding="utf-8").close()
