@@ -1,7 +1,6 @@
 """Puts off the handlers of signals, such as the KeyboardInterrupt of Ctrl-C, while a reply must not get lost."""
 
 import signal
-import threading
 from collections.abc import Callable
 from types import FrameType
 
@@ -11,12 +10,12 @@ _Handler = Callable[[int, FrameType | None], object]
 class LateHandlers:
     """A `with` block that calls the program's handlers of signals at its end, because they may raise.
 
-    A second signal of the same number calls its handler at once: the program may not want to wait for the reply. Only
-    the main thread has handlers, and only if `wanted`.
+    A second signal of the same number calls its handler at once: the program may not want to wait for the reply. The
+    block does nothing unless `wanted`, and in other threads than the main one, where no handler runs.
     """
 
     def __init__(self, *, wanted: bool) -> None:
-        self._wanted = wanted and threading.current_thread() is threading.main_thread()
+        self._wanted = wanted
         self._handlers: dict[int, _Handler] = {}
         self._noted: dict[int, FrameType | None] = {}
 
@@ -25,9 +24,14 @@ class LateHandlers:
             return
         for number in signal.valid_signals():
             handler = signal.getsignal(number)
-            if callable(handler):
-                self._handlers[number] = handler
+            if not callable(handler):
+                continue
+            self._handlers[number] = handler
+            try:
                 signal.signal(number, self._note)
+            except ValueError:  # this is not the main thread
+                self._handlers.clear()
+                return
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if number in self._noted:

@@ -84,16 +84,14 @@ def _main(request: "Mapping[str, object]", given: "list[int]", node: "NodePlugin
         _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a plugin's scripts are waited for
         name = str(request["container"])
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, answer)
-        try:
-            fds = [answer, *framing.take_over(connection)]
-        except OSError as error:
-            _answer(answer, f"receive the descriptors of a container request: {error.strerror}")
-            return
+        fds = [answer, *framing.take_over(connection)]
         if name in _IN_CONTAINER:
             _enter(_IN_CONTAINER[name], request, answer, node)
         else:
             _answer(answer, _PLUGIN_CALLS[name](request, fds, node))
         status = 0
+    except framing.DescriptorsLost as lost:
+        _answer(answer, f"receive the descriptors of a container request: {lost.strerror}")
     except BaseException:  # the top of a process
         sys.excepthook(*sys.exc_info())
     finally:
