@@ -1,18 +1,17 @@
-"""A connection of asyncio for payloads: TCP, first the handshake, then frames.
+"""A connection of asyncio for payloads: TCP, within it TLS, within that frames.
 
-All payloads sent within one turn of the event loop go out in one write. Where the far side is slower than the links
-whose payloads are passed on to it, nothing more is read from these links until the far side has caught up. Where the
-far side reads nothing at all, these links do not wait, and the connection is cut when more than `most_queued` bytes
-wait.
+All payloads sent within one turn of the event loop are encrypted together, and go out in one write. Where the far side
+is slower than the links whose payloads are passed on to it, nothing more is read from these links until the far side
+has caught up. Where the far side reads nothing at all, these links do not wait, and the connection is cut when more
+than `most_queued` bytes wait.
 """
 
 import asyncio
-import os
 from collections.abc import Callable
 from typing import cast
 
-from nodectl.cluster.link.frames import BadFrame, Opener, Sealer
-from nodectl.cluster.link.handshake import NONCE, Handshake, Refused
+from nodectl.cluster.link.frames import BadFrame, FrameReader, head
+from nodectl.cluster.link.tls import Refused, Tls, TlsConnection
 
 MOST_QUEUED = 32 << 20  # bytes; the largest launch on 10,000 nodes needs some of them
 HANDSHAKE = 5.0  # seconds
@@ -24,13 +23,13 @@ _STUCK = 0.5  # seconds in which the far side reads nothing, after which no link
 class Link(asyncio.Protocol):
     """An end of a connection.
 
-    Calls `proven` when the far side has proven that it knows the secret, `came` with each payload, `ended` once, with
+    Calls `proven` when the far side has proven that it is of the cluster, `came` with each payload, `ended` once, with
     the reason. None of them may block.
     """
 
     def __init__(
         self,
-        secret: bytes,
+        tls: Tls,
         *,
         calls: bool,
         proven: "Callable[[Link], None]",
@@ -40,13 +39,13 @@ class Link(asyncio.Protocol):
         handshake: float = HANDSHAKE,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._shake: Handshake | None = Handshake(secret, os.urandom(NONCE), calls=calls)
+        self._tls = TlsConnection(tls, calls=calls)
+        self._frames = FrameReader()
+        self._calls = calls
         self._proven, self._came, self._ended = proven, came, ended
         self._limit = handshake
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
-        self._sealer: Sealer | None = None
-        self._opener: Opener | None = None
         self._batch: list[bytes] = []
         self._batched = 0
         self._paused = False
@@ -68,19 +67,18 @@ class Link(asyncio.Protocol):
         """Begin the handshake."""
         self._transport = transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(high=_ROOM)
-        if self._shake is not None:
-            transport.write(self._shake.begin())
+        if self._calls:
+            self._shake()
         self._timer = self._loop.call_later(self._limit, self.cut, "the other side has not proven itself in time")
 
     def data_received(self, data: bytes) -> None:
         """Handle bytes of the handshake, then of frames."""
         self.heard = self._loop.time()
+        self._tls.feed(data)
         try:
-            if self._shake is not None:
-                data = self._shaken(self._shake, data)
-            if self._opener is not None:
-                self._opener.feed(data)
-                while not self.over and (payload := self._opener.next()) is not None:
+            if self._tls.is_proven or self._shake():
+                self._frames.feed(self._tls.read())
+                while not self.over and (payload := self._frames.next()) is not None:
                     self._came(self, payload)
         except (BadFrame, Refused) as error:
             self.cut(str(error))
@@ -99,7 +97,7 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Report the end of the connection, on either side's initiative."""
-        early = ", perhaps because it has another secret" if self._shake is not None else ""
+        early = ", perhaps because it has another secret" if not self._tls.is_proven else ""
         self._end(str(error) if error else f"the other side has closed the connection{early}")
 
     # Called by the owner.
@@ -109,13 +107,13 @@ class Link(asyncio.Protocol):
 
         `source`: the link from which the payload came.
         """
-        if self.over or self._sealer is None:
+        if self.over or not self._tls.is_proven:
             return
-        frame = self._sealer.seal(payload)
+        length = head(payload)
         if not self._batch:
             self._loop.call_soon(self._flush)
-        self._batch.append(frame)
-        self._batched += len(frame)
+        self._batch += (length, payload)
+        self._batched += len(length) + len(payload)
         if self._batched + self._left > self._many:  # an upper bound: the exact number costs a call
             self._crowded(source)
 
@@ -166,21 +164,22 @@ class Link(asyncio.Protocol):
             self._flush()
             self._transport.close()
 
-    def _shaken(self, shake: Handshake, data: bytes) -> bytes:
-        if (answer := shake.feed(data)) and self._transport is not None:
-            self._transport.write(answer)
-        if not shake.done:
-            return b""
-        self._shake = None
-        if self._timer is not None:
-            self._timer.cancel()
-        self._sealer, self._opener = Sealer(shake.sending), Opener(shake.receiving)
-        self._proven(self)
-        return shake.rest
+    def _shake(self) -> bool:
+        """Go on with the handshake; return True when the far side is proven. Raises Refused."""
+        try:
+            is_proven = self._tls.shake()
+        finally:
+            if self._transport is not None:
+                self._transport.write(self._tls.outgoing())  # where it has failed, the far side is told
+        if is_proven:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._proven(self)
+        return is_proven
 
     def _flush(self) -> None:
         if self._batch and self._transport is not None and not self.over:
-            data = b"".join(self._batch)
+            data = self._tls.seal(b"".join(self._batch))
             self._batch, self._batched = [], 0
             self.sent = self._loop.time()
             self._given += len(data)

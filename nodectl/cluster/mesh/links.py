@@ -1,4 +1,4 @@
-"""The links of a member: incoming and outgoing connections, both sides proven to know the secret."""
+"""The links of a member: incoming and outgoing connections, both sides proven to be of the cluster."""
 
 import asyncio
 import functools
@@ -8,6 +8,7 @@ from asyncio import staggered
 from collections.abc import Callable, Sequence
 
 from nodectl.cluster.link.connection import Link
+from nodectl.cluster.link.tls import Tls
 from nodectl.cluster.mesh import envelope
 from nodectl.cluster.mesh.envelope import Header
 from nodectl.cluster.mesh.roll import Addresses
@@ -19,16 +20,16 @@ _STAGGER = 0.25  # seconds before the next address is tried, too
 
 
 class Links:
-    """The links of a member. Both sides of a link prove knowledge of `key`.
+    """The links of a member, which accept only processes with the same `tls`.
 
     Calls `answered` with the answer to an `ask`, `came` with every other payload, `ended` with each closed link.
     """
 
     def __init__(
-        self, key: bytes, settings: Settings, came: Callable[[Link, bytes], None],
+        self, tls: Tls, settings: Settings, came: Callable[[Link, bytes], None],
         answered: Callable[[Link, Header], None], ended: Callable[[Link, str], None],
     ) -> None:  # fmt: skip
-        self.key = key
+        self._tls = tls
         self._settings = settings
         self._on_came = came
         self._on_answered = answered
@@ -63,9 +64,9 @@ class Links:
         for link in [*self.proven, *self.strangers]:
             link.close()
 
-    def begin_anew(self, key: bytes) -> None:
-        """Use a new key from now on. Links with the earlier key are ignored and closed."""
-        self.key = key
+    def begin_anew(self, tls: Tls) -> None:
+        """Use `tls` from now on. Earlier links are ignored and closed."""
+        self._tls = tls
         why = "it is of an earlier tree"
         links, self.proven = self.proven, set()
         for link in links:
@@ -84,7 +85,7 @@ class Links:
 
     def _link(self, *, calls: bool, proven: Callable[[Link], None]) -> Link:
         return Link(
-            self.key, calls=calls, proven=proven, came=self._came, ended=self._ended,
+            self._tls, calls=calls, proven=proven, came=self._came, ended=self._ended,
             most_queued=self._settings.most_queued, handshake=self._settings.handshake,
         )  # fmt: skip
 

@@ -9,7 +9,8 @@
 Messages sent before `join` has returned are lost.
 
 When the root is lost, another rank may take its place: `succeed` makes a new tree of the ranks that follow. The new
-tree's epoch is part of its keys, so that no member accepts messages from an earlier tree.
+tree's epoch is part of the name for which its members call each other, so that no member accepts messages from an
+earlier tree.
 """
 
 import asyncio
@@ -19,8 +20,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from nodectl.cluster import tree
-from nodectl.cluster.link import keys
 from nodectl.cluster.link.connection import Link
+from nodectl.cluster.link.tls import tls_of
 from nodectl.cluster.mesh import envelope, parent
 from nodectl.cluster.mesh.core import Core
 from nodectl.cluster.mesh.envelope import Header, Message
@@ -36,7 +37,6 @@ __all__ = ["LEADER", "Header", "Mesh", "NotJoined", "Settings"]
 
 LEADER = tree.LEADER
 _SAID = "mesh.said"  # the kind of an agent's message to the leader that describes its machine
-_OF_EPOCH = b"epoch"
 Handler = Callable[[int, Header, bytes], None]
 
 
@@ -75,7 +75,7 @@ class Mesh:
         self._on_resumed: list[Callable[[int], None]] = []
         self._on_rootless: Callable[[bool], None] | None = None
         self._introduced: set[int] = set()
-        self._links = Links(self._key(), settings, self._came, self._answered, self._ended)
+        self._links = Links(tls_of(secret, epoch), settings, self._came, self._answered, self._ended)
         self._welcomed = False
         self._closed = False
         self._is_silent = False  # while a silent link is cut: its other side would not answer, either
@@ -87,9 +87,6 @@ class Mesh:
         if place == tree.ROOT:
             return Root(len(self.names), self.settings, self, start)
         return Core(place, len(self.names), self.settings, self, start)
-
-    def _key(self) -> bytes:
-        return keys.derived(self._secret, _OF_EPOCH, b"%d" % self.epoch) if self.epoch else self._secret
 
     def _place(self, rank: int) -> int:
         """Return the place of a rank in the tree, or the rank at a place: the mapping is symmetric."""
@@ -162,7 +159,7 @@ class Mesh:
             self._returning.cancel()
             self._returning = None
         self.epoch, self.root = epoch, root
-        self._links.begin_anew(self._key())
+        self._links.begin_anew(tls_of(self._secret, epoch))
         self._welcomed = False
         self._core = core = self._planted(old.number)
         core.addresses = old.addresses

@@ -65,7 +65,7 @@ class JobDirectory:
     @classmethod
     def of(cls, job: int, secret: bytes) -> JobDirectory:
         """Return the directory of a job, named after the cluster's secret without revealing the secret."""
-        name = keys.derived(secret, _NAME, b"").hex()[:32]
+        name = keys.derived(secret, _NAME).hex()[:32]
         return cls(f"{own_node.state_dir()}/cluster/{job}.{name}")
 
     def make(self, at: Addresses) -> None:

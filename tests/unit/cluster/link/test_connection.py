@@ -10,22 +10,21 @@ from collections.abc import AsyncIterator
 from nodectl.cluster.link import connection
 from nodectl.cluster.link.connection import Link
 from nodectl.cluster.link.frames import LONGEST
+from nodectl.cluster.link.tls import Tls, TlsConnection
 from unit.cluster.mesh.members import played, until
 
-SECRET, WRONG = b"s" * 32, b"w" * 32
+OURS, WRONG = Tls(b"s" * 32), Tls(b"w" * 32)
 
 
 class End:
     """One end of a link, and what it has heard."""
 
-    def __init__(
-        self, secret: bytes = SECRET, *, calls: bool, most_queued: int = 32 << 20, handshake: float = 30
-    ) -> None:
+    def __init__(self, tls: Tls = OURS, *, calls: bool, most_queued: int = 32 << 20, handshake: float = 30) -> None:
         self.came: list[bytes] = []
         self.proven = False
         self.why = ""
         self.link = Link(
-            secret,
+            tls,
             calls=calls,
             proven=lambda _: setattr(self, "proven", True),
             came=lambda _, payload: self.came.append(payload),
@@ -53,8 +52,8 @@ async def listening(**settings: float) -> AsyncIterator[tuple[int, list[End]]]:
             end.link.cut("over")
 
 
-async def call(port: int, secret: bytes = SECRET) -> End:
-    end = End(secret, calls=True)
+async def call(port: int, tls: Tls = OURS) -> End:
+    end = End(tls, calls=True)
     await asyncio.get_running_loop().create_connection(lambda: end.link, "127.0.0.1", port)
     return end
 
@@ -114,15 +113,20 @@ def test_wrong_secret_is_refused_and_both_know_why() -> None:
     played(play())
 
 
+def hello() -> bytes:
+    """A hello with the right name, as a stranger may have read it on the network."""
+    one = TlsConnection(OURS, calls=True)
+    one.shake()
+    return one.outgoing()
+
+
 def test_strangers_who_say_nothing_or_rubbish_are_cut() -> None:
     async def play() -> None:
         async with listening(handshake=0.2) as (port, ends):
             strangers = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
+            words = [b"", b"GET / HTTP/1.1\r\n\r\n", b"nodectl link 0001\n", hello()[:-1], hello()]
             for number, stranger in enumerate(strangers):
-                if number % 3 == 1:
-                    stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
-                if number % 3 == 2:
-                    stranger.sendall(b"nodectl link 0001\n")
+                stranger.sendall(words[number % len(words)])
             await until(lambda: len(ends) == len(strangers) and all(end.why for end in ends))
             assert not any(end.proven or end.came for end in ends)
             for stranger in strangers:
@@ -135,12 +139,28 @@ def test_slow_stranger_has_no_more_time_than_a_silent_one() -> None:
     async def play() -> None:
         async with listening(handshake=0.3) as (port, ends):
             with socket.create_connection(("127.0.0.1", port)) as stranger:
-                words = iter(b"nodectl link 0001\n" + bytes(32))
+                words = iter(hello())
                 with contextlib.suppress(OSError):
                     while not (ends and ends[0].why):
                         stranger.send(bytes([next(words)]))
                         await asyncio.sleep(0.05)
             assert "in time" in ends[0].why
+
+    played(play())
+
+
+def test_stranger_that_sends_without_end_is_cut_and_holds_up_no_member() -> None:
+    async def play() -> None:
+        async with listening() as (port, ends):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            record = b"\x16\x03\x01" + (16_000).to_bytes(2, "big")
+            writer.write(record + b"\x01" + (100_000).to_bytes(3, "big") + bytes(15_996))
+            await until(lambda: ends)
+            await both(port, ends)
+            for _ in range(5):
+                writer.write(record + bytes(16_000))
+            await until(lambda: "more than a handshake takes" in ends[0].why)
+            writer.close()
 
     played(play())
 
@@ -154,7 +174,7 @@ def test_who_does_not_read_is_cut_when_too_much_waits() -> None:
             while not other.why:
                 other.link.send(bytes(65536))
                 sent += 65536
-                assert other.link.queued <= (1 << 20) + 65536 + 20
+                assert other.link.queued <= (1 << 20) + 65536 + 200  # and the heads of its records
                 await asyncio.sleep(0)
                 assert sent < 64 << 20
             assert "does not read" in other.why
@@ -232,3 +252,41 @@ def test_nobody_waits_for_a_link_that_is_over() -> None:
 
 def test_room_is_far_below_what_a_link_is_cut_for() -> None:
     assert connection._ROOM < connection._CROWDED < connection.MOST_QUEUED
+
+
+async def relayed(port: int, heard: bytearray) -> asyncio.Server:
+    """A port on which everything is passed on to another port, by a reader of the network."""
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            heard.extend(data)
+            writer.write(data)
+        writer.close()
+
+    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(pass_on(reader, far[1]), pass_on(far[0], writer))
+
+    return await asyncio.start_server(meet, "127.0.0.1", 0)
+
+
+def test_reader_of_the_network_learns_nothing_of_the_payloads() -> None:
+    heard = bytearray()
+    words = [b"TOKEN=an environment variable", b"the output of a task, " * 20_000]
+
+    async def play() -> None:
+        async with listening() as (port, ends):
+            relay = await relayed(port, heard)
+            one, other = await both(relay.sockets[0].getsockname()[1], ends)
+            for payload in words:
+                one.link.send(payload)
+                other.link.send(payload)
+            await until(lambda: one.came == other.came == words)
+            one.link.close()
+            await until(lambda: other.why)
+            relay.close()
+            await relay.wait_closed()
+
+    played(play())
+    assert len(heard) > 2 * sum(map(len, words))
+    assert not any(word in heard for word in (b"TOKEN", b"variable", b"output", b"task"))
