@@ -12,6 +12,7 @@ from nodectl.cluster.link.connection import Link
 from nodectl.cluster.link.frames import LONGEST
 from nodectl.cluster.link.tls import Tls, TlsConnection
 from unit.cluster.mesh.members import played, until
+from unit.cluster.overhearing import relayed
 
 OURS, WRONG = Tls(b"s" * 32), Tls(b"w" * 32)
 
@@ -254,29 +255,13 @@ def test_room_is_far_below_what_a_link_is_cut_for() -> None:
     assert connection._ROOM < connection._CROWDED < connection.MOST_QUEUED
 
 
-async def relayed(port: int, heard: bytearray) -> asyncio.Server:
-    """A port on which everything is passed on to another port, by a reader of the network."""
-
-    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            heard.extend(data)
-            writer.write(data)
-        writer.close()
-
-    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(pass_on(reader, far[1]), pass_on(far[0], writer))
-
-    return await asyncio.start_server(meet, "127.0.0.1", 0)
-
-
 def test_reader_of_the_network_learns_nothing_of_the_payloads() -> None:
     heard = bytearray()
     words = [b"TOKEN=an environment variable", b"the output of a task, " * 20_000]
 
     async def play() -> None:
         async with listening() as (port, ends):
-            relay = await relayed(port, heard)
+            relay = await relayed("127.0.0.1", port, heard.extend)
             one, other = await both(relay.sockets[0].getsockname()[1], ends)
             for payload in words:
                 one.link.send(payload)
