@@ -9,8 +9,9 @@ import sys
 import nodectl
 
 _BOOT = "import sys; sys.path[:0] = {path!r}; {look}from {module} import main; sys.exit(main())"
-# A node without the interpreter, without nodectl, or with another version of it prints a line that the holder
-# understands. The first check is on one line, for any login shell: csh has no quoted words over several lines.
+# A node without the interpreter, without nodectl, with another version of it, or with a Python that was built without
+# OpenSSL prints a line that the holder understands. The first check is on one line, for any login shell: csh has no
+# quoted words over several lines.
 _LOOK = (
     'if [ -x "$0" ] && [ -d {packages} ]; then exec "$0" "$@"; fi; '
     'echo failed "${{SLURMD_NODENAME:--}}" {why}; exit 127'
@@ -20,6 +21,11 @@ _LOOK_AT_VERSION = (
     "'failed', os.environ.get('SLURMD_NODENAME') or '-', "
     "'version', there, 'of nodectl is in', {packages!r}, 'there, and', {version!r}, 'here', flush=True) or 127); "
 )
+_LOOK_AT_TLS = (
+    "import importlib.util; importlib.util.find_spec('_ssl') or sys.exit(print("
+    "'failed', os.environ.get('SLURMD_NODENAME') or '-', 'nodes of a cluster speak TLS, and', sys.executable, "
+    "'there has no module ssl -> install a Python that was built with OpenSSL', flush=True) or 127); "
+)
 
 
 def agent() -> list[str]:
@@ -28,7 +34,7 @@ def agent() -> list[str]:
     why = shlex.quote(f"there is no nodectl in {packages} for {sys.executable}")
     look = _LOOK.format(packages=shlex.quote(f"{packages}/nodectl"), why=why)
     version = _LOOK_AT_VERSION.format(version=nodectl.__version__, packages=packages)
-    return ["/bin/sh", "-c", look, *module("nodectl.cluster.agent.main", version)]
+    return ["/bin/sh", "-c", look, *module("nodectl.cluster.agent.main", version + _LOOK_AT_TLS)]
 
 
 def sweeper() -> list[str]:

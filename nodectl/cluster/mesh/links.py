@@ -79,14 +79,14 @@ class Links:
         """Return the link for a new connection. With too many unproven connections, cut the oldest."""
         if len(self.strangers) >= self._most_strangers:
             next(iter(self.strangers)).cut("there are too many who do not prove themselves")
-        link = self._link(calls=False, proven=self._proven)
+        link = self._link(self._proven, self._settings.handshake, calls=False)
         self.strangers[link] = None
         return link
 
-    def _link(self, *, calls: bool, proven: Callable[[Link], None]) -> Link:
+    def _link(self, proven: Callable[[Link], None], seconds: float, *, calls: bool) -> Link:
         return Link(
             self._tls, calls=calls, proven=proven, came=self._came, ended=self._ended,
-            most_queued=self._settings.most_queued, handshake=self._settings.handshake,
+            most_queued=self._settings.most_queued, handshake=seconds,
         )  # fmt: skip
 
     def _proven(self, link: Link) -> None:
@@ -146,7 +146,7 @@ class Links:
             if not proven.done():
                 proven.set_result({})
 
-        link = self._link(calls=True, proven=is_proven)
+        link = self._link(is_proven, seconds, calls=True)
         self._asked[link] = proven
         try:
             async with asyncio.timeout(seconds):

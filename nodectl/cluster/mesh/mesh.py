@@ -315,7 +315,8 @@ class Mesh:
     async def _ask(self, addresses: Addresses, avoid: list[int]) -> Answer:
         """Ask the member at `addresses` for a place beneath. Raises OSError without an answer."""
         settings = self.settings
-        link = await self._links.dial(addresses, settings.grace / 4 if self._welcomed else settings.handshake)
+        limit = settings.rush if addresses == self._core.root else settings.handshake
+        link = await self._links.dial(addresses, settings.grace / 4 if self._welcomed else limit)
         try:
             if not self._links.listens and self.rank != LEADER:
                 await self.listen([link.local_address[0]])
