@@ -171,7 +171,7 @@ class Mesh:
             core.give_up(self._place(before), why, now)
             self._is_found()
         else:
-            self._returning = self._loop.create_task(self._return(Search([(tree.ROOT, at)])))
+            self._returning = self._loop.create_task(self._return(Search([(tree.ROOT, at)]), self._delay))
 
     def send(self, to: int, kind: str, header: Header, body: bytes = b"") -> None:
         """Send a message without blocking. Raises ValueError above 4 MiB, the size of a frame.
@@ -216,6 +216,7 @@ class Mesh:
     async def join(self, at: Sequence[tuple[str, int]], *, limit: float = 30.0) -> None:
         """Join the tree of the root at `at`; return when a parent has accepted this member. Raises NotJoined."""
         self._core.root = tuple(at)
+        await asyncio.sleep(self._delay)
         await parent.seek(self._ask, Search([(tree.ROOT, tuple(at))]), limit)
 
     async def close(self) -> None:
@@ -331,7 +332,13 @@ class Mesh:
             if link is not self._core.up:
                 link.close()
 
-    async def _return(self, search: Search) -> None:
+    @property
+    def _delay(self) -> float:
+        """The seconds before a first call to the root, when all ranks call it: parents before their children."""
+        return max(0, self._core.rank) * self.settings.spacing
+
+    async def _return(self, search: Search, pause: float = 0.0) -> None:
+        await asyncio.sleep(pause)
         limit = math.inf if self._on_rootless is not None else self.settings.silence + self.settings.grace
         missing = self._loop.call_later(self.settings.grace / 2, self._is_missed)
         try:

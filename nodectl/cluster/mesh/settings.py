@@ -15,7 +15,8 @@ class Settings(NamedTuple):
     grace: float = 5.0  # for a rank whose link was cut to be back
     patience: float = 5.0  # for a rank to wait for its parent's joining before it stands beneath another one
     handshake: float = connection.HANDSHAKE
-    rush: float = 20.0  # for a handshake with the root, with which all ranks may have one at the same time
+    spacing: float = 0.001  # between the first calls of two ranks to the root: a handshake takes it almost as long
+    rush: float = 20.0  # for a handshake with the root at the first call
     most_queued: int = connection.MOST_QUEUED
     most_strangers: int = 1024  # connections that have not proven themselves
 
