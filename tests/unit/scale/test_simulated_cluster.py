@@ -17,7 +17,10 @@ from bench.scale.footprint import footprint
 from bench.scale.loop import Loop, Process, played
 from bench.scale.network import Costs, Network
 from bench.scale.nodes import Habits, Launch
+from nodectl.cluster.mesh.core import Wire
 from nodectl.cluster.mesh.mesh import LEADER
+from nodectl.cluster.mesh.root import Root
+from nodectl.cluster.mesh.words import Join
 
 _LAUNCH = Launch(begun=0.01, started=0.02, ended=0.03, cpu=0.0)
 _COSTS = Measured(Costs(), 0.0, [_LAUNCH], 0.001, 0.0)
@@ -46,6 +49,22 @@ def ran(cluster: Cluster, work: Step | Bulk) -> None:
     played(cluster.loop, cluster.agents[0], work.run)
     cluster.loop.run(over=lambda: work.ended or cluster.loop.failures)
     assert not cluster.loop.failures
+
+
+def test_ranks_call_the_root_one_after_the_other(grow: Grow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all handshakes with it are at the same moment, and children come before their parents."""
+    called: dict[int, float] = {}
+    asked = Root.asked
+
+    def note(root: Root, wire: Wire, join: Join, now: float) -> None:
+        called.setdefault(join.rank, now)
+        asked(root, wire, join, now)
+
+    monkeypatch.setattr(Root, "asked", note)
+    cluster = grow(60)
+    spacing = cluster.settings.spacing
+    assert spacing > 0
+    assert all(called[rank] >= rank * spacing for rank in range(1, 60))
 
 
 def test_each_message_arrives_once_and_in_order(grow: Grow) -> None:

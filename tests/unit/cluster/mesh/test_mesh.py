@@ -135,3 +135,24 @@ def test_message_longer_than_a_frame_is_refused_at_once() -> None:
             await until(lambda: tree.ears[1].heard)
 
     played(play())
+
+
+def test_rank_that_joins_waits_for_a_busy_root_instead_of_calling_again() -> None:
+    """Else the root of a large cluster computes handshakes for callers that have gone."""
+
+    async def play() -> None:
+        tree = Tree(2, QUICK._replace(handshake=0.05))
+        loop = asyncio.get_running_loop()
+        await tree.member(0).mesh.listen(["127.0.0.1"])
+        with socket.create_server(("127.0.0.1", 0)) as busy:
+            busy.setblocking(False)
+            joining = asyncio.ensure_future(tree.member(1).mesh.join([busy.getsockname()]))
+            call, _ = await loop.sock_accept(busy)
+            await asyncio.sleep(10 * 0.05)  # enough for several calls
+            with pytest.raises(BlockingIOError):
+                busy.accept()
+            await loop.connect_accepted_socket(tree.ears[0].mesh._links._stranger, call)
+            await joining
+        await asyncio.gather(*(ear.mesh.close() for ear in tree.ears.values()))
+
+    played(play())
