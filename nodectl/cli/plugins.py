@@ -116,9 +116,9 @@ def hooks_table() -> list[str]:
     ]
     lines = table(HOOK_HEADER, rows, right=("#",))
     lines += ["", "SPANK's local context: in the command's own process, as its user; a failure ends the command:"]
-    lines += [f"  {call}" for call in LOCAL_HOOKS]
+    lines += [f"  {hook.call}" for hook in LOCAL_HOOKS]
     lines += ["", "SPANK's slurmd context: in a process beside the service, as root; a failure at its start ends it:"]
-    lines += [f"  {call}" for call in SLURMD_HOOKS]
+    lines += [f"  {hook.call}" for hook in SLURMD_HOOKS]
     lines += ["", "Task plugins, in the service as root, of a job that stands still, or is about to go on:"]
     lines += [f"  {hook.call:25}  a failure: {hook.costs}" for hook in SUSPENSION_HOOKS]
     lines += ["", "The same, of the step that runs a job's script, instead of task_p_slurmd_launch_request:"]
@@ -133,7 +133,7 @@ def hooks_table() -> list[str]:
 
 
 def _never_called() -> Iterator[str]:
-    called = {*OCCASIONS, *LOCAL_HOOKS, *SLURMD_HOOKS}
+    called = {*OCCASIONS, *(hook.call for hook in (*LOCAL_HOOKS, *SLURMD_HOOKS))}
     for kind in KINDS.values():
         if kind.hosted != DAEMON:
             yield from (call for call in kind.uncalled if call not in called)
@@ -146,10 +146,10 @@ def hooks_as_json() -> dict[str, object]:
         "hooks": [
             {"place": place, **{name: getattr(hook, name) for name in fields}} for place, hook in enumerate(HOOKS, 1)
         ],
-        "local": list(LOCAL_HOOKS),
+        "local": [hook.call for hook in LOCAL_HOOKS],
         "suspension": [hook.call for hook in SUSPENSION_HOOKS],
         "batch": [hook.call for hook in BATCH_HOOKS],
-        "slurmd": list(SLURMD_HOOKS),
+        "slurmd": [hook.call for hook in SLURMD_HOOKS],
         "elsewhere": {kind.name: kind.uncalled for kind in KINDS.values() if kind.uncalled},
         "occasions": dict(OCCASIONS),
         "never": list(_never_called()),

@@ -14,13 +14,14 @@ from nodectl import messages
 from nodectl.client.command import USAGE, BadOption, Failed, Program
 from nodectl.client.job_options import ALLOC, SUBMIT
 from nodectl.client.run_options import OPTIONS, PluginOption, layout_options, waiting_options
+from nodectl.model import launch_order
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.model.step import Step
 from nodectl.plugin_host.caller import Outcome, PluginCaller
 from nodectl.plugin_host.tracing.recorder import Recorder
 from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_LOCAL, probe_variable, versions
 from nodectl.spank.handle import Spank, forwarding_name
-from nodectl.spank.stack import Stack, local_row
+from nodectl.spank.stack import Stack
 from nodectl.spank.stacked_plugin import StackedPlugin
 
 TYPE_CHECKING = False
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
+    from nodectl.model.launch_order import Hook
     from nodectl.plugin_host.loader import Plugin
     from nodectl.spank import SpankOption
     from nodectl.spank.native import NativePlugin
@@ -93,7 +95,7 @@ class LocalStack:
         ]
         try:
             self._require(self._stack.load(entries))
-            self._call("slurm_spank_init")
+            self._call(launch_order.LOCAL_SPANK_INIT)
         except Failed:
             self._stack.end()
             raise
@@ -114,8 +116,8 @@ class LocalStack:
         if not outcome:
             raise Failed(outcome.why)
 
-    def _call(self, hook: str) -> None:
-        self._require(self._stack.call(hook, row=local_row(hook)))
+    def _call(self, row: "Hook") -> None:
+        self._require(self._stack.call(row))
 
     def options(self) -> list[PluginOption]:
         """Return the plugins' options, for the parser and the help."""
@@ -167,7 +169,7 @@ class LocalStack:
             return
         self._knows_options = True
         self._stack.publish()
-        self._call("slurm_spank_init_post_opt")
+        self._call(launch_order.LOCAL_SPANK_INIT_POST_OPT)
         self._calls_exit = True
         if Program.quiet:
             messages.listen(self._print, level=messages.ERROR)
@@ -190,7 +192,7 @@ class LocalStack:
             }
         )
         try:
-            self._call("slurm_spank_local_user_init")
+            self._call(launch_order.SPANK_LOCAL_USER_INIT)
         finally:
             self._stack.handle.step = None
 
@@ -212,7 +214,7 @@ class LocalStack:
     def close(self) -> None:
         """Call exit, then every fini(). Report a failure and go on."""
         if self._calls_exit:
-            outcome = self._stack.call("slurm_spank_exit", row=local_row("slurm_spank_exit"))
+            outcome = self._stack.call(launch_order.LOCAL_SPANK_EXIT)
             if not outcome:
                 messages.error(outcome.why)
         self._stack.end()

@@ -11,7 +11,6 @@ import time
 
 from nodectl.kernel import _kernel
 from nodectl.plugin_api import PluginError, take_errno
-from nodectl.plugin_host.tracing.recorder import now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,7 +166,7 @@ class PluginCaller:
         """
         if self._progress is not None:
             self._progress.enter(self._slot, hook, place)
-        started = now()
+        started = self._recorder.begin(hook)
         return self._over(hook, plugin, started, self.silent(function, arguments), task, title)
 
     def walk(
@@ -179,6 +178,7 @@ class PluginCaller:
         result to be examined.
         """
         progress: Progress = self._progress  # type: ignore[assignment]  # a stepd has one
+        self._recorder.begin(hook)  # each call's time is taken in C
         take_errno()
         with self._clock:
             stopped = compiled.walk(

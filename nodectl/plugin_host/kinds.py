@@ -1,7 +1,7 @@
 """The kinds of plugins: a table with a line for each kind, for loading, listing and calling.
 
 To add a kind, add a line to `KINDS` and a folder of its name with its plugins to plugins/. Each function that a launch
-calls also needs a row in `nodectl.model.launch_order` and a `NodePlugins.call` at that place; a kind whose plugins the
+calls also needs a row in `nodectl.model.launch_order` and a call of that row at its place; a kind whose plugins the
 configuration names needs a key. HACKING.md has the whole recipe.
 
 Values only: used by the daemon, the forkserver and commands.

@@ -10,7 +10,6 @@ import os
 import time
 
 from nodectl import messages, plugin_api
-from nodectl.model.launch_order import ROWS
 from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.plugin_host.caller import LEFT_THREAD, OK, UNTIL_GONE, Outcome, PluginCaller
 from nodectl.plugin_host.kinds import KINDS
@@ -81,17 +80,16 @@ class NodePlugins:
             raise plugin.with_traceback(None)
         return NodePlugins({**self.stacks, "job_container": (plugin,)}, self.earlier)
 
-    def has(self, call: str) -> bool:
-        """Return True if a plugin of the call's kind has this function."""
-        return any(call in plugin.hooks for plugin in self.stacks[ROWS[call].kind])
+    def has(self, row: "Hook") -> bool:
+        """Return True if a plugin of the row's kind has the row's function."""
+        return any(row.call in plugin.hooks for plugin in self.stacks[row.kind])
 
     def call(
-        self, caller: "PluginCaller", call: str, arguments: "Sequence[object]", task: "int | None" = None
+        self, caller: "PluginCaller", row: "Hook", arguments: "Sequence[object]", task: "int | None" = None
     ) -> Outcome:
-        """Call the function in each plugin of the kind until the first failure; return the failure."""
-        row = ROWS[call]
+        """Call the row's function in each plugin of the kind until the first failure; return the failure."""
         for place, plugin in enumerate(self.stacks[row.kind]):
-            if call not in plugin.hooks:
+            if row.call not in plugin.hooks:
                 continue
             outcome = call_one(caller, row, place, plugin, arguments, task)
             if not outcome:

@@ -4,7 +4,7 @@ For the commands that show or try a stack; other modules make the calls.
 """
 
 from nodectl import spank
-from nodectl.model.launch_order import HOOKS, LOCAL_HOOKS
+from nodectl.model import launch_order
 
 
 class Context:
@@ -20,28 +20,35 @@ class Context:
         self.static_options = static_options
 
 
-def _hooks(*names: str) -> tuple[str, ...]:
-    return tuple(f"slurm_spank_{name}" for name in names)
+def _calls(*rows: launch_order.Hook) -> tuple[str, ...]:
+    return tuple(row.call for row in rows)
 
 
-_REMOTE = tuple(
-    hook.call for hook in HOOKS if hook.kind == "spank" and hook.process in ("stepd", "task") and hook.call != "option"
+_REMOTE = _calls(
+    *(
+        row
+        for row in launch_order.HOOKS
+        if row.kind == "spank" and row.process in ("stepd", "task") and row is not launch_order.OPTION
+    )
 )
 
 CONTEXTS = (
     Context(
         "slurmd", spank.S_CTX_SLURMD, "the daemon's helper, root",
-        _hooks("init", "slurmd_init", "slurmd_exit"), static_options=True,
+        _calls(*launch_order.SLURMD_HOOKS), static_options=True,
     ),
     # The table of options is not read here, only what slurm_spank_init registers.
     Context(
         "allocator", spank.S_CTX_ALLOCATOR, "the command that asks for an allocation, its user",
-        _hooks("init", "init_post_opt", "exit"), static_options=False,
+        _calls(*(row for row in launch_order.LOCAL_HOOKS if row is not launch_order.SPANK_LOCAL_USER_INIT)),
+        static_options=False,
     ),
-    Context("local", spank.S_CTX_LOCAL, "nodectl run, its user", LOCAL_HOOKS, static_options=True),
+    Context(
+        "local", spank.S_CTX_LOCAL, "nodectl run, its user", _calls(*launch_order.LOCAL_HOOKS), static_options=True,
+    ),
     Context(
         "job_script", spank.S_CTX_JOB_SCRIPT, "a process for each, root",
-        _hooks("job_prolog", "job_epilog"), static_options=True,
+        _calls(launch_order.SPANK_JOB_PROLOG, launch_order.SPANK_JOB_EPILOG), static_options=True,
     ),
     Context(
         "remote", spank.S_CTX_REMOTE, "the stepd and its tasks, root and the user", _REMOTE,
@@ -57,4 +64,4 @@ def called_in(hook: str) -> list[str]:
 
 def short(hook: str) -> str:
     """Return the hook's name without the prefix: task_init for slurm_spank_task_init."""
-    return hook.removeprefix("slurm_spank_")
+    return hook.removeprefix(launch_order.SPANK_PREFIX)

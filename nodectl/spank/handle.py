@@ -6,6 +6,7 @@ decides which item exists in which hook. Rules and error codes: reference of tod
 
 import os
 
+from nodectl.model import launch_order
 from nodectl.spank import spank_h
 from nodectl.spank.spank_h import SpankError
 
@@ -18,20 +19,22 @@ if TYPE_CHECKING:
     from nodectl.spank.stacked_plugin import StackedPlugin
 
 _GETOPT_HOOKS = frozenset(
-    f"slurm_spank_{name}"
-    for name in (
-        "local_user_init",
-        "user_init",
-        "task_init_privileged",
-        "task_init",
-        "task_exit",
-        "job_prolog",
-        "job_epilog",
+    row.call
+    for row in (
+        launch_order.SPANK_LOCAL_USER_INIT,
+        launch_order.SPANK_USER_INIT,
+        launch_order.SPANK_TASK_INIT_PRIVILEGED,
+        launch_order.SPANK_TASK_INIT,
+        launch_order.SPANK_TASK_EXIT,
+        launch_order.SPANK_JOB_PROLOG,
+        launch_order.SPANK_JOB_EPILOG,
     )
 )
-_PID_HOOKS = frozenset({"slurm_spank_task_post_fork", "slurm_spank_task_exit", "slurm_spank_exit"})
+_PID_HOOKS = frozenset(
+    row.call for row in (launch_order.SPANK_TASK_POST_FORK, launch_order.SPANK_TASK_EXIT, launch_order.SPANK_EXIT)
+)
 # The hooks in the task's own process.
-_OWN_HOOKS = frozenset({"slurm_spank_task_init_privileged", "slurm_spank_task_init"})
+_OWN_HOOKS = frozenset(row.call for row in (launch_order.SPANK_TASK_INIT_PRIVILEGED, launch_order.SPANK_TASK_INIT))
 _JOB_ITEMS = frozenset({spank_h.S_JOB_UID, spank_h.S_JOB_GID, spank_h.S_JOB_ID})
 _LOCAL_ITEMS = _JOB_ITEMS | {
     spank_h.S_JOB_STEPID, spank_h.S_JOB_ARGV, spank_h.S_JOB_ENV, spank_h.S_JOB_TOTAL_TASK_COUNT, spank_h.S_JOB_NNODES,
@@ -133,7 +136,7 @@ class Spank:
 
     def register(self, option: "SpankOption | None") -> None:
         """Do the work of spank_option_register."""
-        if self.hook != "slurm_spank_init" or self.plugin is None or option is None:
+        if self.hook != launch_order.SPANK_INIT.call or self.plugin is None or option is None:
             raise SpankError(spank_h.ESPANK_BAD_ARG, "spank_option_register")
         self.plugin.offer(option)
 

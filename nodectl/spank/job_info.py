@@ -7,6 +7,7 @@ a job's first step describes the job (docs/decisions/0014). A member that is not
 import os
 
 from nodectl.kernel import pseudo_file
+from nodectl.model import launch_order
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH, EXTERN, step_name
 from nodectl.model.wire import lean_json
@@ -29,7 +30,7 @@ _PARTITION = "local"  # in the command, which does not know the node's partition
 def members(sp: "Spank", job_id: int) -> dict[str, object]:
     """Return the job's members. Raises SpankError(ESLURM_INVALID_JOB_ID) for an unknown job."""
     if sp.step is not None and sp.step.job_id == job_id:
-        return of_step(sp.step, over=sp.hook == "slurm_spank_job_epilog")
+        return of_step(sp.step, over=sp.hook == launch_order.SPANK_JOB_EPILOG.call)
     for number in (BATCH, EXTERN, 0):
         try:
             data = pseudo_file.read(os.path.join(STEPS[0], f"{step_name(job_id, number)}.json")) if STEPS[0] else b""

@@ -8,6 +8,7 @@ import os
 
 from nodectl import messages
 from nodectl.kernel import pseudo_file
+from nodectl.model.launch_order import ROWS
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.model.step import Step
 from nodectl.model.wire import lean_json
@@ -47,7 +48,7 @@ def call_hooks(arguments: "Mapping[str, object]", reporter: "Reporter") -> str:
     versions.accept(str(arguments["versions"]))
     outcome = stack.load(reporter.entries)
     if outcome:
-        outcome = stack.call(str(arguments["call"]))
+        outcome = stack.call(ROWS[str(arguments["call"])])
     stack.end()
     return outcome.why
 

@@ -1,12 +1,15 @@
 """The scripts and hooks skipped by a user's own node for lack of root. Runs in the daemon and in the command."""
 
+from nodectl.model import launch_order
 from nodectl.model.config import Config
-from nodectl.model.launch_order import SLURMD_HOOKS
 from nodectl.spank import plugstack
 from nodectl.spank.mentioned_hooks import MentionedHooks
 
 _SCRIPTS = ("prolog", "epilog", "prolog_slurmctld", "epilog_slurmctld")
-_HOOKS = ("slurm_spank_task_init_privileged", "slurm_spank_job_prolog", "slurm_spank_job_epilog", *SLURMD_HOOKS[1:])
+_HOOKS = (
+    launch_order.SPANK_TASK_INIT_PRIVILEGED, launch_order.SPANK_JOB_PROLOG, launch_order.SPANK_JOB_EPILOG,
+    launch_order.SPANK_SLURMD_INIT, launch_order.SPANK_SLURMD_EXIT,
+)  # fmt: skip
 
 
 def left_out(config: Config) -> list[str]:
@@ -17,4 +20,4 @@ def left_out(config: Config) -> list[str]:
     except plugstack.PlugstackError:
         return found  # each launch reports it
     mentioned = MentionedHooks()
-    return [*found, *(hook for hook in _HOOKS if mentioned.places(stack, (hook,)))]
+    return [*found, *(hook.call for hook in _HOOKS if mentioned.places(stack, (hook.call,)))]

@@ -13,7 +13,7 @@ import prctl
 
 from nodectl import messages
 from nodectl.kernel import signals
-from nodectl.model.launch_order import Hook
+from nodectl.model import launch_order
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.tracing.recorder import Recorder
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.caller import Outcome
 
 REPORT = 3
-INIT, SLURMD_INIT, EXIT = "slurm_spank_init", "slurm_spank_slurmd_init", "slurm_spank_slurmd_exit"
 
 
 def main(arguments: "Mapping[str, object]") -> None:
@@ -59,7 +58,7 @@ def main(arguments: "Mapping[str, object]") -> None:
     outcome = outcome and _begin(stack)
     reporter.ended(outcome.why)
     if outcome and reporter.listen() == SHUTDOWN:  # nothing: the daemon was killed
-        reporter.ended(stack.call(EXIT, row=_row(EXIT)).why)
+        reporter.ended(stack.call(launch_order.SPANK_SLURMD_EXIT).why)
     stack.end()
     signals.kill_own_group()  # the processes started by plugins, and this process
 
@@ -67,10 +66,6 @@ def main(arguments: "Mapping[str, object]") -> None:
 def _begin(stack: Stack) -> "Outcome":
     """Call init, or slurmd_init of a plugin without init: recordings of Slurm never show both."""
     for stacked in stack.plugins:
-        if INIT in stacked.plugin.hooks:
-            stacked.plugin.hooks.pop(SLURMD_INIT, None)
-    return stack.call(INIT, row=_row(INIT)) and stack.call(SLURMD_INIT, row=_row(SLURMD_INIT))
-
-
-def _row(call: str) -> Hook:
-    return Hook(call, "spank", "slurmd", "root", "daemon", 3, "the service does not start")
+        if launch_order.SLURMD_SPANK_INIT.call in stacked.plugin.hooks:
+            stacked.plugin.hooks.pop(launch_order.SPANK_SLURMD_INIT.call, None)
+    return stack.call(launch_order.SLURMD_SPANK_INIT) and stack.call(launch_order.SPANK_SLURMD_INIT)

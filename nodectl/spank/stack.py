@@ -8,7 +8,7 @@ noted in the trace, gives the user one warning, and costs nothing else.
 import os
 
 from nodectl import messages
-from nodectl.model.launch_order import LOADING, ROWS, Hook
+from nodectl.model import launch_order
 from nodectl.plugin_host.caller import OK, Outcome, Overrun
 from nodectl.plugin_host.loader import PluginRefused, Source
 from nodectl.spank import spank_h
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Protocol
 
+    from nodectl.model.launch_order import Hook
     from nodectl.model.plugstack_entry import Entry
     from nodectl.model.step import Task
     from nodectl.plugin_host.caller import PluginCaller
@@ -65,7 +66,7 @@ class Stack:
 
     probe: "Probe | None" = None  # of every stack in a process of a probe run
 
-    def __init__(self, caller: "PluginCaller", handle: Spank, only: "frozenset[str] | None" = None) -> None:
+    def __init__(self, caller: "PluginCaller", handle: Spank, only: "frozenset[Hook] | None" = None) -> None:
         self._caller = caller
         self._only = only
         self._ready: ReadyStack | None = None
@@ -100,7 +101,7 @@ class Stack:
     def _load(self, entry: "Entry", place: int, open_source: "OpenSource") -> Outcome:
         if entry.missing:
             return Outcome(-1, f"{entry.path}: no such file in plugin_dir")
-        self._caller.enter(LOADING, place)
+        self._caller.enter(launch_order.LOADING, place)
         try:
             source = open_source(entry.path)
             if isinstance(source, Source):
@@ -160,26 +161,25 @@ class Stack:
         """Return True for a required plugin at this place of the stack."""
         return any(stacked.entry.required for stacked in self.plugins if stacked.place == place)
 
-    def has(self, call: str) -> bool:
+    def has(self, row: "Hook") -> bool:
         """Return True if any plugin of the stack defines the hook and this process calls the hook."""
-        if self._only is not None and call not in self._only:
+        if self._only is not None and row not in self._only:
             return False
         if self._ready is not None:
-            return call in self._ready.hooks
-        return any(call in stacked.plugin.hooks for stacked in self.plugins)
+            return row.call in self._ready.hooks
+        return any(row.call in stacked.plugin.hooks for stacked in self.plugins)
 
-    def call(self, call: str, task: "Task | None" = None, row: "Hook | None" = None) -> Outcome:
+    def call(self, row: "Hook", task: "Task | None" = None) -> Outcome:
         """Call the hook in every plugin with this hook. Return the failure of a required plugin, naming plugin and
         hook.
         """
-        if self._only is not None and call not in self._only:
+        if self._only is not None and row not in self._only:
             return OK
-        row = row or ROWS[call]
         with self._caller:
             if self._ready is not None:
                 return self._call_compiled(self._ready, row, task)
             for stacked in self.plugins:
-                function = stacked.plugin.hooks.get(call)
+                function = stacked.plugin.hooks.get(row.call)
                 if function is None:
                     continue
                 argv = list(stacked.entry.argv)
@@ -188,7 +188,7 @@ class Stack:
                     return outcome
         return OK
 
-    def _call_compiled(self, ready: "ReadyStack", row: Hook, task: "Task | None") -> Outcome:
+    def _call_compiled(self, ready: "ReadyStack", row: "Hook", task: "Task | None") -> Outcome:
         compiled = ready.hooks.get(row.call)
         if compiled is None:
             return OK
@@ -206,9 +206,9 @@ class Stack:
         return OK
 
     @staticmethod
-    def _ends_walk(stacked: StackedPlugin, row: Hook, outcome: Outcome) -> bool:
+    def _ends_walk(stacked: StackedPlugin, row: "Hook", outcome: Outcome) -> bool:
         """Handle a plugin's failure. Return True to skip the remaining plugins."""
-        mode = stacked.plugin.init_failure_mode if row.call == "slurm_spank_init" else 0
+        mode = stacked.plugin.init_failure_mode if row.call == launch_order.SPANK_INIT.call else 0
         if mode:
             outcome.rc = mode
             outcome.why += f"; the plugin calls it {_MODES.get(mode, f'failure {mode}')}"
@@ -219,7 +219,7 @@ class Stack:
         return False
 
     def _enter(
-        self, stacked: StackedPlugin, row: Hook, function: "Callable[..., object]", arguments: "tuple[object, ...]",
+        self, stacked: StackedPlugin, row: "Hook", function: "Callable[..., object]", arguments: "tuple[object, ...]",
         task: "Task | None",
     ) -> Outcome:  # fmt: skip
         handle = self.handle
@@ -267,7 +267,7 @@ class Stack:
 
     def _process_remote(self, stacked: StackedPlugin, option: SpankOption, argument: "str | None") -> Outcome:
         outcome = self.process_option(stacked, option, argument, remote=True)
-        return OK if outcome or not self._ends_walk(stacked, ROWS["option"], outcome) else outcome
+        return OK if outcome or not self._ends_walk(stacked, launch_order.OPTION, outcome) else outcome
 
     def process_option(
         self, stacked: StackedPlugin, option: SpankOption, argument: "str | None", *, remote: bool
@@ -280,7 +280,10 @@ class Stack:
         stacked.given[option.name] = argument
         if option.cb is None:
             return OK
-        outcome = self._enter(stacked, ROWS["option"], option.cb, (option.val, argument, int(remote)), None)
+        arguments = option.val, argument, int(remote)
+        outcome = self._enter(
+            stacked, launch_order.OPTION if remote else launch_order.LOCAL_OPTION, option.cb, arguments, None
+        )
         if not outcome:
             outcome.why = outcome.why.replace(": option: ", f": option {option.name}: ", 1)
         return outcome
@@ -310,8 +313,3 @@ class Stack:
             name = forwarding_name(plugin_name, option_name)
             value = argument[0] if argument else ""
             os.environ[name] = self.handle.job_control[name] = value
-
-
-def local_row(call: str) -> Hook:
-    """Return a row for a hook in the command's process, as the command's user."""
-    return Hook(call, "spank", "command", "user", "step", 3, "the command fails, exit status 1")

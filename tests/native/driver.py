@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from nodectl import messages, spank
-from nodectl.model.launch_order import ROWS
+from nodectl.model.launch_order import Hook
 from nodectl.model.plugstack_entry import Entry
 from nodectl.model.step import Step, Task
 from nodectl.model.step_number import BATCH
@@ -22,7 +22,7 @@ from nodectl.plugin_host.caller import Outcome, PluginCaller
 from nodectl.plugin_host.tracing.recorder import Recorder
 from nodectl.spank import _spank_host
 from nodectl.spank.handle import Spank
-from nodectl.spank.stack import Stack, local_row
+from nodectl.spank.stack import Stack
 
 _STEP: dict[str, object] = dict.fromkeys(set(Step.FIELDS) - {"argv"}, 0) | {
     "part": None,
@@ -50,9 +50,9 @@ def told(outcome: Outcome, case: dict[str, Any]) -> str:
 
 def run(stack: Stack, hook: str, task: Task | None) -> Outcome:
     """One hook of every plugin; "allocated" memory is counted around it."""
-    row = ROWS.get(hook) or local_row(hook)
+    row = Hook(hook, "spank", "stepd", "root", "step", 3, "")
     before = sys.getallocatedblocks(), resident()
-    outcome = stack.call(hook, task, row)
+    outcome = stack.call(row, task)
     if "memory" in sys.argv:
         after = sys.getallocatedblocks(), resident()
         say(f"blocks {after[0] - before[0]} pages {after[1] - before[1]}")
@@ -81,7 +81,7 @@ def main() -> None:
     handle.tasks = [Task(0, 1), Task(1, 2)]
     for each in handle.tasks:
         each.pid, each.argv, each.environment = 4000 + each.local_id, list(step.argv), dict(step.environment)
-    caller = PluginCaller(Recorder(-1, "test"), None, 0, case["timeout"], single_threaded=False)
+    caller = PluginCaller(Recorder(-1, "stepd"), None, 0, case["timeout"], single_threaded=False)
     stack = Stack(caller, handle)
     entries = [
         Entry(path, tuple(case["argv"]), required=True, origin="plugstack.conf:1", missing=False)

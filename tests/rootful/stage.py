@@ -235,7 +235,7 @@ def ended(stage: Stage, job: int, patience: float = PATIENCE) -> Mapping[str, ob
 def _spank_hooks(*, jobs: bool) -> str:
     rows = [hook for hook in HOOKS if hook.kind == "spank" and hook.call != "option"]
     names = [hook.call for hook in rows if jobs or hook.process != "job script"]
-    names += [name for name in (*LOCAL_HOOKS, *(SLURMD_HOOKS if jobs else ())) if name not in names]
+    names += [row.call for row in (*LOCAL_HOOKS, *(SLURMD_HOOKS if jobs else ())) if row.call not in names]
     return "".join(f"\ndef {name}(sp, ac, argv):\n    return _call(sp, {name!r})\n" for name in names)
 
 

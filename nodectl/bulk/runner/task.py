@@ -16,6 +16,7 @@ from nodectl.launch.task.main import plan
 from nodectl.launch.task.stdio import CLIENT as CLIENTS
 from nodectl.launch.task.stdio import ERR, IN, OUT, Stream
 from nodectl.launch.task.step_context import StepContext
+from nodectl.model import launch_order
 from nodectl.model.step import Task
 
 TYPE_CHECKING = False
@@ -150,13 +151,13 @@ class Starter:
                 self._forked = wanted is None or not run.may_share_memory  # a call in the first task is in all
                 self._memory[task.local_id] = child.memory
                 self._reaper.expect(task)
-                run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.number))
+                run.call(launch_order.PROCTRACK_ADD, run.step, task.pid, task=task)
                 if child.placement is not None:
                     child.placement.done()
             finally:
                 if child.placement is not None:
                     child.placement.close()
-            run.require(run.spank.call("slurm_spank_task_post_fork", task))
+            run.call(launch_order.SPANK_TASK_POST_FORK, task=task)
             os.write(run.gate_writer, b"\1")
         finally:
             os.close(run.gate_writer)

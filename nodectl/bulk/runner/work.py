@@ -15,6 +15,7 @@ from nodectl.kernel import pseudo_file, signals
 from nodectl.launch.stepd import accounting
 from nodectl.launch.stepd.bulk_commands import commands_in
 from nodectl.launch.stepd.run import StepFailed
+from nodectl.model import launch_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -374,7 +375,7 @@ def run_commands(run: "Run", reaper: "Reaper") -> None:
             failure = error
             reaper.termination.stop()
         bulk.tell()
-        run.enter("exec")  # the progress shows that the stepd waits for tasks
+        run.waits_for(launch_order.EXEC)
         reaper.turn(0 if bulk.may_begin() else _sooner(reaper.patience(), bulk.patience()))
         bulk.act()
     bulk.withdraw()

@@ -4,13 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nodectl.client.command import Failed
-from nodectl.model.launch_order import ROWS
+from nodectl.model.launch_order import LOCAL_HOOKS, LOCAL_OPTION, OPTION, ROWS, SLURMD_HOOKS, SPANK_PREFIX, Hook
 from nodectl.spank.contexts import CONTEXTS, Context, short
-from nodectl.spank.stack import local_row
 
 _COMMANDS = ("allocator", "local")
-_PREFIX = "slurm_spank_"
-OPTION = "option"
 _USAGE = 2
 
 
@@ -28,16 +25,16 @@ class Fail:
 
 def parse(words: Iterable[str], hooks: Iterable[str]) -> list[Fail]:
     """Parse the values of --fail. `hooks`: the plugin's hooks. Raises Failed."""
-    has = {*hooks, OPTION}
+    has = {*hooks, OPTION.call}
     found = []
     for word in words:
         *where, name, text = ["", *word.split(":")]
         where = where[1:]
         if len(where) > 1 or not name or not _is_number(text):
             raise Failed(f"--fail {word}: HOOK:VALUE or CONTEXT:HOOK:VALUE is needed, as in task_init:-1", _USAGE)
-        hook = name if name == OPTION or name.startswith(_PREFIX) else _PREFIX + name
+        hook = name if name == OPTION.call or name.startswith(SPANK_PREFIX) else SPANK_PREFIX + name
         possible = [
-            context for context in CONTEXTS if hook in context.calls or (hook == OPTION and _has_options(context))
+            context for context in CONTEXTS if hook in context.calls or (hook == OPTION.call and _has_options(context))
         ]
         chosen = [context for context in possible if not where or context.name == where[0]]
         if not possible:
@@ -58,12 +55,10 @@ def parse(words: Iterable[str], hooks: Iterable[str]) -> list[Fail]:
 def costs(context: Context, hook: str) -> str:
     """Return the words about the consequence when this hook of a required plugin fails."""
     if context.name in _COMMANDS:
-        if hook == OPTION:
-            return "the command refuses the option"
-        return "told, nothing else" if hook == "slurm_spank_exit" else local_row(hook).costs
-    if context.name == "slurmd":
-        return "logged, nothing else" if hook == "slurm_spank_slurmd_exit" else "the service does not start"
-    return ROWS[hook].costs if hook in ROWS else ""
+        rows: Iterable[Hook] = (*LOCAL_HOOKS, LOCAL_OPTION)
+    else:
+        rows = SLURMD_HOOKS if context.name == "slurmd" else ROWS.values()
+    return next((row.costs for row in rows if row.call == hook), "")
 
 
 def _has_options(context: Context) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodectl import spank
+from nodectl.model.launch_order import SLURMD_SPANK_INIT, SPANK_SLURMD_INIT
 from nodectl.spank.contexts import Context
 
 Row = Mapping[str, Any]
@@ -133,6 +134,6 @@ def not_called(found: Iterable[Event], hooks: Iterable[str], calls: Sequence[str
     """Return the plugin's hooks missing among the events of this context, though `calls` has the hooks."""
     seen = {event.hook for event in found}
     expected = [hook for hook in calls if hook in hooks]
-    if "slurm_spank_init" in expected and "slurm_spank_slurmd_init" in expected:
-        expected.remove("slurm_spank_slurmd_init")  # called where there is no init
+    if SLURMD_SPANK_INIT.call in expected and SPANK_SLURMD_INIT.call in expected:
+        expected.remove(SPANK_SLURMD_INIT.call)  # called where there is no init
     return [hook for hook in expected if hook not in seen]

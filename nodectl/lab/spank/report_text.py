@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from nodectl.lab.spank import injected_failures
 from nodectl.lab.spank.probe_log import Call, Event, spelt
 from nodectl.lab.spank.report import FAILED, FINE, PARTLY, PROGRAM, USAGE, Ended, Part, Report, task_suffix
+from nodectl.model.launch_order import OPTION
 from nodectl.model.words import printable, spent_words, user_name
 from nodectl.spank.contexts import short
 
@@ -192,7 +193,7 @@ def _conclusion(report: Report, paint: Paint) -> Iterator[str]:
 
 def _called(event: Event) -> str:
     value = ""
-    if event.hook == injected_failures.OPTION:
+    if event.hook == OPTION.call:
         value = f"({', '.join('NULL' if one is None else _shortened(one) for one in event.arguments)})"
     return printable(short(event.hook) + value + task_suffix(event))
 

@@ -28,6 +28,7 @@ from nodectl.kernel.closing import close_in_time
 from nodectl.launch import container
 from nodectl.launch.confine import confinement
 from nodectl.launch.forkserver import bcast, enter
+from nodectl.model import launch_order
 from nodectl.model.step import Step
 from nodectl.model.wire import framing, lean_json
 from nodectl.plugin_api import PluginError
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from nodectl.launch.forkserver.runners import Runners
-    from nodectl.plugin_host.caller import Outcome
     from nodectl.plugin_host.node_plugins import NodePlugins
 
 _LONGEST_ANSWER = 4096
@@ -128,7 +128,7 @@ def _delete(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugin
     recorder = Recorder(fds[1] if len(fds) > 1 else -1, "container")
     caller = _caller(recorder, _seconds(request), fds[0])
     try:
-        return node.for_job(step).call(caller, "container_p_delete", (step.job_id,)).why
+        return node.for_job(step).call(caller, launch_order.CONTAINER_DELETE, (step.job_id,)).why
     except PluginRefused as refused:
         return str(refused)
 
@@ -139,25 +139,22 @@ def _restore(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugi
         node = node.with_container(str(request["plugin"]))
     except PluginRefused as refused:
         return str(refused)
-    return _why(node, "container_p_restore", _call(node, "container_p_restore", request, fds[0]))
+    return _call(node, launch_order.CONTAINER_RESTORE, request, fds[0])
 
 
 def _reconfigure(request: "Mapping[str, object]", node: "NodePlugins") -> None:
-    why = _why(node, "container_p_reconfig", _call(node, "container_p_reconfig", request, -1))
-    if why:
+    if why := _call(node, launch_order.CONTAINER_RECONFIG, request, -1):
         messages.tell("container-failed", why)
 
 
-def _call(node: "NodePlugins", call: str, request: "Mapping[str, object]", answer: int) -> "Outcome | None":
+def _call(node: "NodePlugins", call: str, request: "Mapping[str, object]", answer: int) -> str:
+    """Call a function of the container plugin that is no row of a launch. Return the error, "" for none."""
     function = node.container.hooks.get(call)
     if function is None:
-        return None
+        return ""
     messages.speaker(node.container.type)
-    return _caller(Recorder(-1, "container"), _seconds(request), answer).silent(function, ())
-
-
-def _why(node: "NodePlugins", call: str, outcome: "Outcome | None") -> str:
-    return "" if outcome is None or outcome else f"plugin {node.container.title}: {call}: {outcome.why}"
+    outcome = _caller(Recorder(-1, "container"), _seconds(request), answer).silent(function, ())
+    return "" if outcome else f"plugin {node.container.title}: {call}: {outcome.why}"
 
 
 def _seconds(request: "Mapping[str, object]") -> float:

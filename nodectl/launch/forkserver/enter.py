@@ -27,6 +27,7 @@ from nodectl.launch.cgroup import tree
 from nodectl.launch.confine.confinement import Confinement
 from nodectl.launch.task import environment, rlimits, users_process
 from nodectl.launch.task.stages import program
+from nodectl.model import launch_order
 from nodectl.model.wire import framing
 from nodectl.model.wire.names import STEP
 from nodectl.plugin_api import PluginError
@@ -81,11 +82,11 @@ def enter(
     plugin fails, the guard ends: nothing runs outside of the container. Raises OSError, PluginError.
     """
     mount = tree.find_mount()
-    if "container_p_add_cont" in plugin.hooks:
+    if launch_order.CONTAINER_ADD_CONT.call in plugin.hooks:
         # The built-in plugin does not use the number, so it need not wait for a stepd in a hook.
         built_in = plugin.path.startswith(BUILTIN_DIR)
         tracked = 0 if built_in else _container_id(str(request["spec"]), step)
-        _require(plugin_caller, plugin, "container_p_add_cont", (step.job_id, tracked))
+        _require(plugin_caller, plugin, launch_order.CONTAINER_ADD_CONT.call, (step.job_id, tracked))
     reader, writer = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
@@ -188,7 +189,8 @@ def _guard(  # everything the guard needs
         confinement = Confinement(step, step.environment)
 
         def join() -> bool:
-            _require(plugin_caller, plugin, "container_p_add_pid", (step.job_id, os.getpid(), step.uid))
+            arguments = (step.job_id, os.getpid(), step.uid)
+            _require(plugin_caller, plugin, launch_order.CONTAINER_ADD_PID.call, arguments)
             return True
 
         users_process.become(step, confinement, group=visitors, enter=join, signs_in=True)

@@ -1,7 +1,7 @@
 """The stepd, or step runner: from the receipt of a step to the saved record.
 
 The forkserver forks one stepd for each step: root, one thread, its own session; it outlives the daemon. `run_step`
-is the launch from top to bottom; the rows are those of `nodectl.model.launch_order.HOOKS`.
+is the launch from top to bottom; it calls the rows of `nodectl.model.launch_order` by their names.
 """
 
 import os
@@ -14,7 +14,7 @@ import prctl
 from nodectl import messages
 from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.closing import close_all_but
-from nodectl.kernel.identity import effective_user, own_keyring, sign_in
+from nodectl.kernel.identity import own_keyring, sign_in
 from nodectl.launch import container
 from nodectl.launch.cgroup import slurms, tree
 from nodectl.launch.stepd import kinds, mpi, record, user_helpers
@@ -30,6 +30,7 @@ from nodectl.launch.stepd.script_messages import ScriptMessages
 from nodectl.launch.stepd.start import confine_runner, start_tasks
 from nodectl.launch.stepd.termination import OUTPUT_LIMIT
 from nodectl.launch.task import client_streams, environment, rlimits, users_process
+from nodectl.model import launch_order
 from nodectl.model.step_number import BATCH, EXTERN
 from nodectl.plugin_host.tracing import room as trace_room
 
@@ -230,21 +231,18 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     """Launch the step. Raises StepFailed where a row's failure ends the step; `finish` is called in any case."""
     step = run.step
     if step.is_first:  # a further step joins what its job has
-        run.require(run.node.call(run.caller, "container_p_create", (step.job_id,)))
-    run.require(run.node.call(run.caller, "proctrack_p_create", (step,)))
-    run.require(run.node.call(run.caller, "container_p_add_cont", (step.job_id, step.container_id)))
+        run.call(launch_order.CONTAINER_CREATE, step.job_id)
+    run.call(launch_order.PROCTRACK_CREATE, step)
+    run.call(launch_order.CONTAINER_ADD_CONT, step.job_id, step.container_id)
     step.environment.update(environment.announced(step))
     run.require(run.spank.load(step.stack, store.__getitem__, store.ready))
-    run.require(run.spank.call("slurm_spank_init"))
+    run.call(launch_order.SPANK_INIT)
     if step.step_id != EXTERN:
         run.require(run.spank.process_options(step.options))
-    run.require(run.spank.call("slurm_spank_init_post_opt"))
+    run.call(launch_order.SPANK_INIT_POST_OPT)
     step.environment.update(environment.for_step(step))
-    run.require(run.node.call(run.caller, "task_p_pre_setuid", (step,)))
-    if run.spank.has("slurm_spank_user_init"):
-        with effective_user(step.identity):
-            outcome = run.spank.call("slurm_spank_user_init")
-        run.require(outcome)
+    run.call(launch_order.TASK_PRE_SETUID, step)
+    run.call(launch_order.SPANK_USER_INIT)
     reaper.turn(0)
     if run.state != "RUNNING":
         return
@@ -260,7 +258,7 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
         for task in run.tasks[
             : 1 if step.step_id == EXTERN else None
         ]:  # extern holds a job, with as many tasks as are asked for
-            run.require(run.spank.call("slurm_spank_task_post_fork", task))
+            run.call(launch_order.SPANK_TASK_POST_FORK, task=task)
         start_relays(run)
         reaper.turn(0)
         if run.state == "RUNNING":
@@ -298,13 +296,13 @@ def open_gate(run: Run) -> None:
 
     When the last task has become its program, no process holds the gate's reading end any more (`Reaper`).
     """
-    started = run.enter("open_gate")
+    started = run.enter(launch_order.OPEN_GATE)
     try:
         os.write(run.gate_writer, b"\1" * run.step.ntasks)
     except BrokenPipeError:
         pass  # every task has ended before it
     run.gate_is_open = True
-    run.leave("open_gate", started)
+    run.leave(launch_order.OPEN_GATE, started)
     told = {} if run.step.part is None else {"tasks": run.step.numbers}
     run.links.broadcast({"event": "start", "pids": [task.pid for task in run.tasks], **told})
     if run.on_begun is not None:
@@ -312,28 +310,25 @@ def open_gate(run: Run) -> None:
 
 
 def finish(run: Run, reaper: Reaper) -> None:
-    """Do row 14: kill the rest of the step, call the plugins' last hooks, remove the cgroups."""
+    """End the step: kill what is left of it, call the plugins' last hooks, remove the cgroups."""
     step = run.step
     if run.mpi is not None:
         run.mpi.finish()
-        run.log(run.node.call(run.caller, "mpi_p_client_fini", (step,)))
+        run.call(launch_order.MPI_CLIENT_FINI, step)
     if step.container_id:
-        run.log(run.node.call(run.caller, "proctrack_p_signal", (step.container_id, 9)))
-        outcome = run.node.call(run.caller, "proctrack_p_wait", (step.container_id,))
-        run.log(outcome)
-        run.unkillable = outcome.why
+        run.call(launch_order.PROCTRACK_SIGNAL, step.container_id, 9)
+        run.unkillable = run.call(launch_order.PROCTRACK_WAIT, step.container_id).why
     reaper.collect()  # the orphans among what was killed are ours
     run.relays.let_go()
     for pid, awaited in run.relays:
         wait_for_relay(run, reaper, pid, awaited=awaited)
     if run.relays.any():
         forget(run)
-    run.log(run.node.call(run.caller, "task_p_post_step", (step,)))
-    outcome = run.spank.call("slurm_spank_exit")
-    run.log(outcome)
-    run.spoiled = run.spoiled or outcome.why
+    run.call(launch_order.TASK_POST_STEP, step)
+    why = run.call(launch_order.SPANK_EXIT).why
+    run.spoiled = run.spoiled or why
     if step.container_id:
-        run.log(run.node.call(run.caller, "proctrack_p_destroy", (step.container_id,)))
+        run.call(launch_order.PROCTRACK_DESTROY, step.container_id)
     run.end_reasons.step_ended()
     if run.mpi is not None:
         run.mpi.remove_group()

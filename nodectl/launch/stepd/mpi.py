@@ -17,6 +17,7 @@ from nodectl.launch.stepd import user_helpers
 from nodectl.launch.stepd.run import StepFailed
 from nodectl.launch.stepd.start import NO_CLONE_INTO_CGROUP
 from nodectl.launch.task import users_process
+from nodectl.model import launch_order
 from nodectl.plugin_host.loader import PluginRefused
 
 TYPE_CHECKING = False
@@ -188,7 +189,7 @@ class Mpi:
             child.stepd_fds = [*child.stepd_fds, *(fd for fd in self._ends if fd != task.mpi_fd)]
         task.environment.update(self.environment)
         run = self._run
-        run.require(run.node.call(run.caller, "mpi_p_slurmstepd_task", (run.step, task), task.number))
+        run.call(launch_order.MPI_SLURMSTEPD_TASK, run.step, task, task=task)
 
     def tasks_have_begun(self) -> None:
         """Close the tasks' sockets in the stepd, once all tasks have started or will not start.
@@ -354,7 +355,7 @@ class Mpi:
         """Kill and resume a step killed while suspended: only the server has still to end, everything else is dead."""
         run = self._run
         run.kill()
-        run.log(run.node.call(run.caller, "proctrack_p_signal", (run.step.container_id, signals.CONT)))
+        run.call(launch_order.PROCTRACK_SIGNAL, run.step.container_id, signals.CONT)
 
     def remove_group(self) -> None:
         """Remove the server's cgroup, after the step's processes have ended."""
@@ -397,7 +398,7 @@ def begin(run: "Run", reaper: "Reaper") -> None:
         run.node = run.node.with_mpi(run.step.mpi)
     except PluginRefused as refused:
         raise run.failed(str(refused)) from None
-    run.require(run.node.call(run.caller, "mpi_p_slurmstepd_prefork", (run.step,)))
+    run.call(launch_order.MPI_SLURMSTEPD_PREFORK, run.step)
     run.mpi = mpi = Mpi(run, run.step.mpi_server, reaper)
     try:
         mpi.start()

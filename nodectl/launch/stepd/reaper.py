@@ -11,14 +11,12 @@ import time
 
 from nodectl import messages
 from nodectl.kernel import children
-from nodectl.kernel.identity import effective_user
 from nodectl.launch.stepd import accounting
 from nodectl.launch.stepd.task_epilogs import TaskEpilogs
 from nodectl.launch.stepd.termination import Termination
 from nodectl.launch.task import environment
 from nodectl.launch.task.reports import Reports
-from nodectl.model.launch_order import ROWS
-from nodectl.plugin_host.caller import OK
+from nodectl.model import launch_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,7 +94,7 @@ class Reaper:
     def wait(self) -> None:
         """Run the loop until every task has ended and the last row of each is done."""
         while self._children or self._epilogs.any():
-            self._run.enter("task_epilog" if self._epilogs.any() else "exec")  # the progress shows what it waits for
+            self._run.waits_for(launch_order.TASK_EPILOG if self._epilogs.any() else launch_order.EXEC)
             self.turn(self.patience())
 
     def patience(self) -> float | None:
@@ -249,10 +247,10 @@ class Reaper:
         return tasks
 
     def _end_of(self, task: "Task") -> None:
-        """Do row 13 of a launch up to the start of the task's epilogs."""
+        """Explain and record the end of a task, and start the task's epilogs."""
         run = self._run
         hook, place = run.progress.place(task.local_id + 1)
-        kept_waiting = hook is ROWS["gate"] and task.status == _NOT_LET_IN
+        kept_waiting = hook is launch_order.GATE and task.status == _NOT_LET_IN
         if hook is not None and not kept_waiting and task.number not in run.failures and not task.killed_by_command:
             why = f"it ended inside {run.call_name(hook, place)}"
             self._explain(task, why)
@@ -263,11 +261,11 @@ class Reaper:
             self._is_over(task)
 
     def _is_over(self, task: "Task") -> None:
-        """Do the rest of row 13, when the task's epilogs have ended."""
+        """Call the hooks of a task's end, when the task's epilogs have ended."""
         run = self._run
         run.step.environment.update(environment.of_rank(task))  # for the step's last hook: the task that ended last
-        self._judge(task, run.spank.call("slurm_spank_task_exit", task))
-        outcome = self._post_term(task)
+        self._judge(task, run.call(launch_order.SPANK_TASK_EXIT, task=task))
+        outcome = run.call(launch_order.TASK_POST_TERM, run.step, task, task=task)
         self._judge(task, outcome, outcome.errno & 0xFF or 1)
         if run.bulk is not None:
             run.bulk.ended(task)
@@ -283,14 +281,6 @@ class Reaper:
             self.termination.end(
                 "FAILED", f"task {task.number} {children.said(task.status)} and --kill-on-bad-exit was given"
             )
-
-    def _post_term(self, task: "Task") -> "Outcome":
-        """Call task_p_post_term of the task plugins, as the job's owner."""
-        run = self._run
-        if not run.node.has("task_p_post_term"):
-            return OK
-        with effective_user(run.step.identity):
-            return run.node.call(run.caller, "task_p_post_term", (run.step, task), task.number)
 
     def _judge(self, task: "Task", outcome: "Outcome", code: int = 1) -> None:
         """Report a plugin's failure at the end of a task, and mark a task as failed if the task ended well."""

@@ -6,18 +6,19 @@ import time
 
 from nodectl import messages
 from nodectl.kernel import pseudo_file
+from nodectl.kernel.identity import effective_user
 from nodectl.kernel.processes import cgroup_of
 from nodectl.launch.cgroup import tree
 from nodectl.launch.stepd import accounting
 from nodectl.launch.stepd.end_reasons import EndReasons
 from nodectl.launch.task.relay import Relays
 from nodectl.launch.task.step_context import StepContext
-from nodectl.model.launch_order import EXTERN_HOOKS, ROWS
+from nodectl.model import launch_order
 from nodectl.model.step import Step, Task
 from nodectl.model.step_number import BATCH, EXTERN
-from nodectl.plugin_host.caller import PluginCaller
+from nodectl.plugin_host.caller import OK, PluginCaller
 from nodectl.plugin_host.tracing.progress import Progress
-from nodectl.plugin_host.tracing.recorder import Recorder, now
+from nodectl.plugin_host.tracing.recorder import Recorder
 from nodectl.spank import S_CTX_REMOTE
 from nodectl.spank.handle import Spank
 from nodectl.spank.stack import Stack
@@ -199,7 +200,7 @@ class Run(StepContext):
         os.close(fds.progress)
         self.recorder = Recorder(fds.trace, "stepd")
         self.caller = PluginCaller(self.recorder, self.progress, STEPD_SLOT, step.hook_timeout, single_threaded=True)
-        only = EXTERN_HOOKS if step.step_id == EXTERN else None
+        only = launch_order.EXTERN_HOOKS if step.step_id == EXTERN else None
         self.spank = Stack(self.caller, Spank(S_CTX_REMOTE, step), only)
         self.group = tree.Group(cgroup_mount + step.cgroup) if step.cgroup else None
         numbered = enumerate(zip(step.cpu_masks, step.numbers, strict=True))
@@ -247,6 +248,33 @@ class Run(StepContext):
             self.links.broadcast_line(line)
             messages.to_log(f"nodectl stepd: step {self.step}: {messages.printable(line)}", "plugin-output")
 
+    def call(self, row: "Hook", *arguments: object, task: "Task | None" = None) -> "Outcome":
+        """Call a row of the launch in its plugins, as the row's identity. A failure costs what the row says.
+
+        Raises StepFailed where the step ends. The caller judges a failure that counts for a task. Any other failure is
+        logged.
+        """
+        outcome = self._call_as(row, arguments, task)
+        if row.costs == launch_order.STEP_ENDS:
+            self.require(outcome)
+        elif row.costs != launch_order.TASK_COUNTS:
+            self.log(outcome)
+        return outcome
+
+    def _call_as(self, row: "Hook", arguments: "Sequence[object]", task: "Task | None") -> "Outcome":
+        """Call the row's plugins, as the step's user where the row says so and a plugin has the function."""
+        if row.identity != launch_order.EFFECTIVE_USER:
+            return self._call_plugins(row, arguments, task)
+        if not (self.spank.has(row) if row.kind == "spank" else self.node.has(row)):
+            return OK
+        with effective_user(self.step.identity):
+            return self._call_plugins(row, arguments, task)
+
+    def _call_plugins(self, row: "Hook", arguments: "Sequence[object]", task: "Task | None") -> "Outcome":
+        if row.kind == "spank":
+            return self.spank.call(row, task)
+        return self.node.call(self.caller, row, arguments, None if task is None else task.number)
+
     def require(self, outcome: "Outcome") -> None:
         """Raise StepFailed if the call failed."""
         if not outcome:
@@ -287,14 +315,18 @@ class Run(StepContext):
         if self.state == "RUNNING":
             self.state, self.reason = state, reason
 
-    def enter(self, call: str) -> int:
-        """Note in the progress the begin of a row of the launch order. Returns the time, for `leave`."""
-        self.progress.enter(STEPD_SLOT, ROWS[call])
-        return now()
+    def enter(self, row: "Hook") -> int:
+        """Note in the progress the begin of a row of nodectl's own. Returns the time, for `leave`."""
+        self.progress.enter(STEPD_SLOT, row)
+        return self.recorder.begin(row)
 
-    def leave(self, call: str, started: int, *, task: "int | None" = None, rc: int = 0, note: str = "") -> None:
+    def leave(self, row: "Hook", started: int, *, task: "int | None" = None, rc: int = 0, note: str = "") -> None:
         """Write a finished row to the trace."""
-        self.recorder.write(ROWS[call], started, task=task, rc=rc, note=note)
+        self.recorder.write(row, started, task=task, rc=rc, note=note)
+
+    def waits_for(self, row: "Hook") -> None:
+        """Note in the progress the row, of the tasks or of their scripts, that the stepd waits for."""
+        self.progress.enter(STEPD_SLOT, row)
 
     def say(self, text: str) -> None:
         """Report an error of this step to the step's user."""
@@ -317,13 +349,13 @@ class Run(StepContext):
     def kill(self) -> None:
         """Send SIGKILL to every process of the step found by the process tracker."""
         if self.step.container_id:
-            self.log(self.node.call(self.caller, "proctrack_p_signal", (self.step.container_id, 9)))
+            self.call(launch_order.PROCTRACK_SIGNAL, self.step.container_id, 9)
         if self.bulk is not None:
             self.bulk.killed()
 
     def enter_container(self) -> bool:
         """Join the job's container, in a new child that is no task. Returns False after a failure, which is logged."""
-        plugin, call = self.node.container, "container_p_add_pid"
+        plugin, call = self.node.container, launch_order.CONTAINER_ADD_PID.call
         function = plugin.hooks.get(call)
         if function is None:
             return True

@@ -16,6 +16,7 @@ from nodectl.launch.task.child import Child
 from nodectl.launch.task.common_words import CommonWords
 from nodectl.launch.task.main import launch, plan, prepare, run_task
 from nodectl.launch.task.stdio import Streams
+from nodectl.model import launch_order
 from nodectl.plugin_host import BUILTIN_DIR
 
 TYPE_CHECKING = False
@@ -105,7 +106,7 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
     with run.caller:
         for child in run.children:
             task = child.task
-            run.require(run.node.call(run.caller, "proctrack_p_add", (run.step, task.pid), task.number))
+            run.call(launch_order.PROCTRACK_ADD, run.step, task.pid, task=task)
             if child.placement is not None:
                 child.placement.done()
 
@@ -136,7 +137,7 @@ def start(run: "Run", child: Child, group: "tree.Group | None", wanted: "list[Op
     `wanted` are the operations of a task that shares the stepd's memory; None for a fork, which calls plugins.
     """
     task = child.task
-    started = run.enter("fork")
+    started = run.enter(launch_order.FORK)
     fd = -1 if group is None else group.make().open()
     try:
         if child.placement is not None:
@@ -153,7 +154,7 @@ def start(run: "Run", child: Child, group: "tree.Group | None", wanted: "list[Op
             os.setpgid(task.pid, run.step.process_group or child.context.tasks[0].pid)
     except (PermissionError, ProcessLookupError):
         pass  # it has ended already, or executes its program
-    run.leave("fork", started, task=task.number)
+    run.leave(launch_order.FORK, started, task=task.number)
 
 
 def _launched(run: "Run", child: Child, wanted: "list[Operation]", fd: int) -> bool:

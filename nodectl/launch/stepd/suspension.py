@@ -9,6 +9,7 @@ its tasks get the signal. SIGKILL also ends frozen processes.
 
 import time
 
+from nodectl.model import launch_order
 from nodectl.model.wire.dispatch import STEP, Refused
 
 TYPE_CHECKING = False
@@ -84,4 +85,4 @@ class Suspension:
 
     def _signal(self, number: int) -> None:
         run = self._run
-        run.log(run.node.call(run.caller, "proctrack_p_signal", (run.step.container_id, number)))
+        run.call(launch_order.PROCTRACK_SIGNAL, run.step.container_id, number)

@@ -21,7 +21,7 @@ from nodectl.launch.confine import scripts
 from nodectl.launch.confine.confinement import Confinement
 from nodectl.launch.stepd.plugin_output import lines_of
 from nodectl.launch.task import users_process
-from nodectl.model.launch_order import ROWS
+from nodectl.model import launch_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class TaskEpilogs:
     def _next(self, work: _Scripts) -> None:
         while work.left:
             work.path, work.limit = work.left.pop(0)
-            work.started = self._run.enter("task_epilog")
+            work.started = self._run.enter(launch_order.TASK_EPILOG)
             try:
                 self._start(work)
             except OSError as error:  # the job may have reached its limit of processes
@@ -226,8 +226,8 @@ class TaskEpilogs:
     def _tell(self, work: _Scripts, why: str, code: int) -> None:
         if why:
             messages.error(f"step {self._run.step}: task {work.task.number}: task epilog {work.path!r}: {why}")
-        row, rc = ROWS["task_epilog"], code if code >= 0 else 1
-        self._run.recorder.write(row, work.started, task=work.task.number, rc=rc, note=work.path)
+        rc = code if code >= 0 else 1
+        self._run.leave(launch_order.TASK_EPILOG, work.started, task=work.task.number, rc=rc, note=work.path)
 
 
 def _owner_has_ended(run: "Run") -> bool:

@@ -8,12 +8,12 @@ import os
 from nodectl.kernel import operations
 from nodectl.launch.confine.confinement import Confinement
 from nodectl.launch.task.placement import PlacementPipe, must_wait
-from nodectl.model.launch_order import ROWS
+from nodectl.model import launch_order
 from nodectl.model.wire import framing
 from nodectl.plugin_host.caller import OK, PluginCaller
 from nodectl.plugin_host.node_plugins import call_one
 from nodectl.plugin_host.tracing.progress import number_of
-from nodectl.plugin_host.tracing.recorder import Recorder, now
+from nodectl.plugin_host.tracing.recorder import Recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
 
     Piece = Operation | Callable[[], None]
 
-_PLANS = (
-    ("task_p_pre_launch_priv", "task_p_pre_launch_priv_plan"),
-    ("task_p_pre_launch", "task_p_pre_launch_plan"),
-)
-_JOIN, _JOIN_PLAN = "container_p_add_pid", "container_p_add_pid_plan"
 _CALL = (None, OK)  # a plan that asks for a call of the plugin
 _LONGEST_REPORT = 3000  # below PIPE_BUF: reports of several tasks never mix
 
@@ -77,7 +72,7 @@ class Child:
         # The pieces of a fork: those composed by the stepd, and the iterator that composes the rest.
         self.ahead: list[Piece] = []
         self.rest: Iterator[Piece] = iter(())
-        self._plans: dict[tuple[str, int], tuple[object, Outcome]] = {}  # by the call and the plugin's place
+        self._plans: dict[tuple[Hook, int], tuple[object, Outcome]] = {}  # by the row and the plugin's place
         # Memory of a task that shares the stepd's, kept until the program runs; before the start, an ended task's.
         self.memory: object = None
         self.groups = max(len(self.step.identity.gids), len(os.getgroups()))
@@ -104,44 +99,41 @@ class Child:
         """True for the task with the terminal of --pty as its streams."""
         return self.step.pty[:1] == [self.task.number]
 
-    def row(self, call: str) -> "Operation":
+    def row(self, row: "Hook") -> "Operation":
         """Return the operation beginning nodectl's own row of the launch order."""
-        hook = ROWS[call]
-        return operations.row(number_of(hook), 0, self.recorder.facts(hook, ""))
+        return operations.row(number_of(row), 0, self.recorder.facts(row, ""))
 
-    def task_plugins(self, call: str) -> "Iterator[Operation | Callable[[], None]]":
+    def task_plugins(self, row: "Hook") -> "Iterator[Operation | Callable[[], None]]":
         """Yield the work of the task plugins in this row.
 
         This is the operations of a plugin's plan, or a function that calls the plugin.
         """
-        hook = ROWS[call]
         for place, plugin in enumerate(self.context.node.stacks["task"]):
-            if f"{call}_plan" not in plugin.hooks:
-                if call in plugin.hooks:
-                    yield self._calling(hook, place, plugin)
-                continue
-            yield from self._planned(hook, place, plugin)
+            if row.plan in plugin.hooks:
+                yield from self._planned(row, place, plugin)
+            elif row.call in plugin.hooks:
+                yield self._calling(row, place, plugin)
 
-    def container(self) -> "Iterator[Operation | Callable[[], None]]":
+    def container_plugin(self, row: "Hook") -> "Iterator[Operation | Callable[[], None]]":
         """Yield the work of joining the job's container, nothing without a container.
 
         This is the operations of the plugin's plan, or a function that calls the plugin.
         """
-        plugin, hook = self.context.node.container, ROWS[_JOIN]
-        if self._plans.get((_JOIN, 0), _CALL) != _CALL:
-            yield from self._planned(hook, 0, plugin)
-        elif _JOIN in plugin.hooks:
-            yield self._join_container
+        plugin = self.context.node.container
+        if self._plans.get((row, 0), _CALL) != _CALL:
+            yield from self._planned(row, 0, plugin)
+        elif row.call in plugin.hooks:
+            yield lambda: self._join_container(row)
 
     @property
     def answers(self) -> object:
         """The plans returned by plugins for this task, to be compared with another task's."""
         return self._plans
 
-    def _planned(self, hook: "Hook", place: int, plugin: "Plugin") -> "Iterator[Operation]":
-        wanted, outcome = self._plans[hook.call, place]
-        who = f"plugin {plugin.title}: {hook.call}: "
-        yield operations.row(number_of(hook), place, self.recorder.facts(hook, plugin.type), who)
+    def _planned(self, row: "Hook", place: int, plugin: "Plugin") -> "Iterator[Operation]":
+        wanted, outcome = self._plans[row, place]
+        who = f"plugin {plugin.title}: {row.call}: "
+        yield operations.row(number_of(row), place, self.recorder.facts(row, plugin.type), who)
         if not outcome or not isinstance(wanted, list):
             yield operations.fail(outcome.why or f"returned {wanted!r}, not a list of operations", 1)
             return
@@ -151,41 +143,42 @@ class Child:
     def ask_plugins(self, caller: PluginCaller) -> None:
         """Ask the plugins, in the stepd as root, for plans: operations in this task in the place of calls."""
         with caller:
-            for call, its_plan in _PLANS:
+            for row in (launch_order.TASK_PRE_LAUNCH_PRIV, launch_order.TASK_PRE_LAUNCH):
                 for place, plugin in enumerate(self.context.node.stacks["task"]):
-                    plan = plugin.hooks.get(its_plan)
+                    plan = plugin.hooks.get(row.plan)
                     if plan is not None:
-                        self._plans[call, place] = _kept(*caller.value(plan, (self.step, self.task)))
-            plan = self.context.node.container.hooks.get(_JOIN_PLAN)
+                        self._plans[row, place] = _kept(*caller.value(plan, (self.step, self.task)))
+            row = launch_order.CONTAINER_ADD_PID
+            plan = self.context.node.container.hooks.get(row.plan)
             if plan is not None and self.placement is None:
-                self._plans[_JOIN, 0] = _kept(*caller.value(plan, (self.step, self.task)))
+                self._plans[row, 0] = _kept(*caller.value(plan, (self.step, self.task)))
                 if children_are_elsewhere():
                     self.stepd = 0
 
-    def _calling(self, hook: "Hook", place: int, plugin: "Plugin") -> "Callable[[], None]":
-        return lambda: self.require(call_one(self.caller, hook, place, plugin, (self.step,)))
+    def _calling(self, row: "Hook", place: int, plugin: "Plugin") -> "Callable[[], None]":
+        return lambda: self.require(call_one(self.caller, row, place, plugin, (self.step,)))
 
-    def _join_container(self) -> None:
+    def _join_container(self, row: "Hook") -> None:
         """Join the job's container, in a fork, once the tracker has the task."""
         if self.placement is not None:
             self.placement.wait(self.context.progress, self.slot)
         step = self.step
-        self.require(self.context.node.call(self.caller, _JOIN, (step.job_id, os.getpid(), step.uid)))
+        self.require(self.context.node.call(self.caller, row, (step.job_id, os.getpid(), step.uid)))
 
-    def spank(self, call: str) -> None:
+    def spank(self, row: "Hook") -> None:
         """Call the SPANK plugins, in a fork. The failure of a required plugin ends the step."""
-        outcome = self.context.spank.call(call, self.task)
+        outcome = self.context.spank.call(row, self.task)
         if not outcome:
             raise TaskEnds(outcome.why, ends_step=True)
 
-    def begin_row(self, call: str) -> int:
+    def begin_row(self, row: "Hook") -> int:
         """Note the begin of nodectl's own row of the launch order. Returns the time, for `end_row`."""
-        self.context.progress.enter(self.slot, ROWS[call])
-        return now()
+        self.context.progress.enter(self.slot, row)
+        return self.recorder.begin(row)
 
-    def end_row(self, call: str, started: int, rc: int = 0, note: str = "") -> None:
+    def end_row(self, row: "Hook", started: int, rc: int = 0, note: str = "") -> None:
         """Write a finished row to the trace."""
-        self.recorder.write(ROWS[call], started, rc=rc, note=note)
+        self.recorder.write(row, started, rc=rc, note=note)
 
     def require(self, outcome: "Outcome") -> None:
         """Raise TaskEnds if the call failed."""

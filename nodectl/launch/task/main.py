@@ -18,7 +18,8 @@ import os
 from nodectl import messages
 from nodectl.kernel import _kernel, identity, operations, pseudo_file
 from nodectl.launch.task.child import Child, TaskEnds, children_are_elsewhere
-from nodectl.launch.task.stages import BAD_ARGUMENTS, LAST_HOOK, LOOKS_AT, SEQUENCE, USUAL_TMPDIR
+from nodectl.launch.task.stages import BAD_ARGUMENTS, LOOKS_AT, SEQUENCE, USUAL_TMPDIR
+from nodectl.model import launch_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def plan(child: Child) -> "list[Operation] | None":
 
     The operations of stages equal to those of the task before are reused.
     """
-    if child.context.spank.has(LAST_HOOK):
+    if child.context.spank.has(launch_order.SPANK_TASK_INIT):
         return None  # `task_init` would say so when nearly all is composed
     found: list[Operation] = []
     common = child.context.common_stages

@@ -6,7 +6,7 @@ tracker the task waits until its stepd has called proctrack_p_add.
 
 import os
 
-from nodectl.model.launch_order import ROWS
+from nodectl.model import launch_order
 from nodectl.plugin_host import BUILTIN_DIR
 
 TYPE_CHECKING = False
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def must_wait(node: "NodePlugins") -> bool:
     """Return True if tasks have to wait for the tracker."""
-    return "container_p_add_pid" in node.container.hooks and not node.proctrack.path.startswith(BUILTIN_DIR)
+    joins = launch_order.CONTAINER_ADD_PID.call in node.container.hooks
+    return joins and not node.proctrack.path.startswith(BUILTIN_DIR)
 
 
 class PlacementPipe:
@@ -43,7 +44,7 @@ class PlacementPipe:
 
     def wait(self, progress: "Progress", slot: int) -> None:
         """Wait in the task. If the tracker does not take the task, the task ends as at the gate."""
-        progress.enter(slot, ROWS["gate"])
+        progress.enter(slot, launch_order.GATE)
         os.close(self._writer)
         if not os.read(self._reader, 1):
             os._exit(1)

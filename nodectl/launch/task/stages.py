@@ -15,6 +15,7 @@ from nodectl.launch.confine import scripts
 from nodectl.launch.task import rlimits
 from nodectl.launch.task.child import Child, TaskEnds
 from nodectl.launch.task.stdio import CLIENT
+from nodectl.model import launch_order
 from nodectl.model.step_number import BATCH
 
 TYPE_CHECKING = False
@@ -30,7 +31,6 @@ IGNORED = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _si
 _CHANGED = (*IGNORED, _signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGTERM, _signal.SIGCHLD)
 _MISSING_ARGUMENTS = 2
 BAD_ARGUMENTS = 22  # EINVAL
-LAST_HOOK = "slurm_spank_task_init"
 _NOT_FOUND = " (a shell's for what is missing or cannot be executed)"  # behind 127
 USUAL_TMPDIR = "/tmp"  # as with Slurm
 _LONGEST_NAME = 255  # characters, of a file
@@ -58,18 +58,18 @@ def set_hard_limits(child: Child) -> "Iterator[Piece]":
 
 def pre_launch_priv(child: Child) -> "Iterator[Piece]":
     """Call the task plugins, as root: binding."""
-    yield from child.task_plugins("task_p_pre_launch_priv")
+    yield from child.task_plugins(launch_order.TASK_PRE_LAUNCH_PRIV)
 
 
 def join_container(child: Child) -> "Iterator[Piece]":
     """Join the job's container: paths lead into the container from here on."""
-    yield from child.container()
+    yield from child.container_plugin(launch_order.CONTAINER_ADD_PID)
 
 
 def task_init_privileged(child: Child) -> "Iterator[Piece]":
     """Call the SPANK plugins, as root; not in a node of a user's own."""
-    if child.context.spank.has("slurm_spank_task_init_privileged") and identity.BEGAN_AS == 0:
-        yield lambda: child.spank("slurm_spank_task_init_privileged")
+    if child.context.spank.has(launch_order.SPANK_TASK_INIT_PRIVILEGED) and identity.BEGAN_AS == 0:
+        yield lambda: child.spank(launch_order.SPANK_TASK_INIT_PRIVILEGED)
 
 
 def drop_privileges(child: Child) -> "Iterator[Piece]":
@@ -77,7 +77,7 @@ def drop_privileges(child: Child) -> "Iterator[Piece]":
     who = child.step.identity
     if child.is_fork:
         yield identity.enter  # the job's user namespace: root there is not root here, and root's hooks are over
-    yield child.row("become_user")
+    yield child.row(launch_order.BECOME_USER)
     yield from child.confinement.bounds()
     yield operations.become_user(who.uid, who.gid, who.gids, child.as_user)
     yield operations.end_row()
@@ -124,7 +124,7 @@ def wait_at_gate(child: Child) -> "Iterator[Piece]":
 
     The exec closes the pipe: so the stepd sees that the last task has become a program.
     """
-    yield child.row("gate")
+    yield child.row(launch_order.GATE)
     yield operations.wait(child.gate)
     yield operations.end_row()
 
@@ -153,9 +153,9 @@ def confine(child: Child) -> "Iterator[Piece]":
     denials = child.confinement.denials()
     if not denials:
         return
-    yield child.row("confine")
+    yield child.row(launch_order.CONFINE)
     yield from denials
-    early = child.context.spank.has(LAST_HOOK)
+    early = child.context.spank.has(launch_order.SPANK_TASK_INIT)
     if early:
         yield from child.confinement.locks()
     yield operations.end_row()
@@ -169,18 +169,18 @@ def pre_launch(child: Child) -> "Iterator[Piece]":
         yield lambda: child.task.environment.update(SLURM_TASK_PID=str(os.getpid()))
     else:
         child.task.environment["SLURM_TASK_PID"] = ""  # which C fills in
-    yield from child.task_plugins("task_p_pre_launch")
+    yield from child.task_plugins(launch_order.TASK_PRE_LAUNCH)
 
 
 def task_init(child: Child) -> "Iterator[Piece]":
     """Call the SPANK plugins, as the user."""
-    if child.context.spank.has(LAST_HOOK):
+    if child.context.spank.has(launch_order.SPANK_TASK_INIT):
         yield lambda: _task_init(child)
 
 
 def _task_init(child: Child) -> None:
     pid = os.getpid()
-    child.spank(LAST_HOOK)
+    child.spank(launch_order.SPANK_TASK_INIT)
     if os.getpid() != pid and child.context.group is None:
         prctl.set_pdeathsig(_signal.SIGKILL)  # the plugin has forked: its child is the task now
 
@@ -192,10 +192,10 @@ def task_prologs(child: Child) -> "Iterator[Piece]":
 
 
 def _task_prolog(child: Child, path: str) -> None:
-    started = child.begin_row("task_prolog")
+    started = child.begin_row(launch_order.TASK_PROLOG)
     environment = {**child.task.environment, "SLURM_SCRIPT_CONTEXT": "prolog_task"}
     status, output = scripts.run(path, environment, confinement=child.confinement)
-    child.end_row("task_prolog", started, status, path)
+    child.end_row(launch_order.TASK_PROLOG, started, status, path)
     os.write(1, scripts.apply_prolog(output, child.task.environment))
     if status != 0:
         raise TaskEnds(f"task prolog {path!r} ended with status {status}{_NOT_FOUND if status == 127 else ''}", status)
@@ -203,7 +203,7 @@ def _task_prolog(child: Child, path: str) -> None:
 
 def lock_files(child: Child) -> "Iterator[Piece]":
     """Do the rest of `confine`, if still to be done: not earlier, because a prolog may set TMPDIR."""
-    if not child.context.spank.has(LAST_HOOK):
+    if not child.context.spank.has(launch_order.SPANK_TASK_INIT):
         yield from child.confinement.locks()
 
 
@@ -232,7 +232,7 @@ def execute(child: Child) -> "Iterator[Piece]":
     else:
         yield operations.close_others(kept)
     try:
-        yield from (*words.environment(environment), words.argv(argv), child.row("exec"))
+        yield from (*words.environment(environment), words.argv(argv), child.row(launch_order.EXEC))
         yield words.execution(
             argv[0], environment.get("PATH"), lambda name, path: _execution(name, path, child.step.cwd, child.as_user)
         )

@@ -35,6 +35,11 @@ class Recorder:
         self._cgroup = cgroup
         self._process = ""  # what every line says of the process
 
+    def begin(self, hook: "Hook") -> int:
+        """Return the time at which a call of `hook` begins, for `write`. Raises RuntimeError in another's process."""
+        self._require_process(hook)
+        return now()
+
     def write(
         self, hook: "Hook", started: int, *, plugin: str = "", task: "int | None" = None, rc: int = 0, note: str = ""
     ) -> None:
@@ -60,7 +65,11 @@ class Recorder:
         return f'{hook.facts},"plugin":', f',{process},"task":{"null" if task is None else task}'
 
     def facts(self, hook: "Hook", plugin: str) -> str:
-        """Return a line's facts of the call, up to the pid of a future task; "" without a trace."""
+        """Return a line's facts of the call, up to the pid of a future task; "" without a trace.
+
+        Raises RuntimeError in another's process.
+        """
+        self._require_process(hook)
         if self.fd < 0:
             return ""
         return f'{hook.facts},"plugin":{quoted(plugin)},"process":"{self.process}","pid":'
@@ -72,6 +81,10 @@ class Recorder:
         if self._cgroup is None:
             self._cgroup = _kernel.own_cgroup()
         return f',"cgroup":{quoted(self._cgroup)},"task":{self.task}'
+
+    def _require_process(self, hook: "Hook") -> None:
+        if hook.process != self.process:
+            raise RuntimeError(f"{hook.call} belongs to the {hook.process}, not to the {self.process}")
 
     def _look(self) -> str:
         if self._cgroup is None:

@@ -5,6 +5,8 @@ release. Slurm promises nothing about other functions of its library from one re
 not either.
 """
 
+from nodectl.model.launch_order import SPANK_SLURMD_INIT
+
 RELEASES = ("22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
 
 _FUNCTIONS = frozenset({
@@ -45,7 +47,7 @@ def has_hook(release: str, name: str) -> bool | None:
 
     The documents have no slurmd_init since 20.02; 22.05 was seen to call it still, later releases are unknown (None).
     """
-    if name == "slurm_spank_slurmd_init":
+    if name == SPANK_SLURMD_INIT.call:
         return True if release == _SEEN else None
     return name in _HOOKS
 

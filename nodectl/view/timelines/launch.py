@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nodectl.model import launch_order
 from nodectl.model.step_number import step_name
 from nodectl.model.words import cpu_list, printable
 
 # Nodectl's own calls that wait for other processes.
-WAITS = ("gate", "proctrack_p_wait")
-_EPILOG = "task_epilog"
+WAITS = (launch_order.GATE.call, launch_order.PROCTRACK_WAIT.call)
+_EPILOG = launch_order.TASK_EPILOG.call
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,9 @@ class Launch:
     @property
     def first_program(self) -> int | None:
         """The time of the first task's exec; None without an exec."""
-        began = [call.end for process in self.processes for call in process.calls if call.name == "exec"]
+        began = [
+            call.end for process in self.processes for call in process.calls if call.name == launch_order.EXEC.call
+        ]
         return min(began, default=None)
 
 
@@ -145,7 +148,7 @@ def _forks(processes: Sequence[Process]) -> dict[int, Call]:
     calls: dict[int, list[Call]] = {}
     for process in processes:
         for call in process.calls if process.task is None else ():
-            if call.name == "fork" and call.task is not None:
+            if call.name == launch_order.FORK.call and call.task is not None:
                 calls.setdefault(call.task, []).append(call)
     found = {}
     for process in processes:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodectl.model.launch_order import ROWS
+from nodectl.model import launch_order
 from nodectl.plugin_api import set_errno
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.tracing.recorder import Recorder
@@ -17,13 +17,13 @@ from nodectl.plugin_host.tracing.recorder import Recorder
 ALLOWED = 0.3
 WHOLE = 0.98  # hooks are short: one of a walk may begin with a hundredth of its time gone
 LATE = f"plugin it: slurm_spank_init: took longer than {ALLOWED} s"
-HOOK = ROWS["slurm_spank_init"]
+HOOK = launch_order.SPANK_INIT
 
 
 @pytest.fixture
 def caller() -> Iterator[PluginCaller]:
     before = signal.getsignal(signal.SIGALRM)
-    yield PluginCaller(Recorder(-1, "test"), None, 0, ALLOWED, single_threaded=False)
+    yield PluginCaller(Recorder(-1, "stepd"), None, 0, ALLOWED, single_threaded=False)
     signal.signal(signal.SIGALRM, before)
 
 
@@ -115,3 +115,10 @@ def test_the_reason_of_a_failure_is_of_the_call_that_failed(caller: PluginCaller
     assert outcome(3001, "no licence", -1) == (-1, "returned -1: no licence", 3001)
     assert outcome(12, "", 0) == (0, "", 0)
     assert outcome(0, "", -1) == (-1, "returned -1", 0)
+
+
+def test_a_row_of_the_launch_is_called_in_its_own_process_only(caller: PluginCaller) -> None:
+    called: list[int] = []
+    with pytest.raises(RuntimeError, match="slurm_spank_task_init belongs to the task, not to the stepd"):
+        caller.call(launch_order.SPANK_TASK_INIT, "it", called.append, (1,))
+    assert not called

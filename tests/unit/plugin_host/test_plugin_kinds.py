@@ -15,6 +15,7 @@ from nodectl.plugin_host.kinds import KINDS, Kind
 from nodectl.plugin_host.node_plugins import Host, NodePlugins, load_node_plugins
 from nodectl.plugin_host.tracing.recorder import Recorder
 
+ROW = Hook("clock_p_read", "clock", "stepd", "root", "step", 1, "the step fails")
 HEAD = 'plugin_type = "clock/wall"\nplugin_name = "clock on the wall"\nplugin_version = (22, 5, 8)\n'
 WALL = f"""{HEAD}
 def clock_p_read(where):
@@ -28,10 +29,8 @@ def clock_p_wind():
 @pytest.fixture
 def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a kind that nobody has heard of: one row of a launch, one line of the table."""
-    row = Hook("clock_p_read", "clock", "stepd", "root", "step", 1, "the step fails")
-    monkeypatch.setattr(launch_order, "ROWS", {**launch_order.ROWS, row.call: row})
+    monkeypatch.setattr(launch_order, "ROWS", {**launch_order.ROWS, ROW.call: ROW})
     monkeypatch.setattr(kinds, "ROWS", launch_order.ROWS)
-    monkeypatch.setattr("nodectl.plugin_host.node_plugins.ROWS", launch_order.ROWS)
     line = Kind("clock", "clock_p_", "clocks", required="read", uncalled={"wind": 0})
     monkeypatch.setitem(KINDS, "clock", line)
     tmp_path.chmod(0o755)
@@ -55,10 +54,10 @@ def loaded(folder: Path) -> NodePlugins:
 def test_plugin_of_a_new_kind_is_loaded_and_called(clock: Path) -> None:
     write(clock, WALL)
     plugins = loaded(clock)
-    caller = PluginCaller(Recorder(-1, "test"), None, 0, 0, single_threaded=False)
-    assert plugins.has("clock_p_read")
-    assert plugins.call(caller, "clock_p_read", ("here",))
-    outcome = plugins.call(caller, "clock_p_read", ("there",))
+    caller = PluginCaller(Recorder(-1, "stepd"), None, 0, 0, single_threaded=False)
+    assert plugins.has(ROW)
+    assert plugins.call(caller, ROW, ("here",))
+    outcome = plugins.call(caller, ROW, ("there",))
     assert (outcome.rc, outcome.why) == (7, "plugin clock/wall (clock on the wall): clock_p_read: returned 7")
     assert plugins.name("clock", 0) == "clock/wall (clock on the wall)"
     assert plugins.name("clock", 1) == ""

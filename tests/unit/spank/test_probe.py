@@ -32,6 +32,7 @@ def slurm_spank_exit(sp, ac, argv):
 PROGRAM = """
 import sys, types
 sys.path.append({packages!r})
+from nodectl.model import launch_order
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.tracing.recorder import Recorder
 from nodectl.spank import S_CTX_REMOTE, stack, probe_variable
@@ -42,9 +43,9 @@ probe_variable.start_probe()
 handle = Spank(S_CTX_REMOTE)
 environment = dict(OLD="1", GONE="1", SAME="1")
 Spank.job_environment = lambda self: environment
-stacked = stack.Stack(PluginCaller(Recorder(-1, "test"), None, 0, 0, single_threaded=False), handle)
+stacked = stack.Stack(PluginCaller(Recorder(-1, "stepd"), None, 0, 0, single_threaded=False), handle)
 assert stacked.load([Entry({plugin!r}, (), required=True, origin="here", missing=False)])
-print(stacked.call("slurm_spank_init").rc, stacked.call("slurm_spank_exit").rc)
+print(stacked.call(launch_order.SPANK_INIT).rc, stacked.call(launch_order.SPANK_EXIT).rc)
 """
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from nodectl import messages
 from nodectl.launch.container import LOCK, settings
+from nodectl.model import launch_order
 from nodectl.model.config import Config
 from nodectl.model.step import Step
 from nodectl.model.wire import framing, lean_json
@@ -48,7 +49,10 @@ class Containers:
         """Return True when the job ends with this step and the container has to be deleted."""
         if not step.is_first or not step.container:
             return False
-        return step.container_plugin != self._config.job_container_type or "container_p_delete" in self._hooks
+        return (
+            step.container_plugin != self._config.job_container_type
+            or launch_order.CONTAINER_DELETE.call in self._hooks
+        )
 
     def earlier_plugins(self) -> list[str]:
         """Return the plugins, except the configured plugin, which have containers or may have."""
@@ -84,7 +88,7 @@ class Containers:
 
     def _note_place(self) -> None:
         """Note the place before a container is made, so later daemons find a container left after the end of a job."""
-        if "container_p_restore" in self._hooks:
+        if launch_order.CONTAINER_RESTORE in self._hooks:
             try:
                 self._store.note_containers(*self._place())
             except sqlite3.Error as error:
@@ -114,13 +118,13 @@ class Containers:
         """Report the new configuration after SIGHUP to the plugin in the forkserver, for use by later steps."""
         self._config = config
         self._note_place()
-        if "container_p_reconfig" in self._hooks:
+        if launch_order.CONTAINER_RECONFIG in self._hooks:
             try:
                 self._forkserver.request_container(
                     {"container": "reconfigure", "timeout": self._config.spank_hook_timeout}, []
                 )
             except ForkserverDied as error:
-                messages.tell("container-failed", f"container_p_reconfig: {error}")
+                messages.tell("container-failed", f"{launch_order.CONTAINER_RECONFIG}: {error}")
 
     async def settle(self) -> None:
         """Stop waiting before the daemon ends. Work under way continues without the daemon."""

@@ -14,8 +14,9 @@ from nodectl.kernel import trust
 from nodectl.kernel.children import NO_PROGRAM
 from nodectl.launch.cgroup import delegation, shares, tree
 from nodectl.launch.cgroup.constraints import wanted_controllers
+from nodectl.model import launch_order
 from nodectl.model.config import Config
-from nodectl.model.launch_order import ROWS
+from nodectl.model.launch_order import Hook
 from nodectl.model.plugstack_entry import entry_as_list
 from nodectl.model.step import Step
 from nodectl.plugin_host.tracing.recorder import Recorder, now
@@ -33,22 +34,27 @@ _MEMORY = ("memory.high", "memory.max", "memory.swap.max")
 class Moment:
     """Prolog or epilog.
 
-    `name` is the script's row in the table of hooks and its key in the configuration, `group` the name of its cgroup,
-    `call` the plugins' hook, "" for none.
+    `script` is the script's row in the order of a launch, and `name` the row's name, which is the script's key in the
+    configuration; `hook` is the row of the plugins' hook, None for the controller's; `group` the name of their cgroup;
+    `context` the value of SLURM_SCRIPT_CONTEXT.
     """
 
-    __slots__ = ("call", "context", "group", "name")
+    __slots__ = ("context", "group", "hook", "name", "script")
 
-    def __init__(self, name: str, *, of_controller: bool = False) -> None:
-        self.name = f"{name}_slurmctld" if of_controller else name
-        self.group = name
-        self.call = "" if of_controller else f"slurm_spank_job_{name}"
-        self.context = self.name if of_controller else f"{name}_slurmd"  # SLURM_SCRIPT_CONTEXT
+    def __init__(self, script: Hook, hook: Hook | None, group: str, context: str) -> None:
+        self.script = script
+        self.name = script.call
+        self.hook = hook
+        self.group = group
+        self.context = context
 
 
-PROLOG, EPILOG = Moment("prolog"), Moment("epilog")
-CONTROLLERS_PROLOG, CONTROLLERS_EPILOG = Moment("prolog", of_controller=True), Moment("epilog", of_controller=True)
+PROLOG = Moment(launch_order.PROLOG, launch_order.SPANK_JOB_PROLOG, "prolog", "prolog_slurmd")
+EPILOG = Moment(launch_order.EPILOG, launch_order.SPANK_JOB_EPILOG, "epilog", "epilog_slurmd")
+CONTROLLERS_PROLOG = Moment(launch_order.PROLOG_SLURMCTLD, None, "prolog", "prolog_slurmctld")
+CONTROLLERS_EPILOG = Moment(launch_order.EPILOG_SLURMCTLD, None, "epilog", "epilog_slurmctld")
 _ALL = (PROLOG, EPILOG, CONTROLLERS_PROLOG, CONTROLLERS_EPILOG)
+_CALLS = [moment.hook.call for moment in _ALL if moment.hook is not None]
 
 
 class PrologEpilog:
@@ -70,7 +76,7 @@ class PrologEpilog:
         """
         if os.geteuid() != 0:
             return False
-        hooks = bool(step.stack) and bool(self._mentioned_hooks.places(step.stack, (PROLOG.call, EPILOG.call)))
+        hooks = bool(step.stack) and bool(self._mentioned_hooks.places(step.stack, _CALLS))
         return hooks or any(map(self._script, _ALL))
 
     def plugins_of(self, step: Step) -> tuple[list[str], int]:
@@ -104,7 +110,7 @@ class PrologEpilog:
         return self._mount + self._group(moment, step) if step.cgroup else ""
 
     async def _run(self, moment: Moment, live: LiveStep, record: Mapping[str, object] | None = None) -> str:
-        if not moment.call and not self._script(moment):
+        if moment.hook is None and not self._script(moment):
             return ""
         step = live.step
         variables = {**job_environment.for_job(step, moment.context, record), **job_environment.options(step)}
@@ -135,10 +141,10 @@ class PrologEpilog:
         tree.Group(path).make()
 
     async def _call_hooks(self, moment: Moment, live: LiveStep, variables: dict[str, str]) -> str:
-        if not moment.call:
+        if moment.hook is None:
             return ""
-        step = live.step
-        stack = [step.stack[place] for place in self._mentioned_hooks.places(step.stack, (moment.call,))]
+        step, call = live.step, moment.hook.call
+        stack = [step.stack[place] for place in self._mentioned_hooks.places(step.stack, (call,))]
         if not stack:
             return ""
         trace = live.files.append_trace() if self._config.trace else -1
@@ -146,7 +152,7 @@ class PrologEpilog:
         arguments = {
             "cgroup": self._full_path(moment, step),
             "spec": live.files.spec,
-            "call": moment.call,
+            "call": call,
             "plugins": [entry_as_list(entry) for entry in stack],
             "timeout": step.hook_timeout,
             "versions": self._config.spank_versions,
@@ -167,7 +173,7 @@ class PrologEpilog:
         await process.end()
         if process.results:
             return process.results[-1]
-        return f"{process.plugin_and_hook() or moment.call}: {process.how_it_ended()}"
+        return f"{process.plugin_and_hook() or call}: {process.how_it_ended()}"
 
     def _script(self, moment: Moment) -> str | None:
         """Return the path of the site's script, None for none."""
@@ -182,7 +188,7 @@ class PrologEpilog:
         why = await self._execute(moment, live.step, path, variables)
         if self._config.trace:
             trace = live.files.append_trace()
-            Recorder(trace, "daemon").write(ROWS[moment.name], started, rc=-1 if why else 0, note=why)
+            Recorder(trace, "daemon").write(moment.script, started, rc=-1 if why else 0, note=why)
             os.close(trace)
         return f"{moment.name} {why}" if why else ""
 

@@ -8,15 +8,14 @@ import os
 from collections.abc import Mapping
 
 from nodectl import messages
+from nodectl.model import launch_order
 from nodectl.model.config import Config
+from nodectl.model.launch_order import Hook
 from nodectl.plugin_host.caller import OK, Outcome, PluginCaller
 from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.plugin_host.tracing.recorder import Recorder
 from nodectl.service.daemon.jobs.task_plugins import call_task_plugins
 from nodectl.service.daemon.steps.live import LiveStep
-
-RESERVE, RELEASE = "task_p_slurmd_reserve_resources", "task_p_slurmd_release_resources"
-SUSPEND, RESUME = "task_p_slurmd_suspend_job", "task_p_slurmd_resume_job"
 
 
 class Resources:
@@ -30,9 +29,12 @@ class Resources:
 
     def reserve(self, live: LiveStep, trace: int) -> None:
         """Reserve the resources before a job's first step. Raises Refused; then the caller releases the resources."""
-        if live.step.is_first and self._plugins.has(RESERVE):
+        step = live.step
+        if step.is_first and self._plugins.has(launch_order.TASK_SLURMD_RESERVE_RESOURCES):
             live.reserved = True
-            call_task_plugins(live.step, self._plugins, trace, live.step.hook_timeout, RESERVE, (live.step, 0))
+            call_task_plugins(
+                step, self._plugins, trace, step.hook_timeout, launch_order.TASK_SLURMD_RESERVE_RESOURCES, (step, 0)
+            )
 
     def release(self, live: LiveStep) -> str:
         """Release the resources of an ended job; `live` was the first step. Return the error as a single line, also
@@ -42,7 +44,7 @@ class Resources:
         """
         live.reserved = False
         self._given_up.discard(live.step.job_id)
-        return self._call(live, RELEASE).why
+        return self._call(live, launch_order.TASK_SLURMD_RELEASE_RESOURCES).why
 
     def found_suspended(self) -> None:
         """Note, at the daemon's start, the jobs suspended by an earlier daemon: all steps of these jobs stand still."""
@@ -62,7 +64,7 @@ class Resources:
         Until `resume` the job counts as given up, since earlier plugins of the stack may have agreed.
         """
         self._given_up.add(live.step.job_id)
-        return self._call(live, SUSPEND).why
+        return self._call(live, launch_order.TASK_SLURMD_SUSPEND_JOB).why
 
     def resume(self, live: LiveStep) -> str:
         """Have the plugins take the resources back, before a step runs again. Return why the step cannot run, "" where
@@ -71,7 +73,7 @@ class Resources:
         job = live.step.job_id
         if job not in self._given_up:
             return ""
-        outcome = self._call(live, RESUME)
+        outcome = self._call(live, launch_order.TASK_SLURMD_RESUME_JOB)
         if outcome:
             self._given_up.remove(job)
         return outcome.why
@@ -86,15 +88,15 @@ class Resources:
         except OSError:
             return -1
 
-    def _call(self, live: LiveStep, call: str) -> Outcome:
-        if not self._plugins.has(call):
+    def _call(self, live: LiveStep, row: Hook) -> Outcome:
+        if not self._plugins.has(row):
             return OK
         job = live.step.job_id
         trace = self._trace(live)
         try:
             caller = PluginCaller(Recorder(trace, "daemon"), None, 0, live.step.hook_timeout, single_threaded=False)
             messages.concerns(job)
-            outcome = self._plugins.call(caller, call, (job,))
+            outcome = self._plugins.call(caller, row, (job,))
             messages.concerns(0)
         finally:
             if trace >= 0:

@@ -38,7 +38,9 @@ class SlurmdContext:
             _log(f"{error}; no plugin is told of the service's start")
             return
         if os.geteuid() == 0:  # they are root's
-            self._entries = [stack[place] for place in MentionedHooks().places(stack, SLURMD_HOOKS)]
+            self._entries = [
+                stack[place] for place in MentionedHooks().places(stack, [hook.call for hook in SLURMD_HOOKS])
+            ]
 
     def begin(self) -> None:
         """Execute the process, without waiting. Raises OSError."""
