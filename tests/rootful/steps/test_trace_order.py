@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from lint.test_launch_guide import hops
 from nodectl.model.launch_order import HOOKS, ROWS, Hook
 from nodectl.plugin_host.tracing.recorder import FIELDS
 from rootful.node import NOBODY
@@ -153,6 +154,22 @@ def test_every_line_tells_as_whom_where_and_what_came_of_it(stage: Stage, ntasks
             assert str(line["cgroup"]).endswith("/step_0/stepd"), line
     starts = [start(line) for line in lines]
     assert max(starts) - min(starts) < 30e9
+
+
+def test_walk_of_the_guide_has_its_hops_in_the_order_of_a_trace(stage: Stage) -> None:
+    # The stepd waits for the task's first call: otherwise it may announce the task before that call.
+    trace = stage.node.steps / f"{stage.last_job() + 1}.0.trace"
+    started = f'while "task_p_pre_launch_priv" not in open({str(trace)!r}).read(): time.sleep(0.001)'
+    stage.order("proctrack.proctrack_p_add", started)
+    lines = traced(stage, 1)
+    stage.reset_orders()
+    walked = hops()
+    rows = {row.call for hop in walked for row in hop.rows}
+    assert {line["call"] for line in lines} == {call for call in rows if ROWS[call].kind != "mpi"} - {*NOT_CONFIGURED}
+    calls = [{row.call for row in hop.rows} for hop in walked]
+    begun = [[start(line) for line in lines if line["call"] in one] for one in calls]
+    firsts = [min(starts) for starts in begun if starts]
+    assert firsts == sorted(firsts)
 
 
 def test_a_task_joins_its_container_when_its_tracker_has_it(stage: Stage) -> None:
