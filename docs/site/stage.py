@@ -34,7 +34,7 @@ CONTENTS = {
     "What happens": "guides/read-a-launch guides/socket guides/machines",
     "Reference": "reference/nodectl.1",
     "Why": "architecture glossary decisions/index measurements cluster-scale limits",
-    "Work on it": "contributing hacking testing security news",
+    "Work on it": "contributing hacking recipes testing security news",
 }
 
 

@@ -2,7 +2,7 @@
 
 To add a kind, add a line to `KINDS` and a folder of its name with its plugins to plugins/. Each function that a launch
 calls also needs a row in `nodectl.model.launch_order` and a call of that row at its place; a kind whose plugins the
-configuration names needs a key. HACKING.md has the whole recipe.
+configuration names needs a key. docs/recipes.md has the whole recipe.
 
 Values only: used by the daemon, the forkserver and commands.
 """
