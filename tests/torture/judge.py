@@ -54,6 +54,8 @@ def ends(work: Work) -> set[str]:
             permitted.add("unanswered")
         if target == "listener" and how != "STOP":
             permitted.add("left")  # who dies is the client's session, between the launch and its answer
+        if (target, how) == ("listener", "descriptors"):
+            permitted.add("unsent")
     return permitted
 
 
@@ -73,6 +75,8 @@ def _fits(end: str, work: Work, record: Record) -> bool:
             return work.ended == 1 and "away" in work.err and (known or _no_step(record))
         case ["left"]:
             return work.ended == 1 and "away" in work.err and _was_left(record)
+        case ["unsent"]:  # the session could not pass on what the client had launched
+            return work.ended == 1 and "descriptors of yours" in work.err and _was_left(record)
         case ["runner", "died"]:
             died = state == "NODE_FAIL" and str(record and record["reason"]).startswith("the step runner died")
             return died and status == 1 and (gone or work.ended == 1)

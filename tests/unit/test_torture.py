@@ -58,6 +58,8 @@ WENT = record("CANCELLED", 143, "the client that ran it went away")
         (work(143, ("client", "TERM"), out="", hooks=[], err="job 1 was cancelled while it waited"), None, RIGHT),
         (work(143, ("client", "KILL"), out="", hooks=[], err="job 1 was cancelled while it waited"), None, WRONG),
         (work(143, ("client", "TERM"), err="job 1 was cancelled while it waited"), None, LOST),
+        (work(1, ("listener", "descriptors"), err="more descriptors of yours are on their way"), WENT, RIGHT),
+        (work(1, ("listener", "TERM"), err="more descriptors of yours are on their way"), WENT, WRONG),
         (work(7), WENT, WRONG),
         (work(7, ("daemon", "KILL")), KNOWN, RIGHT),
         (work(7, ("daemon", "KILL")), None, LOST),

@@ -261,7 +261,7 @@ def test_who_calls_is_answered_though_the_leader_makes_a_mistake(
 @pytest.mark.parametrize(
     ("given", "parameter"),
     [({"method": "Submit", "parameters": {}}, "method"), ({"method": "List", "parameters": {"x": 1}}, "x"),
-     ({"method": "Launch", "parameters": {"request": {"argv": []}}}, "environment"),
+     ({"method": "Launch", "parameters": {"request": {"argv": []}}}, "cwd"),
      ({"method": "Launch", "parameters": {"request": {**request(), "part": {}}}}, "part")],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_and_named(cluster: Cluster, given: dict[str, object], parameter: str) -> None:
