@@ -53,9 +53,8 @@ def ends(work: Work) -> set[str]:
         if target in ("daemon", "listener") and how != "STOP":
             permitted.add("unanswered")
         if target == "listener" and how != "STOP":
-            permitted.add("left")  # who dies is the client's session, between the launch and its answer
-        if (target, how) == ("listener", "descriptors"):
-            permitted.add("unsent")
+            # Who dies, or has no descriptors, is the client's session, between the launch and its answer.
+            permitted |= {"left", "unsent"} if how == "descriptors" else {"left"}
     return permitted
 
 
