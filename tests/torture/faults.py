@@ -88,6 +88,12 @@ class Faults:
         self._undo: list[tuple[float, Callable[[], object]]] = []
         self.counted: Counter[str] = Counter()
         self.excused: list[tuple[float, float]] = []
+        self.struck: list[tuple[float, str]] = []  # when, and what
+
+    def just_before(self, began: float, ended: float) -> str:
+        """The faults of the seconds before and during a time, each with how long after its beginning it was."""
+        near = [(at - began, what) for at, what in self.struck if began - _AFTERMATH < at < ended]
+        return ", ".join(f"{what} at {since:+.2f} s" for since, what in near) or "no fault"
 
     def known(self, only: int = 0) -> list[Process]:
         """All, or that one at once: while all are looked at, a forkserver's child becomes a stepd."""
@@ -104,6 +110,8 @@ class Faults:
             return False
         struck = self._machine() if target == "machine" else self._all() if target == "all" else self._one(target, how)
         self.counted[f"{target} {how}"] += struck
+        if struck:
+            self.struck.append((time.monotonic(), f"{target} {how}"))
         return struck
 
     def _one(self, target: str, how: str) -> bool:

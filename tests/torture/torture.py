@@ -92,7 +92,10 @@ def _problems(campaign: Campaign) -> list[str]:
         seconds = sample.ended - sample.began
         if phase and (not sample.answered or seconds > _SLOW):
             since = sample.began - campaign.phases[phase][0]
-            found.append(f"Hello, {phase}, at {since:.2f} s: {sample.why or 'answered'} after {seconds:.3f} s")
+            faults = campaign.faults.just_before(sample.began, sample.ended)
+            found.append(
+                f"Hello, {phase}, at {since:.2f} s: {sample.why or 'answered'} after {seconds:.3f} s; {faults}"
+            )
     return found
 
 
