@@ -58,7 +58,7 @@ class Reaper:
     def __init__(self, run: "Run", poll: "select.poll") -> None:
         self._run = run
         self._poll = poll
-        self._epilogs = TaskEpilogs(run, self._is_over)
+        self._epilogs = TaskEpilogs(run, poll, self._is_over)
         self.termination = Termination(run, self.collect, self._give_up, self._epilogs.kill)
         reader, self.report = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(self.report, True)  # a task may wait for us to read; we never wait for a task
@@ -149,7 +149,7 @@ class Reaper:
                 self._run.all_have_begun()
             elif self._run.mpi is not None and fd == self._run.mpi.words:
                 self._run.mpi.read()
-            else:
+            elif not self._epilogs.reads(fd):
                 self._run.links.handle(fd, mask)
         self.collect()
         if self._run.mpi is not None:

@@ -1,7 +1,8 @@
 """The scripts after a task, as the user: first the user's --task-epilog, with a limit, then the site's TaskEpilog.
 
-What a script writes to standard error, up to a limit, goes to the step's user at the script's end, as with Slurm. It
-waits in a memory file: so neither the script waits for the stepd, nor the stepd for what the script has left behind.
+What a script writes to standard error, up to a limit, goes to the step's user at the script's end, as with Slurm. The
+reaper's loop reads it from a pipe and drops the rest: so neither the script waits for the stepd, nor the stepd for what
+the script has left behind.
 
 Runs in the stepd, as root. Scripts of several tasks run side by side, up to a number; the reaper's loop collects them,
 so that the stepd answers meanwhile. They are in the cgroup `step_S/epilog`. There they have the job's limits and the
@@ -10,7 +11,6 @@ that must not outlive the process that asked for it runs no script after the end
 are another's by then.
 """
 
-import fcntl
 import os
 import select
 import time
@@ -33,19 +33,27 @@ if TYPE_CHECKING:
 
 _MOST = 32  # scripts at a time; each is a process of the job
 _MOST_ERRORS = 1 << 14  # bytes of a script's standard error that are passed on
+_PIECE = 1 << 16  # bytes of it that are read at a time
+_MOST_LEFT = 16  # pieces that are read after the script's end; a pipe holds one
+_MOST_UNREAD = 1 << 20  # bytes that the launching client has not read: it gets no such lines on top
 
 
 class _Scripts:
     """The scripts of a task: the running script and the remaining scripts. Times are of the monotonic clock."""
 
-    __slots__ = ("cgroup", "due", "errors", "is_late", "killed", "left", "limit", "path", "pid", "started", "task")
+    __slots__ = (
+        "cgroup", "due", "errors", "is_late", "killed", "left", "limit", "path", "pid", "said", "size", "started",
+        "task",
+    )  # fmt: skip
 
     def __init__(self, task: "Task", left: "list[tuple[str, float]]") -> None:
         self.task = task
         self.left = left
         self.cgroup: Group | None = None
         self.pid = 0
-        self.errors = -1  # the memory file of its standard error
+        self.errors = -1  # the pipe of its standard error
+        self.said = b""  # the beginning of what came from there, and the size of all of it
+        self.size = 0
         self.path = ""
         self.limit = 0.0  # seconds, 0 for none
         self.started = 0  # for the trace
@@ -56,11 +64,13 @@ class _Scripts:
 class TaskEpilogs:
     """The epilog scripts of a step's tasks. `over(task)` is called after the last script of a task."""
 
-    __slots__ = ("_end", "_over", "_run", "_running", "_waiting")
+    __slots__ = ("_by_pipe", "_end", "_over", "_poll", "_run", "_running", "_waiting")
 
-    def __init__(self, run: "Run", over: "Callable[[Task], None]") -> None:
+    def __init__(self, run: "Run", poll: "select.poll", over: "Callable[[Task], None]") -> None:
         self._run = run
+        self._poll = poll
         self._over = over
+        self._by_pipe: dict[int, _Scripts] = {}  # whose pipes are polled
         self._running: dict[int, _Scripts] = {}  # by pid
         self._waiting: list[_Scripts] = []
         self._end: float | None = None  # deadline of scripts that begin after the step was killed
@@ -95,6 +105,13 @@ class TaskEpilogs:
             self._tell(work, f"process {work.pid} does not die", 1)
             self._next(work)
         self._fill()
+
+    def reads(self, fd: int) -> bool:
+        """Read from the pipe of a script. Returns False if `fd` is no such pipe."""
+        work = self._by_pipe.get(fd)
+        if work is not None and not _read(work):
+            self._forget(work)
+        return work is not None
 
     def kill(self) -> bool:
         """Kill the running scripts and drop the waiting ones, because the step is killed. Returns False without any.
@@ -188,16 +205,22 @@ class TaskEpilogs:
         def become() -> bool:
             return users_process.become(step, confinement, group=work.cgroup, enter=run.enter_container)
 
-        work.errors = os.memfd_create("task-epilog")
+        work.errors, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        work.said, work.size = b"", 0
         run.private.append(work.errors)
+        self._by_pipe[work.errors] = work
+        self._poll.register(work.errors, select.POLLIN)
         try:
-            fcntl.fcntl(work.errors, fcntl.F_SETFL, os.O_APPEND)
+            os.set_blocking(writer, True)
+            os.fchown(writer, step.uid, -1)  # so that the script can open /dev/stderr
             work.pid = scripts.start_as(
-                work.path, environment, step.cwd, errors=work.errors, become=become, confinement=confinement
+                work.path, environment, step.cwd, errors=writer, become=become, confinement=confinement
             )
         except OSError:
             self._pass_on(work)
             raise
+        finally:
+            os.close(writer)
         step.helpers.add(work.pid)
         self._running[work.pid] = work
         work.killed = work.is_late = False
@@ -206,13 +229,25 @@ class TaskEpilogs:
             work.due = self._end if work.due is None else min(self._end, work.due)
 
     def _pass_on(self, work: _Scripts) -> None:
-        """Send what the script has written to the step's user, and close the file."""
+        """Send what the script has written to the step's user, and close the pipe."""
+        pieces = _MOST_LEFT
+        while pieces and work.errors in self._by_pipe and _read(work) and select.select([work.errors], [], [], 0)[0]:
+            pieces -= 1
+        self._forget(work)
         fd, work.errors = work.errors, -1
-        text = "\n".join(lines_of(os.pread(fd, _MOST_ERRORS, 0), os.fstat(fd).st_size))
         self._run.private.remove(fd)
         os.close(fd)
-        if text:
+        text = "\n".join(lines_of(work.said, work.size))
+        if not text:
+            return
+        if self._run.links.launcher_backlog() > _MOST_UNREAD:
+            messages.error(f"step {self._run.step}: task {work.task.number}: its client reads nothing: {text[:80]!r}")
+        else:
             self._run.links.broadcast_line(text)
+
+    def _forget(self, work: _Scripts) -> None:
+        if self._by_pipe.pop(work.errors, None) is not None:
+            self._poll.unregister(work.errors)
 
     def _kill(self, work: _Scripts) -> None:
         if work.killed:
@@ -228,6 +263,17 @@ class TaskEpilogs:
             messages.error(f"step {self._run.step}: task {work.task.number}: task epilog {work.path!r}: {why}")
         rc = code if code >= 0 else 1
         self._run.leave(launch_order.TASK_EPILOG, work.started, task=work.task.number, rc=rc, note=work.path)
+
+
+def _read(work: _Scripts) -> bool:
+    """Read what there is, or a piece of it. Returns False when there will be no more."""
+    try:
+        data = os.read(work.errors, _PIECE)
+    except BlockingIOError:
+        return True
+    work.size += len(data)
+    work.said += data[: _MOST_ERRORS - len(work.said)]
+    return bool(data)
 
 
 def _owner_has_ended(run: "Run") -> bool:

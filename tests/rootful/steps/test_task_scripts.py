@@ -191,7 +191,7 @@ def begin_endless_epilog(node: Node, *words: str) -> subprocess.Popen[str]:
 
 def test_what_an_epilog_writes_to_stderr_comes_to_the_user_when_it_has_ended(node: Node) -> None:
     path = node.scratch / "writes"
-    path.write_text("#!/bin/sh\necho one >&2\necho nowhere\necho two >> /dev/stderr\n", encoding="utf-8")
+    path.write_text("#!/bin/sh\necho one >&2\necho nowhere\necho two > /dev/stderr\n", encoding="utf-8")
     path.chmod(0o755)
     node.start()
     done = node.run(f"--task-epilog={path}", "echo", "task", user=NOBODY)
