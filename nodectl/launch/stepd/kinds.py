@@ -3,7 +3,6 @@
 Imported by the forkserver, which imports the modules of these kinds with it, because a stepd imports nothing.
 """
 
-from nodectl.launch.stepd.run import StepFailed
 from nodectl.model import features
 
 TYPE_CHECKING = False
@@ -17,5 +16,5 @@ _BULK = features.kind_of_step("bulk")
 def run_commands(run: "Run", reaper: "Reaper") -> None:
     """Run a bulk step, from the first command to the end of the last. Raises StepFailed."""
     if _BULK is None:
-        raise StepFailed(features.is_missing("bulk"))
+        raise run.failed(features.is_missing("bulk"))
     _BULK.run_commands(run, reaper)
