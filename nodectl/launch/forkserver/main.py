@@ -136,6 +136,8 @@ def _serve(
             data, fds = handed_over or receive(channel)
         except DescriptorsLost as lost:
             _refuse(channel, lost)
+            # The orders behind it say nothing of the plugins that this order names.
+            store.refresh(lean_json.load_object(lost.message).get("plugins", ()))  # type: ignore[arg-type]
             drop(channel)
             continue
         handed_over = None
