@@ -34,7 +34,7 @@ BAD_ARGUMENTS = 22  # EINVAL
 _NOT_FOUND = " (a shell's for what is missing or cannot be executed)"  # behind 127
 USUAL_TMPDIR = "/tmp"  # as with Slurm
 _LONGEST_NAME = 255  # characters, of a file
-_MOST_DIRECTORIES = 1024  # of PATH
+_MOST_CANDIDATES = 1 << 17  # bytes of paths at which to look for a program
 
 
 def join_process_group(child: Child) -> "Iterator[Piece]":
@@ -261,11 +261,18 @@ def _candidates(name: str, path: str, own: str) -> list[str]:
 
     A user may give a name and a PATH of 128 KiB each, and the paths made of both would fill the machine's memory. So a
     name that no file can have is left to the kernel to refuse, and only the first of many directories are searched.
+    Tasks with names of their own have such a list each.
     """
     if "/" in name or len(name) > _LONGEST_NAME:
         return [name]
-    directories = list(dict.fromkeys(path.split(":")))[:_MOST_DIRECTORIES]
-    return [f"{directory or '.'}/{name}" for directory in directories] + ([f"{own}/{name}"] if own else [])
+    found = []
+    room = _MOST_CANDIDATES
+    for directory in dict.fromkeys(path.split(":")):
+        room -= len(directory) + len(name) + 2
+        if room < 0:
+            break
+        found.append(f"{directory or '.'}/{name}")
+    return [*found, f"{own}/{name}"] if own else found
 
 
 SEQUENCE = (
