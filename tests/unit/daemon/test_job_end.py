@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from nodectl.model.step import Step
 from nodectl.service.config_file.reader import build
 from nodectl.service.daemon.jobs import prolog_epilog
-from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks
+from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks, TimeToEnd
 from nodectl.service.daemon.jobs.containers import Containers
 from nodectl.service.daemon.jobs.job_end import JobEnds
 from nodectl.service.daemon.jobs.prolog_epilog import PrologEpilog
@@ -50,7 +50,7 @@ async def end(tmp_path: Path) -> object:
     parts = PrologEpilog(config, str(tmp_path), tasks), cast("Containers", Nothing()), cast("Resources", Nothing())
     ends = JobEnds(parts, ending, tasks, empty, begun.append, lambda _, record: done.append(record))
     ends.begin(live, RECORD, waits=False)
-    await tasks.settle(None)
+    await tasks.settle(TimeToEnd(None))
     assert not ending
     assert begun == [1]
     return done

@@ -14,7 +14,7 @@ def test_what_never_ends_costs_the_others_half_of_the_time_at_most() -> None:
         to_end = TimeToEnd(0.2)
         await endless.finish(to_end.half())
         after_the_first = to_end.left()
-        await endless.settle(to_end.left())
+        await endless.settle(to_end)
         return after_the_first, to_end.left()
 
     first, last = asyncio.run(both())

@@ -46,10 +46,10 @@ class BackgroundTasks:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 
-    async def settle(self, seconds: float | None) -> None:
-        """Wait until no tasks are left, and cancel tasks running longer than `seconds` (None: no limit)."""
+    async def settle(self, to_end: TimeToEnd) -> None:
+        """Wait until no tasks are left, and cancel those that are there when the time is over."""
         while self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=seconds)
+            _, late = await asyncio.wait(self._tasks, timeout=to_end.left())
             for task in late:
                 task.cancel()
             if late:

@@ -129,5 +129,5 @@ class NodeJobs:
 
         Those that take too long are killed; the next daemon begins the epilogs of their jobs anew.
         """
-        await self._tasks.settle(to_end.left())
+        await self._tasks.settle(to_end)
         await self.containers.settle()
