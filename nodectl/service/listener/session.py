@@ -101,7 +101,10 @@ class UserSession:
             self._close_entrance()
             return
         if text.startswith(SHARES):
-            self._share(int(text.removeprefix(SHARES)))
+            try:
+                self._share(int(text.removeprefix(SHARES)))
+            except OSError as error:
+                self._failed = error
             return
         (fd,) = fds
         client = ClientConnection(int(text), _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd), self._longest)
