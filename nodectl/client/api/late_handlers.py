@@ -22,16 +22,20 @@ class LateHandlers:
     def __enter__(self) -> None:
         if not self._wanted:
             return
+        try:
+            self._replace()
+        except ValueError:  # this is not the main thread
+            self._handlers.clear()
+        except BaseException:  # of a handler that was not replaced yet
+            self._restore()
+            raise
+
+    def _replace(self) -> None:
         for number in signal.valid_signals():
             handler = signal.getsignal(number)
-            if not callable(handler):
-                continue
-            self._handlers[number] = handler
-            try:
+            if callable(handler):
+                self._handlers[number] = handler
                 signal.signal(number, self._note)
-            except ValueError:  # this is not the main thread
-                self._handlers.clear()
-                return
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if number in self._noted:
@@ -40,12 +44,23 @@ class LateHandlers:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._restore()
-        except BaseException:  # of a handler that is in its place already
-            self._restore()
-            raise
-        for number, frame in self._noted.items():
-            self._handlers[number](number, frame)
+            try:
+                self._restore()
+            except BaseException:  # of a handler that is in its place already
+                self._restore()
+                raise
+        finally:
+            self._call_noted()
+
+    def _call_noted(self) -> None:
+        """Call the handlers of the noted signals, all of them, even if one raises."""
+        if self._noted:
+            number = next(iter(self._noted))
+            frame = self._noted.pop(number)
+            try:
+                self._handlers[number](number, frame)
+            finally:
+                self._call_noted()
 
     def _restore(self) -> None:
         for number, handler in self._handlers.items():
