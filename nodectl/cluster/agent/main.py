@@ -32,6 +32,7 @@ from nodectl.cluster.agent.post import Header
 from nodectl.cluster.agent.service import NoService, Service, find
 from nodectl.cluster.agent.views import Views
 from nodectl.cluster.agent.visitors_step import VisitorsStep
+from nodectl.cluster.link import tls
 from nodectl.cluster.machine import described, given
 from nodectl.cluster.mesh.mesh import Mesh, NotJoined
 from nodectl.cluster.start import place as holders_place
@@ -55,6 +56,7 @@ def main() -> int:
         return 1
     signals.put_off()  # until the loop handles them, so that the directory is removed
     os.umask(0o077)
+    tls.ignore_names_of_strangers()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:

@@ -25,7 +25,8 @@ _BASE = (
 )
 _SIZE = 32  # bytes of a number of the curve
 
-_INTEGER, _BITS, _OCTETS, _TEXT, _TIME, _SEQUENCE, _SET, _OPTIONAL = 2, 3, 4, 0x0C, 0x18, 0x30, 0x31, 0xA0
+_INTEGER, _BITS, _OCTETS, _TEXT, _SEQUENCE, _SET, _OPTIONAL = 2, 3, 4, 0x0C, 0x30, 0x31, 0xA0
+_UTC_TIME, _TIME = 0x17, 0x18  # before the year 2050, and after
 _EC_KEY = bytes.fromhex("06072a8648ce3d0201")  # object identifiers: id-ecPublicKey
 _P256 = bytes.fromhex("06082a8648ce3d030107")
 _ECDSA_SHA256 = bytes.fromhex("06082a8648ce3d040302")
@@ -47,17 +48,18 @@ def of(secret: bytes) -> Certificate:
     public = _der(_SEQUENCE, _der(_SEQUENCE, _EC_KEY, _P256), _der(_BITS, b"\0\4", _bytes(x), _bytes(y)))
     algorithm = _der(_SEQUENCE, _ECDSA_SHA256)
     name = _der(_SEQUENCE, _der(_SET, _der(_SEQUENCE, _COMMON_NAME, _der(_TEXT, b"nodectl"))))
-    term = _der(_SEQUENCE, _der(_TIME, b"19700101000000Z"), _der(_TIME, b"99991231235959Z"))
+    term = _der(_SEQUENCE, _der(_UTC_TIME, b"700101000000Z"), _der(_TIME, b"99991231235959Z"))
     content = _der(_SEQUENCE, _integer(1), algorithm, name, term, name, public)
-    signature = _signature(content, private, _number(secret, b"signature"))
+    signature = _signature(content, private, _number(secret, b"signature", content))
     certificate = _der(_SEQUENCE, content, algorithm, _der(_BITS, b"\0", signature))
     key = _der(_SEQUENCE, _integer(1), _der(_OCTETS, _bytes(private)), _der(_OPTIONAL, _P256))
     return Certificate(certificate, _pem(b"CERTIFICATE", certificate) + _pem(b"EC PRIVATE KEY", key))
 
 
-def _number(secret: bytes, purpose: bytes) -> int:
+def _number(secret: bytes, purpose: bytes, detail: bytes = b"") -> int:
     """Return a number below the curve's order. The remainder of 64 bytes is as likely as any other."""
-    return 1 + int.from_bytes(derived(secret, purpose, b"1") + derived(secret, purpose, b"2"), "big") % (_ORDER - 1)
+    halves = (derived(secret, purpose, half + detail) for half in (b"1", b"2"))
+    return 1 + int.from_bytes(b"".join(halves), "big") % (_ORDER - 1)
 
 
 def _signature(content: bytes, private: int, once: int) -> bytes:
@@ -92,8 +94,10 @@ def _der(kind: int, *content: bytes) -> bytes:
     """Return a value in DER, of at most 65,535 bytes."""
     value = b"".join(content)
     size = len(value)
-    length = bytes([size]) if size < 0x80 else b"\x82" + size.to_bytes(2, "big")
-    return bytes([kind]) + length + value
+    if size < 0x80:
+        return bytes([kind, size]) + value
+    length = size.to_bytes(1 if size < 0x100 else 2, "big")
+    return bytes([kind, 0x80 + len(length)]) + length + value
 
 
 def _integer(number: int) -> bytes:

@@ -13,6 +13,7 @@ import contextlib
 import functools
 import os
 import ssl
+import sys
 from collections.abc import Iterator
 
 from nodectl.cluster.link import certificate, keys
@@ -21,6 +22,7 @@ VERSION = 2  # 1 was a protocol of nodectl's own, which did not encrypt
 _MOST_SHAKEN = 1 << 14  # bytes; a handshake takes less than 2 KiB of either side
 _NAME = 32  # digits
 _READ = 1 << 14  # bytes of a TLS record
+_PIECE = 1 << 16  # bytes: a MemoryBIO keeps for ever the room of the most that it has had
 _OTHER = (
     "the other side does not have this cluster's secret (or its nodectl has another version, or it follows another "
     "leader)"
@@ -34,6 +36,19 @@ _OTHERS = (
 
 class Refused(Exception):
     """A far side that is not of this cluster, or bytes that it has not sent; str() is a single line."""
+
+
+def ignore_names_of_strangers() -> None:
+    """Keep Python from writing a traceback for each server name that is no text, which any stranger can send.
+
+    `ssl` refuses such a caller before it asks `Tls`. For a process whose standard error somebody keeps.
+    """
+
+    def tell(what: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(what.exc_value, UnicodeDecodeError):
+            sys.__unraisablehook__(what)
+
+    sys.unraisablehook = tell
 
 
 class Tls:
@@ -128,10 +143,12 @@ class TlsConnection:
 
     def seal(self, data: bytes) -> bytes:
         """Return the encrypted `data`."""
+        sealed = []
         left = memoryview(data)
         while left:
-            left = left[self._tls.write(left) :]  # a record
-        return self.outgoing()
+            left = left[self._tls.write(left[:_PIECE]) :]
+            sealed.append(self.outgoing())
+        return b"".join(sealed)
 
     def outgoing(self) -> bytes:
         """Return the bytes to send to the far side."""

@@ -27,7 +27,8 @@ class Root(Core):
         super().succeed(peers, gone, now)
         self._has_succeeded = True
         limit = self.settings.silence + self.settings.grace + self.settings.patience
-        self.roll.succeed(gone, now + _TIMES_OF_A_SEARCH * limit)
+        turns = self.count * self.settings.spacing  # in which the ranks call, one after the other
+        self.roll.succeed(gone, now + turns + _TIMES_OF_A_SEARCH * limit)
 
     def tick(self, now: float) -> None:
         """Declare overdue ranks lost; place waiting ranks past their deadline."""

@@ -66,3 +66,26 @@ def test_private_key_stays_in_no_descriptor() -> None:
     before = os.listdir("/proc/self/fd")
     Tls(os.urandom(32))
     assert os.listdir("/proc/self/fd") == before
+
+
+def lengths(der: bytes) -> list[bytes]:
+    """Return how the length of each value is written, of values in values too."""
+    found = []
+    at = 0
+    while at < len(der):
+        kind, first = der[at], der[at + 1]
+        more = first - 0x80 if first & 0x80 else 0
+        size = int.from_bytes(der[at + 2 : at + 2 + more], "big") if more else first
+        found.append(der[at + 1 : at + 2 + more])
+        begin = at + 2 + more
+        if kind & 0x20:
+            found += lengths(der[begin : begin + size])
+        at = begin + size
+    return found
+
+
+def test_lengths_are_written_as_short_as_strict_readers_want_them() -> None:
+    for length in lengths(certificate.of(SECRET).der):
+        size = int.from_bytes(length[1:], "big") if length[0] & 0x80 else length[0]
+        assert length == (bytes([size]) if size < 128 else b"\x81" + bytes([size]) if size < 256 else length)
+        assert size < 256 or length[:1] == b"\x82"

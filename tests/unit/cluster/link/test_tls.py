@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -227,6 +228,39 @@ def test_something_else_is_refused_and_never_proven(data: bytes) -> None:
 def test_the_earlier_protocol_is_refused() -> None:
     with pytest.raises(Refused, match="does not speak"):
         say(answerer(), b"nodectl link 0001\n" + bytes(32))
+
+
+def test_a_name_that_is_no_text_is_refused_without_a_word_on_standard_error(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    module.ignore_names_of_strangers()
+    stranger = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    stranger.check_hostname = False
+    stranger.verify_mode = ssl.CERT_NONE
+    sent = ssl.MemoryBIO()
+    hello = stranger.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="x" * 32)
+    with pytest.raises(ssl.SSLWantReadError):
+        hello.do_handshake()
+    with pytest.raises(Refused):
+        say(answerer(), sent.read().replace(b"x" * 32, b"\xff" * 32))
+    assert capfd.readouterr().err == ""
+
+
+def test_a_connection_keeps_no_room_for_the_longest_that_it_has_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A MemoryBIO never gives back the room that it has had."""
+    had: list[int] = []
+    outgoing = TlsConnection.outgoing
+
+    def noting(connection: TlsConnection) -> bytes:
+        had.append(connection._outgoing.pending)
+        return outgoing(connection)
+
+    one, other = met()
+    monkeypatch.setattr(TlsConnection, "outgoing", noting)
+    other.feed(one.seal(b"x" * (4 << 20)))
+    assert other.read() == b"x" * (4 << 20)
+    assert max(had) < 2 * module._PIECE
 
 
 def test_who_sends_more_than_a_handshake_takes_is_refused() -> None:
