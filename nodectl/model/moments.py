@@ -27,7 +27,7 @@ def moment(text: str, now: float | None = None, *, past: bool = False) -> int:
     word = text.strip().lower()
     if word.startswith("now"):
         seconds = _offset(word[3:].strip(), text)
-        if seconds < 0 and not past:
+        if not past and not 0 <= seconds <= _MOST:
             raise _wrong(text)
         return max(0, int(at) + seconds)
     day: tuple[int, int, int] | None = None
@@ -56,12 +56,15 @@ def _wrong(text: str) -> ValueError:
 
 
 def _parts(word: str) -> list[str]:
-    """Split the date from the clock time at a T, a blank, or the "-" of MM/DD-HH:MM; AM and PM stay with the time
-    before.
+    """Split the date from the clock time: at a blank, at the T behind a date's last digit, or at the "-" of
+    MM/DD-HH:MM and MM.DD-HH:MM. AM and PM stay with the time before.
     """
-    if word[:1].isdigit():
-        word = word.replace("t", " ", 1) if "-" in word.partition("t")[0] else word
-        word = word.replace("-", " ", 1) if "/" in word.partition("-")[0] else word
+    date, _, clock = word.partition("t")
+    if date[-1:].isdigit() and not set(date).isdisjoint("-/."):
+        word = f"{date} {clock}"
+    date, _, clock = word.partition("-")
+    if date[-1:].isdigit() and not set(date).isdisjoint("/."):
+        word = f"{date} {clock}"
     parts: list[str] = []
     for part in word.split():
         if part in ("am", "pm") and parts:
@@ -83,8 +86,6 @@ def _offset(rest: str, text: str) -> int:
     if rest[0] not in "+-" or number is None or (unit and len(found) != 1):
         raise _wrong(text)
     seconds = number * (found[0] if found else 1)
-    if seconds > _MOST:
-        raise _wrong(text)
     return seconds if rest[0] == "+" else -seconds
 
 
