@@ -73,8 +73,8 @@ def _fits(end: str, work: Work, record: Record) -> bool:
             known = (state, status) == ("FAILED" if work.status else "COMPLETED", work.status)
             return work.ended == 1 and "away" in work.err and (known or _no_step(record))
         case ["left"] | ["unsent"]:  # the latter: a session could not pass on what its client had launched
-            told = "away" if end == "left" else "descriptors of yours"
-            return work.ended == 1 and told in work.err and _was_left(record)
+            words = "away" if end == "left" else "descriptors of yours"
+            return work.ended == 1 and words in work.err and _was_left(record)
         case ["runner", "died"]:
             died = state == "NODE_FAIL" and str(record and record["reason"]).startswith("the step runner died")
             return died and status == 1 and (gone or work.ended == 1)
