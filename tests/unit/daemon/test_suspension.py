@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nodectl.model.launch_order import Hook
 from nodectl.model.wire.dispatch import Refused
 from nodectl.plugin_host.caller import OK, Outcome
 from nodectl.service.daemon.jobs.resources import Resources
@@ -68,14 +69,14 @@ class Plugins:
         self.failing = set(failing)
         self.called: list[str] = []
 
-    def has(self, call: str) -> bool:
-        return call in {"task_p_slurmd_suspend_job", "task_p_slurmd_resume_job"}
+    def has(self, row: Hook) -> bool:
+        return row.call in {"task_p_slurmd_suspend_job", "task_p_slurmd_resume_job"}
 
-    def call(self, caller: object, call: str, arguments: Sequence[object]) -> Outcome:
+    def call(self, caller: object, row: Hook, arguments: Sequence[object]) -> Outcome:
         del caller
         assert arguments == (7,)
-        self.called.append(call)
-        return Outcome(-1, f"plugin task/held: {call}: no") if call in self.failing else OK
+        self.called.append(row.call)
+        return Outcome(-1, f"plugin task/held: {row.call}: no") if row.call in self.failing else OK
 
 
 def suspension_of(
