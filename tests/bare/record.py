@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PLACE = "tests/bare/passed.toml"
-VARIABLE = "NODECTL_TEST_BARE"  # in the environment of the tests in a bare Debian
+VARIABLE = "BARE_DEBIAN_OF_NODECTL"  # for the tests there; the C client leaves runs with NODECTL_* to Python
 # Where packages are named that `./dev test` installs, or that tests install or download; and what runs it all.
 DECIDING = (
     "dev", "pyproject.toml", "systemd/distribution", "systemd/build-deb", "tests/bare/bare.py", "tests/bare/inside",

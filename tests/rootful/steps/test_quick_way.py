@@ -109,7 +109,9 @@ def test_step_that_waits_for_its_turn_is_launched(node: Node) -> None:
 def test_step_ends_with_its_command_that_was_killed(node: Node) -> None:
     programs = []
     while "nodectl" not in programs:
-        command = subprocess.Popen([*QUICK, "--socket", str(node.socket), "run", "sleep", "100"])
+        command = subprocess.Popen(
+            [*QUICK, "--socket", str(node.socket), "run", "sleep", "100"], env=node.environment()
+        )
         wait_until(lambda: json.loads(node.nodectl("ps", "--json").stdout)["steps"], "it runs")
         programs.append(Path(os.readlink(f"/proc/{command.pid}/exe")).name)  # Python's, where a busy node let it wait
         command.kill()
