@@ -118,6 +118,8 @@ class Bulk:
         self._wants: dict[str, Any] = {name: parsed.values.pop(name) for name in NAMES if name in parsed.values}
         self._mark = f"_slot{os.urandom(6).hex()}_"
         words, given = sources.split(parsed.argv, self._wants.get("arg_file", ()))
+        if any(source.file == sources.STDIN for source in given) and os.isatty(0):
+            print("nodectl: values come from this terminal, one a line; Ctrl-D ends them", file=sys.stderr)
         parsed.argv = words or ["bulk"]
         parsed.values.setdefault("name", os.path.basename(parsed.argv[0].split(" ")[0])[:_LONGEST_NAME] or "bulk")
         if "{%}" in os.path.dirname(self._wants.get("results", "")):  # directories are made before a command has a slot
@@ -248,9 +250,12 @@ class Bulk:
             step = self._step_of(conductor)
             if not conductor.gave_back:
                 break
+        tally, count = conductor.tally, self.commands.count - self.commands.passed
+        if conductor.signal or (tally.failed and not conductor.halted):  # --halt has said it
+            told = tally.words(count if self.commands.over else None)
+            print(f"nodectl: {told}", file=sys.stderr)
         if conductor.signal:
             return 128 + conductor.signal
-        tally = conductor.tally
         if step and not conductor.halted and self._went_wrong(conductor, rules):
             if conductor.record is not None:
                 complain(f"step {step.name}: {conductor.record['reason'] or 'commands were cut short'}")

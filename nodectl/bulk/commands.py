@@ -82,6 +82,11 @@ class Commands:
         self.over = False
 
     @property
+    def count(self) -> int:
+        """The number of commands so far, those passed over included."""
+        return self._number
+
+    @property
     def fd(self) -> int:
         """The descriptor to wait for before `read`; -1 when no more will come."""
         return self._sources.fd
@@ -116,6 +121,7 @@ class Again:
 
     def __init__(self, lines: "Mapping[int, str]") -> None:
         self._rest: Iterator[tuple[int, str]] = iter(sorted(lines.items()))
+        self.count = len(lines)
         self.over = False
 
     def next(self) -> Command | None:

@@ -319,7 +319,7 @@ class Conductor:
             self._tell_end(command)
         if not ending.failed:
             self._rules.took(event["seconds"])
-        self.tally.note(ending)
+        self.tally.note(ending, command)
         self._over(command)
         self._halt(command)
 
@@ -377,6 +377,8 @@ class Conductor:
         running = min(len(self._flying), self._slots)
         if self._live:
             self._live.look(self._in_order[0] if self._in_order else None)
+        if self._commands.over:
+            self._progress.total = self._commands.count
         self._progress.tell(self.tally.done, self.tally.failed, running, self._commands.passed)
         if self._log:
             self._log.look()

@@ -15,13 +15,13 @@ _BAR = 30
 
 
 class Progress:
-    """The progress line. `total`: the number of commands, where known. Shows nothing without the descriptor `to`."""
+    """The progress line. `total`: the number of commands, once known. Shows nothing without the descriptor `to`."""
 
     def __init__(
         self, to: int | None, total: int | None, *, bar: bool = False, clock: "Callable[[], float]" = time.monotonic
     ) -> None:
         self._to = to
-        self._total = total
+        self.total = total
         self._bar = bar
         self._clock = clock
         self._begun = self._next = clock()
@@ -50,13 +50,13 @@ class Progress:
         took = self._clock() - self._begun
         rate = done / took if took > 0 else 0.0
         done += passed
-        of = "" if self._total is None else f"/{self._total}"
+        of = "" if self.total is None else f"/{self.total}"
         words = [f"{done}{of} done", f"{failed} failed", f"{running} running", f"{rate:.3g}/s"]
-        if self._total is not None and rate:
-            words.append(f"{_clock_words((self._total - done) / rate)} left")
-        if self._bar and self._total:
-            filled = min(_BAR, _BAR * done // self._total)
-            words.insert(0, f"[{'#' * filled}{'.' * (_BAR - filled)}] {100 * done // self._total}%")
+        if self.total is not None and rate:
+            words.append(f"{_clock_words((self.total - done) / rate)} left")
+        if self._bar and self.total:
+            filled = min(_BAR, _BAR * done // self.total)
+            words.insert(0, f"[{'#' * filled}{'.' * (_BAR - filled)}] {100 * done // self.total}%")
         return ", ".join(words)
 
     def hide(self) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Values = tuple[str, ...]
 
 _MARKS = (":::", ":::+", "::::", "::::+")
-_STDIN = "-"
+STDIN = "-"
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
@@ -56,7 +56,7 @@ def split(argv: "Sequence[str]", files: "Sequence[str]") -> tuple[list[str], lis
             given += [Given(file=word, linked=linked) for word in words]
         else:
             given.append(Given(words=words, linked=linked))
-    return template, given or [Given(file=_STDIN)]
+    return template, given or [Given(file=STDIN)]
 
 
 class Reading:
@@ -96,8 +96,8 @@ class _Source:
             self._words = [record for word in given.words for record in word.removesuffix(text).split(text)]
             self._words.reverse()
         else:
-            self._file = 0 if given.file == _STDIN else _opened(given.file)
-            name = "standard input" if given.file == _STDIN else given.file
+            self._file = 0 if given.file == STDIN else _opened(given.file)
+            name = "standard input" if given.file == STDIN else given.file
             self._lines = lines.Lines(self._file, name, reading.delimiter)
         if reading.header and (first := self._record(wait=True)) is not None:
             self.names = reading.values(first)

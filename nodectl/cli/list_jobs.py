@@ -80,15 +80,8 @@ def _found(arguments: argparse.Namespace, wanted: dict[str, Any]) -> list[dict[s
 
 
 def ask(session: Session, wanted: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the jobs, in as many replies as necessary; some jobs may end between two replies."""
-    found: dict[str, dict[str, Any]] = {}
-    skip, more = 0, True
-    while more:
-        reply: Any = session.call("Queue", skip=skip, **wanted)
-        found |= {job["id"]: job for job in reply["jobs"]}
-        skip += len(reply["jobs"])
-        more = reply["more"] and bool(reply["jobs"])
-    return list(found.values())
+    """Return the jobs that match."""
+    return list({job["id"]: job for job in session.rows("Queue", "jobs", **wanted)}.values())
 
 
 def words(text: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 Reads the hardware itself, as the user who asks; usable CPUs are the CPUs usable by this very process, so that inside a
 step it shows the step's own CPUs. The command asks the service for running steps only if there is a service: users see
-their own steps, root and the admin group all.
+their own steps, root and the admin group all. Of other jobs they see the CPUs, and what `nodectl queue` shows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from nodectl.client.command import Failed
 from nodectl.client.render import machine_svg, machine_text
 from nodectl.client.render.machine_figures import figure_words
-from nodectl.client.render.occupants import Occupation, occupation
+from nodectl.client.render.occupants import Occupation, job_record, jobs_without_steps, occupation
 from nodectl.client.render.terminal import write_document
 from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
@@ -42,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "A machine is a SPEC such as 2s:4c:2t:2n: s sockets, c cores per socket, t threads per core, n NUMA nodes in "
         "all, d dies per socket, b boards in all, and :i at the end to number siblings last; or a FILE that holds what "
-        "`lscpu -J -e=CPU,NODE,SOCKET,CORE,CACHE` prints. Steps of others are shown to root and admins only."
+        "`lscpu -J -e=CPU,NODE,SOCKET,CORE,CACHE` prints. Of other users' jobs it shows the CPUs; root and admins see "
+        "their steps, too."
     )
 
 
@@ -126,7 +127,10 @@ def _machine(arguments: argparse.Namespace) -> Topology:
 
 
 def _running(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
-    """Return the records of running steps; none without a service, unless the user named a service."""
+    """Return the records of running steps, and of jobs whose steps the user may not see.
+
+    There are none without a service, unless the user named a service.
+    """
     try:
         session = Session(arguments.settings, start_private=False)
     except Failed:
@@ -134,8 +138,10 @@ def _running(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
             raise
         return []
     try:
-        reply: Mapping[str, Any] = session.call("List")
-        return [record for step in reply["steps"] if (record := _record(session, step))]
+        steps = session.rows("List", "steps")
+        jobs = jobs_without_steps(session.rows("Queue", "jobs"), steps)
+        records = [record for step in steps if (record := _record(session, step))]
+        return [*records, *(job_record(job) for job in jobs if job["cpu_list"])]
     finally:
         session.close()
 

@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from nodectl.client.command import GlobalOptions
     from nodectl.client.launched import Launched
@@ -201,6 +202,19 @@ class Session:
             if fds or asked_once or not self.follow():
                 raise
             return self.call(method, (), **parameters)
+
+    def rows(self, method: str, name: str, **parameters: object) -> "list[Any]":
+        """Return all rows of a list that the service gives in pieces, `name` in each reply. Raises Failed.
+
+        A list that changes between two replies may miss rows, and repeat some.
+        """
+        found: list[Any] = []
+        more = True
+        while more:
+            reply: Mapping[str, Any] = self.call(method, skip=len(found), **parameters)
+            found += reply[name]
+            more = reply["more"] and bool(reply[name])
+        return found
 
     def hold_signals(self) -> "Signals":
         """Hold signals from now on, for the step or job about to start. Raises Interrupted."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
 from nodectl.client.render.machine_groups import Group, tree
-from nodectl.client.render.occupants import MANY, Job, Occupation, pinned_words
+from nodectl.client.render.occupants import MANY, Job, Occupation, Step, cpus_words, pinned_words
 from nodectl.client.render.table import cut
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.step_number import step_name
@@ -32,6 +32,18 @@ _FILL = {
 _FREE, _UNUSABLE, _SEVERAL = "#ffffff", "#8c8c8c", "#5c5c5c"
 # Light enough for black text, told apart by colour-blind people too (after Okabe and Ito); the letter says the same.
 JOB_COLOURS = ("#7cc4f0", "#f5b642", "#5fcfa8", "#f3a3c8", "#f6ec6b", "#c3b1ff", "#ff9c78", "#a8d98a")
+_LINE, _EDGE = "#404040", "#000000"
+# The picture is dark for readers who prefer dark pages: these colours in the place of others. Jobs keep theirs.
+_DARK = {
+    _FREE: "#16181c", "#f2f2f2": "#1e2126", "#e7ffb5": "#27321b", "#efdfde": "#3a2a2e", "#c8c8c8": "#474c54",
+    _UNUSABLE: "#6a6f76",
+}  # fmt: skip
+_INK, _DARK_INK = "#1a1a1a", "#ececec"
+_STYLE = (
+    f"<style>text{{fill:{_INK}}}.on{{fill:#000000}}.off{{fill:#ffffff}}@media (prefers-color-scheme:dark){{"
+    + "".join(f'rect[fill="{light}"]{{fill:{dark}}}' for light, dark in _DARK.items())
+    + f"rect[stroke]{{stroke:#8a9099}}text{{fill:{_DARK_INK}}}.on{{fill:#000000}}.off{{fill:#ffffff}}}}</style>"
+)
 _TITLE, _SMALL = 13, 11
 # Width to size of DejaVu Sans Mono, the widest of the usual monospaced fonts.
 _CHARACTER = 0.61
@@ -63,7 +75,7 @@ class _Shape:
         if self.name:
             yield f"<title>{escape(self.name)}</title>"
         if self.fill:
-            yield _rectangle(self.width, self.height, self.fill, "#404040")
+            yield _rectangle(self.width, self.height, self.fill, _LINE)
         yield from self.marks
         for x, y, part in self.parts:
             yield f'<g transform="translate({x:g},{y:g})">'
@@ -83,7 +95,7 @@ def draw(topology: Topology, occupation: Occupation, devices: Iterable[PciDevice
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
         f'viewBox="0 0 {width:g} {height:g}" font-family="{_FONT}" font-size="{_SMALL}">'
     )
-    return "\n".join([head, _rectangle(width, height, "#ffffff", ""), *page.svg(), "</svg>", ""])
+    return "\n".join([head, _STYLE, _rectangle(width, height, _FREE, ""), *page.svg(), "</svg>", ""])
 
 
 class _Drawing:
@@ -134,11 +146,11 @@ class _Drawing:
         usable = self.topology.usable >> cpu & 1
         several = label == MANY and job is None
         fill = _SEVERAL if several else colour(job, self.occupation) if job else _FREE
-        ink = "#ffffff" if several else "#000000"
+        ink = "off" if several else "on" if job else ""
         if not usable:
-            fill, ink = _UNUSABLE, "#ffffff"
+            fill, ink = _UNUSABLE, "off"
         dashed = ' stroke-dasharray="3,2"' if self.topology.isolated >> cpu & 1 else ""
-        marks = [_rectangle(self.cpu_width, self.cpu_height, fill, "#000000", dashed)]
+        marks = [_rectangle(self.cpu_width, self.cpu_height, fill, _EDGE, dashed)]
         marks.append(_centred(str(cpu), self.cpu_width / 2, 13 if label else self.cpu_height / 2 + 4, ink))
         if label:
             marks.append(_centred(label, self.cpu_width / 2, 27, ink, bold=True))
@@ -164,9 +176,7 @@ def _legend(topology: Topology, occupation: Occupation, width: float) -> _Shape:
         (
             job.key,
             colour(job, occupation),
-            f"job {step_name(job.number, step.number)}, {printable(job.user)}, {printable(step.name)}, "
-            f"{step.ntasks} task{'s' if step.ntasks > 1 else ''}, {pinned_words(job, step)}, "
-            f"CPUs {format_cpulist(cpus_of(job.mask))}",
+            ", ".join(filter(None, _words(job, step))),
         )
         for job in occupation.jobs
         for step in job.steps
@@ -185,10 +195,16 @@ def _legend(topology: Topology, occupation: Occupation, width: float) -> _Shape:
     return _placed(entries, columns, gap=3 * _GAP, between=2)
 
 
+def _words(job: Job, step: Step) -> tuple[str, ...]:
+    tasks = f"{step.ntasks} task{'s' if step.ntasks > 1 else ''}"
+    name = f"job {step_name(job.number, step.number)}"
+    return name, printable(job.user), printable(step.name), tasks, pinned_words(job, step), cpus_words(job.mask)
+
+
 def _entry(key: str, fill: str, words: str) -> _Shape:
     marks = [f'<text x="30" y="14">{escape(words)}</text>']
     if fill:
-        marks = [_rectangle(24, 18, fill, "#000000"), _centred(key, 12, 13, "#000000", bold=True), *marks]
+        marks = [_rectangle(24, 18, fill, _EDGE), _centred(key, 12, 13, "on", bold=True), *marks]
     return _Shape(30 + _text_width(len(words), _SMALL), 19, tuple(marks))
 
 
@@ -268,4 +284,5 @@ def _rectangle(width: float, height: float, fill: str, stroke: str, more: str = 
 
 def _centred(text: str, x: float, y: float, ink: str, *, bold: bool = False) -> str:
     weight = ' font-weight="bold"' if bold else ""
-    return f'<text x="{x:g}" y="{y:g}" text-anchor="middle" fill={quoteattr(ink)}{weight}>{escape(text)}</text>'
+    manner = f' class="{ink}"' if ink else ""
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="middle"{manner}{weight}>{escape(text)}</text>'

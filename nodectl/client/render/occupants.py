@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
-from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
 
 _KEYS = ascii_uppercase + ascii_lowercase
 # For jobs beyond the letters, and for a CPU with more than one job.
@@ -104,6 +104,26 @@ def occupation(records: Iterable[Mapping[str, Any]]) -> Occupation:
     return Occupation(jobs)
 
 
+def jobs_without_steps(
+    jobs: Iterable[Mapping[str, Any]], steps: Iterable[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return the rows of `Queue` for jobs that have no row among the steps: waiting jobs, and those of other users.
+
+    In a cluster a waiting job may have the number of a running job.
+    """
+    seen = {step["job"] for step in steps}
+    return [
+        job for job in jobs
+        if job["state"] != "COMPLETING" and (job["state"] == "PENDING" or job["job"] not in seen)
+    ]  # fmt: skip
+
+
+def job_record(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a row of `Queue` as a record of a step, for `occupation`: of such a job, only the CPUs are known."""
+    known = {name: job[name] for name in ("job", "user", "name")}
+    return {**known, "step": 0, "ntasks": job["tasks"], "cpus": f"{mask_of_list(job['cpu_list']):x}"}
+
+
 def pinned(job: Job, step: Step) -> dict[int, int]:
     """Return the masks of the bound tasks of a step, by number.
 
@@ -119,10 +139,14 @@ def pinned_words(job: Job, step: Step) -> str:
         return "not pinned"
     if len(tasks) == 1:
         ((task, mask),) = tasks.items()
-        cpus = f"CPU{'' if mask.bit_count() == 1 else 's'} {format_cpulist(cpus_of(mask))}"
-        return f"task {task} to {'all' if mask == job.mask else cpus}"
+        return "pinned" if mask == job.mask else f"task {task} on {cpus_words(mask)}"
     sizes = sorted({mask.bit_count() for mask in tasks.values()})
     return f"{'-'.join(str(size) for size in sizes[:: max(1, len(sizes) - 1)])} CPU{'s' if sizes != [1] else ''} a task"
+
+
+def cpus_words(mask: int) -> str:
+    """Return the CPUs of a mask in words: CPU 3, or CPUs 0-2,4."""
+    return f"CPU{'' if mask.bit_count() == 1 else 's'} {format_cpulist(cpus_of(mask))}"
 
 
 def _step(row: Mapping[str, Any]) -> Step:

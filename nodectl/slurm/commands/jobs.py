@@ -71,16 +71,9 @@ def jobs_named(words: Iterable[str]) -> list[str]:
 
 
 def queued(session: Session, wanted: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the jobs of the queue matching `wanted`, in as many replies as necessary."""
-    found: dict[int, dict[str, Any]] = {}
-    more = True
-    skip = 0
-    while more:
-        reply: Any = session.call("Queue", skip=skip, **{name: value for name, value in wanted.items() if value})
-        found |= {job["job"]: job for job in reply["jobs"]}
-        skip += len(reply["jobs"])
-        more = reply["more"] and bool(reply["jobs"])
-    return list(found.values())
+    """Return the jobs of the queue matching `wanted`."""
+    jobs = session.rows("Queue", "jobs", **{name: value for name, value in wanted.items() if value})
+    return list({job["job"]: job for job in jobs}.values())
 
 
 def ended(session: Session, names: Sequence[str]) -> list[dict[str, Any]]:

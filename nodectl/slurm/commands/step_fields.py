@@ -16,13 +16,7 @@ from nodectl.slurm.commands.time_words import limit, long_limit
 
 def running(session: Session) -> list[dict[str, Any]]:
     """Return the running steps, in order of job and step numbers."""
-    steps: dict[tuple[int, int], Mapping[str, Any]] = {}
-    told, more = 0, True
-    while more:
-        reply: Any = session.call("List", skip=told)
-        steps |= {(step["job"], step["step"]): step for step in reply["steps"]}
-        told += len(reply["steps"])
-        more = reply["more"] and bool(reply["steps"])
+    steps = {(step["job"], step["step"]): step for step in session.rows("List", "steps")}
     config: Any = session.call("Config")["config"]
     partition = str(config.get("partition_name") or "")
     return [step_row(step, partition) for step in steps.values() if step.get("ended") is None]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from nodectl.client.render.occupants import Occupation
-from nodectl.model.step_number import step_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +62,10 @@ class View:
 
     @property
     def running(self) -> int:
-        """The number of running steps."""
-        return sum(row.is_step for row in self.rows)
+        """The number of running jobs, whatever the number of their steps."""
+        return len({row.job for row in self.rows if not row.waits})
 
     @property
     def waiting(self) -> int:
         """The number of waiting jobs."""
         return sum(row.waits for row in self.rows)
-
-
-def name_of(record: Mapping[str, Any]) -> str:
-    """Return the name of a step: JOB.STEP."""
-    return step_name(record["job"], record["step"])

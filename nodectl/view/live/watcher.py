@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nodectl.client.command import Failed
-from nodectl.client.render.occupants import Occupation, occupation
+from nodectl.client.render import job_columns
+from nodectl.client.render.occupants import Occupation, job_record, jobs_without_steps, occupation
 from nodectl.launch.cgroup.usage import Usage, UsageReader
-from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
+from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.step_number import BATCH, step_name
 from nodectl.model.words import elapsed, printable
-from nodectl.view.live.view import Row, View, name_of
+from nodectl.view.live.view import Row, View
 
 if TYPE_CHECKING:
     from nodectl.client.session import Session
@@ -81,8 +83,8 @@ class Watcher:
             self._session = self._connect()
         began = self._clock()
         # A list that changes between two replies may repeat rows.
-        self._steps = list({_id(step): step for step in _all(self._session, "List", "steps")}.values())
-        self._jobs = list({job["id"]: job for job in _all(self._session, "Queue", "jobs")}.values())
+        self._steps = list({_id(step): step for step in self._session.rows("List", "steps")}.values())
+        self._jobs = list({job["id"]: job for job in self._session.rows("Queue", "jobs")}.values())
         elsewhere = any("nodes" in step for step in self._steps)
         if not elsewhere:
             self._ask_what_is_used(self._session)
@@ -128,14 +130,9 @@ class Watcher:
     def _view(self, steps: list[Mapping[str, Any]]) -> View:
         now = time.time()
         jobs = {job["job"]: job for job in self._jobs}
-        seen = {step["job"] for step in steps}
-        # In a cluster a waiting job may have the number of a running job.
-        others = [
-            job for job in self._jobs
-            if job["state"] != "COMPLETING" and (job["state"] == "PENDING" or job["job"] not in seen)
-        ]  # fmt: skip
+        others = jobs_without_steps(self._jobs, steps)
         records: list[Mapping[str, Any]] = [{**step, "tasks": self._pins.get(_id(step), ())} for step in steps]
-        records += [_as_step(job) for job in others if job["cpu_list"]]
+        records += [job_record(job) for job in others if job["cpu_list"]]
         occupied = occupation(records)
         keys = {job.number: job.key for job in occupied.jobs}
         rows = [self._step_row(step, jobs.get(step["job"], {}), keys, now) for step in steps]
@@ -149,10 +146,13 @@ class Watcher:
         if usage is None:
             usage, at = self._usage.read(step.get("cgroup", "")), self._clock()
         cpu, read, written = self._rates(_id(step), usage, at)
+        is_script = step["step"] == BATCH and job.get("command")  # as it was submitted, not the copy that runs
+        command = job["command"] if is_script else step["command"]
         return Row(
-            step["job"], step["step"], name_of(step), printable(step["user"]), printable(step["name"]), step["state"],
+            step["job"], step["step"], step_name(job_columns.name_of(job or step), step["step"]),
+            printable(step["user"]), printable(step["name"]), step["state"],
             step["ntasks"], len(cpus), format_cpulist(cpus), elapsed(step, now), printable(job.get("gres", "")),
-            printable(shlex.join(step["command"])), step.get("reason", ""), cpu, usage.memory,
+            printable(shlex.join(command)), step.get("reason", ""), cpu, usage.memory,
             step.get("memory") or 0, read, written, usage.pressure, keys.get(step["job"], ""),
         )  # fmt: skip
 
@@ -176,25 +176,8 @@ class Watcher:
         return rates
 
 
-def _all(session: Session, method: str, what: str) -> list[Mapping[str, Any]]:
-    """Return all rows of a list, from as many replies as necessary."""
-    found: list[Mapping[str, Any]] = []
-    more = True
-    while more:
-        reply: Any = session.call(method, skip=len(found)) if found else session.call(method)
-        found += reply[what]
-        more = reply["more"] and bool(reply[what])
-    return found
-
-
 def _id(step: Mapping[str, Any]) -> _Step:
     return step["job"], step["step"], step.get("restart") or 0
-
-
-def _as_step(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a job, of which only the CPUs are known, as a step for the picture."""
-    known = {name: job[name] for name in ("job", "user", "name")}
-    return {**known, "step": 0, "ntasks": job["tasks"], "cpus": f"{mask_of_list(job['cpu_list']):x}"}
 
 
 def _job_row(job: Mapping[str, Any], keys: Mapping[int, str]) -> Row:

@@ -38,11 +38,12 @@ _DARK = {
     "page": "#16181c", "ink": "#ececec", "faint": "#a0a0a0", "line": "#3a3d42", "band": "#1e2126",
     "root": "#ff8c4a", "user": "#5cb3f0", "effective": "#cf8fe0", "failed": "#ff6b7d",
 }  # fmt: skip
-_LEGEND = (
-    ("root hook", "as root"), ("effective hook", "as the user for a moment"), ("user hook", "as the user"),
-    ("ink hook", "a plugin's hook"), ("ink own", "nodectl itself"), ("ink waits", "waits for others"),
-    ("user dashed", "the first program begins"),
-)  # fmt: skip
+# Each identity is shown in the strengths of the bars: a plugin's hook, nodectl itself, waiting.
+_IDENTITIES = (("root", "as root"), ("effective", "as the user for a moment"), ("user", "as the user"))
+_MANNERS = ("hook", "own", "waits")
+_STRENGTHS = "of each: a plugin's hook, nodectl itself, waits for others"
+_FIRST_PROGRAM = "the first program begins"
+_SWATCH = 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def _style() -> str:
 
 def _panel(launch: Launch, scale: Scale, letter: str) -> tuple[list[str], float]:
     """Return the lines and the height of a launch."""
-    top = y = 58.0
+    top = y = 72.0
     calls = sum(len(process.calls) for process in launch.processes)
     first = launch.first_program
     told = [
@@ -132,10 +133,10 @@ def _behind(launch: Launch, scale: Scale, top: float, bottom: float) -> Iterator
         yield upright("line", _LEFT + x, top - 6)
         yield _text(_LEFT + x, top - 10, words, faint=True, anchor="middle")
     for x, idle in scale.cuts():
-        yield upright("faint dotted", _LEFT + x + 6, top)
-        yield upright("faint dotted", _LEFT + x + CUT, top)
-        yield _text(_LEFT + x + CUT / 2 + 3, top + 10, spent_words(idle // 1000), faint=True, anchor="middle")
-        yield _text(_LEFT + x + CUT / 2 + 3, top + 22, "no calls", faint=True, anchor="middle")
+        yield upright("faint dotted", _LEFT + x + 6, top - 6)
+        yield upright("faint dotted", _LEFT + x + CUT, top - 6)
+        words = f"{spent_words(idle // 1000)} no calls"
+        yield _text(_LEFT + x + CUT / 2 + 3, top - 25, words, faint=True, anchor="middle")
     first = launch.first_program
     if first is not None:
         yield upright("user dashed", _LEFT + scale.x(first), top - 6)
@@ -230,13 +231,16 @@ def _tip(call: Call, scale: Scale) -> str:
 
 def _legend(y: float) -> Iterator[str]:
     x = float(_LEFT)
-    for names, words in _LEGEND:
-        if names.endswith("dashed"):
-            yield f'<line class="{names}" x1="{x + 9:g}" x2="{x + 9:g}" y1="{y - 12:g}" y2="{y + 6:g}"/>'
-        else:
-            yield f'<rect class="{names}" x="{x:g}" y="{y - 8:g}" width="18" height="{_BAR}"/>'
-        yield _text(x + 24, y + 2, words)
-        x += 24 + _CHARACTER * len(words) + 22
+    for identity, words in _IDENTITIES:
+        for manner in _MANNERS:
+            yield f'<rect class="{identity} {manner}" x="{x:g}" y="{y - 8:g}" width="{_SWATCH}" height="{_BAR}"/>'
+            x += _SWATCH + 2
+        yield _text(x + 4, y + 2, words)
+        x += 4 + _CHARACTER * len(words) + 18
+    yield _text(x, y + 2, _STRENGTHS, faint=True)
+    x += _CHARACTER * len(_STRENGTHS) + 18
+    yield f'<line class="user dashed" x1="{x:g}" x2="{x:g}" y1="{y - 12:g}" y2="{y + 6:g}"/>'
+    yield _text(x + 6, y + 2, _FIRST_PROGRAM)
 
 
 def _text(

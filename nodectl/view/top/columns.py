@@ -74,10 +74,10 @@ def state(row: Row) -> str:
 
 COLUMNS = (
     Column("", 1, 9, lambda row: row.key, lambda row: (not row.key, row.key)),
-    Column("STEP", 12, 9, lambda row: row.name, lambda row: (row.job, -1 if row.step is None else row.step)),
+    Column("STEP", 12, 10, lambda row: row.name, lambda row: (row.job, -1 if row.step is None else row.step)),
+    Column("STATE", 9, 9, state, lambda row: row.state),
     Column("USER", 12, 8, lambda row: row.user, lambda row: row.user, narrow=8),
     Column("NAME", 20, 7, lambda row: row.title, lambda row: row.title, narrow=9),
-    Column("STATE", 9, 8, state, lambda row: row.state),
     Column("TIME", 11, 6, lambda row: "-" if row.waits else duration(row.elapsed), lambda row: row.elapsed, True),
     Column("TASKS", 5, 3, lambda row: str(row.ntasks), lambda row: row.ntasks, True),
     Column("CPUS", 5, 7, lambda row: str(row.cpus), lambda row: row.cpus, True),
@@ -93,8 +93,8 @@ COLUMNS = (
 TITLES = tuple(column.title for column in COLUMNS)
 # Columns sorted with the greatest value first.
 DESCENDING = {"TIME", "TASKS", "CPUS", "CPU%", "MEM", "LIMIT", "STALL%", "I/O/s"}
-_IF_ANY = ("DEVICES", "LIMIT", "I/O/s")  # shown only if some row has a value
-_LEAST_LAST = 12
+_ONLY_OF_STEPS = ("CPU%", "MEM")  # before the second look at a step, its CPU time a second is not known yet
+_LEAST_LAST, _ENOUGH_LAST = 12, 26  # of the last column: what it gets anyway, and what others must leave to reasons
 _NARROW = 100
 
 
@@ -104,10 +104,14 @@ def fitting(rows: Iterable[Row], width: int, by: str) -> list[tuple[Column, int]
     The column `by`, by which rows are sorted, has room for a mark in the title.
     """
     rows = list(rows)
+    reason = max((len(row.reason) for row in rows if row.waits), default=0)
+    least = max(_LEAST_LAST, min(reason, _ENOUGH_LAST))
+    steps = any(row.is_step for row in rows)
     wide: dict[Column, int] = {}
     for column in COLUMNS:
         cells = [column.cell(row) for row in rows]
-        if column.title in _IF_ANY and column.title != by and all(cell == "-" for cell in cells):
+        is_empty = all(cell in ("-", "") for cell in cells) and not (steps and column.title in _ONLY_OF_STEPS)
+        if is_empty and rows and column.title and column.title != by:
             continue
         title = len(column.title) + (column.title == by)
         most = column.narrow if column.narrow and width < _NARROW else column.most
@@ -115,12 +119,12 @@ def fitting(rows: Iterable[Row], width: int, by: str) -> list[tuple[Column, int]
     while len(wide) > 1:
         left = width - sum(wide.values()) - GAP * len(wide)
         last = next((column for column in wide if not column.most), None)
-        if left >= (_LEAST_LAST if last else 0):
+        if left >= (least if last else 0):
             if last:
                 wide[last] = left
             break
-        # Of equal worth, the later column is left out.
-        del wide[min(reversed(wide), key=lambda column: column.worth)]
+        # Of equal worth, the later column is left out. A reason is worth more than a command.
+        del wide[min(reversed(wide), key=lambda column: 9 if column is last and reason else column.worth)]
     return list(wide.items())
 
 

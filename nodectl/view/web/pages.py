@@ -59,6 +59,8 @@ class Pages:
             "node": printable(view.node),
             "at": view.at,
             "problem": printable(view.problem),
+            "running": view.running,
+            "waiting": view.waiting,
             "figures": [list(pair) for pair in figure_words(figures.read().as_json(), time.time())],
             "rows": [{**_values(row), "colour": colours.get(row.key, "")} for row in view.rows],
         }

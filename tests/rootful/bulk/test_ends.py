@@ -5,6 +5,7 @@ is known to have ended runs again.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections import Counter
@@ -113,6 +114,7 @@ def test_after_signals(served: Node, end: Callable[[subprocess.Popen[str]], None
     _, said = client.communicate(timeout=PATIENCE)
     assert client.returncode == status, said
     assert "no more commands are begun" in said
+    assert re.search(r"^nodectl: \d+( of \d+)? commands? ended, ", said, re.MULTILINE)
     assert Path(play.place / "log").read_text().count("\t0\t0\techo") == len(play.known())  # none of those interrupted
     play.resume()
 

@@ -30,18 +30,19 @@ def test_running_step_is_drawn_with_its_tasks(node: Node) -> None:
     with running(node, f"--cpu-bind=map_cpu:{cpu}", "--job-name=solver"):
         drawn = node.nodectl("topo")
         assert (drawn.returncode, drawn.stderr) == (0, "")
-        assert f"task 0 to CPU {cpu} " in drawn.stdout
+        assert f"task 0 on CPU {cpu} " in drawn.stdout
         (job,) = json.loads(node.nodectl("topo", "--json").stdout)["jobs"]
         assert job["user"] == "nobody"
         assert job["steps"][0]["tasks"] == [{"task": 0, "cpus": str(cpu)}]
 
 
-def test_others_see_the_machine_but_not_whose_it_is(node: Node) -> None:
+def test_others_see_which_cpus_are_taken_as_in_the_queue(node: Node) -> None:
     with running(node, "--job-name=solver"):
-        drawn = node.nodectl("topo", user=OTHER)
-        assert drawn.returncode == 0
-        assert drawn.stdout.startswith("machine: ")
-        assert "solver" not in drawn.stdout
+        (job,) = json.loads(node.nodectl("queue", "--json", user=OTHER).stdout)["jobs"]
+        (drawn,) = json.loads(node.nodectl("topo", "--json", user=OTHER).stdout)["jobs"]
+        assert (drawn["job"], drawn["user"], drawn["cpus"]) == (job["job"], "nobody", job["cpu_list"])
+        assert drawn["steps"][0]["tasks"] == [], "its step is the other user's"
+        assert node.nodectl("topo", user=OTHER).stdout.startswith("machine: ")
 
 
 @pytest.mark.parametrize("user", [None, NOBODY])

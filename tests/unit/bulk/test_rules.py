@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodectl.bulk.commands import Command
 from nodectl.bulk.halt import halt
 from nodectl.bulk.median import Median
 from nodectl.bulk.options import seconds, slots, time_limit
@@ -28,13 +29,23 @@ PARALLELS = [
 def test_it_halts_where_parallel_halts(text: str, runs: int, status: int) -> None:
     codes = (0, 3, 0, 4, 5, 6)
     rule, tally, reached = halt(text), Tally(), False
-    for code in codes:
-        tally.note(Ending({"status": code << 8}))
+    for number, code in enumerate(codes, 1):
+        tally.note(Ending({"status": code << 8}), Command(number, f"exit {code}", ()))
         if rule.left(tally.failed, tally.succeeded, len(codes)) == 0:
             reached = True
             break
     assert tally.done == runs
     assert rule.exit_status(tally.failed, len(codes), tally.last, reached=reached) == status
+
+
+def test_people_are_told_how_many_failed_and_which_was_the_first() -> None:
+    tally = Tally()
+    tally.note(Ending({"status": 0}), Command(1, "true", ()))
+    assert tally.words(1) == "1 of 1 command ended, none failed"
+    tally.note(Ending({"status": 9}), Command(3, "stuck\n", ()))
+    tally.note(Ending({"status": 256}), Command(2, "false", ()))
+    assert tally.words(5) == "3 of 5 commands ended, 2 failed; the first was number 3 (signal 9): stuck\\n"
+    assert tally.words(None).startswith("3 commands ended, 2 failed; ")
 
 
 def test_more_than_a_hundred_failures_are_a_hundred_and_one() -> None:

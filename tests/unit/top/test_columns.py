@@ -36,6 +36,19 @@ def test_columns_fit_and_narrow_terminals_keep_what_matters(width: int) -> None:
     assert ("COMMAND OR REASON" in titles) == (width >= 120)
 
 
+def test_reason_is_seen_on_a_narrow_terminal_before_what_says_less() -> None:
+    rows = [row(7), row(8, reason="Resources: wants 8 CPUs, 2 are free", **WAITING)]
+    shown = {column.title: wide for column, wide in columns.fitting(rows, 79, "STEP")}
+    assert list(shown)[:3] == ["", "STEP", "STATE"]
+    assert shown["COMMAND OR REASON"] >= 26
+    assert {"USER", "NAME", "CPU%", "MEM"} <= shown.keys()
+
+
+def test_only_waiting_jobs_have_no_columns_of_running_ones() -> None:
+    titles = {column.title for column, _ in columns.fitting([row(8, reason="Priority", **WAITING)], 79, "STEP")}
+    assert not {"CPU%", "MEM", "TIME", "STALL%"} & titles
+
+
 def test_columns_that_say_nothing_are_left_out() -> None:
     def titles(*rows: Row) -> set[str]:
         return {column.title for column, _ in columns.fitting(rows, 200, "STEP")}

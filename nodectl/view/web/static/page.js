@@ -37,8 +37,15 @@ function duration(seconds) {
   return days ? days + "-" + clock : clock;
 }
 
+// As everywhere in nodectl: local time, 24 hours, the date where it is another day.
+function moment(seconds) {
+  const at = new Date(seconds * 1000);
+  const clock = [at.getHours(), at.getMinutes(), at.getSeconds()].map(pad).join(":");
+  const today = at.toDateString() === new Date().toDateString();
+  return today ? clock : [at.getFullYear(), pad(at.getMonth() + 1), pad(at.getDate())].join("-") + " " + clock;
+}
+
 function amount(bytes) {
-  if (bytes === null) return "-";
   for (const unit of ["B", "KiB", "MiB", "GiB", "TiB"]) {
     if (bytes < 1024 || unit === "TiB") return (unit === "B" ? Math.round(bytes) : bytes.toFixed(1)) + " " + unit;
     bytes /= 1024;
@@ -52,33 +59,71 @@ function stalled(pressure) {
 }
 
 const STATES = { PENDING: "waits", RUNNING: "runs", SUSPENDED: "suspended", COMPLETING: "ends" };
+const state = (row) => STATES[row.state] || row.state.toLowerCase();
+const waits = (row) => row.state === "PENDING";
+const counted = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
+const measured = (value, words) => (value === null ? "-" : words(value));
 
-function cells(row) {
-  const waits = row.state === "PENDING";
-  const moved = row.read === null || row.written === null ? null : row.read + row.written;
-  return [
-    [row.key, "key"], [row.name], [row.user], [row.title], [STATES[row.state] || row.state.toLowerCase()],
-    [waits ? "-" : duration(row.elapsed), "n"], [row.ntasks, "n"], [row.cpus, "n"],
-    [row.cpu === null ? "-" : (100 * row.cpu).toFixed(0), "n"], [amount(row.memory), "n"],
-    [stalled(row.pressure), "n"], [amount(moved), "n"], [row.gres || "-"], [waits ? row.reason : row.command],
-  ];
+// What a telephone shows in the place of several columns.
+function brief(row) {
+  const words = [row.user, row.title, counted(row.cpus, "CPU")];
+  if (row.cpu !== null) words.push((100 * row.cpu).toFixed(0) + " % busy");
+  if (row.memory !== null) words.push(amount(row.memory));
+  return [...words, row.gres].filter((word) => word).join(", ");
 }
 
-function fill(table, rows, lines, empty) {
-  const body = table.tBodies[0];
+// A column: its title, the text of a cell, and its classes. "n" is a number, "rest" takes the room that is left and
+// wraps. Narrow windows leave out "third" and "second", telephones "wide"; a column in which nothing stands is hidden.
+const ROWS = [
+  ["", (row) => row.key, "key"],
+  ["Step", (row) => row.name, "name"],
+  ["State", state, "state"],
+  ["User", (row) => row.user, "user wide"],
+  ["Name", (row) => row.title, "title wide"],
+  ["Command or reason", (row) => (waits(row) ? row.reason : row.command), "rest"],
+  ["Time", (row) => (waits(row) ? "-" : duration(row.elapsed)), "n time"],
+  ["CPUs", (row) => row.cpus, "n wide"],
+  ["CPU %", (row) => measured(row.cpu, (cpu) => (100 * cpu).toFixed(0)), "n wide"],
+  ["Memory", (row) => measured(row.memory, amount), "n wide"],
+  ["Tasks", (row) => row.ntasks, "n second wide"],
+  ["Stalled %", (row) => stalled(row.pressure), "n second wide"],
+  ["I/O a second", (row) => (row.read === null || row.written === null ? "-" : amount(row.read + row.written)), "n third wide"],
+  ["Devices", (row) => row.gres || "-", "second wide"],
+  ["", brief, "brief"],
+];
+const ENDED = [
+  ["Step", (row) => row.name, "name"],
+  ["State", (row) => row.state, "state"],
+  ["User", (row) => row.user, "user wide"],
+  ["Name", (row) => row.title, "title wide"],
+  ["Reason", (row) => row.reason, "rest"],
+  ["Ended", (row) => moment(row.ended), "n time"],
+  ["", (row) => [row.user, row.title].filter((word) => word).join(", "), "brief"],
+];
+
+function fill(table, columns, rows, empty) {
+  const texts = rows.map((row) => columns.map(([, text]) => String(text(row))));
+  const shown = columns.map((_, at) => !texts.length || texts.some((line) => line[at] !== "-" && line[at] !== ""));
+  const kind = (at) => columns[at][2] + (shown[at] ? "" : " empty-column");
+  const head = document.createElement("tr");
+  columns.forEach(([title], at) => {
+    const cell = head.appendChild(document.createElement("th"));
+    cell.textContent = title;
+    cell.className = kind(at);
+  });
   const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.name : "";
-  const made = rows.map((row, at) => {
+  const made = rows.map((row, number) => {
     const line = document.createElement("tr");
     line.tabIndex = 0;
     line.dataset.name = row.name;
-    line.className = row.state === "PENDING" ? "waits" : "";
-    for (const [text, kind] of lines[at]) {
+    line.className = waits(row) ? "waits" : row.ended !== undefined && row.state !== "COMPLETED" ? "failed" : "";
+    texts[number].forEach((text, at) => {
       const cell = line.insertCell();
       cell.textContent = text;
-      cell.title = String(text).length > 40 ? text : "";
-      if (kind) cell.className = kind;
-      if (kind === "key") cell.style.background = row.colour;
-    }
+      cell.title = text.length > 40 ? text : "";
+      cell.className = kind(at);
+      if (columns[at][2] === "key") cell.style.background = row.colour;
+    });
     line.onclick = () => about(row);
     line.onkeydown = (event) => { if (event.key === "Enter") about(row); };
     return line;
@@ -86,23 +131,24 @@ function fill(table, rows, lines, empty) {
   if (!made.length) {
     const line = document.createElement("tr");
     const cell = line.insertCell();
-    cell.colSpan = table.tHead.rows[0].cells.length;
+    cell.colSpan = columns.length;
     cell.className = "empty";
     cell.textContent = empty;
     made.push(line);
   }
-  body.replaceChildren(...made);
+  table.createTHead().replaceChildren(head);
+  (table.tBodies[0] || table.createTBody()).replaceChildren(...made);
   const again = made.find((line) => focused && line.dataset.name === focused);
   if (again) again.focus();
 }
+
+let before = null; // the names of the lines of the last look: when one is gone, something has ended
 
 async function look() {
   const view = await (await ask("view")).json();
   byId("node").textContent = view.node || "nodectl";
   document.title = view.node ? "nodectl: " + view.node : "nodectl";
-  const waiting = view.rows.filter((row) => row.state === "PENDING").length;
-  const clock = new Date(view.at * 1000).toLocaleTimeString();
-  byId("counts").textContent = `${clock}: ${view.rows.length - waiting} running, ${waiting} waiting`;
+  byId("counts").textContent = `${moment(view.at)}: ${counted(view.running, "job")} running, ${view.waiting} waiting`;
   complain(view.problem);
   byId("figures").replaceChildren(...view.figures.map(([name, text]) => {
     const pair = document.createElement("div");
@@ -111,17 +157,15 @@ async function look() {
     pair.lastChild.textContent = text;
     return pair;
   }));
-  fill(byId("rows"), view.rows, view.rows.map(cells), "Nothing runs, nothing waits.");
+  fill(byId("rows"), ROWS, view.rows, "Nothing runs, nothing waits.");
+  const names = new Set(view.rows.map((row) => row.name));
+  if (!before || [...before].some((name) => !names.has(name))) await ended();
+  before = names;
   await show(byId("machine"), "machine");
 }
 
 async function ended() {
-  const rows = await (await ask("ended")).json();
-  const lines = rows.map((row) => [
-    [row.name], [row.user], [row.title], [row.state, row.state === "COMPLETED" ? "" : "failed"],
-    [new Date(row.ended * 1000).toLocaleString()], [row.reason],
-  ]);
-  fill(byId("ended"), rows, lines, "Nothing has ended yet.");
+  fill(byId("ended"), ENDED, await (await ask("ended")).json(), "Nothing has ended yet.");
 }
 
 let opened = null; // the row that the dialog is about: an answer about another one comes too late
@@ -129,7 +173,8 @@ let opened = null; // the row that the dialog is about: an answer about another 
 // Each part is asked for by itself: an ended step has a launch and no layout, a job that waits the other way round.
 async function about(row) {
   opened = row;
-  byId("about-title").textContent = `${row.step === null ? "Job" : "Step"} ${row.name} of ${row.user}: ${row.title}`;
+  const what = `${row.step === null ? "Job" : "Step"} ${row.name} of ${row.user}`;
+  byId("about-title").textContent = row.title ? `${what}: ${row.title}` : what;
   byId("explanation").textContent = row.reason || "";
   byId("about-problem").textContent = "";
   byId("launch").hidden = true;
@@ -162,8 +207,6 @@ async function again() {
 }
 
 const careful = (work) => () => work().catch((error) => complain(error.message));
-byId("more").onclick = careful(ended);
 byId("report").onclick = careful(() => show(byId("used"), "report"));
 token();
 again();
-careful(ended)();
