@@ -211,7 +211,7 @@ class Session:
         found: list[Any] = []
         more = True
         while more:
-            reply: Mapping[str, Any] = self.call(method, skip=len(found), **parameters)
+            reply: Mapping[str, Any] = self.call(method, (), skip=len(found), **parameters)
             found += reply[name]
             more = reply["more"] and bool(reply[name])
         return found
