@@ -14,12 +14,12 @@ from bitarray import bitarray
 from nodectl.placement.binding.refused import Refused
 from nodectl.plugin_api import SLURM_ERROR, SLURM_SUCCESS, PluginError, set_errno
 from nodectl.selection import resources, slurmctld, state_file
-from nodectl.selection.buffer import Buf
 from nodectl.selection.calls import idle
+from nodectl.selection.information import *  # noqa: F403  # the functions about nodeinfo and jobinfo
+from nodectl.selection.information import JobInfo, told
 from nodectl.selection.modes import (
     SELECT_CONFIG_INFO,
     SELECT_CR_PLUGIN,
-    SELECT_JOBDATA_NETWORK,
     SELECT_MODE_TEST_ONLY,
     SELECT_MODE_WILL_RUN,
 )  # fmt: skip
@@ -32,7 +32,6 @@ from nodectl.selection.records import (
     StepRecord,
 )  # fmt: skip
 from nodectl.selection.tres import information, reservations
-from nodectl.selection.tres.information import JobInfo, NodeInfo, freed, is_ours, told, unpacked
 from nodectl.selection.tres.question import Question
 from nodectl.selection.tres.search import Placement
 from nodectl.selection.tres.state import State
@@ -85,31 +84,6 @@ def select_p_reconfigure() -> int:
     return SLURM_SUCCESS
 
 
-def select_p_select_nodeinfo_alloc() -> NodeInfo:
-    """Return a new NodeInfo of an idle node."""
-    return NodeInfo()
-
-
-def select_p_select_nodeinfo_pack(nodeinfo: NodeInfo, buffer: Buf, protocol_version: int) -> int:
-    """Append the NodeInfo to the buffer."""
-    del protocol_version
-    if not is_ours(nodeinfo, NodeInfo):
-        return SLURM_ERROR
-    nodeinfo.pack(buffer)
-    return SLURM_SUCCESS
-
-
-def select_p_select_nodeinfo_unpack(nodeinfo: Output, buffer: Buf, protocol_version: int) -> int:
-    """Read a NodeInfo from the buffer."""
-    del protocol_version
-    return unpacked(nodeinfo, buffer, NodeInfo)
-
-
-def select_p_select_nodeinfo_free(nodeinfo: NodeInfo) -> int:
-    """Mark the NodeInfo as freed."""
-    return freed(nodeinfo, NodeInfo)
-
-
 def select_p_select_nodeinfo_set(job_ptr: JobRecord) -> int:
     """Update the NodeInfo of each node of the job."""
     for node in job_ptr.node_bitmap.search(1) if job_ptr.node_bitmap is not None else ():
@@ -123,11 +97,6 @@ def select_p_select_nodeinfo_set_all() -> int:
     while changed:
         information.note(_Plugin.state, changed.pop())
     return SLURM_SUCCESS
-
-
-def select_p_select_nodeinfo_get(nodeinfo: NodeInfo, dinfo: int, state: int, data: Output) -> int:
-    """Write a value of the NodeInfo into `data`."""
-    return told(data, nodeinfo.get(dinfo, state) if is_ours(nodeinfo, NodeInfo) else None)
 
 
 def select_p_update_node_config(index: int) -> int:
@@ -147,64 +116,6 @@ def select_p_update_node_state(node_ptr: NodeRecord) -> int:
     """Do nothing: the host passes the usable nodes in each call of select_p_job_test."""
     del node_ptr
     return SLURM_SUCCESS
-
-
-def select_p_select_jobinfo_alloc() -> JobInfo:
-    """Return a new JobInfo."""
-    return JobInfo()
-
-
-def select_p_select_jobinfo_copy(jobinfo: JobInfo) -> JobInfo | None:
-    """Return a copy of the JobInfo."""
-    return JobInfo(jobinfo.network) if is_ours(jobinfo, JobInfo) else None
-
-
-def select_p_select_jobinfo_free(jobinfo: JobInfo) -> int:
-    """Mark the JobInfo as freed."""
-    return freed(jobinfo, JobInfo)
-
-
-def select_p_select_jobinfo_pack(jobinfo: JobInfo, buffer: Buf, protocol_version: int) -> int:
-    """Append the JobInfo to the buffer."""
-    del protocol_version
-    if not is_ours(jobinfo, JobInfo):
-        return SLURM_ERROR
-    jobinfo.pack(buffer)
-    return SLURM_SUCCESS
-
-
-def select_p_select_jobinfo_unpack(jobinfo_pptr: Output, buffer: Buf, protocol_version: int) -> int:
-    """Read a JobInfo from the buffer."""
-    del protocol_version
-    return unpacked(jobinfo_pptr, buffer, JobInfo)
-
-
-def select_p_select_jobinfo_get(jobinfo: JobInfo, data_type: int, data: Output) -> int:
-    """Write a value of the JobInfo into `data`."""
-    return told(data, jobinfo.get(data_type) if is_ours(jobinfo, JobInfo) else None)
-
-
-def select_p_select_jobinfo_set(jobinfo: JobInfo, data_type: int, data: object) -> int:
-    """Set the network of the job's request, the only settable value."""
-    if not is_ours(jobinfo, JobInfo) or data_type != SELECT_JOBDATA_NETWORK:
-        return SLURM_ERROR
-    jobinfo.network = str(data)
-    return SLURM_SUCCESS
-
-
-def select_p_select_jobinfo_sprint(jobinfo: JobInfo, buf: bytearray, size: int, mode: int) -> bytearray | None:
-    """Write the JobInfo's text into `buf` as a C string."""
-    text = select_p_select_jobinfo_xstrdup(jobinfo, mode)
-    if text is None or size < 1:
-        return None
-    written = text.encode("utf-8", "replace")[: size - 1] + b"\0"
-    buf[: len(written)] = written
-    return buf
-
-
-def select_p_select_jobinfo_xstrdup(jobinfo: JobInfo, mode: int) -> str | None:
-    """Return the JobInfo's text, or None for an unknown mode."""
-    return jobinfo.shown(mode) if is_ours(jobinfo, JobInfo) and 0 <= mode <= 2 else None
 
 
 def select_p_job_test(  # the document's parameters

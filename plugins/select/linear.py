@@ -13,11 +13,11 @@ from bitarray import bitarray
 from nodectl.placement.binding.refused import Refused
 from nodectl.plugin_api import SLURM_ERROR, SLURM_SUCCESS, PluginError, set_errno
 from nodectl.selection import state_file
-from nodectl.selection.buffer import Buf
 from nodectl.selection.calls import idle
+from nodectl.selection.information import *  # noqa: F403  # the functions about nodeinfo and jobinfo
+from nodectl.selection.information import JobInfo, NodeInfo, told
 from nodectl.selection.linear.choice import Chooser
 from nodectl.selection.linear.machines import Machines
-from nodectl.selection.linear.objects import JobInfo, NodeInfo, freed, known
 from nodectl.selection.linear.occupancy import Occupancy, Share
 from nodectl.selection.linear.runs import Wish, choose
 from nodectl.selection.modes import (
@@ -96,31 +96,6 @@ def select_p_reconfigure() -> int:
     return SLURM_SUCCESS
 
 
-def select_p_select_nodeinfo_alloc() -> NodeInfo:
-    """Return a new NodeInfo of an idle node."""
-    return NodeInfo()
-
-
-def select_p_select_nodeinfo_pack(nodeinfo: NodeInfo, buffer: Buf, protocol_version: int) -> int:
-    """Append the NodeInfo to the buffer."""
-    del protocol_version
-    known(nodeinfo, NodeInfo)
-    return nodeinfo.pack(buffer)
-
-
-def select_p_select_nodeinfo_unpack(nodeinfo: Output, buffer: Buf, protocol_version: int) -> int:
-    """Read a NodeInfo from the buffer."""
-    del protocol_version
-    nodeinfo.value = NodeInfo.unpacked(buffer)
-    return SLURM_SUCCESS
-
-
-def select_p_select_nodeinfo_free(nodeinfo: NodeInfo) -> int:
-    """Mark the NodeInfo as freed."""
-    known(nodeinfo, NodeInfo)
-    return freed(nodeinfo)
-
-
 def select_p_select_nodeinfo_set(job_ptr: JobRecord) -> int:
     """Update the NodeInfo of each node of the job."""
     share = _State.occupancy.jobs.get(job_ptr)
@@ -134,13 +109,6 @@ def select_p_select_nodeinfo_set_all() -> int:
     for node in _State.machines.nodes:
         _set(node)
     return SLURM_SUCCESS
-
-
-def select_p_select_nodeinfo_get(nodeinfo: NodeInfo, dinfo: int, state: int, data: Output) -> int:
-    """Write the node's CPUs or MiB in use into `data`."""
-    del state
-    known(nodeinfo, NodeInfo)
-    return nodeinfo.get(dinfo, data)
 
 
 def select_p_update_node_config(index: int) -> int:
@@ -162,62 +130,6 @@ def select_p_update_node_state(node_ptr: NodeRecord) -> int:
     """Do nothing: the host leaves unusable nodes out of the bitmap of select_p_job_test."""
     del node_ptr
     return SLURM_SUCCESS
-
-
-def select_p_select_jobinfo_alloc() -> JobInfo:
-    """Return an empty JobInfo."""
-    return JobInfo()
-
-
-def select_p_select_jobinfo_copy(jobinfo: JobInfo) -> JobInfo:
-    """Return a copy of the JobInfo."""
-    known(jobinfo, JobInfo)
-    return JobInfo(jobinfo.network)
-
-
-def select_p_select_jobinfo_free(jobinfo: JobInfo) -> int:
-    """Mark the JobInfo as freed."""
-    known(jobinfo, JobInfo)
-    return freed(jobinfo)
-
-
-def select_p_select_jobinfo_pack(jobinfo: JobInfo, buffer: Buf, protocol_version: int) -> int:
-    """Append the JobInfo to the buffer."""
-    del protocol_version
-    known(jobinfo, JobInfo)
-    return jobinfo.pack(buffer)
-
-
-def select_p_select_jobinfo_unpack(jobinfo_pptr: Output, buffer: Buf, protocol_version: int) -> int:
-    """Read a JobInfo from the buffer."""
-    del protocol_version
-    jobinfo_pptr.value = JobInfo.unpacked(buffer)
-    return SLURM_SUCCESS
-
-
-def select_p_select_jobinfo_get(jobinfo: JobInfo, data_type: int, data: Output) -> int:
-    """Write a field of the JobInfo into `data`."""
-    known(jobinfo, JobInfo)
-    return jobinfo.get(data_type, data)
-
-
-def select_p_select_jobinfo_set(jobinfo: JobInfo, data_type: int, data: object) -> int:
-    """Set a field of the JobInfo."""
-    known(jobinfo, JobInfo)
-    return jobinfo.set(data_type, data)
-
-
-def select_p_select_jobinfo_sprint(jobinfo: JobInfo, buf: bytearray, size: int, mode: int) -> bytearray:
-    """Write as much of the JobInfo's text as `size` allows into `buf`, with a NUL at the end."""
-    text = select_p_select_jobinfo_xstrdup(jobinfo, mode).encode()[: max(size - 1, 0)] + b"\0"
-    buf[: len(text)] = text
-    return buf
-
-
-def select_p_select_jobinfo_xstrdup(jobinfo: JobInfo, mode: int) -> str:
-    """Return the JobInfo's text: a heading, the values, or both."""
-    known(jobinfo, JobInfo)
-    return jobinfo.text(mode)
 
 
 def select_p_job_test(  # the document's parameters
@@ -356,12 +268,10 @@ def select_p_get_info_from_plugin(dinfo: int, job_ptr: JobRecord | None, data: O
     """Write the plugin's kind (0: no cores) or configuration into `data`."""
     del job_ptr
     if dinfo == SELECT_CR_PLUGIN:
-        data.value = 0
-    elif dinfo == SELECT_CONFIG_INFO:
-        data.value = [("OverSubscribe", parameters().over_subscribe), ("Memory", str(parameters().tracks_memory))]
-    else:
-        return SLURM_ERROR
-    return SLURM_SUCCESS
+        return told(data, 0)
+    if dinfo == SELECT_CONFIG_INFO:
+        return told(data, [("OverSubscribe", parameters().over_subscribe), ("Memory", str(parameters().tracks_memory))])
+    return SLURM_ERROR
 
 
 def select_p_ba_init(node_info_ptr: NodeInfoMessage, sanity_check: bool) -> None:
@@ -390,7 +300,6 @@ def _set(node: NodeRecord) -> None:
     info = node.select_nodeinfo
     if not isinstance(info, NodeInfo):
         return
-    jobs = _State.occupancy.running.of(node.index)
-    info.jobs = jobs
-    info.alloc_cpus = _State.machines.cpus(node.index) if jobs else 0
+    info.alloc_cpus = _State.machines.cpus(node.index) if _State.occupancy.running.of(node.index) else 0
     info.alloc_memory = _State.occupancy.memory.get(node.index, 0)
+    info.tres = f"cpu={info.alloc_cpus},mem={info.alloc_memory}M" if info.alloc_cpus else ""
