@@ -8,6 +8,7 @@ not what the tables give.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable
@@ -24,6 +25,7 @@ from nodectl.client.run_options import NO_ARGUMENT, OPTIONS, layout_options, wai
 from nodectl.client.srun.options import FURTHER
 from nodectl.model import fields, request_fields
 from nodectl.model.fields import names
+from nodectl.model.states import STATES
 from nodectl.placement.binding.options import COUNT, FLAG, ROWS
 from nodectl.service.config_file.table import KEYS
 
@@ -199,8 +201,17 @@ def configuration(text: str) -> str:
     return between(text, _OF_CONFIG, "\n\n    __slots__", "\n".join(chain(*lines.values())))
 
 
+def schema(text: str) -> str:
+    """The schema with all states where it has some of them, by a list that begins with the first one."""
+    states = r",\1".join(f'"{state}"' for state in STATES)
+    made, count = re.subn(rf'(?<="enum": \[)(\n +)"{STATES[0]}",[^]]*"(?=\n)', rf"\1{states}", text)
+    assert count, "there are no states"
+    return made
+
+
 FILES: dict[str, Callable[[str], str]] = {
     INTERFACE: interface, "nodectl/client/api/keywords.py": keywords, COMMANDS: own_options, CONFIG: configuration,
+    **{f"nodectl/model/schemas/{name}.json": schema for name in ("acct", "explain", "ps", "queue", "show")},
 }  # fmt: skip
 
 

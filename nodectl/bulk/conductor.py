@@ -22,6 +22,7 @@ from nodectl.bulk.tally import Ending, Tally
 from nodectl.client.command import Failed, Interrupted
 from nodectl.client.signals import ENDING
 from nodectl.messages import is_news
+from nodectl.model.states import COMPLETED, FAILED, NODE_FAIL
 from nodectl.model.wire import framing
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _REST = 10  # times what a look took: until the next one
 _PLENTY = 32  # commands in the step that have not begun: it does not wait for this process
 _NAP = 0.01
 # States of a step all of whose commands have ended: what a lost node had begun was begun again elsewhere.
-COMMANDS_ENDED = ("COMPLETED", "NODE_FAIL")
+COMMANDS_ENDED = (COMPLETED, NODE_FAIL)
 _FEW = 16  # as much room is waited for while enough are on their way
 
 
@@ -190,7 +191,7 @@ class Conductor:
         """Whether the step has ended for lack of work, while more commands may come."""
         if self.record is None or not self._told_all or self.stopped or not self.is_waiting:
             return False
-        return self.record["state"] in COMMANDS_ENDED or bool(self.tally.failed and self.record["state"] == "FAILED")
+        return self.record["state"] in COMMANDS_ENDED or bool(self.tally.failed and self.record["state"] == FAILED)
 
     @property
     def is_waiting(self) -> bool:

@@ -19,8 +19,8 @@ from nodectl.model.accounting import fields
 from nodectl.model.accounting.amounts import UNITS
 from nodectl.model.accounting.fields import Field, Style, UnknownField
 from nodectl.model.accounting.rows import Row, flat
-from nodectl.model.accounting.states import state_named
 from nodectl.model.accounting.times import midnight, moment
+from nodectl.model.states import state_named
 from nodectl.model.words import printable
 
 _HELP_COLUMNS = 4

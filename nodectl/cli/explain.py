@@ -13,6 +13,7 @@ from nodectl.client.render.explanation import explained
 from nodectl.client.render.layout import lines_of
 from nodectl.client.render.terminal import put, terminal_width
 from nodectl.client.session import Session
+from nodectl.model.states import RUNNING
 from nodectl.model.step_number import FIRST, step_name
 from nodectl.model.wire.names import NODE
 
@@ -34,7 +35,7 @@ def main(arguments: argparse.Namespace) -> int:
         if isinstance(arguments.job, tuple):
             return _layout(session, *arguments.job, as_json=arguments.json)
         answer = _waiting(session, arguments.job)
-        if answer is None or (arguments.job.isdecimal() and answer.get("state") == "RUNNING"):
+        if answer is None or (arguments.job.isdecimal() and answer.get("state") == RUNNING):
             try:
                 return _layout(session, int(arguments.job), FIRST, as_json=arguments.json)
             except Failed as failed:

@@ -14,11 +14,9 @@ from nodectl.client.job_name import job_argument
 from nodectl.client.render.job_columns import COLUMNS, STARTS, USUAL, WIDE, listing
 from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
+from nodectl.model.states import IN_QUEUE, PENDING, SHORT
 
-_STATES = {
-    "PD": "PENDING", "R": "RUNNING", "S": "SUSPENDED", "CG": "COMPLETING", "PENDING": "PENDING", "RUNNING": "RUNNING",
-    "SUSPENDED": "SUSPENDED", "COMPLETING": "COMPLETING",
-}  # fmt: skip
+_STATES = {word: state for state in IN_QUEUE for word in (state, SHORT[state])}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +48,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.me:
         wanted["users"] = [*(arguments.user or ()), str(os.getuid())]
     if arguments.start and not arguments.states:
-        wanted["states"] = ["PENDING"]
+        wanted["states"] = [PENDING]
     wanted = {name: value for name, value in wanted.items() if value}
     if arguments.json:
         print(json.dumps({"jobs": _found(arguments, wanted)}, indent=2))

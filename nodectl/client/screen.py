@@ -14,16 +14,16 @@ from typing import NamedTuple, NoReturn
 from nodectl.client.command import Failed
 from nodectl.client.render.table import cut
 from nodectl.client.render.terminal import COLOURS, put, terminal_width, wants_colour
+from nodectl.model import states
 
 _RED, _GREEN, _YELLOW, _BLUE, _MAGENTA, _CYAN = range(31, 37)
 _PLAIN = "\x1b[0m"
 # Green runs, yellow waits, cyan is suspended, blue ends, red has failed, magenta was cancelled or preempted. States
 # that are missing here, or have 0, have no colour.
+_IN_QUEUE = {states.PENDING: _YELLOW, states.RUNNING: _GREEN, states.SUSPENDED: _CYAN, states.COMPLETING: _BLUE}
 _COLOURS = {
-    "COMPLETING": _BLUE, "COMPLETED": 0, "CG": _BLUE, "RUNNING": _GREEN, "R": _GREEN, "PENDING": _YELLOW, "PD": _YELLOW,
-    "STARTING": _YELLOW, "REQUEUED": _YELLOW, "SUSPENDED": _CYAN, "S": _CYAN, "CANCELLED": _MAGENTA,
-    "PREEMPTED": _MAGENTA, "FAILED": _RED, "TIMEOUT": _RED, "OUT_OF_MEMORY": _RED, "NODE_FAIL": _RED,
-    "BOOT_FAIL": _RED, "DEADLINE": _RED,
+    **_IN_QUEUE, **{states.SHORT[state]: colour for state, colour in _IN_QUEUE.items()}, states.REQUEUED: _YELLOW,
+    **dict.fromkeys(states.ENDED, _RED), states.COMPLETED: 0, states.CANCELLED: _MAGENTA, states.PREEMPTED: _MAGENTA,
     # Of the machine.
     "IDLE": _GREEN, "MIXED": _GREEN, "ALLOCATED": _GREEN, "DRAIN": _RED, "DRAINED": _RED, "DRAINING": _RED,
     "DOWN": _RED, "FAIL": _RED, "RESERVED": _CYAN, "MAINT": _CYAN,

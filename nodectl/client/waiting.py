@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from nodectl.client.command import Failed, Interrupted, Program
 from nodectl.client.session import Gone
 from nodectl.client.signals import TooLate
+from nodectl.model.states import BEGUN, IN_QUEUE, PENDING
 from nodectl.model.wire.names import NODE
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ NOT_NOW = "Unable to allocate resources: Requested nodes are busy"  # srun's wor
 _WITHOUT_SERVICE = 300.0  # seconds; a job without a waiting client lives as long once a service runs again
 _ASKED_AGAIN = 0.2
 _GIVEN_UP = 5  # seconds in which the service takes a job back; later it does so by the job's lease
-_BEGUN = ("RUNNING", "SUSPENDED")
-_GOING = ("PENDING", *_BEGUN, "COMPLETING")
 
 
 def job(session: "Session", request: "Mapping[str, object]", options: "Mapping[str, object]", patience: int | None,
@@ -61,9 +60,9 @@ def _wait(session: "Session", number: int, *, tell: bool) -> None:
     while True:
         reply = asked(session, job=number, seen=seen)
         state, words = str(reply["state"]), str(reply["words"])
-        if state in _BEGUN:
+        if state in BEGUN:
             break
-        if state != "PENDING":
+        if state != PENDING:
             raise Failed(f"job {number} ended before it began: {state}{f': {words}' if words else ''}")
         if not told and tell:
             if Program.name == "salloc":
@@ -92,7 +91,7 @@ def _until_ended(session: "Session", number: int) -> None:
     seen = ""
     while True:
         reply = asked(session, job=number, seen=seen)
-        if reply["state"] not in _GOING:
+        if reply["state"] not in IN_QUEUE:
             return
         seen = str(reply["seen"])
 

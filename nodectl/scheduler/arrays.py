@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import copy
 
+from nodectl.model.states import PENDING
 from nodectl.model.value_class import replace
 from nodectl.scheduler import job_array
 from nodectl.scheduler.decisions import NotAdmitted
-from nodectl.selection.modes import PENDING
 from nodectl.selection.records import JobRecord
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bitarray import bitarray
 
+from nodectl.model.states import ARRAY_LIMIT, DEPENDENCY, LAUNCH_FAILURE, PRIORITY, RESOURCES
 from nodectl.scheduler import preemption
 from nodectl.scheduler.arrays import is_waiting_array
 from nodectl.scheduler.book import Book
@@ -21,7 +22,6 @@ from nodectl.selection.answers import BUSY, PLUGIN, Choice, Refusal
 from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY, SELECT_MODE_WILL_RUN
 from nodectl.selection.records import JobRecord, JobResources
 
-RESOURCES = "Resources"
 _RETRIES = 3
 _MOST_ENDS = 8
 
@@ -54,7 +54,7 @@ class Backfill:
         """
         index = self._book.next_index(job)
         if index is None and is_waiting_array(job):
-            return Block("Dependency", f"it waits for other jobs: {job.details.dependency}")
+            return Block(DEPENDENCY, f"it waits for other jobs: {job.details.dependency}")
         block = self.block(job, now)
         if block is not None:
             return block
@@ -73,7 +73,7 @@ class Backfill:
         failed = self._selection.job_begin(job)
         if failed:
             unplace(job)
-            return Block("JobLaunchFailure", failed, kind=PLUGIN)
+            return Block(LAUNCH_FAILURE, failed, kind=PLUGIN)
         self._book.add(job)
         self._bound(job, now)
         self._book.began(job, now)
@@ -89,10 +89,10 @@ class Backfill:
     def block(self, job: JobRecord, now: float) -> Block | None:
         """Return the reason against starting the job, whatever is free; None where there is none."""
         if job.details.dependency and self._book.waits.state(job, now) != DONE:  # another of its name has started
-            return Block("Dependency", f"it waits for other jobs: {job.details.dependency}")
+            return Block(DEPENDENCY, f"it waits for other jobs: {job.details.dependency}")
         if self._book.arrays.is_full(job):
             words = f"{job.array_limit} tasks of its array run, the most at a time"
-            return Block("JobArrayTaskLimit", words, "a higher limit after % in --array")
+            return Block(ARRAY_LIMIT, words, "a higher limit after % in --array")
         block = self._book.accounts.block(job, asked(job)) or self._known_limit(job)
         if block is None and job.details.reservation:
             block = self._reservations.block(job, now)
@@ -131,7 +131,7 @@ class Backfill:
         room = self._room
         details = job.details
         if room.is_closed(job):
-            return Block("Priority", "the first in line has waited so long that no other job goes before it", kind=BUSY)
+            return Block(PRIORITY, "the first in line has waited so long that no other job goes before it", kind=BUSY)
         if not details.overcommit and details.min_cpus > room.free_cpus():
             return Block(RESOURCES, _needs(job), kind=BUSY)
         if room.takes_from_first(job, asked(job)):
@@ -177,14 +177,14 @@ class Backfill:
             except NotAdmitted as error:
                 self._book.pauses.fail(job.job_id, str(error), now)
                 self._book.place(job, now)
-                return Block("JobLaunchFailure", str(error))  # not the plugin's fault: others are tried
+                return Block(LAUNCH_FAILURE, str(error))  # not the plugin's fault: others are tried
             task.node_bitmap, task.job_resrcs, task.nodes = nodes, choice.resources, names
         failed = self._selection.job_begin(task)
         if failed:
             unplace(task)
             self._book.pauses.fail(task.job_id, failed, now)
             self._book.place(task, now)
-            return Block("JobLaunchFailure", failed, kind=PLUGIN)
+            return Block(LAUNCH_FAILURE, failed, kind=PLUGIN)
         self._room.forget(job)
         if index is not None and task is not job and self._book.line.is_its_turn(job):
             self._book.line.turn_taken(job, now)

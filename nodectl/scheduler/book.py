@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
+from nodectl.model import states
 from nodectl.model.value_class import dataclass
 from nodectl.model.words import duration
 from nodectl.scheduler import job_array
@@ -22,16 +23,12 @@ from nodectl.scheduler.priority import Priority
 from nodectl.scheduler.waits import Waits
 from nodectl.scheduler.watchers import NEVER
 from nodectl.selection.host import Selection
-from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord, JobResources
 
 YEAR = 365 * 86_400.0
 """After how long a job without a time limit is expected to end."""
-HELD = {"user": "JobHeldUser", "admin": "JobHeldAdmin"}
+HELD = {"user": states.HELD_BY_USER, "admin": states.HELD_BY_ADMIN}
 _AT_A_TIME = 1000
-LAUNCH_FAILURE = "JobLaunchFailure"
-NEVER_SATISFIED = "DependencyNeverSatisfied"
-DEPENDENCY = "Dependency"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +88,22 @@ class Book:
             yield
             if job.is_active:
                 self.active[job.job_id] = job
-                if job.job_state == COMPLETING:
+                if job.job_state == states.COMPLETING:
                     self.completing[job.job_id] = job
                 self.accounts.started(job)
                 self.arrays.started(job)
-                if job.job_state == SUSPENDED:
+                if job.job_state == states.SUSPENDED:
                     job.suspend_time = job.suspend_time or now  # a step's file does not say since when
                     self.stopped[job.job_id] = job
-                if job.job_state != SUSPENDED or job.suspended_by_owner:
+                if job.job_state != states.SUSPENDED or job.suspended_by_owner:
                     self._charge(job, self.fair_share.since(job.user_id, job.start_time, now))
                 job.end_time = self.expected_end(job, now)
         for job in known:
             yield
-            if job.job_state != PENDING:
+            if job.job_state != states.PENDING:
                 continue
             if job.details.dependency:  # the outcomes are in the history: `catch_up` asks
-                job.state_reason, job.state_desc = DEPENDENCY, _waits_for(job)
+                job.state_reason, job.state_desc = states.DEPENDENCY, _waits_for(job)
                 self.unlooked[job.job_id] = job
             else:
                 self.place(job, now)
@@ -126,7 +123,7 @@ class Book:
         """Put a waiting job in line, or note the bar against the job."""
         self.version += 1
         self.line.remove(job, now)
-        job.job_state = PENDING
+        job.job_state = states.PENDING
         bar = self.bar(job, now)
         job.state_reason, job.state_desc = (bar.reason, bar.words) if bar is not None else ("", "")
         if self.waits.is_unfinished(job):
@@ -140,11 +137,11 @@ class Book:
             self.line.add(job, now)
             self.fresh.append(job)
             return
-        if bar.reason == NEVER_SATISFIED and job.details.kill_invalid_dep:
+        if bar.reason == states.NEVER_SATISFIED and job.details.kill_invalid_dep:
             self.hopeless[job.job_id] = job
         if bar.until:
             self.agenda.note(bar.until, job.job_id)
-        if bar.reason != LAUNCH_FAILURE:
+        if bar.reason != states.LAUNCH_FAILURE:
             job.eligible_time = 0.0
 
     def _last_as_long(self, job: JobRecord, now: float) -> None:
@@ -156,7 +153,7 @@ class Book:
     def clock_set_back(self, now: float, by: float) -> None:
         """Correct all times after the clock was set back by `by` seconds. No job loses the time waited."""
         self.line.clock_set_back(now)
-        for job in [one for one in self.jobs.values() if one.job_state == PENDING]:
+        for job in [one for one in self.jobs.values() if one.job_state == states.PENDING]:
             if job.eligible_time > now:
                 job.eligible_time -= by
             self.place(job, now)
@@ -175,14 +172,14 @@ class Book:
             return Bar(HELD.get(job.held, HELD["admin"]), words)
         at = self.waits.state(job, now)
         if at == NEVER:
-            return Bar(NEVER_SATISFIED, f"what it waits for will not happen: {job.details.dependency}")
+            return Bar(states.NEVER_SATISFIED, f"what it waits for will not happen: {job.details.dependency}")
         if at is None or at > now:
-            return Bar(DEPENDENCY, _waits_for(job), at or 0.0)
+            return Bar(states.DEPENDENCY, _waits_for(job), at or 0.0)
         begin = job.details.begin_time
         if begin > now:
-            return Bar("BeginTime", f"it is not to begin within the next {duration(round(begin - now))}", begin)
+            return Bar(states.BEGIN_TIME, f"it is not to begin within the next {duration(round(begin - now))}", begin)
         until, words = self.pauses.until(job.job_id, now)
-        return Bar(LAUNCH_FAILURE, f"it could not start, and is tried again: {words}", until) if until else None
+        return Bar(states.LAUNCH_FAILURE, f"it could not start, and is tried again: {words}", until) if until else None
 
     def latest_start(self, job: JobRecord) -> float:
         """Return the latest start for meeting the job's deadline; 0 for a job without a deadline."""
@@ -195,7 +192,7 @@ class Book:
         for number in self.agenda.due(now):
             job = self.jobs.get(number)
             self.freed = self.freed or number in self.staying
-            if job is None or job.job_state != PENDING:
+            if job is None or job.job_state != states.PENDING:
                 continue
             deadline = self.latest_start(job)
             if deadline and now >= deadline:
@@ -208,7 +205,7 @@ class Book:
         """Note the start of the job, which now holds resources."""
         self.version += 1
         self.line.remove(job, now, started=True)
-        job.job_state, job.state_reason, job.state_desc = RUNNING, "", ""
+        job.job_state, job.state_reason, job.state_desc = states.RUNNING, "", ""
         job.start_time, job.suspended_seconds, job.suspend_time, job.preempted_by = now, 0.0, 0.0, 0
         job.suspended_by_owner = False
         job.eligible_time = job.eligible_time or now
@@ -223,7 +220,7 @@ class Book:
         """Note the beginning of the job's termination."""
         self.version += 1
         self._discharge(job, now)
-        job.job_state = COMPLETING
+        job.job_state = states.COMPLETING
         self.completing[job.job_id] = job
         self.resuming.pop(job.job_id, None)
         self.stopped.pop(job.job_id, None)
@@ -284,7 +281,7 @@ class Book:
         self.version += 1
         if not by_owner:
             self._discharge(job, now)
-        job.job_state, job.suspend_time, job.suspended_by_owner = SUSPENDED, now, by_owner
+        job.job_state, job.suspend_time, job.suspended_by_owner = states.SUSPENDED, now, by_owner
         job.end_time = self.expected_end(job, now)
         self.stopped[job.job_id] = job
         self.staying.forget(job.job_id)
@@ -303,7 +300,7 @@ class Book:
         is_charged = job.suspended_by_owner
         if not is_charged:
             job.suspended_seconds += max(0.0, now - job.suspend_time)
-        job.job_state, job.suspend_time, job.preempted_by = RUNNING, 0.0, 0
+        job.job_state, job.suspend_time, job.preempted_by = states.RUNNING, 0.0, 0
         job.suspended_by_owner = False
         job.state_reason = job.state_desc = ""
         job.end_time = self.expected_end(job, now)
@@ -314,7 +311,7 @@ class Book:
 
     def expected_end(self, job: JobRecord, now: float) -> float:
         """Return the latest end of an active job."""
-        if not job.time_limit or (job.job_state == SUSPENDED and not job.suspended_by_owner):
+        if not job.time_limit or (job.job_state == states.SUSPENDED and not job.suspended_by_owner):
             return max(job.start_time, now) + YEAR
         return job.start_time + job.time_limit + job.suspended_seconds
 
@@ -330,7 +327,7 @@ class Book:
                 return
             number, job = next(iter(self.unlooked.items()))
             del self.unlooked[number]
-            if job.job_state == PENDING and self.jobs.get(number) is job:
+            if job.job_state == states.PENDING and self.jobs.get(number) is job:
                 self.place(job, now)
             yield None
 

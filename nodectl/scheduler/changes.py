@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
+from nodectl.model.states import PENDING
 from nodectl.model.words import duration
 from nodectl.scheduler import expansion
 from nodectl.scheduler.book import Book
@@ -14,7 +15,7 @@ from nodectl.scheduler.limits import given
 from nodectl.scheduler.policy import NORMAL, Policy
 from nodectl.scheduler.reservation import Reservations
 from nodectl.selection.answers import PLUGIN, Choice
-from nodectl.selection.modes import PENDING, SELECT_MODE_TEST_ONLY
+from nodectl.selection.modes import SELECT_MODE_TEST_ONLY
 from nodectl.selection.records import JobRecord
 
 MOST_NICE = 2_147_480_000

@@ -6,10 +6,10 @@ gives all it holds to the target and ends. In the daemon and in planning command
 
 from __future__ import annotations
 
+from nodectl.model.states import RUNNING
 from nodectl.scheduler.book import Book
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.dependency import BadDependency, parse
-from nodectl.selection.modes import RUNNING
 from nodectl.selection.records import JobRecord
 
 _LATER = 1.0  # seconds: a limit is told in whole ones

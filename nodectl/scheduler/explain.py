@@ -10,8 +10,9 @@ from typing import NamedTuple, TypeVar
 
 from bitarray import bitarray
 
+from nodectl.model import states
 from nodectl.model.words import duration
-from nodectl.scheduler.backfill import RESOURCES, Backfill, unplace
+from nodectl.scheduler.backfill import Backfill, unplace
 from nodectl.scheduler.book import Bar, Book
 from nodectl.scheduler.explanation import Explanation
 from nodectl.scheduler.forecast import Forecast
@@ -20,7 +21,7 @@ from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Room, Shadow
 from nodectl.scheduler.words import count
 from nodectl.selection.answers import Choice
-from nodectl.selection.modes import COMPLETING, PENDING, SELECT_MODE_RUN_NOW, SUSPENDED
+from nodectl.selection.modes import SELECT_MODE_RUN_NOW
 from nodectl.selection.records import JobRecord, JobResources
 
 _T = TypeVar("_T")
@@ -30,11 +31,11 @@ _NO_LIMIT = 1 << 62
 _AT_A_TIME = 16  # jobs, between two moments at which the caller may do other work
 _MOST_POINTS = 512  # jobs of which the priorities are found at a time
 _HELP = {
-    "JobHeldUser": "nodectl release {job}",
-    "JobHeldAdmin": "an administrator: nodectl release {job}",
-    "DependencyNeverSatisfied": "nodectl update {job} --dependency=..., or nodectl cancel {job}",
-    "BeginTime": "nodectl update {job} --begin=now",
-    "JobLaunchFailure": "nodectl release {job} tries it at once",
+    states.HELD_BY_USER: "nodectl release {job}",
+    states.HELD_BY_ADMIN: "an administrator: nodectl release {job}",
+    states.NEVER_SATISFIED: "nodectl update {job} --dependency=..., or nodectl cancel {job}",
+    states.BEGIN_TIME: "nodectl update {job} --begin=now",
+    states.LAUNCH_FAILURE: "nodectl release {job} tries it at once",
 }
 
 
@@ -88,7 +89,7 @@ class Explainer:
             if not len(ordered) % _AT_A_TIME:
                 yield
         there = set(ordered)
-        others = [job for job in book.jobs.values() if job.job_state == PENDING and job not in there]
+        others = [job for job in book.jobs.values() if job.job_state == states.PENDING and job not in there]
         yield
         yield from self._reasons(ordered, now)
         jobs = [*ordered, *sorted(others, key=lambda job: job.job_id)]
@@ -105,7 +106,7 @@ class Explainer:
         for place, job in enumerate(ordered):
             if not place % _AT_A_TIME:
                 yield
-            if job not in self._book.line or job.job_state != PENDING:
+            if job not in self._book.line or job.job_state != states.PENDING:
                 continue  # it has left meanwhile
             pool = job.details.reservation
             block = self._backfill.block(job, now) if pool in firsts else self._block_of_first(job, now)
@@ -113,10 +114,10 @@ class Explainer:
                 job.state_reason, job.state_desc = block.reason, block.words
             elif firsts.setdefault(pool, job) is job:
                 why = self._of_first(job, now)
-                job.state_reason = RESOURCES if why.reason == "None" else why.reason
+                job.state_reason = states.RESOURCES if why.reason == states.NO_REASON else why.reason
                 job.state_desc = why.words
             else:
-                job.state_reason, job.state_desc = "Priority", f"{count(place, 'job')} before it in line"
+                job.state_reason, job.state_desc = states.PRIORITY, f"{count(place, 'job')} before it in line"
 
     def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
         """Return a `brief` of each job, after a survey without interruption."""
@@ -125,7 +126,7 @@ class Explainer:
 
     def brief(self, job: JobRecord, now: float, starts: Mapping[int, float | None]) -> Explanation:
         """Return reason, words and expected start of a job, from a recent survey."""
-        if job.job_state != PENDING:
+        if job.job_state != states.PENDING:
             return self._active(job)
         bar = self._book.bar(job, now)
         if bar is not None:
@@ -139,7 +140,7 @@ class Explainer:
     def explaining(self, job: JobRecord, now: float) -> Generator[None, None, Explanation]:
         """Make the full explanation. The caller may leave the generator at any yield, also to change the queue."""
         self._called()
-        if job.job_state != PENDING:
+        if job.job_state != states.PENDING:
             return self._active(job)
         bar = self._book.bar(job, now)
         if bar is not None:
@@ -148,7 +149,7 @@ class Explainer:
         first = (yield from self._first(job, now)) if block is None else job
         if first is not job:
             return (yield from self._behind(job, first, now))
-        if job.job_state != PENDING:
+        if job.job_state != states.PENDING:
             return self._active(job)  # it has started meanwhile
         block = block or self._block_of_first(job, now)
         return self._of_first(job, now) if block is None else self._blocked(job, block, now)
@@ -159,11 +160,11 @@ class Explainer:
         return _finished(self._expected_start(job, now))
 
     def _expected_start(self, job: JobRecord, now: float) -> Generator[None, None, float | None]:
-        if job.job_state != PENDING:
+        if job.job_state != states.PENDING:
             return job.start_time or None
         bar = self._book.bar(job, now)
         if bar is not None:
-            return bar.until if bar.reason == "BeginTime" else None
+            return bar.until if bar.reason == states.BEGIN_TIME else None
         if self._book.freed or self._starts[0] != (now, self._book.version):
             version = self._book.version
             starts = yield from self._forecast(now)
@@ -171,14 +172,16 @@ class Explainer:
         return self._starts[1].get(job.job_id)
 
     def _active(self, job: JobRecord) -> Explanation:
-        if job.job_state != SUSPENDED:
+        if job.job_state != states.SUSPENDED:
             return Explanation("", f"the job is {job.job_state.lower()}", (), job.start_time or None)
         if job.job_id in self._book.resuming:
-            return Explanation(RESOURCES, "it goes on as soon as its CPUs are free", self._holders(job.job_resrcs, job))
+            return Explanation(
+                states.RESOURCES, "it goes on as soon as its CPUs are free", self._holders(job.job_resrcs, job)
+            )
         if job.preempted_by:
             other = self._book.jobs.get(job.preempted_by)
             names = (_name(other),) if other is not None else ()
-            return Explanation("Preempted", "a job of a more urgent quality of service has its CPUs", names)
+            return Explanation(states.WAS_PREEMPTED, "a job of a more urgent quality of service has its CPUs", names)
         return Explanation("", "it is suspended", (), None, (f"nodectl resume {job.job_id}",))
 
     def _barred(self, job: JobRecord, bar: Bar) -> Explanation:
@@ -189,16 +192,18 @@ class Explainer:
 
     def _blocked(self, job: JobRecord, block: Block, now: float) -> Explanation:
         active = self._book.active.values()
-        if block.reason == "JobArrayTaskLimit":
+        if block.reason == states.ARRAY_LIMIT:
             held = [one for one in active if one.array_job_id == job.array_job_id]
-        elif block.reason == "Reservation":
+        elif block.reason == states.RESERVATION:
             held = []
-        elif block.reason == "Dependency":
+        elif block.reason == states.DEPENDENCY:
             held = self._book.waits.whom(job, _MOST_NAMED)
         else:
             held = [one for one in active if one.user_id == job.user_id]
         one = self._reservations.by_name.get(job.details.reservation)
-        start = one.start_time if block.reason == "Reservation" and one is not None and one.start_time > now else None
+        start = (
+            one.start_time if block.reason == states.RESERVATION and one is not None and one.start_time > now else None
+        )
         return Explanation(block.reason, block.words, _names(held), start, (block.help,) if block.help else ())
 
     def _first(self, job: JobRecord, now: float) -> Generator[None, None, JobRecord]:
@@ -240,18 +245,20 @@ class Explainer:
         shadow = self._shadow(job, now)
         claim = self._room.claims.get(job.job_id)
         if claim is not None:
-            return Explanation(RESOURCES, "other jobs are making room for it", _names(self._room.leaving(claim)), now)
+            return Explanation(
+                states.RESOURCES, "other jobs are making room for it", _names(self._room.leaving(claim)), now
+            )
         if shadow is None or shadow.resources is None:
             return self._unforeseen(job)
         if shadow.start <= now and self._placed(job, now, job.time_limit):
-            return Explanation("None", "it is about to start", (), now)
+            return Explanation(states.NO_REASON, "it is about to start", (), now)
         words = f"it is the next to start: {self._lacks(job)}"
         holders = self._holders(shadow.resources, job)
         kept = self._reservations.overlapping(job, now, self._room.end_of(job, now))
         if kept and not holders:
             words = f"the cores that are free are kept by {', '.join(kept[:_MOST_NAMED])} when it would run"
-            return Explanation("Reservation", words, (), self._known(shadow.start), self._shorter(job, now))
-        return Explanation(RESOURCES, words, holders, self._known(shadow.start), self._smaller(job, now))
+            return Explanation(states.RESERVATION, words, (), self._known(shadow.start), self._shorter(job, now))
+        return Explanation(states.RESOURCES, words, holders, self._known(shadow.start), self._smaller(job, now))
 
     def _known(self, start: float) -> float | None:
         """Return `start`, or None for a guess: a job without a time limit holds the resources until then."""
@@ -263,8 +270,8 @@ class Explainer:
         if away:
             names = ", ".join(f"{node.name}{f' ({node.reason})' if node.reason else ''}" for node in away[:_MOST_NAMED])
             words = f"nodes that it needs start no jobs now: {names}"
-            return Explanation("ReqNodeNotAvail", words, (), None, ("an administrator: nodectl node resume",))
-        return Explanation(RESOURCES, f"it is the next to start: {self._lacks(job)}")
+            return Explanation(states.NOT_AVAILABLE, words, (), None, ("an administrator: nodectl node resume",))
+        return Explanation(states.RESOURCES, f"it is the next to start: {self._lacks(job)}")
 
     def _behind(self, job: JobRecord, first: JobRecord, now: float) -> Generator[None, None, Explanation]:
         ahead: list[JobRecord] = []
@@ -277,14 +284,14 @@ class Explainer:
         before = count(len(ahead), "job") if len(ahead) <= _MOST_NAMED else f"more than {_MOST_NAMED} jobs"
         words = f"{before} before it in line"
         start = yield from self._expected_start(job, now)
-        if job.job_state != PENDING:
+        if job.job_state != states.PENDING:
             return self._active(job)  # it has started meanwhile: nothing may be tried with it
         if not self._placed(job, now, job.time_limit, alone=True):
             return Explanation(
-                "Priority", f"{words}; {self._lacks(job)}", _names(ahead), start, self._smaller(job, now)
+                states.PRIORITY, f"{words}; {self._lacks(job)}", _names(ahead), start, self._smaller(job, now)
             )
         words += f"; it would take what job {first.job_id} needs"
-        return Explanation("Priority", words, _names(ahead), start, self._shorter(job, now))
+        return Explanation(states.PRIORITY, words, _names(ahead), start, self._shorter(job, now))
 
     def _lacks(self, job: JobRecord) -> str:
         wanted, cpus, memory = asked(job), self._free_cpus(), self._free_memory()
@@ -307,7 +314,9 @@ class Explainer:
         """Return hints at changes for an earlier start: fewer CPUs, time limits for running jobs, a shorter limit."""
         free = self._free_cpus()
         helps = [f"a job of at most {count(free, 'CPU')}"] if 0 < free < job.details.min_cpus else []
-        waiting = [one for one in self._book.active.values() if not one.time_limit and one.job_state != COMPLETING]
+        waiting = [
+            one for one in self._book.active.values() if not one.time_limit and one.job_state != states.COMPLETING
+        ]
         if waiting:
             helps.append("time limits: jobs without one may run for ever, so the time is unknown")
         return (*helps, *self._shorter(job, now))
@@ -351,7 +360,9 @@ class Explainer:
     def _forecast(self, now: float) -> Generator[None, None, dict[int, float | None]]:
         """Forecast the starts of the first jobs in line, as many as a sweep tests."""
         book, room = self._book, self._room
-        active = [one for one in book.active.values() if one.job_resrcs is not None and one.job_state != SUSPENDED]
+        active = [
+            one for one in book.active.values() if one.job_resrcs is not None and one.job_state != states.SUSPENDED
+        ]
         memory = min(self._free_memory(), _NO_LIMIT)
         ends = [(max(one.end_time, now), one.total_cpus, _memory(one.job_resrcs)) for one in active]
         forecast = Forecast(now, self._free_cpus(), memory, ends)
@@ -377,7 +388,7 @@ class Explainer:
 
 
 def _meet(job: JobRecord, held: JobResources, wanted: JobResources) -> bool:
-    if job.job_state != SUSPENDED and _overlap(held.core_bitmap, wanted.core_bitmap):
+    if job.job_state != states.SUSPENDED and _overlap(held.core_bitmap, wanted.core_bitmap):
         return True
     return any(set(keys).intersection(wanted.gres.get(node, ())) for node, keys in held.gres.items())
 

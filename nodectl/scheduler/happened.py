@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from nodectl.model.states import CANCELLED, COMPLETED, PENDING
 from nodectl.scheduler.arrays import Arrays
-from nodectl.selection.modes import PENDING
 from nodectl.selection.records import JobRecord
 
 Outcome = str
 """The state in which a job has ended."""
 Target = tuple[int, int | None]
 """A job or an array by its number; with an index, one task of the array."""
-OK = "COMPLETED"
+OK = COMPLETED
 _KEPT = 10_000
 
 
@@ -73,7 +73,7 @@ class Happened:
 
     def tasks_cancelled(self, array: int) -> None:
         """Note the cancellation of waiting tasks of the array, tasks without jobs."""
-        self._worst[array] = "CANCELLED"
+        self._worst[array] = CANCELLED
 
     def is_live(self, number: int, task: int | None = None) -> bool:
         """True where the job, any task of the array, or with `task` this task has not ended."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nodectl.model.states import RUNNING
 from nodectl.scheduler.decisions import CANCEL, REQUEUE, SUSPEND
 from nodectl.scheduler.policy import Policy
 from nodectl.selection.answers import Choice
 from nodectl.selection.ledger import Ledger
-from nodectl.selection.modes import RUNNING
 from nodectl.selection.records import BATCH, JobRecord
 
 OFF = "off"

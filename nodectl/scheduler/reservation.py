@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from bitarray import bitarray
 
+from nodectl.model.states import RESERVATION
 from nodectl.model.words import duration
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.limits import Block
@@ -94,13 +95,13 @@ class Reservations:
             return None
         one = self.by_name.get(name)
         if one is None:
-            return Block("Reservation", f"reservation {name} is over", "an update of the job to another reservation")
+            return Block(RESERVATION, f"reservation {name} is over", "an update of the job to another reservation")
         if now < one.start_time:
-            return Block("Reservation", f"reservation {name} begins in {duration(round(one.start_time - now))}")
+            return Block(RESERVATION, f"reservation {name} begins in {duration(round(one.start_time - now))}")
         if job.time_limit and now + job.time_limit > one.end_time:
             left = duration(round(one.end_time - now))
             words = f"reservation {name} ends in {left}, before the job would"
-            return Block("Reservation", words, f"a time limit of at most {left}")
+            return Block(RESERVATION, words, f"a time limit of at most {left}")
         return None
 
     def excluded(self, job: JobRecord, start: float, end: float) -> bitarray | None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
+from nodectl.model import states
 from nodectl.scheduler import changes, expansion, job_array
 from nodectl.scheduler.arrays import is_waiting_array
 from nodectl.scheduler.backfill import Backfill, unplace
 from nodectl.scheduler.book import Book
 from nodectl.scheduler.decisions import Decision, NotAdmitted
-from nodectl.scheduler.end_reason import end_reason
 from nodectl.scheduler.explain import Explainer, Survey
 from nodectl.scheduler.explanation import Explanation
 from nodectl.scheduler.happened import Outcome
@@ -25,7 +25,6 @@ from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Room
 from nodectl.scheduler.sweep import Sweeps
 from nodectl.selection.host import Selection
-from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord, ReservationRequest
 
 _CLOCK_STEP = 1.0  # seconds that the clock may go back without harm
@@ -110,13 +109,13 @@ class Scheduler:
         changes.prepare(job, self.policy, now)
         details = job.details
         if details.dependency or details.begin_time > now or job.held or job.array_tasks:
-            return "Dependency" if details.dependency else "JobHeldUser" if job.held else "BeginTime"
+            return states.DEPENDENCY if details.dependency else states.HELD_BY_USER if job.held else states.BEGIN_TIME
         if details.reservation:
             self._reservations.admit(job)
         if job.user_id:
             book.accounts.admit(job)
         if book.unlooked or (len(book.line) and (book.freed or book.fresh)):
-            return "Priority"
+            return states.PRIORITY
         self.selection.info.admit(job, is_kept=False)
         found = self._backfill.start(job, now, is_new=True)
         if isinstance(found, Block):
@@ -140,7 +139,7 @@ class Scheduler:
 
     def ending(self, job: JobRecord, now: float) -> None:
         """Note the beginning of an active job's termination. Call `ending` before any process is signalled."""
-        if job.job_state in (RUNNING, SUSPENDED):
+        if job.job_state in (states.RUNNING, states.SUSPENDED):
             self._book.ending(job, now)
 
     def ended(self, job: JobRecord, state: str, exit_code: int, now: float) -> None:
@@ -149,7 +148,7 @@ class Scheduler:
             return
         self._end_active(job, now)
         job.job_state, job.exit_code, job.end_time = state, exit_code, now
-        job.state_reason, job.state_desc = end_reason(state, exit_code), ""
+        job.state_reason, job.state_desc = states.end_reason(state, exit_code), ""
         self._room.forget(job)
         self._book.over(job, state, now)
 
@@ -174,7 +173,7 @@ class Scheduler:
             if not nothing_left:
                 self._book.tasks_cancelled(job, gone)
                 return False
-        self.ended(job, "CANCELLED", 0, now)
+        self.ended(job, states.CANCELLED, 0, now)
         return True
 
     def set_apart(self, job: JobRecord, index: int, now: float) -> JobRecord:
@@ -212,7 +211,7 @@ class Scheduler:
         dependency, ntasks, cpus_per_task, mem, qos and reservation.
         """
         changes.Update(self._book, self._reservations, job, changed, is_admin=is_admin).make(now)
-        if job.job_state == PENDING:
+        if job.job_state == states.PENDING:
             self._replace(job, now)
         else:
             self._book.freed = True
@@ -230,10 +229,10 @@ class Scheduler:
 
     def suspend(self, job: JobRecord, now: float, *, by_owner: bool = False) -> str:
         """Suspend a running job: the CPUs become free, memory and devices stay. Return "" or the reason against it."""
-        if job.job_state == SUSPENDED:
+        if job.job_state == states.SUSPENDED:
             self._book.resuming.pop(job.job_id, None)
             return ""
-        if job.job_state != RUNNING:
+        if job.job_state != states.RUNNING:
             return f"job {job.job_id} is {job.job_state.lower()}"
         for giver in self._book.givers(job):
             return f"job {giver.job_id}, which gave it CPUs, still uses them"
@@ -244,7 +243,7 @@ class Scheduler:
 
     def stays(self, job: JobRecord, now: float) -> None:
         """Note the failure to suspend a preempted job: other jobs are asked to make room, and this job again later."""
-        if job.job_state == RUNNING and job.preempted_by:
+        if job.job_state == states.RUNNING and job.preempted_by:
             self._book.stays(job, now)
 
     def resume(self, job: JobRecord, now: float) -> str:
@@ -252,12 +251,12 @@ class Scheduler:
 
         `schedule` decides Resume when they are free.
         """
-        if job.job_state != SUSPENDED:
+        if job.job_state != states.SUSPENDED:
             return f"job {job.job_id} is {job.job_state.lower()}, not suspended"
         why = self.selection.job_resume(job, True)
         if why:
             self._book.resuming[job.job_id] = job
-            job.state_reason, job.state_desc = "Resources", why
+            job.state_reason, job.state_desc = states.RESOURCES, why
             return why
         self._book.resumed(job, now)
         return ""
@@ -342,7 +341,7 @@ class Scheduler:
 
     def _end_active(self, job: JobRecord, now: float) -> None:
         self.ending(job, now)
-        if job.job_state == COMPLETING:
+        if job.job_state == states.COMPLETING:
             self._book.vacated(job, now)
 
     def _wait_again(self, job: JobRecord, now: float) -> None:
@@ -354,7 +353,7 @@ class Scheduler:
         self._book.place(job, now)
 
     def _must_wait(self, job: JobRecord) -> None:
-        if job.job_state != PENDING or self.jobs.get(job.job_id) is not job:
+        if job.job_state != states.PENDING or self.jobs.get(job.job_id) is not job:
             raise NotAdmitted(f"Job {job.job_id} is no longer pending execution")
 
     def _replace(self, job: JobRecord, now: float) -> None:

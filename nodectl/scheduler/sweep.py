@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 
+from nodectl.model import states
 from nodectl.scheduler import preemption
-from nodectl.scheduler.backfill import RESOURCES, Backfill
-from nodectl.scheduler.book import NEVER_SATISFIED, Book
+from nodectl.scheduler.backfill import Backfill
+from nodectl.scheduler.book import Book
 from nodectl.scheduler.decisions import Decision, End, Preempt, Resume, Start
 from nodectl.scheduler.limits import Block
 from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Room
 from nodectl.selection.answers import BUSY, PLUGIN
-from nodectl.selection.modes import PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord
 
 _PAUSE_EVERY = 16
@@ -43,15 +43,17 @@ class Sweeps:
         if self._reservations.has_changed(now):
             book.freed = True
         for job in book.look_again(now):
-            yield self._end(job, "DEADLINE", "DeadLine", now)
+            yield self._end(job, states.DEADLINE, states.PAST_DEADLINE, now)
         yield from self._resume(now)
         while True:
             yield from book.catch_up(now)
             hopeless, book.hopeless = book.hopeless, {}
             for job in hopeless.values():
-                bar = book.bar(job, now) if job.job_state == PENDING and book.jobs.get(job.job_id) is job else None
-                if bar is not None and bar.reason == NEVER_SATISFIED:
-                    yield self._end(job, "CANCELLED", NEVER_SATISFIED, now)
+                bar = (
+                    book.bar(job, now) if job.job_state == states.PENDING and book.jobs.get(job.job_id) is job else None
+                )
+                if bar is not None and bar.reason == states.NEVER_SATISFIED:
+                    yield self._end(job, states.CANCELLED, states.NEVER_SATISFIED, now)
             self._room.tidy()
             fresh, book.fresh = book.fresh, []
             self._tested.difference_update(job.job_id for job in fresh)
@@ -111,7 +113,7 @@ class Sweeps:
         for job in jobs:
             if book.freed:
                 return
-            if job not in book.line or job.job_state != PENDING or job.job_id in self._tested:
+            if job not in book.line or job.job_state != states.PENDING or job.job_id in self._tested:
                 continue
             if self._is_full():
                 return
@@ -155,7 +157,7 @@ class Sweeps:
         book, room = self._book, self._room
         if block.kind == PLUGIN:
             room.forget(job)
-            if job.job_state == PENDING and not book.pauses.until(job.job_id, now)[0]:
+            if job.job_state == states.PENDING and not book.pauses.until(job.job_id, now)[0]:
                 book.pauses.fail(job.job_id, block.words, now)
                 book.place(job, now)
             return
@@ -168,12 +170,12 @@ class Sweeps:
                 yield from self._preempt(job, now)
             first = self._stand_first(job, now)
             block = self._backfill.block(job, now) or block  # its resources, and so its limit, may be known only now
-        job.state_reason = block.reason if block.kind != BUSY else RESOURCES if first else "Priority"
+        job.state_reason = block.reason if block.kind != BUSY else states.RESOURCES if first else states.PRIORITY
         job.state_desc = block.words
 
     def _is_pending(self, job: JobRecord) -> bool:
         """True while victims of the job's claim still hold resources."""
-        return any(one.job_state != SUSPENDED for one in self._room.leaving(self._room.claims[job.job_id]))
+        return any(one.job_state != states.SUSPENDED for one in self._room.leaving(self._room.claims[job.job_id]))
 
     def _preempt(self, job: JobRecord, now: float) -> Iterator[Decision | None]:
         claim = self._backfill.preempt(job, now)
@@ -183,7 +185,7 @@ class Sweeps:
         for victim in claim.victims:
             if self._room.claims.get(job.job_id) is not claim:
                 return  # between two slices the job has left the line
-            if victim.job_state == RUNNING:
+            if victim.job_state == states.RUNNING:
                 victim.preempted_by = job.job_id
                 yield Preempt(victim, preemption.way(self._policy, victim), job)
 
@@ -215,7 +217,7 @@ class Sweeps:
             if by and by not in book.active and by not in self._room.claims:
                 book.resuming.setdefault(job.job_id, job)
         for job in list(book.resuming.values()):
-            if job.job_state != SUSPENDED or self._is_claimed(job) or book.selection.job_resume(job, True):
+            if job.job_state != states.SUSPENDED or self._is_claimed(job) or book.selection.job_resume(job, True):
                 continue
             book.resumed(job, now)
             yield Resume(job)

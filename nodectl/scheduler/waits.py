@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 
+from nodectl.model.states import PENDING, RUNNING, SUSPENDED
 from nodectl.model.value_class import dataclass, field
 from nodectl.scheduler import job_array
 from nodectl.scheduler.arrays import Arrays, is_waiting_array
@@ -22,7 +23,6 @@ from nodectl.scheduler.dependency import AFTER_CORR, EXPAND, SINGLETON, BadDepen
 from nodectl.scheduler.happened import Happened, Outcome, Target, base
 from nodectl.scheduler.namesakes import Namesakes
 from nodectl.scheduler.watchers import DONE, NEVER, Watchers
-from nodectl.selection.modes import PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord
 
 _MOST_LOOKED_AT = 10_000

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 
 from bitarray import bitarray
 
+from nodectl.model.states import COMPLETING, SUSPENDED
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.loader import Plugin
 from nodectl.selection import checks, resources
@@ -21,13 +22,7 @@ from nodectl.selection.answers import BUSY, NODES_BUSY, PLUGIN, Choice, Refusal,
 from nodectl.selection.calls import PREFIX, Answer, Calls, OnCall
 from nodectl.selection.judge import Judge
 from nodectl.selection.ledger import Ledger
-from nodectl.selection.modes import (
-    COMPLETING,
-    SELECT_CR_PLUGIN,
-    SELECT_JOBDATA_NETWORK,
-    SELECT_MODE_RUN_NOW,
-    SUSPENDED,
-)  # fmt: skip
+from nodectl.selection.modes import SELECT_CR_PLUGIN, SELECT_JOBDATA_NETWORK, SELECT_MODE_RUN_NOW
 from nodectl.selection.objects import PluginObjects
 from nodectl.selection.offer import Offer, Offers
 from nodectl.selection.records import (

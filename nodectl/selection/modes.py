@@ -3,6 +3,8 @@
 Values only, in every process; plugin files import them from `nodectl.selection`.
 """
 
+from nodectl.model.states import COMPLETING, ENDED, PENDING, RUNNING, SUSPENDED  # noqa: F401  # for plugins
+
 SELECT_MODE_RUN_NOW = 0
 SELECT_MODE_TEST_ONLY = 1
 SELECT_MODE_WILL_RUN = 2
@@ -36,9 +38,3 @@ NODE_STATE_ALLOCATED = 3
 NODE_STATE_ERROR = 4
 NODE_STATE_MIXED = 5
 NODE_STATE_DRAIN = 0x200  # a flag beside the base state
-
-# States of a job, in words as `nodectl queue` and `nodectl acct` tell them.
-PENDING, RUNNING, SUSPENDED, COMPLETING = "PENDING", "RUNNING", "SUSPENDED", "COMPLETING"
-ENDED = (
-    "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL",
-)  # fmt: skip

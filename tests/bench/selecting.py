@@ -11,10 +11,11 @@ from collections.abc import Callable
 from itertools import count
 
 from bench.rows import Row, in_turns
+from nodectl.model.states import RUNNING
 from nodectl.placement.machine.spec import from_spec
 from nodectl.selection.host import Selection
 from nodectl.selection.loading import caller_of, load_plugin
-from nodectl.selection.modes import RUNNING, SELECT_MODE_RUN_NOW
+from nodectl.selection.modes import SELECT_MODE_RUN_NOW
 from nodectl.selection.records import JobDetails, JobRecord, JobResources, NodeRecord, NodeTable
 
 FEW, MANY = 10_000, 100_000

@@ -17,6 +17,7 @@ import pytest
 import nodectl
 from lint.sources import ROOT, imports, modules, tracked_files, where
 from needs import need
+from nodectl.model.states import STATES
 
 pytestmark = pytest.mark.lint
 
@@ -39,6 +40,7 @@ CONFINED_MODULES: dict[str, tuple[str, ...]] = {
         *("nodectl/cluster/*.py", "nodectl/cluster/**/*.py"),
     ),
 }
+HEADINGS = {("job_fields.py", "DEADLINE"), ("show.py", "FAILED")}  # of columns, in the words of a state
 TO_ITSELF = {"nodectl/kernel/c/operation.c"}  # a task that ends as by a signal
 SENDERS_OWNERS = {"os", "signal", "_signal", "posix", "_kernel"}
 SHELL_SCRIPTS = ("dev", ".ci/run", "systemd/build-deb", "systemd/build-rpm", "systemd/package-tree", "systemd/install",
@@ -152,6 +154,18 @@ def test_only_system_calls_the_host_of_compiled_plugins_and_the_quick_way_are_wr
         *(f"nodectl/kernel/c/{name}.c" for name in (*system_calls, "namespace", "system")),
         *(f"nodectl/spank/c/{name}.c" for name in host),
     }
+
+
+def test_states_of_jobs_and_steps_are_written_in_their_table_alone() -> None:
+    table = ROOT / "nodectl/model/states.py"
+    found = [
+        f"{where(path, node.lineno)}: {node.value}"
+        for path in modules("nodectl", "plugins")
+        if path != table
+        for node in ast.walk(ast.parse(path.read_text(), path))
+        if isinstance(node, ast.Constant) and node.value in STATES and (path.name, node.value) not in HEADINGS
+    ]
+    assert not found, f"nodectl.model.states has the constants: {found}"
 
 
 def test_no_function_is_longer_than_a_screen() -> None:

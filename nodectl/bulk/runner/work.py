@@ -16,6 +16,7 @@ from nodectl.launch.stepd import accounting
 from nodectl.launch.stepd.bulk_commands import commands_in
 from nodectl.launch.stepd.run import StepFailed
 from nodectl.model import launch_order
+from nodectl.model.states import FAILED, OUT_OF_MEMORY, RUNNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Bulk:
 
     def take(self, value: "Sequence[object]") -> None:
         """Add commands from the client. Raises BadCommand, WindowBroken: then the step is to end."""
-        if self._run.state != "RUNNING":
+        if self._run.state != RUNNING:
             return
         if self.closed:
             raise WindowBroken("its client sent commands after it had said that no more would come")
@@ -91,14 +92,14 @@ class Bulk:
         """Return True while commands run, wait or may come."""
         if self.running:
             return True
-        return self._run.state == "RUNNING" and bool(self.window.waiting or not self.closed)
+        return self._run.state == RUNNING and bool(self.window.waiting or not self.closed)
 
     def may_begin(self) -> bool:
         """Return True when the next command can be given a slot."""
         run, termination = self._run, self._reaper.termination
         return (
             bool(self.free and self.window.waiting)
-            and run.state == "RUNNING"
+            and run.state == RUNNING
             and not termination.suspension.suspended
             and not termination.holds_signals()
             and run.links.launcher_backlog() <= _NOT_READ
@@ -172,7 +173,7 @@ class Bulk:
         task.child = None  # each holds the other, and its memory would wait for a collection
         run.tasks[slot] = _add(self.sums[slot], task)
         if task.out_of_memory and run.step.oom_kill_step:
-            self._reaper.termination.end("OUT_OF_MEMORY", f"out of memory: command {task.command.seq}")
+            self._reaper.termination.end(OUT_OF_MEMORY, f"out of memory: command {task.command.seq}")
         if task.group is None or alone:
             self.free.append(slot)
             return
@@ -222,7 +223,7 @@ class Bulk:
             told["failed"] = task.failure
         if task.kills:
             told["timed_out"] = True
-        elif task.killed_by_command or self._run.state != "RUNNING":
+        elif task.killed_by_command or self._run.state != RUNNING:
             told["cut_short"] = True
         if task.out_of_memory:
             told["out_of_memory"] = True
@@ -285,7 +286,7 @@ class Bulk:
                 self.free.append(slot)
             elif time.monotonic() - since > limit:
                 del self._left[slot]
-                self._reaper.termination.end("FAILED", f"what {whose} left behind does not die")
+                self._reaper.termination.end(FAILED, f"what {whose} left behind does not die")
             else:
                 group.kill_all()
 
@@ -293,7 +294,7 @@ class Bulk:
         """Send TERM to a late task, and KILL after kill_wait. End the step if the task still lives after KILL."""
         step = self._run.step
         if task.kills > 1:
-            self._reaper.termination.end("FAILED", f"process {task.pid} of command {task.command.seq} does not die")
+            self._reaper.termination.end(FAILED, f"process {task.pid} of command {task.command.seq} does not die")
             task.deadline = None
             return
         number, patience = (signals.KILL, step.unkillable_timeout) if task.kills else (signals.TERM, step.kill_wait)

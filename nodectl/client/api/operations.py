@@ -18,12 +18,12 @@ from nodectl.client.job_name import job_of
 from nodectl.client.session import NotTaken
 from nodectl.client.step_name import step_of
 from nodectl.client.surrounding_job import join
+from nodectl.model.states import BEGUN, IN_QUEUE, PENDING
 from nodectl.model.wire.names import NODE
 
 _WITHOUT_SERVICE = 300.0  # seconds for which a job's lease outlives the service
 _SERVICES = 4  # that may end, one after the other, before one takes a launch
 _LOOKS = 0.2  # seconds
-_BEGUN = ("RUNNING", "SUSPENDED")
 _BUSY = f"{NODE}.Busy"
 
 
@@ -123,10 +123,10 @@ def _turn(request: dict[str, object], wanted: Wanted, turn: Turn, number: int = 
     seen = ""
     while True:
         now = yield from _awaited(job=job, seen="" if looks else seen, pause=_LOOKS if looks and seen else 0.0)
-        if now["state"] in _BEGUN:
+        if now["state"] in BEGUN:
             request["job"] = job
             return
-        if now["state"] != "PENDING":
+        if now["state"] != PENDING:
             turn.job = 0
             words = f": {now['words']}" if now["words"] else ""
             raise Failed(f"job {job} ended before it began: {now['state']}{words}", name=f"{NODE}.LaunchRefused")
@@ -238,7 +238,7 @@ def wait_for_job(number: int) -> Operation[values.JobInfo]:
     seen = ""
     while True:
         reply = yield from _awaited(job=number, seen=seen)
-        if reply["state"] not in values.GOING:
+        if reply["state"] not in IN_QUEUE:
             return (yield from job(number))
         seen = reply["seen"]
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodectl.model.states import IN_QUEUE
 from nodectl.model.step_number import step_word
 
 Record = Mapping[str, Any]
@@ -95,7 +96,7 @@ class JobInfo:
     @property
     def is_over(self) -> bool:
         """Whether the job has ended for good."""
-        return self.state not in GOING
+        return self.state not in IN_QUEUE
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,6 @@ class TraceCall:
     pid: int
     task: int | None
     record: Record = field(repr=False)
-
-
-GOING = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING")
 
 
 def step_info(record: Record) -> StepInfo:

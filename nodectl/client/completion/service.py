@@ -13,6 +13,7 @@ from nodectl.client.completion.values import Candidate
 from nodectl.client.configuration import configured
 from nodectl.client.render.job_columns import name_of
 from nodectl.client.session import Session
+from nodectl.model.states import PENDING, RUNNING, SUSPENDED
 from nodectl.model.step_number import step_name
 
 _ENDED = 20  # of steps that have ended so many are told
@@ -20,9 +21,9 @@ _OF_JOBS = frozenset({"JOB", "JOBS", "JOB[.STEP]", "JOB[.STEP],..."})
 _JOB_OPTIONS = frozenset({"--jobid", "--job", "--jobs"})
 # Commands for which jobs in some states only make sense.
 _STATES = {
-    "hold": ("PENDING",), "release": ("PENDING",), "requeue": ("RUNNING", "SUSPENDED"), "resume": ("SUSPENDED",),
-    "suspend": ("RUNNING",), "enter": ("RUNNING",), "attach": ("RUNNING",), "bcast": ("RUNNING",),
-    "signal": ("RUNNING",), "run": ("RUNNING",), "bulk": ("RUNNING",), "trace": ("RUNNING",),
+    "hold": (PENDING,), "release": (PENDING,), "requeue": (RUNNING, SUSPENDED), "resume": (SUSPENDED,),
+    "suspend": (RUNNING,), "enter": (RUNNING,), "attach": (RUNNING,), "bcast": (RUNNING,),
+    "signal": (RUNNING,), "run": (RUNNING,), "bulk": (RUNNING,), "trace": (RUNNING,),
 }  # fmt: skip
 _OF_THE_PAST = ("show", "trace", "acct")  # commands that tell of steps that have ended too
 

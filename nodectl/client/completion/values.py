@@ -9,7 +9,7 @@ from nodectl.client.job_changes import CHANGES
 from nodectl.client.launch_request import RLIMITS
 from nodectl.client.srun import value_help
 from nodectl.launch.container.settings import NAMESPACES
-from nodectl.model.accounting.states import STATES
+from nodectl.model.states import IN_QUEUE, SHORT, STATES
 
 FILES, DIRECTORIES, USERS, COMMANDS, WORDS = "files", "directories", "users", "commands", "words"
 Candidate = tuple[str, str]  # and what it means
@@ -25,7 +25,7 @@ _DEPENDENCIES = (
     ("afternotok:", "when it has failed"), ("aftercorr:", "task by task of an array"),
     ("singleton", "one of this name and user at a time"), ("expand:", "gives that job more"),
 )  # fmt: skip
-_STATES = (("PD", "pending"), ("R", "running"), ("S", "suspended"), ("CG", "completing"))
+_STATES = tuple((SHORT[state], state.lower()) for state in IN_QUEUE)
 _DISTRIBUTIONS = ("block", "cyclic", "plane=", "arbitrary", "block:block", "block:cyclic", "cyclic:block",
                   "cyclic:cyclic", "block:fcyclic")  # fmt: skip
 

@@ -4,6 +4,7 @@ import textwrap
 from typing import Any
 
 from nodectl.client.render.table import pairs
+from nodectl.model.states import PENDING
 from nodectl.model.words import moment, printable
 
 
@@ -12,7 +13,7 @@ def explained(job: str, answer: dict[str, Any], width: int | None) -> list[str]:
     rows: list[tuple[str, object]] = [("job", job)]
     if answer.get("reason"):
         rows.append(("reason", answer["reason"]))
-    if answer.get("start") or answer.get("state", "PENDING") == "PENDING":
+    if answer.get("start") or answer.get("state", PENDING) == PENDING:
         rows.append(("starts", moment(answer.get("start"), "not known")))
     if answer.get("for"):
         rows.append(("waits for", ", ".join(map(str, answer["for"]))))

@@ -6,11 +6,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nodectl.client.render.table import table
+from nodectl.model.states import PENDING, SHORT, SUSPENDED
 from nodectl.model.words import duration, moment
 
 Job = Mapping[str, Any]
 _WIDEST = {"USER": 8, "NAME": 10}  # on a terminal that is too narrow, as in squeue
-_LETTERS = {"PENDING": "PD", "RUNNING": "R", "SUSPENDED": "S", "COMPLETING": "CG"}
 
 
 class Column(NamedTuple):
@@ -56,7 +56,7 @@ def _where(job: Job) -> str:
 
     A suspended job has no CPUs: another job may use them.
     """
-    if job["state"] in ("PENDING", "SUSPENDED"):
+    if job["state"] in (PENDING, SUSPENDED):
         reason, words = str(job.get("reason") or ""), str(job.get("words") or "")
         return f"{reason}: {words}" if reason and words and not words.startswith(reason) else words or reason or "-"
     return f"CPUs {job['cpu_list']}" if job.get("cpu_list") else str(job.get("words") or "-")
@@ -127,7 +127,7 @@ def _lines(
         for place, column in enumerate(columns[:-1]):
             if column.header == "STATE":
                 for row in cells:
-                    row[place] = _LETTERS.get(row[place], row[place])
+                    row[place] = SHORT.get(row[place], row[place])
             most = _WIDEST.get(column.header)
             if most is not None:
                 for row in cells:

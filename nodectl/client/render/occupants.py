@@ -11,6 +11,7 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
+from nodectl.model.states import COMPLETING, PENDING
 
 _KEYS = ascii_uppercase + ascii_lowercase
 # For jobs beyond the letters, and for a CPU with more than one job.
@@ -114,7 +115,7 @@ def jobs_without_steps(
     seen = {step["job"] for step in steps}
     return [
         job for job in jobs
-        if job["state"] != "COMPLETING" and (job["state"] == "PENDING" or job["job"] not in seen)
+        if job["state"] != COMPLETING and (job["state"] == PENDING or job["job"] not in seen)
     ]  # fmt: skip
 
 

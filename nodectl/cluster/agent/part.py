@@ -22,6 +22,7 @@ from nodectl.cluster.agent.relay import Relay
 from nodectl.cluster.agent.unheard import remember
 from nodectl.cluster.tree import LEADER
 from nodectl.model.cpu_list import cpus_of, mask_of_list
+from nodectl.model.states import CANCELLED, NODE_FAIL, TIMEOUT
 from nodectl.model.wire.names import NODE, STEP
 from nodectl.placement.binding.devices import OF_STEP, VISIBLE
 
@@ -35,7 +36,7 @@ HANGUP = "hangup"
 _FATAL = "fatal"
 _OF_BULK = ("start", "tasks")
 _GPUS = (*VISIBLE, *OF_STEP)
-_ENDED_FOR_ALL = ("CANCELLED", "TIMEOUT")  # by an order: the parts of other nodes end, too
+_ENDED_FOR_ALL = (CANCELLED, TIMEOUT)  # by an order: the parts of other nodes end, too
 
 
 class Part:
@@ -205,7 +206,7 @@ class Part:
             self._record = reply["record"]
         except (Failed, OSError, KeyError) as failed:
             reason = f"its runner and the daemon of {self._node} have gone: {failed}"
-            self._record = {**self._name, "state": "NODE_FAIL", "exit_status": 1, "reason": reason}
+            self._record = {**self._name, "state": NODE_FAIL, "exit_status": 1, "reason": reason}
 
     def _finish(self) -> None:
         """Finish an ended part: send the rest of the output to the client, then report to the leader."""

@@ -13,6 +13,7 @@ from nodectl.client.run_options import Parser
 from nodectl.client.session import Events, Session
 from nodectl.client.signals import Signals
 from nodectl.cluster.engine import program
+from nodectl.model.states import COMPLETED
 from nodectl.model.wire import framing
 
 _CHUNK = 65536
@@ -66,7 +67,7 @@ def send(session: Session, nodes: int, source: int, path: str, names: Mapping[st
         complain(f"bcast {path} on {node}: {why}")
     if len(failed) > _MOST_TOLD:
         complain(f"bcast {path}: not on {len(failed) - _MOST_TOLD} more nodes either")
-    if record is None or (record.get("state") != "COMPLETED" and not failed):
+    if record is None or (record.get("state") != COMPLETED and not failed):
         raise Failed(f"bcast {path}: {(record or {}).get('reason') or 'its step has gone without a word'}")
     return int(bool(failed))
 

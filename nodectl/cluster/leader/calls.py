@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nodectl.cluster.leader import asked, shown
@@ -13,6 +13,7 @@ from nodectl.cluster.leader.steps import Caller, Step, list_of
 from nodectl.cluster.leader.usages import Usages
 from nodectl.kernel.signals import KILL, TERM
 from nodectl.model.accounting import usage
+from nodectl.model.states import PENDING, RUNNING, SHORT, SUSPENDED
 from nodectl.model.wire.dispatch import Refused, invalid
 from nodectl.model.wire.shape import BadShape, Optional, array, boolean, check, integer, text
 
@@ -31,6 +32,11 @@ _WHY_NOT = "its job is Slurm's, and its steps start, wait, are signalled and end
 
 def _an_object(value: object) -> str:
     return "" if isinstance(value, dict) else "not an object"
+
+
+def _is_of(state: str, states: Iterable[str] | None) -> bool:
+    """Return True if the state is one of those chosen, by name or short form, or if none was chosen."""
+    return not states or not {state, SHORT[state]}.isdisjoint(one.upper() for one in states)
 
 
 class Calls:
@@ -257,7 +263,7 @@ class Calls:
     def _queue(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
         del call
         states = parameters.get("states")
-        rows = [] if states and not {"PENDING", "PD"} & {one.upper() for one in states} else self._waiting(parameters)
+        rows = self._waiting(parameters) if _is_of(PENDING, states) else []
         skip = int(parameters.get("skip", 0))
         rows = rows[skip : skip + _MOST_LISTED + 1]
         return {"jobs": rows[:_MOST_LISTED], "more": len(rows) > _MOST_LISTED}
@@ -284,7 +290,7 @@ class Calls:
                 books.life.signal(step, number, books.now, call)
             cancelled.append(step.name)
         states = parameters.get("states")
-        if number is None and (not states or {"PENDING", "PD"} & {one.upper() for one in states}):
+        if number is None and _is_of(PENDING, states):
             names = parameters.get("names")
             for one in list(books.line):
                 if not names or shown.name_of(one.asked.request) in names:
@@ -293,11 +299,10 @@ class Calls:
         return {"cancelled": cancelled}
 
     def _chosen(self, parameters: Mapping[str, Any]) -> Iterator[Step]:
-        names, states = parameters.get("names"), {one.upper() for one in parameters.get("states") or ()}
+        names, states = parameters.get("names"), parameters.get("states")
         for step in list(self._books.life.steps.values()):
-            if states and not states & ({"SUSPENDED", "S"} if step.suspended else {"RUNNING", "R"}):
-                continue
-            if not names or step.facts["name"] in names:
+            is_chosen = _is_of(SUSPENDED if step.suspended else RUNNING, states)
+            if is_chosen and (not names or step.facts["name"] in names):
                 yield step
 
     def _accounting(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:

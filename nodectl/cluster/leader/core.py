@@ -21,6 +21,7 @@ from nodectl.cluster.leader.restore import entries, restore
 from nodectl.cluster.leader.steps import Caller
 from nodectl.cluster.leader.wish import Placed
 from nodectl.cluster.machine import Machines
+from nodectl.model.states import NODE_FAIL
 from nodectl.model.wire import lean_json
 from nodectl.model.wire.dispatch import Refused, error_reply, invalid, withdrawn
 from nodectl.placement.binding.refused import Refused as NoLayout
@@ -227,11 +228,11 @@ class Core:
                 step.hear(rank)
                 continue
             record = self.books.history.get(number) or {
-                "job": job, "step": number, "state": "NODE_FAIL", "reason": "how it ended is unknown",
+                "job": job, "step": number, "state": NODE_FAIL, "reason": "how it ended is unknown",
                 "exit_status": 1, "tasks": [],
             }  # fmt: skip
             events: list[dict[str, Any]] = [{"event": "end", "record": record}]
-            if record["state"] == "NODE_FAIL":  # the client may have missed the message, too
+            if record["state"] == NODE_FAIL:  # the client may have missed the message, too
                 events.insert(0, {"event": "message", "text": f"nodectl: error: {record['reason']}"})
             self._out.send(rank, "event", job=job, step=number, events=events)
 

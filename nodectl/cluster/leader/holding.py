@@ -9,7 +9,7 @@ from bitarray import bitarray
 
 from nodectl.model.cpu_list import format_cpulist
 from nodectl.model.number import whole
-from nodectl.selection.modes import RUNNING
+from nodectl.model.states import RUNNING
 from nodectl.selection.records import JobRecord, JobResources, NodeTable
 
 _MOST_RANKS = 10_000_000

@@ -18,9 +18,9 @@ from nodectl.cluster.leader.orders import END, HANG_UP, KILL, Orders, way_to_end
 from nodectl.cluster.leader.parts import parts_of
 from nodectl.cluster.leader.placing import Table
 from nodectl.cluster.leader.steps import ASKED, BEGUN, OVER, Caller, Part, Step, list_of, tasks_of
-from nodectl.cluster.leader.sums import CANCELLED, FAILED, NODE_FAIL, OUT_OF_MEMORY
 from nodectl.cluster.leader.wish import Placed
 from nodectl.kernel.children import said
+from nodectl.model.states import CANCELLED, FAILED, NODE_FAIL, OUT_OF_MEMORY
 
 KILL_SECONDS = 120.0  # for a part to end after an order to end; then its output is dropped, which may have no reader
 DROP_SECONDS = 30.0  # after these no more steps are placed on the part's node

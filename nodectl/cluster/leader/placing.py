@@ -20,6 +20,7 @@ from nodectl.cluster.leader.gpus import ALL, Gpus
 from nodectl.cluster.leader.holding import Held, Share, resources_of, shares_of
 from nodectl.cluster.leader.wish import Placed, Wish
 from nodectl.cluster.machine import Machine
+from nodectl.model.states import RUNNING
 from nodectl.placement.binding.allocation import Allocation, NodeGrant
 from nodectl.placement.binding.devices import GPU, Wanted, hold
 from nodectl.placement.binding.job import NEVER, check_names, specialised, tasks_of
@@ -31,13 +32,7 @@ from nodectl.placement.machine.topology import Topology
 from nodectl.selection.answers import BUSY, Choice, Refusal, SelectionFailed
 from nodectl.selection.host import Selection
 from nodectl.selection.ledger import Ledger
-from nodectl.selection.modes import (
-    NODE_STATE_DOWN,
-    NODE_STATE_IDLE,
-    RUNNING,
-    SELECT_MODE_RUN_NOW,
-    SELECT_MODE_TEST_ONLY,
-)  # fmt: skip
+from nodectl.selection.modes import NODE_STATE_DOWN, NODE_STATE_IDLE, SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY
 from nodectl.selection.planning import allocation_of, details_of
 from nodectl.selection.records import JobDetails, JobRecord, JobResources, NodeRecord, NodeTable
 

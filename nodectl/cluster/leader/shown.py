@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.states import PENDING, RESOURCES
 from nodectl.placement.binding.job import tasks_of
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def waiting(books: Books, one: Waiting) -> dict[str, object]:
         "job": books.job, "id": f"{books.job}.{one.number}",
         "array_job": 0, "array_task": None, "array_tasks": "", "array_limit": 0,
         "name": name_of(asked.request), "account": str(asked.request.get("account", "")),
-        "user": books.life.owner.get("user", ""), "uid": books.life.owner.get("uid", 0), "state": "PENDING",
-        "reason": "Resources", "words": "other steps have the nodes that it needs", "priority": 0, "qos": "normal",
+        "user": books.life.owner.get("user", ""), "uid": books.life.owner.get("uid", 0), "state": PENDING,
+        "reason": RESOURCES, "words": "other steps have the nodes that it needs", "priority": 0, "qos": "normal",
         "nice": 0, "partition": "", "submit": one.since, "eligible": one.since, "start": None,
         "end": None, "time_limit": asked.request.get("time_limit", 0), "used": 0, "tasks": tasks, "cpus": cpus,
         "memory": asked.wish.memory or asked.wish.memory_per_cpu * cpus, "gres": "", "nodes": "", "cpu_list": "",

@@ -8,6 +8,7 @@ from typing import Any
 from nodectl.cluster.leader.holding import Held, ranks_of
 from nodectl.cluster.leader.sums import Sums
 from nodectl.model.cpu_list import format_cpulist
+from nodectl.model.states import RUNNING, SUSPENDED
 
 ASKED, BEGUN, OVER = "asked", "begun", "over"
 _MOST_TASKS = 2048
@@ -118,7 +119,7 @@ class Step:
         """Return the step's record for lists of running steps."""
         return {
             **self.facts,
-            "state": "SUSPENDED" if self.suspended else "RUNNING",
+            "state": SUSPENDED if self.suspended else RUNNING,
             "reason": "",
             "started": self.started or None,
             "nodes": [

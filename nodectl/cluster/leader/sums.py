@@ -9,11 +9,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-COMPLETED, FAILED, CANCELLED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL = (
-    "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL",
-)  # fmt: skip
+from nodectl.model.states import CANCELLED, COMPLETED, FAILED, NODE_FAIL, OUT_OF_MEMORY, PREEMPTED, TIMEOUT
+
 # The state of a step: the first of these among the states of its parts.
-_WORST = (NODE_FAIL, OUT_OF_MEMORY, TIMEOUT, "PREEMPTED", CANCELLED, FAILED, COMPLETED)
+_WORST = (NODE_FAIL, OUT_OF_MEMORY, TIMEOUT, PREEMPTED, CANCELLED, FAILED, COMPLETED)
 _MOST_TASKS = 2048
 _MOST_NODES = 1024
 _MOST_VICTIMS = 32

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nodectl.lab.simulation.described import nodes_of
+from nodectl.model.states import COMPLETED, COMPLETING, RUNNING
 from nodectl.plugin_host.loader import Plugin
 from nodectl.selection.answers import Choice, Refusal
 from nodectl.selection.host import Selection
 from nodectl.selection.loading import caller_of, load_plugin, unload
-from nodectl.selection.modes import COMPLETING, RUNNING, SELECT_MODE_RUN_NOW
+from nodectl.selection.modes import SELECT_MODE_RUN_NOW
 from nodectl.selection.records import BATCH, JobDetails, JobRecord, NodeTable
 from nodectl.selection.slurmctld import Parameters
 
@@ -69,7 +70,7 @@ class Bench:
         job.job_state = COMPLETING
         self.selection.job_fini(job)
         self.selection.released(job)
-        job.job_state, job.job_resrcs, job.node_bitmap = "COMPLETED", None, None
+        job.job_state, job.job_resrcs, job.node_bitmap = COMPLETED, None, None
 
     def fill(self, most: int, **details: object) -> list[JobRecord]:
         """Begin jobs of 1 CPU, at most `most`, until a job cannot begin. Return the running jobs."""

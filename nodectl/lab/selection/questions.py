@@ -11,13 +11,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 
 from nodectl.lab.selection.bench import LIMIT, NODE_CPUS, NODE_MIB, NOW, Bench, opened
+from nodectl.model.states import SUSPENDED
 from nodectl.selection.answers import Choice, Refusal, SelectionFailed
-from nodectl.selection.modes import (
-    NODE_STATE_DRAIN,
-    SELECT_MODE_TEST_ONLY,
-    SELECT_MODE_WILL_RUN,
-    SUSPENDED,
-)  # fmt: skip
+from nodectl.selection.modes import NODE_STATE_DRAIN, SELECT_MODE_TEST_ONLY, SELECT_MODE_WILL_RUN
 from nodectl.selection.records import JobRecord, ReservationRequest, StepRecord
 from nodectl.spank.inspection.findings import ERROR, WARNING
 

@@ -18,18 +18,19 @@ from nodectl.lab.simulation.rules import Rules
 from nodectl.lab.simulation.story import Played, Run, Story, Violation
 from nodectl.lab.simulation.submission import BEGINNING, number_of_tasks, record_of, shares_of
 from nodectl.lab.simulation.workload import NodeEvent, WorkJob, Workload
+from nodectl.model import states
 from nodectl.scheduler.decisions import CANCEL, REQUEUE, SUSPEND, Decision, End, NotAdmitted, Preempt, Resume, Start
 from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.scheduler import Scheduler
 from nodectl.selection.host import Selection
-from nodectl.selection.modes import NODE_STATE_DOWN, NODE_STATE_DRAIN, NODE_STATE_IDLE, PENDING, RUNNING, SUSPENDED
+from nodectl.selection.modes import NODE_STATE_DOWN, NODE_STATE_DRAIN, NODE_STATE_IDLE
 from nodectl.selection.records import JobRecord, StepRecord
 
 _SIGTERM = 15
 _READY_EVERY, _READY_AT_MOST = 1.0, 300
 _IDLE_WAKES = 2000  # consecutive wakes requested by the queue without any decision
 REFUSED = "REFUSED"
-_OWN_FAULT = ("Dependency", "JobHeld", "QOSMax")  # reasons caused by the user, for which a job may wait for ever
+_OWN_FAULT = (states.DEPENDENCY, "JobHeld", "QOSMax")  # reasons caused by the user, for which a job may wait for ever
 
 
 class _Active:
@@ -177,9 +178,9 @@ class Player:
             if decision.how == SUSPEND:
                 self._suspend(job)
             elif decision.how == REQUEUE:
-                self._end(job, "PREEMPTED", requeue=True)
+                self._end(job, states.PREEMPTED, requeue=True)
             elif decision.how == CANCEL:
-                self._end(job, "PREEMPTED")
+                self._end(job, states.PREEMPTED)
 
     def _start(self, job: JobRecord) -> None:
         story = self._story_of(job)
@@ -187,7 +188,7 @@ class Player:
             story.ready = max(story.ready, min(self.now, job.eligible_time - BEGINNING))
         run = Run(self.now, shares_of(job, self._selection.nodes))
         story.runs.append(run)
-        story.state = RUNNING
+        story.state = states.RUNNING
         self._active[job] = _Active(run)
         self.rules.started(job, run, self.now)
         self._get_ready(job, 0)
@@ -203,7 +204,7 @@ class Player:
                 return
             self._close(job, "NOT_READY")
             self.scheduler.begin_failed(job, "its nodes did not become ready", self._absolute)
-            self._story_of(job).state = PENDING
+            self._story_of(job).state = states.PENDING
             return
         work = self._work[job.array_job_id or job.job_id]
         run, limit = work.run_of(job.array_task_id), job.time_limit
@@ -225,9 +226,9 @@ class Player:
         work = self._work[job.array_job_id or job.job_id]
         if job.time_limit and job.time_limit < work.run_of(job.array_task_id):
             self._selection.job_signal(job, _SIGTERM)
-            self._end(job, "TIMEOUT")
+            self._end(job, states.TIMEOUT)
         else:
-            self._end(job, "FAILED" if work.exit_code else "COMPLETED")
+            self._end(job, states.FAILED if work.exit_code else states.COMPLETED)
 
     def _suspend(self, job: JobRecord) -> None:
         active = self._active[job]
@@ -274,10 +275,10 @@ class Player:
         story = self._close(job, how)
         if requeue:
             self.scheduler.requeue(job, self._absolute)
-            story.state = PENDING
+            story.state = states.PENDING
             return
         work = self._work[job.array_job_id or job.job_id]
-        code = work.exit_code if how == "FAILED" else 0
+        code = work.exit_code if how == states.FAILED else 0
         self.scheduler.ended(job, how, code, self._absolute)
         story.state, story.end = how, self.now
         self._selection.forget(job)
@@ -342,13 +343,13 @@ class Player:
     def _lost_node(self, job: JobRecord, index: int) -> None:
         work = self._work[job.array_job_id or job.job_id]
         active = self._active[job]
-        if work.no_kill and len(active.run.shares) > 1 and job.job_state == RUNNING:
+        if work.no_kill and len(active.run.shares) > 1 and job.job_state == states.RUNNING:
             why = self._selection.resized(job, self._selection.nodes[index])
             if not why:
                 self._shrunk(job, active)
                 return
             self.rules.notes.append(f"{self.now:g} s: job {job.job_id}: {why}")
-        self._end(job, "NODE_FAIL", requeue=work.requeue and job.job_state in (RUNNING, SUSPENDED))
+        self._end(job, states.NODE_FAIL, requeue=work.requeue and job.job_state in (states.RUNNING, states.SUSPENDED))
 
     def _shrunk(self, job: JobRecord, active: _Active) -> None:
         """Let the job go on with fewer nodes, as another run for the picture."""
@@ -387,7 +388,7 @@ class Player:
             story = self._story(self._work[number], None) if not self._work[number].array else None
             if story is not None:
                 story.reason = job.state_reason
-            if job.job_state == PENDING and job.state_reason.startswith(_OWN_FAULT):
+            if job.job_state == states.PENDING and job.state_reason.startswith(_OWN_FAULT):
                 self.rules.notes.append(f"job {number} never started: {job.state_reason}")
                 continue
             words = f"job {number} never ended: it is {job.job_state}, {job.state_reason or 'without a reason'}"

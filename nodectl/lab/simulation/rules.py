@@ -14,16 +14,15 @@ from typing import Protocol
 from nodectl.lab.simulation.starvation import Starvation
 from nodectl.lab.simulation.story import Run, Share, Violation
 from nodectl.lab.simulation.submission import BEGINNING
+from nodectl.model.states import COMPLETED, PRIORITY, RESOURCES, SUSPENDED
 from nodectl.scheduler.decisions import Preempt
 from nodectl.scheduler.policy import Policy
-from nodectl.selection.modes import SUSPENDED
 from nodectl.selection.records import JobRecord, NodeTable
 from nodectl.selection.slurmctld import Parameters
 
 TWICE, LOST, DELAYED, TOO_EARLY, NONSENSE = (
     "given twice", "lost", "first in line delayed", "started too early", "plugin",
 )  # fmt: skip
-_RESOURCES, _PRIORITY = "Resources", "Priority"
 _MOST = 10_000  # violations kept
 _UNKNOWN = float("inf")
 
@@ -153,7 +152,7 @@ class Rules:
         found = self._outcomes.get((int(number), int(task) if task else None))
         if found is None:
             return f"the end of job {word}"
-        good = found[0] == "COMPLETED" and found[1] == 0
+        good = found[0] == COMPLETED and found[1] == 0
         if kind == "afterany" or good == (kind == "afterok"):
             return ""
         return f"a {'good' if kind == 'afterok' else 'bad'} end of job {word}"
@@ -252,7 +251,7 @@ class Rules:
             ends = self._tasks.setdefault(key, {})
             ends[job.array_task_id] = (state, code)
             if len(ends) >= self._sizes.get(key, 0):
-                worst = next((end for end in ends.values() if end != ("COMPLETED", 0)), ("COMPLETED", 0))
+                worst = next((end for end in ends.values() if end != (COMPLETED, 0)), (COMPLETED, 0))
                 self._outcomes[key, None] = worst
 
     def before(self, now: float) -> None:
@@ -277,8 +276,8 @@ class Rules:
         if not self._waiting:
             return None
         for job in self._queue.in_order(BEGINNING + now):
-            if job.state_reason in (_RESOURCES, _PRIORITY, ""):
-                return job if job.state_reason == _RESOURCES else None
+            if job.state_reason in (RESOURCES, PRIORITY, ""):
+                return job if job.state_reason == RESOURCES else None
         return None
 
     def _kept_promise(self, job: JobRecord, now: float) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nodectl.model.states import PENDING
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -57,7 +59,7 @@ class Story:
     cpus: int
     limit: int = 0
     runs: list[Run] = field(default_factory=list)
-    state: str = "PENDING"
+    state: str = PENDING
     reason: str = ""
     end: float = -1.0
 

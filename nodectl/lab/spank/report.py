@@ -10,6 +10,7 @@ from nodectl.lab.spank import injected_failures, probe_log
 from nodectl.lab.spank.command_line import CommandLine
 from nodectl.lab.spank.probe_log import Event
 from nodectl.lab.spank.probe_run import ProbeRun
+from nodectl.model.states import NODE_FAIL
 from nodectl.spank.contexts import CONTEXTS, Context, short
 from nodectl.spank.inspection.findings import Inspection
 
@@ -129,7 +130,7 @@ class Report:
         if self.result.refused and not any(event.failed for event in self.parts[0].events):
             yield self.own(self.result.refused.splitlines()[-1])
         record = self.result.record
-        if record is not None and record["state"] == "NODE_FAIL" and not any(event.failed for event in self.events):
+        if record is not None and record["state"] == NODE_FAIL and not any(event.failed for event in self.events):
             yield f"remote: {record['reason']}"
 
     def reason(self, part: Part, event: Event) -> str:

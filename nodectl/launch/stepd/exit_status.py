@@ -6,13 +6,14 @@
 import os
 
 from nodectl.kernel.children import said
+from nodectl.model.states import COMPLETED, FAILED, OUT_OF_MEMORY, RUNNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.launch.stepd.run import Run
 
-CANCELLED, COMPLETED = "CANCELLED", "COMPLETED"
-_FAILED = 1
+
+_FAILURE = 1
 
 
 def of_tasks(statuses: "list[int]") -> int:
@@ -30,19 +31,19 @@ def of_step(run: "Run") -> int:
     ended = [task.status for task in run.tasks if task.status is not None]
     status = of_tasks(ended)
     if run.end_reasons.reason:
-        run.end_as("OUT_OF_MEMORY", run.end_reasons.reason)
-        status = _FAILED  # as srun's, whatever the tasks' statuses are
-    if run.state == "RUNNING":
-        run.state = COMPLETED if status == 0 else "FAILED"
+        run.end_as(OUT_OF_MEMORY, run.end_reasons.reason)
+        status = _FAILURE  # as srun's, whatever the tasks' statuses are
+    if run.state == RUNNING:
+        run.state = COMPLETED if status == 0 else FAILED
         run.reason = _reason(run, status)
         if run.state == COMPLETED and run.spoiled:
-            run.state, run.reason, status = "FAILED", run.spoiled, _FAILED
-    elif run.fatal and run.state == "FAILED":
-        status = _FAILED  # whatever the statuses of the tasks that it ended
+            run.state, run.reason, status = FAILED, run.spoiled, _FAILURE
+    elif run.fatal and run.state == FAILED:
+        status = _FAILURE  # whatever the statuses of the tasks that it ended
     elif run.state == COMPLETED:
         return 0  # an allocation that its client gave back
-    elif status == 0 and (run.state == "FAILED" or not ended):
-        status = _FAILED  # the step never ran, or ended for a reason that no task's status tells
+    elif status == 0 and (run.state == FAILED or not ended):
+        status = _FAILURE  # the step never ran, or ended for a reason that no task's status tells
     return status
 
 

@@ -31,6 +31,7 @@ from nodectl.launch.stepd.start import confine_runner, start_tasks
 from nodectl.launch.stepd.termination import OUTPUT_LIMIT
 from nodectl.launch.task import client_streams, environment, rlimits, users_process
 from nodectl.model import launch_order
+from nodectl.model.states import CANCELLED, RUNNING
 from nodectl.model.step_number import BATCH, EXTERN
 from nodectl.plugin_host.tracing import room as trace_room
 
@@ -244,7 +245,7 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     run.call(launch_order.TASK_PRE_SETUID, step)
     run.call(launch_order.SPANK_USER_INIT)
     reaper.turn(0)
-    if run.state != "RUNNING":
+    if run.state != RUNNING:
         return
     wait_for_streams(run, reaper)
     confine_runner(run)
@@ -261,7 +262,7 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
             run.call(launch_order.SPANK_TASK_POST_FORK, task=task)
         start_relays(run)
         reaper.turn(0)
-        if run.state == "RUNNING":
+        if run.state == RUNNING:
             open_gate(run)
             reaper.watch_gate()
     finally:
@@ -278,9 +279,9 @@ def wait_for_streams(run: Run, reaper: Reaper) -> None:
     """
     if run.fds.client is None:
         return
-    while run.state == "RUNNING" and not _streams_are_there(run):
+    while run.state == RUNNING and not _streams_are_there(run):
         reaper.wait_for(run.client_streams)
-    if run.state != "RUNNING":
+    if run.state != RUNNING:
         raise StepFailed(run.reason)
 
 
@@ -368,7 +369,7 @@ def wait_for_relay(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None
         run.relays.end(pid)
     limit = None
     killed = float("inf") if awaited else time.monotonic()
-    if run.state != "RUNNING":
+    if run.state != RUNNING:
         limit = time.monotonic() + run.step.kill_wait
     elif not run.links.has_launcher():
         limit = time.monotonic() + OUTPUT_LIMIT
@@ -376,7 +377,7 @@ def wait_for_relay(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None
         now = time.monotonic()
         late = reaper.termination.late
         if awaited and late is not None and now > late[1]:
-            run.end_as("CANCELLED", late[0])
+            run.end_as(CANCELLED, late[0])
             limit = now
         if limit is not None and now >= limit:
             run.relays.end(pid)

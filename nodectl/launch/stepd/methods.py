@@ -7,8 +7,8 @@ have given the CPUs of a job that stands still to others.
 
 from nodectl.kernel.identity import BEGAN_AS
 from nodectl.kernel.signals import KILL, TERM
-from nodectl.launch.stepd.exit_status import CANCELLED, COMPLETED
 from nodectl.launch.stepd.suspension import TSTP
+from nodectl.model.states import CANCELLED, COMPLETED, NODE_FAIL, PREEMPTED, RUNNING, SUSPENDED, TIMEOUT
 from nodectl.model.step_number import EXTERN
 from nodectl.model.wire.dispatch import STEP, Refused
 from nodectl.model.wire.names import QUEUED_AGAIN
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _UID = integer(0, 2**32 - 1)
 _CONFINE = {"memory": integer(0, 1 << 40), "limits": mapping(text(65_536), most=64)}
 _END = {"state": Optional(text(32)), "reason": Optional(text(4096))}
-_DUE_TO = {"PREEMPTED": "DUE TO PREEMPTION", "TIMEOUT": "DUE TO TIME LIMIT", "NODE_FAIL": "DUE TO NODE FAILURE"}
+_DUE_TO = {PREEMPTED: "DUE TO PREEMPTION", TIMEOUT: "DUE TO TIME LIMIT", NODE_FAIL: "DUE TO NODE FAILURE"}
 _LIMIT = {"time_limit": integer(0, 366 * 86_400)}
 _VICTIM = {"task": integer(0, 1 << 20), "pid": integer(1, 1 << 22), "name": text(64)}
 
@@ -72,7 +72,7 @@ class Methods:
         status = self._run.status()
         suspension = self._termination.suspension
         if suspension.suspended:
-            status = {**status, "state": "SUSPENDED", "by_owner": suspension.by_owner}
+            status = {**status, "state": SUSPENDED, "by_owner": suspension.by_owner}
         return {"step": status}
 
     def _suspend(self, call: "Call") -> "Mapping[str, object]":
@@ -99,7 +99,7 @@ class Methods:
                 self._termination.cut_short(reason, 0 if number == KILL else self._run.step.kill_wait)
             elif not call.parameters.get("forwarded"):
                 self._run.announce_cancel("")
-                self._run.end_as("CANCELLED", reason)
+                self._run.end_as(CANCELLED, reason)
         self._termination.signal(number)
         return {}
 
@@ -108,7 +108,7 @@ class Methods:
         if call.parameters:
             _allow_service(call)
             wanted = call.parameters.get("state") == COMPLETED  # by its user
-            if self._termination.runs() and self._run.state == "RUNNING" and not wanted:
+            if self._termination.runs() and self._run.state == RUNNING and not wanted:
                 again = call.parameters.get("reason", "").startswith(QUEUED_AGAIN)
                 due = "DUE TO JOB REQUEUE" if again else _DUE_TO.get(call.parameters.get("state", ""), "")
                 self._run.announce_cancel(due)

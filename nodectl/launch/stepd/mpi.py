@@ -18,6 +18,7 @@ from nodectl.launch.stepd.run import StepFailed
 from nodectl.launch.stepd.start import NO_CLONE_INTO_CGROUP
 from nodectl.launch.task import users_process
 from nodectl.model import launch_order
+from nodectl.model.states import FAILED, OUT_OF_MEMORY, RUNNING
 from nodectl.plugin_host.loader import PluginRefused
 
 TYPE_CHECKING = False
@@ -310,20 +311,20 @@ class Mpi:
         if task.number not in self._lost:
             return
         if task.out_of_memory:
-            self._end_as("OUT_OF_MEMORY", self._run.end_reasons.reason)
+            self._end_as(OUT_OF_MEMORY, self._run.end_reasons.reason)
         else:
             self._end(f"task {task.number} {children.said(task.status or 0)} before MPI_Finalize")
 
     def _end(self, why: str) -> None:
-        if self._run.state == "RUNNING":
+        if self._run.state == RUNNING:
             if self._run.step.nnodes == 1:  # else one of several nodes is to say it
                 self._run.say(f"{why}: the step ends")
-            self._end_as("FAILED", why)
+            self._end_as(FAILED, why)
 
     def _end_as(self, state: str, reason: str) -> None:
         """End the step, on all nodes of a step over several nodes."""
         run = self._run
-        if run.state == "RUNNING" and run.step.nnodes > 1:
+        if run.state == RUNNING and run.step.nnodes > 1:
             run.links.tell_launcher({"event": "fatal", "state": state, "reason": reason})
         self._reaper.termination.end(state, reason)
 
@@ -405,12 +406,12 @@ def begin(run: "Run", reaper: "Reaper") -> None:
     except OSError as error:
         raise run.failed(f"start the server of {run.step.mpi}: {error.strerror or error}") from None
     limit = time.monotonic() + _BEGIN_SECONDS
-    while not mpi.ready and run.state == "RUNNING" and not mpi.failed:
+    while not mpi.ready and run.state == RUNNING and not mpi.failed:
         if time.monotonic() >= limit:
             mpi.failed = f"it was not ready after {_BEGIN_SECONDS:g} s"
             break
         reaper.turn(_SLOW)
-    if run.state != "RUNNING":
+    if run.state != RUNNING:
         raise StepFailed(run.reason)
     if mpi.failed:
         raise run.failed(f"the server of {run.step.mpi}: {mpi.failed}")

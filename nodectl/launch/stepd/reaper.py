@@ -17,6 +17,7 @@ from nodectl.launch.stepd.termination import Termination
 from nodectl.launch.task import environment
 from nodectl.launch.task.reports import Reports
 from nodectl.model import launch_order
+from nodectl.model.states import FAILED, OUT_OF_MEMORY, RUNNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ class Reaper:
             self._run.mpi.ended(pid, status)
         if why := self._run.relays.ended(pid, status):
             self._run.spoil(why)
-            self.termination.end("FAILED", why)
+            self.termination.end(FAILED, why)
 
     def _lost(self) -> "list[Task]":
         """Return the tasks without a known exit status, marked as failed.
@@ -273,13 +274,13 @@ class Reaper:
         self._ended.append(task)
         if run.mpi is not None:
             run.mpi.task_ended(task)
-        if not run.step.kill_on_bad_exit or run.state != "RUNNING":
+        if not run.step.kill_on_bad_exit or run.state != RUNNING:
             return
         if task.out_of_memory:
-            self.termination.end("OUT_OF_MEMORY", run.end_reasons.reason)
+            self.termination.end(OUT_OF_MEMORY, run.end_reasons.reason)
         elif task.status:
             self.termination.end(
-                "FAILED", f"task {task.number} {children.said(task.status)} and --kill-on-bad-exit was given"
+                FAILED, f"task {task.number} {children.said(task.status)} and --kill-on-bad-exit was given"
             )
 
     def _judge(self, task: "Task", outcome: "Outcome", code: int = 1) -> None:
@@ -342,7 +343,7 @@ class Reaper:
         if run.bulk is None and not run.fatal:
             run.fatal = f"task {number}: {why}"
             if not run.gate_is_open:
-                run.end_as("FAILED", run.fatal)  # and it stays closed
+                run.end_as(FAILED, run.fatal)  # and it stays closed
 
     def _end_if_fatal(self) -> None:
         """End the step after a fatal failure, once each task has executed the program or has ended.
@@ -350,13 +351,13 @@ class Reaper:
         Until then a task is in hooks, which are not interrupted.
         """
         run = self._run
-        if not run.fatal or run.state != "RUNNING" or not run.gate_is_open:
+        if not run.fatal or run.state != RUNNING or not run.gate_is_open:
             return
         if run.gate_writer >= 0 and self._children:  # else all have ended, before poll(2) told it
             return
         if run.step.nnodes > 1:  # on its other nodes, too
-            run.links.tell_launcher({"event": "fatal", "state": "FAILED", "reason": run.fatal})
-        self.termination.end("FAILED", run.fatal)
+            run.links.tell_launcher({"event": "fatal", "state": FAILED, "reason": run.fatal})
+        self.termination.end(FAILED, run.fatal)
 
     def _give_up(self) -> None:
         """Stop waiting for processes not ended by SIGKILL, because of a hang in the kernel."""

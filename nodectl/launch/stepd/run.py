@@ -14,6 +14,7 @@ from nodectl.launch.stepd.end_reasons import EndReasons
 from nodectl.launch.task.relay import Relays
 from nodectl.launch.task.step_context import StepContext
 from nodectl.model import launch_order
+from nodectl.model.states import FAILED, RUNNING
 from nodectl.model.step import Step, Task
 from nodectl.model.step_number import BATCH, EXTERN
 from nodectl.plugin_host.caller import OK, PluginCaller
@@ -225,7 +226,7 @@ class Run(StepContext):
         self.suspended_seconds = self.uncounted_seconds = 0.0
         self.unkillable = ""
         self.clock = accounting.StepClock()
-        self.state = "RUNNING"
+        self.state = RUNNING
         self.reason = ""
         self.plugin_output: PluginOutput | None = None  # only where there are SPANK plugins
         self.script: Messages | None = None  # only of a batch job's script
@@ -286,7 +287,7 @@ class Run(StepContext):
         The user is told at once, before the tasks end that wait at the gate.
         """
         self.say(why)
-        self.end_as("FAILED", why)
+        self.end_as(FAILED, why)
         return StepFailed(why)
 
     def unforeseen(self, error: Exception) -> str:
@@ -312,7 +313,7 @@ class Run(StepContext):
 
     def end_as(self, state: str, reason: str) -> None:
         """Set state and reason, once: any later reason follows from the first."""
-        if self.state == "RUNNING":
+        if self.state == RUNNING:
             self.state, self.reason = state, reason
 
     def enter(self, row: "Hook") -> int:

@@ -10,6 +10,7 @@ import os
 from nodectl.kernel import user_path
 from nodectl.launch.stepd import user_helpers
 from nodectl.launch.task import filename
+from nodectl.model.states import RUNNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class ScriptMessages:
         if self._pipe >= 0:
             os.close(self._pipe)
             self._run.private.remove(self._pipe)
-            in_time = self._run.state == "RUNNING"
+            in_time = self._run.state == RUNNING
             patience = _PATIENCE if in_time else max(1.0, min(_PATIENCE, self._run.step.kill_wait))
             wait(self._pid, patience)
 

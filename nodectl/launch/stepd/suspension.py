@@ -10,6 +10,7 @@ its tasks get the signal. SIGKILL also ends frozen processes.
 import time
 
 from nodectl.model import launch_order
+from nodectl.model.states import RUNNING
 from nodectl.model.wire.dispatch import STEP, Refused
 
 TYPE_CHECKING = False
@@ -80,7 +81,7 @@ class Suspension:
             raise Refused(f"{STEP}.WrongState", reason)
 
     def _must_run(self) -> None:
-        if self._run.state != "RUNNING" or not self._run.step.container_id:
+        if self._run.state != RUNNING or not self._run.step.container_id:
             raise Refused(f"{STEP}.WrongState", f"step {self._run.step} is not running")
 
     def _signal(self, number: int) -> None:

@@ -9,8 +9,8 @@ import time
 
 from nodectl.kernel import children, signals
 from nodectl.kernel.signals import CONT, KILL, TERM
-from nodectl.launch.stepd.exit_status import CANCELLED
 from nodectl.launch.stepd.suspension import FREEZE, TIME_LIMIT, Suspension
+from nodectl.model.states import CANCELLED, RUNNING, TIMEOUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Termination:
 
     def end(self, state: str, reason: str) -> None:
         """End a running step as a batch system does: CONT and TERM now, KILL after kill_wait."""
-        if self._run.state == "RUNNING":
+        if self._run.state == RUNNING:
             self._end_survivors(state, reason)
 
     def _end_survivors(self, state: str, reason: str) -> None:
@@ -105,7 +105,7 @@ class Termination:
 
     def limit(self, seconds: int) -> None:
         """Set another time limit, 0 for none. The time already used counts."""
-        if self._run.state == "RUNNING":
+        if self._run.state == RUNNING:
             self._run.step.time_limit = seconds
             self.suspension.limit(self._began, seconds)
 
@@ -121,7 +121,7 @@ class Termination:
                 self._give_up()
             elif self.runs():
                 self._run.announce_cancel("DUE TO TIME LIMIT")
-                self._end_survivors("TIMEOUT", f"time limit of {self._run.step.time_limit} s")
+                self._end_survivors(TIMEOUT, f"time limit of {self._run.step.time_limit} s")
             else:
                 self.cut_short(
                     "its time limit was reached before its epilogs had ended and its output was read",
@@ -134,7 +134,7 @@ class Termination:
         Until a task has become its program it ignores most signals, and before its first row it would lose any, because
         Python drops pending signals after a fork. So signals are held until every task takes them.
         """
-        if number == KILL and (self._run.bulk is None or self._run.state != "RUNNING"):
+        if number == KILL and (self._run.bulk is None or self._run.state != RUNNING):
             self._tell_the_daemon()
         if number != KILL and not all(self._takes(task, number) for task in self._run.tasks):
             self._held.append(number)
@@ -149,7 +149,7 @@ class Termination:
                     signals.send_child(task.pid, number)
         if number == KILL:
             self._run.kill()
-            if self._run.bulk is not None and self._run.state == "RUNNING":
+            if self._run.bulk is not None and self._run.state == RUNNING:
                 return  # a signal that a client has passed on: other commands follow
             self.end_epilogs()
             self._deadlines.setdefault(_UNKILLABLE, time.monotonic() + self._run.step.unkillable_timeout)

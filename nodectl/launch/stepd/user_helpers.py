@@ -15,6 +15,7 @@ from nodectl.kernel import signals
 from nodectl.kernel.closing import close_all_but
 from nodectl.launch.stepd.run import StepFailed
 from nodectl.launch.task import users_process
+from nodectl.model.states import RUNNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def act_as_user(run: "Run", reaper: "Reaper", act: "Callable[[], None]") -> None
     """
     pid = start(run, act)
     reaper.gone.discard(pid)  # left by an earlier process with this pid
-    while pid not in reaper.gone and run.state == "RUNNING":
+    while pid not in reaper.gone and run.state == RUNNING:
         reaper.turn(reaper.patience())
     if pid not in reaper.gone:
         signals.send_child(pid, signals.KILL)

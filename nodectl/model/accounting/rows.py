@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodectl.model.states import IN_QUEUE
 from nodectl.model.step_number import BATCH, EXTERN, step_word
 
-_ACTIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING")
 _SIGNALLED = 128
 _WORDED = (BATCH, EXTERN)
 _FIRST = (*_WORDED, 0)  # the step that holds its job
@@ -235,7 +235,7 @@ def job_row(job: Mapping[str, Any]) -> Row:
         array_tasks=job.get("array_tasks", ""),
         eligible=job.get("eligible_time", 0.0),
         started=job.get("start_time", 0.0),
-        ended=0.0 if job.get("job_state") in _ACTIVE else job.get("end_time", 0.0),  # until when it may run
+        ended=0.0 if job.get("job_state") in IN_QUEUE else job.get("end_time", 0.0),  # until when it may run
         suspended=job.get("suspended_seconds", 0.0),
         time_limit=job.get("time_limit", 0),
         cpus=job.get("cpus", 0),

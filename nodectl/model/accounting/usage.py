@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nodectl.model.states import COMPLETED, OUT_OF_MEMORY
 from nodectl.model.step_number import EXTERN
 
 _COMMAND = 200  # characters
@@ -45,16 +46,16 @@ def of_step(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _exit(record: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return exit code and signal: of the first task ended by a signal, else the highest code."""
-    if record.get("state") == "OUT_OF_MEMORY":
+    if record.get("state") == OUT_OF_MEMORY:
         return [0, _SIGNALLED_BY_THE_KERNEL]
-    if record.get("step") == EXTERN and record.get("state") == "COMPLETED":
+    if record.get("step") == EXTERN and record.get("state") == COMPLETED:
         return [0, 0]  # the process that held the allocation was ended by a signal: there was nothing more to hold
     statuses = [task["status"] for task in tasks if task.get("status") is not None]
     for status in statuses:
         if os.WIFSIGNALED(status):
             return [0, os.WTERMSIG(status)]
     code = max(map(os.waitstatus_to_exitcode, statuses), default=0)
-    return [code or (int(record.get("exit_status") or 0) if record.get("state") != "COMPLETED" else 0), 0]
+    return [code or (int(record.get("exit_status") or 0) if record.get("state") != COMPLETED else 0), 0]
 
 
 def _used(

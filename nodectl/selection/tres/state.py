@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from bitarray import bitarray
 
+from nodectl.model.states import RUNNING, SUSPENDED
 from nodectl.model.value_class import dataclass, field
-from nodectl.selection.modes import RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord, NodeRecord, NodeTable
 from nodectl.selection.tres.shape import Shape
 from nodectl.selection.tres.use import Pool, Share, Use

@@ -10,20 +10,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nodectl.model.states import COMPLETED, IN_QUEUE, PENDING, SHORT
 from nodectl.model.words import moment, short_duration
 from nodectl.slurm.commands.column_format import Field, Row
 from nodectl.slurm.commands.time_words import limit
 
 NULL = "(null)"
-# States in the order of Slurm's numbers, which is the sort order, and their short forms.
+# States in the order of Slurm's numbers, which is the sort order, and their short forms; at the end, those of Slurm's
+# alone.
 STATES: dict[str, str] = {
-    "PENDING": "PD", "RUNNING": "R", "SUSPENDED": "S", "COMPLETED": "CD", "CANCELLED": "CA", "FAILED": "F",
-    "TIMEOUT": "TO", "NODE_FAIL": "NF", "PREEMPTED": "PR", "BOOT_FAIL": "BF", "DEADLINE": "DL",
-    "OUT_OF_MEMORY": "OOM", "CONFIGURING": "CF", "COMPLETING": "CG", "REQUEUED": "RQ", "RESIZING": "RS",
-    "STOPPED": "ST", "SPECIAL_EXIT": "SE", "REVOKED": "RV", "REQUEUE_HOLD": "RH", "REQUEUE_FED": "RF",
+    **SHORT, "STOPPED": "ST", "SPECIAL_EXIT": "SE", "REVOKED": "RV", "REQUEUE_HOLD": "RH", "REQUEUE_FED": "RF",
     "SIGNALING": "SI", "STAGE_OUT": "SO",
 }  # fmt: skip
-ACTIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING")
 _HIGHEST = 2**32 - 1  # of a priority
 _SIGNALLED = 128
 BATCH = "batch"  # `held_by` of a job whose script the service runs
@@ -48,7 +46,7 @@ def reason(job: Row) -> str:
 
 def nodes_or_reason(job: Row) -> str:
     """Return the job's nodes, or for a waiting or failed job the reason."""
-    if job["state"] == "PENDING" or (job["state"] not in (*ACTIVE, "COMPLETED") and job.get("reason")):
+    if job["state"] == PENDING or (job["state"] not in (*IN_QUEUE, COMPLETED) and job.get("reason")):
         return f"({reason(job)})"
     return str(job.get("nodes") or "")
 
@@ -116,7 +114,7 @@ def devices(job: Row) -> dict[str, int]:
     found: dict[str, int] = {}
     for word in filter(None, str(job.get("gres") or "").split(",")):
         name, _, count = word.partition(":")
-        asked = job["state"] == "PENDING" and count.isdecimal()
+        asked = job["state"] == PENDING and count.isdecimal()
         found[name] = found.get(name, 0) + (int(count) if asked else 1)
     return found
 
@@ -145,7 +143,7 @@ def _constant(text: str) -> Callable[[Row], object]:
 
 
 def _host(job: Row) -> str:
-    return str(job.get("nodes") or os.uname().nodename) if job["state"] != "PENDING" else "n/a"
+    return str(job.get("nodes") or os.uname().nodename) if job["state"] != PENDING else "n/a"
 
 
 def _pending_seconds(job: Row) -> int:
@@ -227,5 +225,5 @@ FIELDS = (
     Field("", "STDIN", "STDIN", _text("stdin", "/dev/null"), more=True),
     Field("", "STDOUT", "STDOUT", lambda job: output_of(job) or NULL, more=True),
     Field("", "tres", "TRES", tres),
-    Field("", "tres-alloc", "TRES_ALLOC", lambda job: "N/A" if job["state"] == "PENDING" else tres(job)),
+    Field("", "tres-alloc", "TRES_ALLOC", lambda job: "N/A" if job["state"] == PENDING else tres(job)),
 )  # fmt: skip

@@ -12,9 +12,10 @@ from nodectl.client.accounting import Asked, ask
 from nodectl.client.command import Failed
 from nodectl.client.job_name import job_of
 from nodectl.client.session import Session
+from nodectl.model.states import IN_QUEUE
 from nodectl.model.wire.names import NODE
 from nodectl.scheduler import job_array
-from nodectl.slurm.commands.job_fields import ACTIVE, STATES
+from nodectl.slurm.commands.job_fields import STATES
 
 INVALID = "Invalid job id specified"
 _SHOWN_AFTERWARDS = 300.0  # seconds for which an ended job is listed if the user asks for all states
@@ -83,7 +84,7 @@ def ended(session: Session, names: Sequence[str]) -> list[dict[str, Any]]:
     else:
         rows = ask(session, Asked((), (), time.time() - _SHOWN_AFTERWARDS))
         records = [record_of(session, str(row.job)) for row, _ in rows if row.ended]
-    return [record for record in records if record is not None and record["state"] not in ACTIVE]
+    return [record for record in records if record is not None and record["state"] not in IN_QUEUE]
 
 
 def record_of(session: Session, name: str) -> dict[str, Any] | None:

@@ -15,13 +15,14 @@ from nodectl.client.command import Failed, GlobalOptions, complain
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_of
 from nodectl.client.waiting import say
+from nodectl.model.states import IN_QUEUE
 from nodectl.model.step_number import step_name
 from nodectl.model.wire.names import NODE
 from nodectl.model.words import printable
 from nodectl.scheduler import job_array
 from nodectl.slurm.commands import jobs
 from nodectl.slurm.commands.command_line import HELP, read_line
-from nodectl.slurm.commands.job_fields import ACTIVE, name_of
+from nodectl.slurm.commands.job_fields import name_of
 from nodectl.slurm.commands.option_words import ARGUMENT, Given, Option
 
 _TABLE = (
@@ -107,7 +108,7 @@ def _choice(given: Given) -> dict[str, list[str]]:
     wanted = {
         "users": jobs.users_named(given.listed("user")) + ([jobs.me()] if "me" in given else []),
         "names": given.listed("name", "jobname"),
-        "states": [state for state in jobs.states_named(given.listed("state")) if state in ACTIVE],
+        "states": [state for state in jobs.states_named(given.listed("state")) if state in IN_QUEUE],
     }
     if "state" in given and not wanted["states"]:
         raise Failed(f"Invalid job state specified: {given.value('state')[:40]}: such jobs have ended")

@@ -11,6 +11,7 @@ from nodectl.client.job_changes import assigned
 from nodectl.client.run_options import seconds
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_of
+from nodectl.model.states import BEGUN, PENDING
 from nodectl.model.wire.names import NODE
 from nodectl.slurm.commands import jobs, machine_facts, reservations
 from nodectl.slurm.commands.host_names import expanded
@@ -20,7 +21,6 @@ _JOB = ("jobid", "job")
 _DRAIN = ("drain", "draining", "drained")
 _RESUME = ("resume", "idle", "undrain")
 _OVER = "Job/step already completing or completed"
-_RUNNING = ("RUNNING", "SUSPENDED")
 
 
 def _for_each(session: Session, verb: str, words: list[str], act: Callable[[str], object]) -> int:
@@ -93,8 +93,8 @@ def wait_job(session: Session, given: Given, words: list[str]) -> int:
     seen, status = "", 1
     while True:
         reply = waiting.asked(session, job=int(names[0]), seen=seen)
-        if reply["state"] != "PENDING":
-            status = int(reply["state"] not in _RUNNING)
+        if reply["state"] != PENDING:
+            status = int(reply["state"] not in BEGUN)
             break
         seen = str(reply["seen"])
     return status

@@ -9,6 +9,7 @@ from typing import Any
 from nodectl.client.command import GlobalOptions
 from nodectl.client.render.terminal import put
 from nodectl.client.session import Session
+from nodectl.model.states import PENDING
 from nodectl.slurm.commands import jobs, sort_order
 from nodectl.slurm.commands.column_format import Field, Row, by_letters, lines_of
 from nodectl.slurm.commands.command_line import HELP, read_line
@@ -54,7 +55,7 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
             wanted = {
                 "jobs": jobs.jobs_named(given.options.get("jobs", ())),
                 "users": jobs.users_named(given.listed("user")),
-                "states": ["PENDING"], "points": True,
+                "states": [PENDING], "points": True,
             }  # fmt: skip
             waiting = (job for job in jobs.queued(session, wanted) if not job["held"])
             rows = [{**job, "weights": weights} for job in waiting]

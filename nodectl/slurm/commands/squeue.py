@@ -12,11 +12,12 @@ from typing import Any
 from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.render.terminal import put
 from nodectl.client.session import Session
+from nodectl.model.states import IN_QUEUE, PENDING
 from nodectl.slurm.commands import jobs, machine_facts, sort_order, step_fields
 from nodectl.slurm.commands.column_format import Layout, by_letters, by_names, lines_of
 from nodectl.slurm.commands.command_line import HELP, again_and_again, read_line, tell_settings
 from nodectl.slurm.commands.host_names import expanded
-from nodectl.slurm.commands.job_fields import ACTIVE, FIELDS, STATES
+from nodectl.slurm.commands.job_fields import FIELDS, STATES
 from nodectl.slurm.commands.job_values import as_json
 from nodectl.slurm.commands.option_words import ARGUMENT, MAYBE_ARGUMENT, Given, Option
 from nodectl.slurm.commands.time_words import line_of_now
@@ -124,12 +125,12 @@ def _jobs(session: Session, given: Given, *, more: bool) -> list[dict[str, Any]]
     users = _users(given)
     states = jobs.states_named(_words(given, "states", "SQUEUE_STATES"))
     job_names = _words(given, "name", "SQUEUE_NAMES")
-    states = ["PENDING"] if "start" in given and not states else states
-    found = jobs.queued(session, {"jobs": names, "users": users, "states": [one for one in states if one in ACTIVE],
+    states = [PENDING] if "start" in given and not states else states
+    found = jobs.queued(session, {"jobs": names, "users": users, "states": [one for one in states if one in IN_QUEUE],
                                   "names": job_names})  # fmt: skip
-    if states and not set(states) & set(ACTIVE):
+    if states and not set(states) & set(IN_QUEUE):
         found = []
-    if set(states) - set(ACTIVE):
+    if set(states) - set(IN_QUEUE):
         found += [job for job in jobs.ended(session, names) if _has(job, users, states, job_names)]
     if len(names) == 1 and not found and jobs.record_of(session, names[0]) is None:
         raise Failed(f"{jobs.INVALID}: {names[0]}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nodectl.client.render.occupants import Occupation
+from nodectl.model.states import PENDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Row:
     @property
     def waits(self) -> bool:
         """True for a job before the start."""
-        return self.state == "PENDING"
+        return self.state == PENDING
 
 
 @dataclass(frozen=True, slots=True)

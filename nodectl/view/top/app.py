@@ -16,6 +16,7 @@ from textual.message import Message
 from textual.widgets import DataTable, Footer, Input, Static
 
 from nodectl.client.command import Failed
+from nodectl.model.states import SUSPENDED
 from nodectl.model.words import byte_words, printable
 from nodectl.placement.machine import figures
 from nodectl.placement.machine.topology import Topology
@@ -260,7 +261,7 @@ class Top(App[None]):
                 )
                 continue
             words = words if len(words) <= width else f"{words[: width - 1]}+"
-            style = "dim" if row.waits else "yellow" if row.state == "SUSPENDED" and column.title == "STATE" else ""
+            style = "dim" if row.waits else "yellow" if row.state == SUSPENDED and column.title == "STATE" else ""
             cells.append(Text(words.rjust(width) if column.right else words, style=style))
         return cells
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nodectl.model.states import COMPLETING, CONFIGURING, PENDING, RUNNING, SUSPENDED
 from nodectl.model.words import duration
 from nodectl.view.live.view import Row
 
 GAP = 2  # characters from one column to the next
 _UNITS = "KMGTP"
 _SHORT = {
-    "PENDING": "waits", "RUNNING": "runs", "SUSPENDED": "stopped", "COMPLETING": "ends", "CONFIGURING": "begins",
+    PENDING: "waits", RUNNING: "runs", SUSPENDED: "stopped", COMPLETING: "ends", CONFIGURING: "begins",
 }  # fmt: skip
 
 

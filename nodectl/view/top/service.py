@@ -10,6 +10,7 @@ from nodectl.client.command import Failed
 from nodectl.client.render.explanation import explained
 from nodectl.client.render.layout import lines_of
 from nodectl.client.session import Session
+from nodectl.model.states import SUSPENDED
 from nodectl.view.live.view import Row
 
 SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2", "KILL")
@@ -45,7 +46,7 @@ def suspend_or_resume(connect: Connect, row: Row) -> str:
     """Suspend a running step, or resume a suspended step. Return the words for the user. Raises Failed."""
     if not row.is_step:
         raise Failed(f"job {row.name} has no step that could be suspended")
-    method, done = ("Resume", "goes on") if row.state == "SUSPENDED" else ("Suspend", "is suspended")
+    method, done = ("Resume", "goes on") if row.state == SUSPENDED else ("Suspend", "is suspended")
     return _called(connect, f"step {row.name} {done}", method, job=row.job, step=row.step)
 
 

@@ -12,7 +12,7 @@ from nodectl.cli.acct import _help, listing
 from nodectl.model.accounting import fields
 from nodectl.model.accounting.amounts import amount, near
 from nodectl.model.accounting.fields import FIELDS, Style, UnknownField, columns
-from nodectl.model.accounting.states import state_named
+from nodectl.model.states import state_named
 from unit.accounting.made_up import job, record, rows, task
 
 STYLE = Style(now=2000.0, times="%s")

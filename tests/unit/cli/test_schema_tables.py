@@ -11,12 +11,11 @@ import pytest
 from nodectl.cli.checks.check import FAIL, OK, WARN, Check
 from nodectl.cli.plugin_list import Listed
 from nodectl.cli.plugins import hooks_as_json
-from nodectl.model.accounting.states import STATES
 from nodectl.model.launch_order import HOOKS
 from nodectl.model.schemas import files as schemas
+from nodectl.model.states import COMPLETING, ENDED, PENDING, RUNNING, STATES, SUSPENDED
 from nodectl.placement.machine.figures import Disk
 from nodectl.plugin_host.kinds import KINDS
-from nodectl.selection.modes import COMPLETING, ENDED, PENDING, RUNNING, SUSPENDED
 
 
 def at(path: str) -> Mapping[str, Any]:

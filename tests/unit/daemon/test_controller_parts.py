@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from nodectl.model.states import COMPLETING, RUNNING, SUSPENDED
 from nodectl.model.wire.dispatch import Refused
 from nodectl.scheduler.decisions import CANCEL, SUSPEND, Decision, NotAdmitted, Preempt, Start
-from nodectl.selection.modes import COMPLETING, RUNNING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.service.daemon.controller import restore
 from nodectl.service.daemon.controller import rounds as rounds_module

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from nodectl.model.states import REQUEUED
 from nodectl.selection.records import BATCH, JobDetails, JobRecord
 from nodectl.service.daemon.history.batch_text import BatchText
-from nodectl.service.daemon.history.job_store import REQUEUED, JobStore
+from nodectl.service.daemon.history.job_store import JobStore
 from nodectl.service.daemon.history.store import Ended, Store, StoreError
 from unit.daemon.packed import packed, unpacked
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from nodectl.selection.modes import ENDED
+from nodectl.model.states import ENDED
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.controller.table import JobTable
 from nodectl.service.daemon.history.job_store import JobStore

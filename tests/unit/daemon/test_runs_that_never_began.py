@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from nodectl.model.states import PENDING, RUNNING
 from nodectl.scheduler.scheduler import Scheduler
-from nodectl.selection.modes import PENDING, RUNNING
 from nodectl.selection.records import BATCH, JobDetails, JobRecord
 from nodectl.service.daemon.controller import restore
 from nodectl.service.daemon.controller.controller import Controller

@@ -8,13 +8,13 @@ from itertools import count
 from typing import Any
 
 from nodectl.lab.simulation.described import nodes_of
+from nodectl.model.states import RUNNING
 from nodectl.placement.binding.request import Settings
 from nodectl.scheduler.decisions import Decision, Start
 from nodectl.scheduler.policy import Limits, Policy, qos_lines
 from nodectl.scheduler.scheduler import Scheduler
 from nodectl.selection.host import Selection
 from nodectl.selection.loading import caller_of, load_plugin
-from nodectl.selection.modes import RUNNING
 from nodectl.selection.records import BATCH, JobDetails, JobRecord
 from nodectl.selection.slurmctld import Parameters
 

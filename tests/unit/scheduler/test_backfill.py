@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nodectl.model.states import PENDING, RUNNING
 from nodectl.scheduler.policy import Policy, qos_lines
-from nodectl.selection.modes import PENDING, RUNNING
 from nodectl.selection.records import JobRecord
 from unit.scheduler.bench import PLAIN, Bench, policy
 

@@ -11,8 +11,8 @@ from bitarray import bitarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nodectl.model.states import COMPLETING, PENDING
 from nodectl.scheduler.decisions import NotAdmitted
-from nodectl.selection.modes import COMPLETING, PENDING
 from nodectl.selection.records import JobRecord, ReservationRequest
 from unit.scheduler.bench import Bench, policy
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nodectl.model.states import COMPLETING, PENDING, RUNNING
 from nodectl.scheduler.decisions import NotAdmitted, Start
-from nodectl.selection.modes import COMPLETING, PENDING, RUNNING
 from unit.scheduler.bench import Bench, numbers, policy, selection_of
 
 PLUGIN = """

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from nodectl.model.states import RUNNING
 from nodectl.scheduler.decisions import NotAdmitted, Preempt
 from nodectl.scheduler.policy import qos_lines
-from nodectl.selection.modes import RUNNING
 from nodectl.selection.records import JobRecord
 from unit.scheduler.bench import Bench, policy
 

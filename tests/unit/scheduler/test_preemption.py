@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from nodectl.model.states import PENDING, RUNNING, SUSPENDED
 from nodectl.scheduler.decisions import Preempt, Resume
 from nodectl.selection.answers import PLUGIN, Refusal
-from nodectl.selection.modes import PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import RUN, JobRecord
 from unit.scheduler.bench import Bench, policy
 

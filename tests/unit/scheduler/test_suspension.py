@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nodectl.model.states import RUNNING, SUSPENDED
 from nodectl.scheduler.decisions import Resume
-from nodectl.selection.modes import RUNNING, SUSPENDED
 from nodectl.selection.records import RUN
 from unit.scheduler.bench import Bench
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from nodectl.model.states import COMPLETING, RUNNING, SUSPENDED
 from nodectl.plugin_host.kinds import KINDS
 from nodectl.selection.host import Choice, Refusal, SelectionFailed
-from nodectl.selection.modes import COMPLETING, RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord, ReservationRequest, StepRecord
 from nodectl.selection.slurmctld import Parameters
 from unit.selection.stage import Stage, stage

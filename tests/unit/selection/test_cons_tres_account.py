@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodectl.selection.modes import COMPLETING, RUNNING, SUSPENDED
+from nodectl.model.states import COMPLETING, RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord
 from nodectl.selection.tres.use import lowered, raised
 from unit.selection.tres import Bed, nodes, parameters

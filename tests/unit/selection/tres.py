@@ -8,6 +8,7 @@ from typing import Any
 from bitarray import bitarray
 
 from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.states import COMPLETING, RUNNING, SUSPENDED
 from nodectl.placement.binding.devices import Device
 from nodectl.placement.binding.options import request_of
 from nodectl.placement.binding.request import Settings
@@ -15,7 +16,7 @@ from nodectl.placement.machine.spec import from_spec
 from nodectl.selection.answers import Choice, Refusal
 from nodectl.selection.host import Selection
 from nodectl.selection.loading import caller_of, load_plugin
-from nodectl.selection.modes import COMPLETING, RUNNING, SELECT_MODE_RUN_NOW, SUSPENDED
+from nodectl.selection.modes import SELECT_MODE_RUN_NOW
 from nodectl.selection.records import JobDetails, JobRecord, NodeRecord, NodeTable
 from nodectl.selection.slurmctld import Parameters
 

@@ -11,8 +11,9 @@ from nodectl.lab.simulation.described import nodes_of
 from nodectl.lab.simulation.rules import Rules
 from nodectl.lab.simulation.story import Run, Share
 from nodectl.lab.simulation.submission import BEGINNING
+from nodectl.model.states import SUSPENDED
 from nodectl.scheduler.policy import Policy
-from nodectl.selection.modes import NODE_STATE_DRAIN, SUSPENDED
+from nodectl.selection.modes import NODE_STATE_DRAIN
 from nodectl.selection.records import JobDetails, JobRecord
 from nodectl.selection.slurmctld import Parameters
 

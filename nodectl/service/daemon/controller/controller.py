@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from nodectl import messages
 from nodectl.kernel.signals import KILL
+from nodectl.model import states
 from nodectl.model.config import Config
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH as SCRIPT
@@ -28,7 +29,7 @@ from nodectl.model.wire.names import QUEUED_AGAIN
 from nodectl.scheduler.decisions import REQUEUE, SUSPEND, Decision, End, NotAdmitted, Preempt, Resume, Start
 from nodectl.scheduler.scheduler import Scheduler
 from nodectl.selection.host import Selection
-from nodectl.selection.modes import COMPLETING, ENDED, NODE_STATE_DRAIN, PENDING, RUNNING, SUSPENDED
+from nodectl.selection.modes import NODE_STATE_DRAIN
 from nodectl.selection.records import BATCH, JobRecord, NodeRecord, StepRecord
 from nodectl.service.daemon.admission.growth import Growth
 from nodectl.service.daemon.admission.share import share_of
@@ -42,7 +43,6 @@ from nodectl.service.daemon.controller.spool import Spool
 from nodectl.service.daemon.controller.starts import CannotBegin, Starts
 from nodectl.service.daemon.controller.table import JobTable
 from nodectl.service.daemon.history.batch_text import PackedText
-from nodectl.service.daemon.history.job_store import REQUEUED
 from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks, TimeToEnd
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.jobs.registry import Registry
@@ -56,7 +56,6 @@ _WARN_AGAIN = 2.0  # while the job stands still, or its script has not begun
 _LONGEST_WAIT = 3600.0  # the clock may be set meanwhile
 _GROW_AGAIN = 5.0  # seconds
 _GROW_PATIENCE = 60.0  # beyond the time that processes get to end
-COMPLETED = "COMPLETED"
 DRAIN, RESUME = "drain", "resume"
 
 
@@ -121,7 +120,7 @@ class Controller(Watcher):
             self.job_over(job_id, record)
         for job in self.table.jobs.values():
             self._watch_warning(job)
-            if job.job_state in (RUNNING, SUSPENDED):
+            if job.job_state in (states.RUNNING, states.SUSPENDED):
                 self.tasks.begin(self._take_over(job))
         self._go_on_expanding()
         self.table.commits.soon()
@@ -156,7 +155,7 @@ class Controller(Watcher):
 
     def _withdraw(self, job: JobRecord) -> None:
         self.leases.end(job.job_id)
-        if self.scheduler.jobs.get(job.job_id) is job and job.job_state == PENDING:
+        if self.scheduler.jobs.get(job.job_id) is job and job.job_state == states.PENDING:
             self.scheduler.cancel(job, time.time())
             self.table.withdraw(job)
 
@@ -172,7 +171,7 @@ class Controller(Watcher):
             except NotAdmitted as error:
                 raise Refused("LaunchRefused", str(error), exit_status=1, **subject(error.subject)) from None
             if not why and not self.selection.job_ready(job):
-                self.scheduler.ended(job, "CANCELLED", 1, time.time())
+                self.scheduler.ended(job, states.CANCELLED, 1, time.time())
                 return "its nodes are not ready"
         if not why:
             self.table.add_unwritten(job)
@@ -183,7 +182,7 @@ class Controller(Watcher):
         job = self.table.jobs.get(job_id)
         if job is None or job.user_id != uid or caller not in (0, uid):
             raise Refused("NoSuchJob", f"no job {job_id} waits for a launch of yours", subject="unknown")
-        if job.job_state != RUNNING or job_id not in self.leases:  # or another call is launching it
+        if job.job_state != states.RUNNING or job_id not in self.leases:  # or another call is launching it
             raise Refused("WrongState", f"job {job_id} is {job.job_state}: it does not wait for its first step")
         self.leases.end(job_id)
         return job
@@ -198,16 +197,16 @@ class Controller(Watcher):
         if self.scheduler.jobs.get(job.job_id) is not job or self.parts.registry.first(job.job_id) is not None:
             return
         if self.table.is_unwritten(job):
-            self.scheduler.ended(job, "FAILED", 1, time.time())
+            self.scheduler.ended(job, states.FAILED, 1, time.time())
             self.table.withdraw(job)
         else:
             job.state_desc = why
-            self._end_for_good(job, "FAILED", 1)
+            self._end_for_good(job, states.FAILED, 1)
 
     def _client_gone(self, job_id: int) -> None:
         job = self.table.jobs.get(job_id)
         if job is not None:
-            self.cancel(job, "", "CANCELLED", "no client waits for it any more")
+            self.cancel(job, "", states.CANCELLED, "no client waits for it any more")
 
     # What the scheduler decides.
 
@@ -272,7 +271,7 @@ class Controller(Watcher):
         if for_good:
             messages.tell("job-cannot-begin", f"job {job.job_id} cannot begin: {why}", job=job.job_id, uid=job.user_id)
             job.state_desc = why
-            self._end_for_good(job, "FAILED", 1)
+            self._end_for_good(job, states.FAILED, 1)
         else:
             self._begin_failed(job, why)
             self.table.changed(job)
@@ -280,7 +279,7 @@ class Controller(Watcher):
             self.rounds.kick()
 
     async def _await_ready(self, job: JobRecord) -> None:
-        if not await self.parts.starts.ready(self.selection, job) and job.job_state == RUNNING:
+        if not await self.parts.starts.ready(self.selection, job) and job.job_state == states.RUNNING:
             self._not_begun(job, "its nodes are not ready", for_good=False)
 
     def _preempt(self, one: Preempt) -> None:
@@ -293,7 +292,7 @@ class Controller(Watcher):
         elif one.how == REQUEUE:
             self.requeue(job, why)
         else:
-            self.cancel(job, "", "PREEMPTED", why)
+            self.cancel(job, "", states.PREEMPTED, why)
 
     def _make_stop(self, job: JobRecord) -> None:
         if job.job_id not in self._stopping:  # else it is being suspended for another job, which has left the queue
@@ -305,12 +304,12 @@ class Controller(Watcher):
         try:
             await self.parts.suspension.suspend_job(job.job_id)
         except Refused as error:
-            if job.job_state == RUNNING:  # else it has ended, or stands still already
+            if job.job_state == states.RUNNING:  # else it has ended, or stands still already
                 words = f"suspend job {job.job_id}: {error}"
                 messages.tell("job-not-suspended", words, job=job.job_id, uid=job.user_id)
         finally:
             self._stopping.discard(job.job_id)
-            if job.job_state == RUNNING:
+            if job.job_state == states.RUNNING:
                 self.scheduler.stays(job, time.time())
                 self.table.changed(job)
                 self.table.commits.soon()
@@ -319,7 +318,7 @@ class Controller(Watcher):
     async def _take_over(self, job: JobRecord) -> None:
         """Take over a job from an earlier daemon, which may have been suspending the job."""
         await self.parts.suspension.take_over(job.job_id)
-        if job.job_state == RUNNING and job.preempted_by:
+        if job.job_state == states.RUNNING and job.preempted_by:
             self._make_stop(job)
 
     async def go_on(self, job: JobRecord) -> str:
@@ -331,7 +330,7 @@ class Controller(Watcher):
             await self.parts.suspension.resume_job(job.job_id)
         except Refused as error:
             messages.tell("job-not-resumed", f"resume job {job.job_id}: {error}", job=job.job_id, uid=job.user_id)
-            if job.job_state == RUNNING:
+            if job.job_state == states.RUNNING:
                 self.job_suspended(job.job_id, by_owner=self.parts.suspension.is_by_owner(job.job_id))
             return str(error)
         return ""
@@ -340,7 +339,7 @@ class Controller(Watcher):
 
     def cancel(self, job: JobRecord, tasks: str, state: str, reason: str) -> None:
         """End a job, or the named waiting tasks of an array."""
-        if job.job_state == PENDING:
+        if job.job_state == states.PENDING:
             self._cancel_waiting(job, tasks, reason)
         else:
             self._doom(job, Doom(state, reason))
@@ -365,7 +364,7 @@ class Controller(Watcher):
             job.to_requeue = hold
             self.table.changed(job)
             self.table.commits.soon()
-        self._doom(job, Doom(REQUEUED, reason, hold))
+        self._doom(job, Doom(states.REQUEUED, reason, hold))
 
     def _never(self, job: JobRecord, state: str, reason: str) -> None:
         """End a waiting job without any chance to start."""
@@ -376,7 +375,7 @@ class Controller(Watcher):
     def _doom(self, job: JobRecord, doom: Doom) -> None:
         earlier = self._dooms.get(job.job_id)
         if earlier is not None:
-            if earlier.state == REQUEUED:
+            if earlier.state == states.REQUEUED:
                 job.to_requeue = None
                 self.table.changed(job)
                 self._dooms[job.job_id] = doom  # it does not run again
@@ -399,7 +398,7 @@ class Controller(Watcher):
         doom = self._dooms.pop(job.job_id, None)
         if doom is None:
             return False
-        if doom.state == REQUEUED:
+        if doom.state == states.REQUEUED:
             self._wait_again(job, doom)
             job.restart_cnt -= 1  # the run that never was does not count
             self._settled(job)
@@ -416,7 +415,7 @@ class Controller(Watcher):
         """End the job's steps. Return False where the job has no steps and nothing is left to wait for."""
         registry = self.parts.registry
         steps = registry.steps_of(job.job_id)
-        state = "CANCELLED" if doom.state == REQUEUED else doom.state
+        state = states.CANCELLED if doom.state == states.REQUEUED else doom.state
         for live in steps:
             if live.in_prolog:
                 live.cancelled = f"step {live.step} was ended in its prolog: {doom.reason}"
@@ -428,13 +427,13 @@ class Controller(Watcher):
         """End a job with granted resources whose client has launched nothing."""
         doom = self._dooms.pop(job.job_id)
         job.state_desc = doom.reason
-        self._end_for_good(job, doom.state if doom.state in ENDED else "CANCELLED", 1)
+        self._end_for_good(job, doom.state if doom.state in states.ENDED else states.CANCELLED, 1)
 
     # Ends that happen.
 
     def _begin_end(self, job: JobRecord) -> None:
         """Begin the termination of a job: tell the scheduler and the select plugin."""
-        if job.job_state not in (PENDING, COMPLETING):
+        if job.job_state not in (states.PENDING, states.COMPLETING):
             self.scheduler.ending(job, time.time())
             self._tell_killed(job.job_id)
             self.table.changed(job)
@@ -443,27 +442,27 @@ class Controller(Watcher):
         """Finish a job after all processes and the epilog have ended; `record` is the record of the first step."""
         doom = self._dooms.pop(job.job_id, None)
         if doom is None and job.to_requeue is not None:
-            doom = Doom(REQUEUED, QUEUED_AGAIN, job.to_requeue)  # an earlier daemon was asked to requeue it
+            doom = Doom(states.REQUEUED, QUEUED_AGAIN, job.to_requeue)  # an earlier daemon was asked to requeue it
         if job.given_to:
-            doom = Doom(COMPLETED, given_to(job))
+            doom = Doom(states.COMPLETED, given_to(job))
             record = {**record, "exit_status": 0}  # its user wanted that end
         if record.get("prolog") or record.get("epilog"):
             self._drain_after(record)
         if job.held_by == BATCH:
             self.parts.spool.remove(job.job_id)
         if record.get("prolog") and job.held_by == BATCH and doom is None:
-            doom = Doom(REQUEUED, str(record["prolog"]), ADMIN)
+            doom = Doom(states.REQUEUED, str(record["prolog"]), ADMIN)
         died = bool(record.get("never_began"))
         if (died or record.get("interrupted")) and job.held_by == BATCH and doom is None:
-            doom = Doom(REQUEUED, str(record.get("reason")))
-        if doom is not None and doom.state == REQUEUED and job.held_by == BATCH:
+            doom = Doom(states.REQUEUED, str(record.get("reason")))
+        if doom is not None and doom.state == states.REQUEUED and job.held_by == BATCH:
             self._again(job, doom, died=died)
             return
-        state = str(record.get("state", "FAILED")) if doom is None else doom.state
+        state = str(record.get("state", states.FAILED)) if doom is None else doom.state
         job.state_desc = str(record.get("reason") or "") if doom is None else doom.reason
         if record.get("prolog") and doom is None:
-            state = "CANCELLED"
-        self._end_for_good(job, state if state in ENDED else "FAILED", int(record.get("exit_status", 1)))
+            state = states.CANCELLED
+        self._end_for_good(job, state if state in states.ENDED else states.FAILED, int(record.get("exit_status", 1)))
 
     def _again(self, job: JobRecord, doom: Doom, *, died: bool) -> None:
         """Put the job into the queue again. `died`: the job died before the script began.
@@ -583,14 +582,16 @@ class Controller(Watcher):
             return
         found = self.table.jobs.get(job)
         # An earlier daemon may have put it into the queue again, and not have removed that run's files.
-        if found is not None and not (found.job_state == PENDING and int(record.get("restart", 0)) < found.restart_cnt):
+        if found is not None and not (
+            found.job_state == states.PENDING and int(record.get("restart", 0)) < found.restart_cnt
+        ):
             self._has_ended(found, record)
             self.departures.over()
 
     def job_suspended(self, job: int, *, by_owner: bool = False) -> str:
         """See Watcher."""
         found = self.table.jobs.get(job)
-        if found is None or found.job_state != RUNNING:
+        if found is None or found.job_state != states.RUNNING:
             return ""
         why = self.scheduler.suspend(found, time.time(), by_owner=by_owner)
         if why:
@@ -605,7 +606,7 @@ class Controller(Watcher):
         found = self.table.jobs.get(job)
         if found is None:
             return ""
-        if found.job_state == RUNNING:
+        if found.job_state == states.RUNNING:
             return f"it makes room for job {found.preempted_by}" if found.preempted_by else ""
         why = self.scheduler.resume(found, time.time())
         self.table.changed(found)
@@ -665,7 +666,7 @@ class Controller(Watcher):
             return
         wanted = warning_of(job.details.signal)
         begun = [live for live in self.parts.registry.steps_of(job.job_id) if not live.in_prolog]
-        if job.job_state != RUNNING or not begun:
+        if job.job_state != states.RUNNING or not begun:
             loop = asyncio.get_running_loop()
             self._warnings[job.job_id] = loop.call_later(_WARN_AGAIN, self._look_at_warning, job)
             return
@@ -721,7 +722,7 @@ class Controller(Watcher):
         return first
 
     def _end_giver(self, job: JobRecord) -> None:
-        self.cancel(job, "", COMPLETED, given_to(job))
+        self.cancel(job, "", states.COMPLETED, given_to(job))
 
     def _go_on_expanding(self) -> None:
         """Finish the expansions begun by an earlier daemon."""
@@ -753,7 +754,7 @@ class Controller(Watcher):
     def _may_grow(self, job: JobRecord) -> bool:
         """Return True where the job runs and every giving job is gone."""
         jobs = self.table.jobs
-        runs = jobs.get(job.job_id) is job and job.job_state in (RUNNING, SUSPENDED)
+        runs = jobs.get(job.job_id) is job and job.job_state in (states.RUNNING, states.SUSPENDED)
         return runs and bool(job.joining) and not any(number in jobs for number, _ in job.joining)
 
     async def _try_to_grow(self, job: JobRecord) -> bool:

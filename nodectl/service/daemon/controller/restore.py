@@ -10,16 +10,15 @@ import time
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
+from nodectl.model.states import COMPLETED, COMPLETING, ENDED, NODE_FAIL, PENDING, RUNNING, SUSPENDED, end_reason
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Refused
 from nodectl.scheduler.decisions import NotAdmitted
-from nodectl.scheduler.end_reason import end_reason
 from nodectl.scheduler.happened import Outcome
 from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.scheduler import Scheduler
 from nodectl.selection import known_nodes
 from nodectl.selection.host import Selection
-from nodectl.selection.modes import COMPLETING, ENDED, PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import (
     BATCH,
     JobDetails,
@@ -31,7 +30,7 @@ from nodectl.selection.records import (
 )
 from nodectl.service.daemon.admission.share import FIRST_STEP
 from nodectl.service.daemon.admission.slices import Slices, Work
-from nodectl.service.daemon.controller.controller import COMPLETED, Controller, given_to
+from nodectl.service.daemon.controller.controller import Controller, given_to
 from nodectl.service.daemon.controller.job_request import told
 from nodectl.service.daemon.history.job_store import Kept
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
@@ -170,7 +169,7 @@ def _is_gone(controller: Controller, kept: Kept, nodes: NodeTable, boot: str, fo
     if job.given_to:
         found.ended.append((job, COMPLETED, given_to(job)))
         return
-    lost = record is None or record.get("state") == "NODE_FAIL"
+    lost = record is None or record.get("state") == NODE_FAIL
     if record is not None and job.to_requeue is not None:
         job.end_time = time.time()
         controller.table.store.put_run(job)
@@ -191,14 +190,14 @@ def _is_gone(controller: Controller, kept: Kept, nodes: NodeTable, boot: str, fo
         found.jobs.append(job)
     elif job.held_by == BATCH and job.details.requeue:
         job.end_time = time.time()
-        controller.table.store.put_run(job, "NODE_FAIL")
+        controller.table.store.put_run(job, NODE_FAIL)
         _wait_again(job)
         job.restart_cnt += 1
         job.state_desc = _RESET
         controller.table.store.put(job)
         found.jobs.append(job)
     else:
-        found.ended.append((job, "NODE_FAIL", _RESET))
+        found.ended.append((job, NODE_FAIL, _RESET))
 
 
 def _wait_again(job: JobRecord) -> None:

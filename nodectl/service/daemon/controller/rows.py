@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.states import PENDING, SUSPENDED
 from nodectl.model.value_class import replace
 from nodectl.scheduler.explanation import Explanation
-from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import JobRecord, NodeTable, resources_as_json
 from nodectl.service.daemon.controller.job_names import name_of
 

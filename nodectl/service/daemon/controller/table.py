@@ -8,9 +8,9 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Iterator, Mapping
 
+from nodectl.model.states import PENDING, SUSPENDED
 from nodectl.model.wire.dispatch import Refused
 from nodectl.scheduler import job_array
-from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.service.daemon.controller import job_bytes
 from nodectl.service.daemon.controller.commits import Commits

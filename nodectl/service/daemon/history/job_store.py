@@ -11,8 +11,8 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from nodectl.model.states import IN_QUEUE, REQUEUED
 from nodectl.model.wire.lean_json import dumps
-from nodectl.selection.modes import PENDING
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.history.batch_text import PackedText
 from nodectl.service.daemon.history.schema import TASK
@@ -22,7 +22,6 @@ _PUT = "INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # A run that was counted but never began is no run.
 _DROP_OLDER = "DELETE FROM job WHERE id = ? AND restart < ? AND ended = 0"
 _PUT_BATCH = "INSERT OR REPLACE INTO batch VALUES (?, ?, ?, ?, ?, ?)"
-REQUEUED = "REQUEUED"
 _MUCH = 256 << 10  # bytes of records: to write these takes some milliseconds
 _LEAST = 4 << 10  # bytes of one
 
@@ -150,7 +149,7 @@ class JobStore:
         record["boot"] = self._boot
         if state != job.job_state:
             record["job_state"] = state
-        over = 0.0 if state in _OPEN else max(job.end_time, 1.0)
+        over = 0.0 if state in IN_QUEUE else max(job.end_time, 1.0)
         held = {} if job.job_resrcs is None else self._resources(job)
         return (
             job.job_id, job.restart_cnt, self._node, job.user_id, state, job.array_job_id, job.submit_time, over,
@@ -222,9 +221,6 @@ class JobStore:
         """Return the records of this node's reservations, sorted by name."""
         rows = self._store.query("SELECT record FROM reservation WHERE node = ? ORDER BY name", (self._node,))
         return [json.loads(record) for (record,) in rows]
-
-
-_OPEN = frozenset({PENDING, "RUNNING", "SUSPENDED", "COMPLETING"})
 
 
 def _column(text: str) -> str:

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Mapping
 
 from nodectl.model.config import Config
+from nodectl.model.states import CANCELLED, NODE_FAIL
 from nodectl.model.step_number import BATCH, EXTERN
 from nodectl.model.wire.dispatch import Refused
 from nodectl.plugin_host.node_plugins import NodePlugins
@@ -77,7 +78,7 @@ class NodeJobs:
         record = live.last_record or live.files.record()  # which say the same
         if record is None and not live.failure and live.files.alive():
             # It may only have dropped the connection, because the daemon was too slow.
-            live.reach(lambda: live.fail(self._death(live), "NODE_FAIL"))
+            live.reach(lambda: live.fail(self._death(live), NODE_FAIL))
             return
         if record is None:
             live.log_plugin_output()
@@ -103,7 +104,7 @@ class NodeJobs:
         if waits or self._ends.is_needed(live) or not orderly:
             self._ends.begin(live, record, waits=waits)
             if waits and live.step.step_id in (BATCH, EXTERN):
-                self._tasks.begin(self.end_job(live.step.job_id, "CANCELLED", f"step {live.step} of its job has ended"))
+                self._tasks.begin(self.end_job(live.step.job_id, CANCELLED, f"step {live.step} of its job has ended"))
             return
         self.watcher.job_ending(live.step.job_id)
         self.cgroup_removals.begin(live.step.cgroup)

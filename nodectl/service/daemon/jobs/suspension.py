@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 from nodectl.kernel import pseudo_file
 from nodectl.launch.cgroup import tree
+from nodectl.model.states import SUSPENDED
 from nodectl.model.wire.dispatch import Refused
 from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
@@ -96,7 +97,7 @@ class Suspensions:
         async with self._turn(job):
             steps = [live for live in self._further_steps.running(job) if not live.suspended]
             found = await asyncio.gather(*(status(live, _PATIENCE) for live in steps))
-            told = [live for live, one in zip(steps, found, strict=True) if one.get("state") == "SUSPENDED"]
+            told = [live for live, one in zip(steps, found, strict=True) if one.get("state") == SUSPENDED]
             for live, one in zip(steps, found, strict=True):
                 live.suspended_by_owner = bool(one.get("by_owner"))
             results = await asyncio.gather(*map(self._stands_still, told), return_exceptions=True)

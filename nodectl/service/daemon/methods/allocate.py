@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from nodectl.model.states import PENDING
 from nodectl.model.wire.dispatch import Call, Refused, invalid
 from nodectl.model.wire.shape import Optional, boolean, text
-from nodectl.selection.modes import PENDING
 from nodectl.selection.records import ALLOC, RUN, JobRecord
 from nodectl.service.daemon.controller.options import an_object
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps

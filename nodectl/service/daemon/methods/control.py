@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nodectl.model.fields import YEAR
+from nodectl.model.states import CANCELLED, COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.model.wire.dispatch import Call, Refused, invalid, subject
 from nodectl.model.wire.names import QUEUED_AGAIN
 from nodectl.model.wire.shape import Optional, boolean, integer, text
 from nodectl.scheduler import job_array
 from nodectl.scheduler.decisions import NotAdmitted
-from nodectl.selection.modes import COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.service.daemon.admission.slices import Work
 from nodectl.service.daemon.controller.commits import NotWritten
@@ -72,7 +72,7 @@ class JobControl:
                 continue
             else:
                 self._check_growth(call, job, tasks)
-                self._controller.cancel(job, tasks, "CANCELLED", f"cancelled by uid {by}")
+                self._controller.cancel(job, tasks, CANCELLED, f"cancelled by uid {by}")
             done.append(f"{job.job_id}_[{tasks}]" if tasks else name_of(job))
         await self._written()
         return {"cancelled": done}

@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from nodectl.model.states import ENDED
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Call, Refused, invalid
 from nodectl.scheduler.explanation import Explanation
-from nodectl.selection.modes import ENDED
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.admission.slices import Slices, Work
 from nodectl.service.daemon.admission.step_maker import StepMaker

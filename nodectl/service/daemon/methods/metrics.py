@@ -5,15 +5,14 @@ from collections import Counter
 from collections.abc import Mapping
 
 from nodectl import __version__
+from nodectl.model.states import IN_QUEUE
 from nodectl.model.wire.dispatch import Call
-from nodectl.selection.modes import RUNNING, SUSPENDED
 from nodectl.service.daemon.history.store import Store
 from nodectl.service.daemon.jobs.registry import Registry
 from nodectl.service.daemon.methods.nodes import Nodes
 from nodectl.service.daemon.processes.forkserver_channel import ForkserverChannel
 
 _OF_NODE = ("name", "state", "cpus", "cpus_used", "memory", "memory_used", "gres", "gres_used")
-_STATES = ("PENDING", RUNNING, SUSPENDED, "COMPLETING")
 
 
 class Metrics:
@@ -27,7 +26,7 @@ class Metrics:
 
     def metrics(self, call: Call) -> Mapping[str, object]:
         """Return the metrics. A caller may ask every second: the method walks over the queue once."""
-        jobs = Counter(dict.fromkeys(_STATES, 0))
+        jobs = Counter(dict.fromkeys(IN_QUEUE, 0))
         jobs.update(self._nodes.states())
         found: list[Mapping[str, object]] = self._nodes.nodes(call)["nodes"]  # type: ignore[assignment]  # its rows
         memory = {"daemon": _resident(os.getpid()), "forkserver": _resident(self._forkserver.pid)}

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.states import RUNNING
 from nodectl.model.wire.dispatch import Call, invalid
 from nodectl.model.wire.shape import Optional
-from nodectl.selection.modes import NODE_STATE_DRAIN, RUNNING
+from nodectl.selection.modes import NODE_STATE_DRAIN
 from nodectl.selection.records import NodeRecord
 from nodectl.service.daemon.controller.controller import DRAIN, RESUME
 from nodectl.service.daemon.controller.options import WORD

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
 from nodectl.model.number import whole
+from nodectl.model.states import PENDING, SUSPENDED
 from nodectl.model.wire import framing
 from nodectl.model.wire.dispatch import Call, invalid
 from nodectl.model.wire.shape import Optional, boolean, integer
 from nodectl.scheduler.explain import Survey
 from nodectl.scheduler.explanation import Explanation
-from nodectl.selection.modes import PENDING, SUSPENDED
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.admission.slices import Work
 from nodectl.service.daemon.controller import rows

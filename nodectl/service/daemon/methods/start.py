@@ -16,6 +16,7 @@ from nodectl.launch.cgroup.constraints import Constraints
 from nodectl.launch.stepd import record
 from nodectl.model.config import Config
 from nodectl.model.plugstack_entry import entry_as_list
+from nodectl.model.states import CANCELLED, FAILED
 from nodectl.model.step import Step
 from nodectl.model.wire import framing
 from nodectl.model.wire.dispatch import Call, Refused
@@ -120,7 +121,7 @@ class StepStart:
         with undone_no_more:
             why = await self._through_prolog(live, trace, call)
         if why:
-            live.fail(why, "CANCELLED" if why == live.cancelled else "FAILED")
+            live.fail(why, CANCELLED if why == live.cancelled else FAILED)
             raise Refused("LaunchRefused", why, exit_status=1)
         return _name(live)
 

@@ -14,6 +14,7 @@ from nodectl.launch import container
 from nodectl.launch.cgroup import slurms, tree
 from nodectl.launch.cgroup.delegation import Base
 from nodectl.launch.stepd.record import room
+from nodectl.model.states import NODE_FAIL
 from nodectl.model.step import Step
 from nodectl.model.step_number import FIRST_STEPS, step_number
 from nodectl.model.wire import lean_json
@@ -89,7 +90,7 @@ def _take_over(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles)
         live.fail("the service ended while the job's prolog ran")
         return
     live.suspended = bool(step.cgroup) and tree.Group(f"{mount}{step.cgroup}/user").is_to_freeze()
-    live.reach(lambda: live.fail("the step runner died while the service was away", "NODE_FAIL"))
+    live.reach(lambda: live.fail("the step runner died while the service was away", NODE_FAIL))
 
 
 def _remove_strays(registry: Registry, jobs: NodeJobs, base: Base) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from signal import SIGKILL
 
 from nodectl.launch.stepd import plugin_output
+from nodectl.model.states import CONFIGURING, FAILED, NODE_FAIL, RUNNING, SUSPENDED
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH
 from nodectl.model.wire import framing
@@ -61,7 +62,7 @@ class LiveStep:
         self.status_task: asyncio.Task[Mapping[str, object] | None] | None = None  # (daemon/steps/status_query.py)
         self.cancelled = ""  # why the step will not begin, if cancelled in its prolog
         self._pidfd = -1
-        self._state = "NODE_FAIL"  # the state, if the stepd leaves no record
+        self._state = NODE_FAIL  # the state, if the stepd leaves no record
 
     @property
     def key(self) -> tuple[int, int]:
@@ -115,7 +116,7 @@ class LiveStep:
         if has_taken_it:
             asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
 
-    def fail(self, why: str, state: str = "FAILED") -> None:
+    def fail(self, why: str, state: str = FAILED) -> None:
         """End the step, which has no stepd and will have none."""
         self.failure = why
         self._state = state
@@ -246,7 +247,7 @@ class LiveStep:
         """Return the daemon's knowledge of the step, without asking the stepd."""
         return {
             **self.step.facts(),
-            "state": "CONFIGURING" if self.in_prolog else "SUSPENDED" if self.suspended else "RUNNING",
+            "state": CONFIGURING if self.in_prolog else SUSPENDED if self.suspended else RUNNING,
             "reason": "",
             "pid": self.pid,
             "cgroup": self.step.cgroup,
