@@ -161,7 +161,6 @@ class Copying:
 
     def _typed(self, data: bytes) -> bool:
         """Return True if the data go to the step; b"" is the end of input."""
-        del data
         return True
 
     def _send(self, packet: bytes) -> None:
@@ -189,7 +188,6 @@ class Copying:
         return True
 
     def _take(self, kind: bytes, task: int, data: bytes) -> None:
-        del task
         if kind == packets.OUT:
             self._shown = data
             self._show()

@@ -41,7 +41,6 @@ class Neighbours:
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         """Return the spec of a neighbouring file, None for any other name. The finder's method."""
-        del path, target
         package, _, stem = name.rpartition(".")
         place = f"{self._directory}/{stem}.py"
         if package != self._package or not os.path.isfile(place):

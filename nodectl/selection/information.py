@@ -125,13 +125,11 @@ def select_p_select_nodeinfo_alloc() -> NodeInfo:
 
 def select_p_select_nodeinfo_pack(nodeinfo: NodeInfo, buffer: Buf, protocol_version: int) -> int:
     """Append the NodeInfo to the buffer."""
-    del protocol_version
     return _packed(nodeinfo, buffer, NodeInfo)
 
 
 def select_p_select_nodeinfo_unpack(nodeinfo: Output, buffer: Buf, protocol_version: int) -> int:
     """Read a NodeInfo from the buffer."""
-    del protocol_version
     return _unpacked(nodeinfo, buffer, NodeInfo)
 
 
@@ -171,13 +169,11 @@ def select_p_select_jobinfo_free(jobinfo: JobInfo) -> int:
 
 def select_p_select_jobinfo_pack(jobinfo: JobInfo, buffer: Buf, protocol_version: int) -> int:
     """Append the JobInfo to the buffer."""
-    del protocol_version
     return _packed(jobinfo, buffer, JobInfo)
 
 
 def select_p_select_jobinfo_unpack(jobinfo_pptr: Output, buffer: Buf, protocol_version: int) -> int:
     """Read a JobInfo from the buffer."""
-    del protocol_version
     return _unpacked(jobinfo_pptr, buffer, JobInfo)
 
 

@@ -78,7 +78,6 @@ def container_p_create(job_id: int) -> int:
 
 def container_p_add_cont(job_id: int, cont_id: int) -> int:
     """Put all future children of the caller into the job's pid namespace."""
-    del cont_id
     fds = _State.fds.get(job_id) or _find(job_id)
     _State.fds[job_id] = fds
     try:
@@ -93,7 +92,6 @@ def container_p_add_pid_plan(step: "Step", task: "Task") -> "list[Operation] | N
 
     Runs in the stepd, as root.
     """
-    del task
     fds = _State.fds.get(step.job_id) or _find(step.job_id)
     _State.fds[step.job_id] = fds
     return namespaces.joining(fds, own_cgroup=namespaces.CGROUP in step.container["namespaces"])  # type: ignore[operator]
@@ -101,7 +99,6 @@ def container_p_add_pid_plan(step: "Step", task: "Task") -> "list[Operation] | N
 
 def container_p_add_pid(job_id: int, pid: int, uid: int) -> int:
     """Move the caller, which must be the process `pid`, into the container and close the container's descriptors."""
-    del uid
     if pid != os.getpid():
         raise PluginError(errno.EINVAL, f"process {pid} must join by itself")
     fds = _State.fds.pop(job_id, None) or _find(job_id)

@@ -49,7 +49,6 @@ def container_p_create(job_id: int) -> int:
 
 def container_p_add_cont(job_id: int, cont_id: int) -> int:
     """Make the namespaces of a step or of a visitor to the job."""
-    del cont_id
     job = container.job(job_id)
     if job.step.part is not None:  # its job has no first step here, and its storage ends with this node
         _make_storage(job_id, os.path.dirname(job.spec), may_exist=True)
@@ -63,7 +62,6 @@ def container_p_add_cont(job_id: int, cont_id: int) -> int:
 
 def container_p_add_pid(job_id: int, pid: int, uid: int) -> int:
     """Move the caller, which must be the process `pid`, into the namespaces for good."""
-    del uid
     if pid != os.getpid():
         raise PluginError(errno.EINVAL, f"process {pid} must join by itself")
     if job_id not in _fds:

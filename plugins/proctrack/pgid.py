@@ -64,7 +64,6 @@ def _lead(stepd: int, told: int) -> None:
 
 def proctrack_p_add(step: Step, pid: int) -> int:
     """Do nothing: the step's tasks join the process group themselves."""
-    del step, pid
     return 0
 
 
@@ -86,7 +85,6 @@ def proctrack_p_wait(cont_id: int) -> int:
 
 def proctrack_p_destroy(cont_id: int) -> int:
     """Kill the group's leader and forget the group."""
-    del cont_id
     if _State.leader >= 0:
         signals.send(_State.leader, signals.KILL)
         os.close(_State.leader)

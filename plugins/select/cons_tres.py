@@ -65,7 +65,6 @@ def select_p_state_restore(dir_name: str) -> int:
 
 def select_p_node_init(node_ptr: Sequence[NodeRecord], node_cnt: int) -> int:
     """Read the table of nodes and start with every node idle."""
-    del node_cnt
     _Plugin.parameters = slurmctld.parameters()
     _Plugin.state = State(node_ptr, Wishes(_Plugin.parameters))  # type: ignore[arg-type]  # the host's is a NodeTable
     return SLURM_SUCCESS
@@ -107,14 +106,12 @@ def select_p_update_node_config(index: int) -> int:
 
 def select_p_node_ranking(node_ptr: Sequence[NodeRecord], node_cnt: int) -> bool:
     """Return False: there is no network between nodes, so nodes have no ranks."""
-    del node_ptr, node_cnt
     return False
 
 
 @idle
 def select_p_update_node_state(node_ptr: NodeRecord) -> int:
     """Do nothing: the host passes the usable nodes in each call of select_p_job_test."""
-    del node_ptr
     return SLURM_SUCCESS
 
 
@@ -181,7 +178,6 @@ def select_p_job_begin(job_ptr: JobRecord) -> int:
 @idle
 def select_p_job_ready(job_ptr: JobRecord) -> int:
     """Return 1: nodes need no preparation."""
-    del job_ptr
     return 1
 
 
@@ -194,7 +190,6 @@ def select_p_job_fini(job_ptr: JobRecord) -> int:
 @idle
 def select_p_job_signal(job_ptr: JobRecord, signal: int) -> int:
     """Do nothing: the daemon signals the steps."""
-    del job_ptr, signal
     return SLURM_SUCCESS
 
 
@@ -263,14 +258,12 @@ def select_p_job_resized(job_ptr: JobRecord, node_ptr: NodeRecord) -> int:
 @idle
 def select_p_step_pick_nodes(job_ptr: JobRecord, step_jobinfo: JobInfo, node_count: int) -> bitarray | None:
     """Return None: the host chooses the nodes of a step."""
-    del job_ptr, step_jobinfo, node_count
     return None
 
 
 @idle
 def select_p_step_finish(step_ptr: StepRecord, killing_step: bool) -> int:
     """Do nothing: a step holds only resources of the job."""
-    del step_ptr, killing_step
     return SLURM_SUCCESS
 
 
@@ -289,7 +282,6 @@ def select_p_resv_test(
 
 def select_p_get_info_from_plugin(dinfo: int, job_ptr: JobRecord | None, data: Output) -> int:
     """Write the plugin's number or configuration into `data`."""
-    del job_ptr
     if dinfo == SELECT_CR_PLUGIN:
         return told(data, _CONS_TRES)
     if dinfo == SELECT_CONFIG_INFO:
@@ -299,7 +291,6 @@ def select_p_get_info_from_plugin(dinfo: int, job_ptr: JobRecord | None, data: O
 
 def select_p_ba_init(node_info_ptr: NodeInfoMessage, sanity_check: bool) -> None:
     """Do nothing: nodes have no coordinates."""
-    del node_info_ptr, sanity_check
 
 
 def select_p_ba_get_dims() -> list[int] | None:

@@ -121,14 +121,12 @@ def select_p_update_node_config(index: int) -> int:
 
 def select_p_node_ranking(node_ptr: NodeTable, node_cnt: int) -> bool:
     """Return False: the order of the nodes does not change."""
-    del node_ptr, node_cnt
     return False
 
 
 @idle
 def select_p_update_node_state(node_ptr: NodeRecord) -> int:
     """Do nothing: the host leaves unusable nodes out of the bitmap of select_p_job_test."""
-    del node_ptr
     return SLURM_SUCCESS
 
 
@@ -180,7 +178,6 @@ def select_p_job_fini(job_ptr: JobRecord) -> int:
 @idle
 def select_p_job_signal(job_ptr: JobRecord, signal: int) -> int:
     """Do nothing: the daemon sends signals."""
-    del job_ptr, signal
     return SLURM_SUCCESS
 
 
@@ -197,13 +194,11 @@ def select_p_job_mem_confirm(job_ptr: JobRecord) -> int:
 
 def select_p_job_suspend(job_ptr: JobRecord, indf_susp: bool) -> int:
     """Release the job's CPUs; the job keeps memory and devices."""
-    del indf_susp
     return SLURM_SUCCESS if _State.occupancy.stop(job_ptr, stopped=True) else SLURM_ERROR
 
 
 def select_p_job_resume(job_ptr: JobRecord, indf_susp: bool) -> int:
     """Give the CPUs back to the job."""
-    del indf_susp
     return SLURM_SUCCESS if _State.occupancy.stop(job_ptr, stopped=False) else SLURM_ERROR
 
 
@@ -239,13 +234,11 @@ def select_p_job_resized(job_ptr: JobRecord, node_ptr: NodeRecord) -> int:
 @idle
 def select_p_step_pick_nodes(job_ptr: JobRecord, step_jobinfo: JobInfo, node_count: int) -> None:
     """Return None: the host chooses the nodes of a step."""
-    del job_ptr, step_jobinfo, node_count
 
 
 @idle
 def select_p_step_finish(step_ptr: StepRecord, killing_step: bool) -> int:
     """Do nothing: the plugin stores nothing about steps."""
-    del step_ptr, killing_step
     return SLURM_SUCCESS
 
 
@@ -266,7 +259,6 @@ def select_p_resv_test(
 
 def select_p_get_info_from_plugin(dinfo: int, job_ptr: JobRecord | None, data: Output) -> int:
     """Write the plugin's kind (0: no cores) or configuration into `data`."""
-    del job_ptr
     if dinfo == SELECT_CR_PLUGIN:
         return told(data, 0)
     if dinfo == SELECT_CONFIG_INFO:
@@ -276,7 +268,6 @@ def select_p_get_info_from_plugin(dinfo: int, job_ptr: JobRecord | None, data: O
 
 def select_p_ba_init(node_info_ptr: NodeInfoMessage, sanity_check: bool) -> None:
     """Note the number of nodes as the system's only dimension."""
-    del sanity_check
     _State.dims = [node_info_ptr.record_count]
 
 

@@ -65,7 +65,6 @@ def _read(words: list[str], where: str) -> bool:
 
 def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
     """Read the arguments; read the file only in the stepd, because users may lack the right to read the file."""
-    del ac
     good = True
     for word in argv:
         name, _, path = word.partition("=")
@@ -82,7 +81,6 @@ def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
 
 def slurm_spank_init_post_opt(sp: Spank, ac: int, argv: list[str]) -> int:
     """Change the initial environment of every task. Stepd, root."""
-    del ac, argv
     if not spank_remote(sp):
         return 0
     for action, name, value in _changes:

@@ -42,7 +42,6 @@ def _number(text: str | None, lowest: int, highest: int) -> int | None:
 
 def _option(val: int, optarg: str | None, remote: int) -> int:
     """Check --oom-score-adj in the command, and again in the stepd, because users can write their own client."""
-    del val, remote
     value = _number(optarg, _State.min, _State.max)
     if value is None:
         slurm_error(f"oom_score_adj: --oom-score-adj={optarg or ''}: not a number from {_State.min} to {_State.max}")
@@ -56,7 +55,6 @@ spank_options = [SpankOption("oom-score-adj", "N", "Kill tasks sooner when memor
 
 def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
     """Read min=, max= and default=."""
-    del sp, ac
     good = True
     for word in argv:
         name, _, text = word.partition("=")
@@ -74,7 +72,6 @@ def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
 
 def slurm_spank_task_init_privileged(sp: Spank, ac: int, argv: list[str]) -> int:
     """Set the task's value, which exec keeps. Task, root."""
-    del ac, argv
     if _State.wanted is None:
         return 0
     try:

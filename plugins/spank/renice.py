@@ -45,7 +45,6 @@ def _number(text: str | None) -> int | None:
 
 def _option(val: int, optarg: str | None, remote: int) -> int:
     """Store the value of --renice; the command warns about a value below the lowest allowed value."""
-    del val
     prio = _number(optarg)
     if prio is None:
         slurm_error(f"renice: --renice={optarg or ''}: not a number from {_LOWEST} to {_HIGHEST}")
@@ -61,7 +60,6 @@ spank_options = [SpankOption("renice", "[PRIO]", "set the nice value of the task
 
 def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
     """Read min_prio= from plugstack.conf."""
-    del ac
     for word in argv:
         name, _, value = word.partition("=")
         lowest = _number(value)
@@ -78,7 +76,6 @@ def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
 
 def slurm_spank_task_post_fork(sp: Spank, ac: int, argv: list[str]) -> int:
     """Set the task's nice value before the start of the program. Stepd, root."""
-    del ac, argv
     prio = _State.prio
     if prio is None:
         try:

@@ -67,7 +67,6 @@ class _State:
 
 def _option(val: int, optarg: str | None, remote: int) -> int:
     """Note the option --tmpdir."""
-    del val, optarg, remote
     _State.asked = True
     return 0
 
@@ -95,7 +94,6 @@ def _argument(word: str) -> None:
 
 def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
     """Read the arguments. In the daemon, as root, also remove the directories of dead steps."""
-    del sp, ac
     good = True
     for word in argv:
         try:
@@ -116,7 +114,6 @@ def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
 
 def slurm_spank_init_post_opt(sp: Spank, ac: int, argv: list[str]) -> int:
     """Make the directory and set TMPDIR for the tasks. Stepd, root."""
-    del ac, argv
     if not spank_remote(sp) or not (_State.always or _State.asked):
         return 0
     uid, gid = spank_get_item(sp, S_JOB_UID), spank_get_item(sp, S_JOB_GID)
@@ -141,7 +138,6 @@ def slurm_spank_init_post_opt(sp: Spank, ac: int, argv: list[str]) -> int:
 
 def slurm_spank_exit(sp: Spank, ac: int, argv: list[str]) -> int:
     """Remove the step's directory, then the directories of dead steps. Stepd, root."""
-    del ac, argv
     if not spank_remote(sp) or _State.base_fd < 0:
         return 0
     why = ""

@@ -194,72 +194,60 @@ def _lines(path: str) -> list[str]:
 
 def slurm_spank_init(sp: Spank, ac: int, argv: list[str]) -> int:
     """Register the option and record the hook. Command, stepd, daemon."""
-    del ac
     spank_option_register(sp, _OPTION)
     return _record(sp, "slurm_spank_init", argv)
 
 
 def slurm_spank_init_post_opt(sp: Spank, ac: int, argv: list[str]) -> int:
     """Record the hook. Command, stepd."""
-    del ac
     return _record(sp, "slurm_spank_init_post_opt", argv)
 
 
 def slurm_spank_local_user_init(sp: Spank, ac: int, argv: list[str]) -> int:
     """Record the hook. Command, after the job's allocation."""
-    del ac
     return _record(sp, "slurm_spank_local_user_init", argv)
 
 
 def slurm_spank_user_init(sp: Spank, ac: int, argv: list[str]) -> int:
     """Record the hook. Stepd, with the user's effective ids."""
-    del ac
     return _record(sp, "slurm_spank_user_init", argv)
 
 
 def slurm_spank_task_init_privileged(sp: Spank, ac: int, argv: list[str]) -> int:
     """Record the hook. Each task, as root."""
-    del ac
     return _record(sp, "slurm_spank_task_init_privileged", argv)
 
 
 def slurm_spank_task_post_fork(sp: Spank, ac: int, argv: list[str]) -> int:
     """Record the hook. Stepd, as root, for each task."""
-    del ac
     return _record(sp, "slurm_spank_task_post_fork", argv)
 
 
 def slurm_spank_task_init(sp: Spank, ac: int, argv: list[str]) -> int:
     """Record the hook. Each task, as the user."""
-    del ac
     return _record(sp, "slurm_spank_task_init", argv)
 
 
 def slurm_spank_task_exit(sp: Spank, ac: int, argv: list[str]) -> int:
     """Record the hook. Stepd, as root, for each ended task."""
-    del ac
     return _record(sp, "slurm_spank_task_exit", argv)
 
 
 def slurm_spank_exit(sp: Spank, ac: int, argv: list[str]) -> int:
     """Record the hook. Command, stepd."""
-    del ac
     return _record(sp, "slurm_spank_exit", argv)
 
 
 def slurm_spank_job_prolog(sp: Spank, ac: int, argv: list[str]) -> int:
     """Record the hook. A separate process, as root, before the job's first step."""
-    del ac
     return _record(sp, "slurm_spank_job_prolog", argv)
 
 
 def slurm_spank_job_epilog(sp: Spank, ac: int, argv: list[str]) -> int:
     """Record the hook. A separate process, as root, after the job's end."""
-    del ac
     return _record(sp, "slurm_spank_job_epilog", argv)
 
 
 def slurm_spank_slurmd_exit(sp: Spank, ac: int, argv: list[str]) -> int:
     """Record the hook. Daemon, as root, at the daemon's end."""
-    del ac
     return _record(sp, "slurm_spank_slurmd_exit", argv)

@@ -33,7 +33,6 @@ _ANY = 1 << 62  # a placeholder for a mask that only the task knows
 
 def task_p_slurmd_launch_request(req: Step, node_id: int) -> int:
     """Choose the step's CPUs, memory and devices; refuse a request beyond the machine's means. Daemon, root."""
-    del node_id
     assert req.binder is not None  # noqa: S101  # called in the daemon
     try:
         req.binder.bind(req)

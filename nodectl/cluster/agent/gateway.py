@@ -219,7 +219,6 @@ class Gateway:
                 self._post.send(LEADER, "withdraw", {"id": number})
 
     def _reply(self, sender: int, header: Header, body: bytes) -> None:
-        del sender, body
         pending = self._pending.pop(int(header["id"]), None)
         if pending is None:
             return  # answered twice, the second time by a restarted leader

@@ -375,7 +375,6 @@ class LaunchedSteps:
             self._post.send(rank, "deal", {"job": key[0], "step": key[1], "heard": 0, "gone": True})
 
     def _took(self, rank: int, header: Header, body: bytes) -> None:
-        del body
         if (step := self._steps.get((int(header["job"]), int(header["step"])))) is not None:
             step.took(rank, header)
 

@@ -52,7 +52,6 @@ class Parts:
         }
 
     def _start(self, sender: int, header: Header, body: bytes) -> None:
-        del sender, body
         name = {"job": header["job"], "step": header["step"]}
         try:
             part = Part(self._post, self._node, self._gateway, header, self._over, self._exchange.path)
@@ -83,7 +82,6 @@ class Parts:
 
     def _forget(self, sender: int, header: Header, body: bytes) -> None:
         """Forget a part, since the leader has the record of the whole step."""
-        del sender, body
         self._told.pop((int(header["job"]), int(header["step"])), None)
 
     def _of(self, header: Header) -> Part | None:
@@ -91,7 +89,6 @@ class Parts:
 
     def tell_all(self, sender: int, header: Header, body: bytes) -> None:
         """Report all parts to a leader, which may have missed messages or be new."""
-        del sender, body
         for key in self._told:
             self._tell_end(key)
         for part in self._parts.values():
@@ -99,12 +96,10 @@ class Parts:
         self._post.send(LEADER, "here", {"steps": [list(key) for key in self._parts], "token": header["token"]})
 
     def _order(self, sender: int, header: Header, body: bytes) -> None:
-        del sender, body
         if (part := self._of(header)) is not None and part.is_new(header.get("by")):
             part.order(header["call"])
 
     def _more(self, sender: int, header: Header, body: bytes) -> None:
-        del body
         if (part := self._of(header)) is not None and part.client == sender:
             part.heard(header)
 
@@ -117,7 +112,6 @@ class Parts:
             part.take(header, body)
 
     def _deal(self, sender: int, header: Header, body: bytes) -> None:
-        del body
         part = self._of(header)
         if part is not None and part.client == sender:
             part.deal(header)
@@ -126,7 +120,6 @@ class Parts:
             self._post.send(sender, "work", {**name, "heard": 0, "gone": True})
 
     def _ask(self, sender: int, header: Header, body: bytes) -> None:
-        del body
         self._spawn(self._answer(sender, header))
 
     async def _answer(self, sender: int, header: Header) -> None:

@@ -41,7 +41,6 @@ def _pipes(theirs: list[int], ours: list[int]) -> None:
 
 
 def _nothing(theirs: list[int], ours: list[int]) -> None:
-    del ours
     theirs.append(os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC))
     _twice_more(theirs)
 

@@ -37,7 +37,6 @@ class Unheard:
 
     def heard(self, rank: int, header: Header, body: bytes) -> None:
         """Handle the leader's confirmation."""
-        del rank, body
         self._orders.pop(int(header["id"]), None)
 
     def hang_up(self, key: Key) -> None:

@@ -207,7 +207,6 @@ class Views:
         self._views.pop(number, None)
 
     def _viewed(self, rank: int, header: Header, body: bytes) -> None:
-        del body
         view = self._views.get(int(header["id"]))
         if view is not None:
             view.viewed(rank, header)
@@ -215,7 +214,6 @@ class Views:
             self._post.send(rank, "look", {"id": header["id"], "gone": True})
 
     def _seen(self, rank: int, header: Header, body: bytes) -> None:
-        del body
         view = self._views.get(int(header["id"]))
         if view is not None:
             view.heard(rank, header)
@@ -225,7 +223,6 @@ class Views:
     # For viewers of other nodes.
 
     def _view(self, rank: int, header: Header, body: bytes) -> None:
-        del body
         key = rank, int(header["id"])
         if key in self._shown:
             self._post.send(rank, "viewed", self._shown[key][2])
@@ -255,7 +252,6 @@ class Views:
         relay.begin()
 
     def _look(self, rank: int, header: Header, body: bytes) -> None:
-        del body
         key = rank, int(header["id"])
         if header.get("gone"):
             self._hide(key)

@@ -114,7 +114,6 @@ class Calls:
     # Steps.
 
     def _list(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
-        del call
         books, skip, most = self._books, int(parameters.get("skip", 0)), int(parameters.get("ended", 0))
         steps: list[Mapping[str, Any]] = []
         if not skip:
@@ -124,11 +123,9 @@ class Calls:
         return {"steps": [*steps, *map(shown.brief, latest)], "more": more}
 
     def _usage(self, call: Caller, parameters: Mapping[str, Any]) -> None:
-        del parameters
         self._usages.tell(call)
 
     def _show(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
-        del call
         step = self._running(parameters)
         if step is None:
             return {"record": self._ended(parameters)}
@@ -172,7 +169,6 @@ class Calls:
 
     def _view(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
         """Return the ranks of the nodes for the caller's agent to ask."""
-        del call
         step = self._must_run(parameters)
         return {"ntasks": step.facts["ntasks"], "ranks": list_of(step.open_ranks)}
 
@@ -208,7 +204,6 @@ class Calls:
 
     def _explain_job(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
         """Explain the first waiting launch."""
-        del call
         self._must_be_ours(parameters["job"])
         for one in self._books.line:
             return {"explanation": shown.explanation(self._books, one)}
@@ -245,7 +240,6 @@ class Calls:
         return ask
 
     def _reserve(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
-        del call
         books = self._books
         books.numbers.check((int(parameters.get("jobid", -1)), -1), books.job)
         if "request" in parameters:
@@ -257,11 +251,9 @@ class Calls:
     # The allocation.
 
     def _nodes(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
-        del call, parameters
         return {"nodes": list(shown.nodes(self._books))}
 
     def _queue(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
-        del call
         states = parameters.get("states")
         rows = self._waiting(parameters) if _is_of(PENDING, states) else []
         skip = int(parameters.get("skip", 0))
@@ -306,7 +298,6 @@ class Calls:
                 yield step
 
     def _accounting(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
-        del call
         books = self._books
         jobs = parameters.get("jobs")
         if parameters["of"] != "steps" or (jobs and books.job not in jobs):

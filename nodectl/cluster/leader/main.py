@@ -151,7 +151,6 @@ class Leader:
 
     def _handler(self, kind: str) -> Any:
         def handle(rank: int, header: Mapping[str, Any], body: bytes) -> None:
-            del body
             try:
                 self.core.received(kind, rank, header, self._now())
             except Exception as error:  # other messages must still be handled

@@ -88,7 +88,6 @@ class Core:
 
     def succeed(self, peers: Iterable[int], gone: Mapping[int, str], now: float) -> None:
         """Take over the lost ranks of the tree before, and the peers with messages under way there."""
-        del now
         self._peers.update(peers)
         self.gone.update(gone)
 

@@ -226,7 +226,6 @@ class Rules:
 
     def resumed(self, job: JobRecord, run: Run, now: float) -> None:
         """Give a resumed job the cores again."""
-        del run
         self._off_cores.discard(job)
         self.forget_promises()
         self._take_cores(job, now)

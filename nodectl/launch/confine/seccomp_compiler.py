@@ -43,7 +43,6 @@ class CannotCompile(Exception):
 
 def main(arguments: Mapping[str, object]) -> None:
     """Run the whole process: compile, test and write the programs."""
-    del arguments
     os.setsid()
     reporter = Reporter(_TELLER)
     try:

@@ -142,7 +142,6 @@ class Service:
         return function
 
     def _info(self, call: Call) -> "Reply":
-        del call
         return {
             "vendor": "nodectl",
             "product": "nodectl",

@@ -15,7 +15,6 @@ _MOST_FRAMES = 30
 
 def tell(loop: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
     """Log an exception; a handler for `loop.set_exception_handler`."""
-    del loop
     for line in _lines(context):
         messages.tell("internal-error", line)
 

@@ -49,44 +49,37 @@ def _why(session: Session, failed: Failed, name: str) -> str:
 
 def hold(session: Session, given: Given, words: list[str]) -> int:
     """Hold waiting jobs."""
-    del given
     return _for_each(session, "hold", words, lambda job: session.call("Hold", jobs=[job]))
 
 
 def release(session: Session, given: Given, words: list[str]) -> int:
     """Release held jobs."""
-    del given
     return _for_each(session, "release", words, lambda job: session.call("ReleaseJobs", jobs=[job]))
 
 
 def requeue(session: Session, given: Given, words: list[str]) -> int:
     """Requeue running batch jobs."""
-    del given
     return _for_each(session, "requeue", words, lambda job: session.call("Requeue", (), jobs=[job]))
 
 
 def requeue_and_hold(session: Session, given: Given, words: list[str]) -> int:
     """Requeue running batch jobs, and hold the jobs until a release."""
-    del given
     plain = [word for word in words if not word.lower().startswith("state=")]
     return _for_each(session, "requeuehold", plain, lambda job: session.call("Requeue", (), jobs=[job], hold=True))
 
 
 def suspend(session: Session, given: Given, words: list[str]) -> int:
     """Suspend running jobs."""
-    del given
     return _for_each(session, "suspend", words, lambda job: session.call("SuspendJob", job=job))
 
 
 def resume(session: Session, given: Given, words: list[str]) -> int:
     """Resume suspended jobs."""
-    del given
     return _for_each(session, "resume", words, lambda job: session.call("ResumeJob", job=job))
 
 
 def wait_job(session: Session, given: Given, words: list[str]) -> int:
     """Wait until a job has resources. Return 0, or 1 if the job ends first."""
-    del given
     names = jobs.jobs_named(words)
     if len(names) != 1 or not names[0].isdecimal():
         raise Failed("wait_job wants the number of one job")
@@ -102,7 +95,6 @@ def wait_job(session: Session, given: Given, words: list[str]) -> int:
 
 def update(session: Session, given: Given, words: list[str]) -> int:
     """Run update KEY=VALUE..., where the first key names the object to change. Raises Failed."""
-    del given
     first, _, value = words[0].partition("=") if words else ("", "", "")
     kind, rest = first.lower(), words[1:]
     if kind in (*_JOB, "stepid", "step", "node", "nodename", "partition", "partitionname") and not value and rest:
@@ -149,7 +141,6 @@ def _moved(session: Session, name: str, text: str) -> str:
 
 
 def _update_step(session: Session, name: str, words: list[str]) -> int:
-    del session
     try:
         step_of(name)
     except ValueError as error:
@@ -174,13 +165,11 @@ def _update_node(session: Session, names: str, words: list[str]) -> int:
 
 def create(session: Session, given: Given, words: list[str]) -> int:
     """Run create reservation KEY=VALUE..."""
-    del given
     reservations.create(session, words)
     return 0
 
 
 def delete(session: Session, given: Given, words: list[str]) -> int:
     """Run delete ReservationName=NAME."""
-    del given
     reservations.delete(session, words)
     return 0

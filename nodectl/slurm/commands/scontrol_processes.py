@@ -23,7 +23,6 @@ _JOB = re.compile(r"/job_([0-9]{1,10})(?:/|$)", re.MULTILINE)  # in the path of 
 
 def pidinfo(session: Session, given: Given, words: list[str]) -> int:
     """Print the job of a process, and the remaining time of the job."""
-    del given
     pid = whole(words[0], _LAST_PID) if len(words) == 1 else None
     if pid is None:
         raise Failed("pidinfo wants the number of a process")
@@ -42,7 +41,6 @@ def pidinfo(session: Session, given: Given, words: list[str]) -> int:
 
 def listpids(session: Session, given: Given, words: list[str]) -> int:
     """Print the tasks of a job, of a step, or of all jobs: JOB[.STEP] [NODE]."""
-    del given
     lines = [f"{'PID':8} {'JOBID':8} {'STEPID':8} {'LOCALID':7} {'GLOBALID':8}"]
     for job, step in _wanted(session, words[0] if words else ""):
         record: Any = session.call("Show", job=job, step=step)["record"]

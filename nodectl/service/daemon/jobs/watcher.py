@@ -23,7 +23,6 @@ class Watcher:
 
     def step_begins(self, job: int, step: int, ntasks: int) -> str:
         """Handle a step about to start. Return the data for the step's file (`Step.select_packed`)."""
-        del job, step, ntasks
         return ""
 
     def step_ending(self, job: int, step: int) -> None:
@@ -37,7 +36,6 @@ class Watcher:
 
         The reason is logged too; "" where other jobs may have the CPUs.
         """
-        del job, by_owner
         return ""
 
     def job_resuming(self, job: int) -> str:
@@ -45,5 +43,4 @@ class Watcher:
 
         The job of the step stands still, or soon will.
         """
-        del job
         return ""

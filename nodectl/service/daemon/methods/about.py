@@ -20,7 +20,6 @@ class About:
 
     def hello(self, call: Call) -> Mapping[str, object]:
         """Return everything a client needs before a launch: above all, the plugins whose options it accepts."""
-        del call
         stack = self._plugstack.get()
         return {
             "version": __version__,
@@ -33,5 +32,4 @@ class About:
 
     def show_config(self, call: Call) -> Mapping[str, object]:
         """Return the configuration in force."""
-        del call
         return {"config": {name: list(v) if isinstance(v, tuple) else v for name, v in self.config}}

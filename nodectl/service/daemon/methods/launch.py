@@ -100,7 +100,6 @@ class Launch:
 
     def withdraw(self, call: Call) -> Reply:
         """Do nothing: the launch has been answered. The session process withdraws an unanswered launch."""
-        del call
         return {}
 
     async def settle(self) -> None:

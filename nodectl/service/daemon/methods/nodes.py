@@ -27,7 +27,6 @@ class Nodes:
 
     def nodes(self, call: Call) -> Mapping[str, object]:
         """Return the state of the machine."""
-        del call
         self._calls.controller.selection.info.refresh()
         return {"nodes": [self._told(node) for node in self._calls.controller.selection.nodes]}
 

@@ -98,6 +98,5 @@ class ReservationMethods:
 
     def reservations(self, call: Call) -> Mapping[str, object]:
         """Return all reservations."""
-        del call
         found = [values(one) for one in self._calls.controller.scheduler.reservations.values()]
         return {"reservations": sorted(found, key=lambda one: (one["start_time"], one["name"]))}
