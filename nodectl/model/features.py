@@ -55,7 +55,7 @@ class Feature:
 
     `manual`: the module with DESCRIPTIONS, EXAMPLES and SEE for the manual pages of the commands. `several_nodes`: the
     module that runs commands over several nodes (`nodectl/cli/several_nodes.py`). `step`: the module by which a stepd
-    runs a kind of step (`nodectl/launch/stepd/kinds.py`).
+    runs a kind of step (`nodectl/launch/stepd/main.py`).
     """
 
     __slots__ = ("commands", "manual", "several_nodes", "step")

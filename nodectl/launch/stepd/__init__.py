@@ -22,5 +22,4 @@ The way of a step:
     exit_status.py      the step's exit status and state
     record.py           the step's record
     bulk_commands.py    the commands that the client of a bulk step sends
-    kinds.py            kinds of steps that features add: steps whose tasks are slots for any number of commands
 """

@@ -17,7 +17,7 @@ from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.identity import own_keyring, sign_in
 from nodectl.launch import container
 from nodectl.launch.cgroup import slurms, tree
-from nodectl.launch.stepd import kinds, mpi, record, user_helpers
+from nodectl.launch.stepd import mpi, record, user_helpers
 from nodectl.launch.stepd.bulk_commands import LONGEST_MESSAGE
 from nodectl.launch.stepd.connections import MAX_MESSAGE, Links
 from nodectl.launch.stepd.methods import Methods
@@ -30,7 +30,7 @@ from nodectl.launch.stepd.script_messages import ScriptMessages
 from nodectl.launch.stepd.start import confine_runner, start_tasks
 from nodectl.launch.stepd.termination import OUTPUT_LIMIT
 from nodectl.launch.task import client_streams, environment, rlimits, users_process
-from nodectl.model import launch_order
+from nodectl.model import features, launch_order
 from nodectl.model.states import CANCELLED, RUNNING
 from nodectl.model.step_number import BATCH, EXTERN
 from nodectl.plugin_host.tracing import room as trace_room
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from nodectl.plugin_host.node_plugins import NodePlugins
     from nodectl.spank.plugin_store import PluginStore
 
+_BULK = features.kind_of_step("bulk")  # imported by the forkserver, because a stepd imports nothing
 _TRIES, _PAUSE = 8, 0.01  # seconds
 _PRIVATE = "/private."  # is in the paths of a private node
 _SPARED = 1 << 20  # bytes of the step's file; the stepd needs many times as much memory
@@ -250,7 +251,9 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     wait_for_streams(run, reaper)
     confine_runner(run)
     if step.bulk:
-        kinds.run_commands(run, reaper)
+        if _BULK is None:
+            raise run.failed(features.is_missing("bulk"))
+        _BULK.run_commands(run, reaper)
         return
     if step.mpi:
         mpi.begin(run, reaper)
@@ -313,9 +316,7 @@ def open_gate(run: Run) -> None:
 def finish(run: Run, reaper: Reaper) -> None:
     """End the step: kill what is left of it, call the plugins' last hooks, remove the cgroups."""
     step = run.step
-    if run.mpi is not None:
-        run.mpi.finish()
-        run.call(launch_order.MPI_CLIENT_FINI, step)
+    run.mpi.finish()
     if step.container_id:
         run.call(launch_order.PROCTRACK_SIGNAL, step.container_id, 9)
         run.unkillable = run.call(launch_order.PROCTRACK_WAIT, step.container_id).why
@@ -331,8 +332,7 @@ def finish(run: Run, reaper: Reaper) -> None:
     if step.container_id:
         run.call(launch_order.PROCTRACK_DESTROY, step.container_id)
     run.end_reasons.step_ended()
-    if run.mpi is not None:
-        run.mpi.remove_group()
+    run.mpi.remove_group()
     if run.group is not None:
         remove_groups(run.group, run.tasks)
         if run.aside is not None:

@@ -14,7 +14,7 @@ from nodectl.kernel.closing import close_all_but
 from nodectl.launch.cgroup import tree
 from nodectl.launch.confine.confinement import Confinement
 from nodectl.launch.stepd import user_helpers
-from nodectl.launch.stepd.run import StepFailed
+from nodectl.launch.stepd.run import NoMpi, StepFailed
 from nodectl.launch.stepd.start import NO_CLONE_INTO_CGROUP
 from nodectl.launch.task import users_process
 from nodectl.model import launch_order
@@ -43,7 +43,7 @@ _SLOW = 0.5
 _PREFIXES = ("PMIX_", "PMI_", "OMPI_", "PRTE_")
 
 
-class Mpi:
+class Mpi(NoMpi):
     """The MPI server of a step. `words` is the descriptor for reading the server's words, -1 after the last."""
 
     def __init__(self, run: "Run", server: "MpiServer | None", reaper: "Reaper") -> None:
@@ -338,7 +338,7 @@ class Mpi:
             self._end(f"its MPI server: {self.failed}")
 
     def finish(self) -> None:
-        """End the server by closing the life pipe. Send SIGKILL if the server still runs after 5 seconds."""
+        """End the server by closing the life pipe, after 5 seconds by SIGKILL, and call mpi_p_client_fini."""
         self.tasks_have_begun()
         self._unneeded = True
         if self._reaper.termination.suspension.suspended:
@@ -351,6 +351,7 @@ class Mpi:
         if self._pid:
             signals.send_child(self._pid, signals.KILL)
             self._wait(lambda: not self._pid)
+        self._run.call(launch_order.MPI_CLIENT_FINI, self._run.step)
 
     def _thaw(self) -> None:
         """Kill and resume a step killed while suspended: only the server has still to end, everything else is dead."""

@@ -148,13 +148,12 @@ class Reaper:
             elif fd == self._run.gate_writer:
                 self._poll.unregister(fd)
                 self._run.all_have_begun()
-            elif self._run.mpi is not None and fd == self._run.mpi.words:
+            elif fd == self._run.mpi.words:
                 self._run.mpi.read()
             elif not self._epilogs.reads(fd):
                 self._run.links.handle(fd, mask)
         self.collect()
-        if self._run.mpi is not None:
-            self._run.mpi.judge()
+        self._run.mpi.judge()
         self._end_if_fatal()
         self.termination.act()
         self._act_on_epilogs()
@@ -227,8 +226,7 @@ class Reaper:
         else:
             self._run.orphans.add(usage, transfer)  # a step may have any number of orphans
         self._run.step.helpers.discard(pid)  # another process may get its pid
-        if self._run.mpi is not None:
-            self._run.mpi.ended(pid, status)
+        self._run.mpi.ended(pid, status)
         if why := self._run.relays.ended(pid, status):
             self._run.spoil(why)
             self.termination.end(FAILED, why)
@@ -272,8 +270,7 @@ class Reaper:
             run.bulk.ended(task)
             return
         self._ended.append(task)
-        if run.mpi is not None:
-            run.mpi.task_ended(task)
+        run.mpi.task_ended(task)
         if not run.step.kill_on_bad_exit or run.state != RUNNING:
             return
         if task.out_of_memory:

@@ -80,35 +80,6 @@ if TYPE_CHECKING:
         def finish(self, wait: Callable[[int, float], object]) -> None:
             """Write the remaining lines, when the step is over."""
 
-    class Mpi(Protocol):
-        """The server of the step's MPI plugin: `stepd/mpi.py`."""
-
-        words: int
-
-        def introduce(self, child: Child) -> None:
-            """Give the server's socket and variables to a task before the start. Raises StepFailed."""
-
-        def tasks_have_begun(self) -> None:
-            """Close the tasks' sockets in the stepd, once all tasks have started or will not start."""
-
-        def read(self) -> None:
-            """Read and handle the server's words."""
-
-        def judge(self) -> None:
-            """End the step if a word of the server requires an end. Called after each collection of children."""
-
-        def task_ended(self, task: Task) -> None:
-            """End the step if the task failed within MPI."""
-
-        def ended(self, pid: int, status: int) -> None:
-            """Handle the end of a child that is no task, perhaps of the server."""
-
-        def finish(self) -> None:
-            """End the server, because the step is over."""
-
-        def remove_group(self) -> None:
-            """Remove the server's cgroup, after the step's processes have ended."""
-
 
 STEPD_SLOT = 0
 LINK = 3  # the place of the connection to the daemon among the descriptors of an order
@@ -117,6 +88,42 @@ _OOM_ADJUSTMENT = b"-999"
 
 class StepFailed(Exception):
     """The failure of a step; str() describes the failure. `stepd.main` catches this exception, in a single place."""
+
+
+class NoMpi:
+    """The stages of a step at which the server of its MPI plugin acts: `stepd/mpi.py`. Without MPI, nothing is done.
+
+    `words`: the descriptor for reading the server's words, -1 for none.
+    """
+
+    words = -1
+
+    def introduce(self, child: "Child") -> None:
+        """Give the server's socket and variables to a task before the start. Raises StepFailed."""
+
+    def tasks_have_begun(self) -> None:
+        """Close the tasks' sockets in the stepd, once all tasks have started or will not start."""
+
+    def read(self) -> None:
+        """Read and handle the server's words."""
+
+    def judge(self) -> None:
+        """End the step if a word of the server requires an end. Called after each collection of children."""
+
+    def task_ended(self, task: Task) -> None:
+        """End the step if the task failed within MPI."""
+
+    def ended(self, pid: int, status: int) -> None:
+        """Handle the end of a child that is no task, perhaps of the server."""
+
+    def finish(self) -> None:
+        """End the server, because the step is over."""
+
+    def remove_group(self) -> None:
+        """Remove the server's cgroup, after the step's processes have ended."""
+
+
+_NO_MPI = NoMpi()
 
 
 class Descriptors:
@@ -216,7 +223,7 @@ class Run(StepContext):
         self.private: list[int] = []  # descriptors of the stepd that no task needs
         self.on_begun: Callable[[], None] | None = None  # called when the gate is open
         self.relays = Relays()
-        self.mpi: Mpi | None = None  # where its MPI plugin has a server
+        self.mpi = _NO_MPI
         self.orphans = accounting.Orphans()
         self.fatal = ""  # why the step has to end: what a required plugin did in a task
         self.failures: dict[int, str] = {}  # why a task never became its program

@@ -72,8 +72,7 @@ def start_tasks(run: "Run", reaper: "Reaper") -> None:
             raise
         raise run.failed(f"fork task {len([t for t in run.tasks if t.pid > 0])}: {error.strerror}") from error
     finally:
-        if run.mpi is not None:
-            run.mpi.tasks_have_begun()
+        run.mpi.tasks_have_begun()
     _close_placements(run.children)
     os.close(gate)
 
@@ -89,8 +88,7 @@ def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
         task.environment = environment.for_task(run.step, task, common)
         task.argv = list(run.step.argv) if several is None else several[task.number]
         child = Child(run, task, *common_arguments)
-        if run.mpi is not None:
-            run.mpi.introduce(child)
+        run.mpi.introduce(child)
         run.children.append(child)
     forked = must_fork(run.step)
     user = None if run.group is None else run.group.child("user")
