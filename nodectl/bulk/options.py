@@ -16,7 +16,7 @@ from nodectl.client.run_options import (
     NO_ARGUMENT,
     OPTIONS,
     Option,
-    Parser,
+    RunParser,
     layout_options,
     positive,
 )
@@ -174,7 +174,7 @@ _WIDTH = 104  # of these texts
 _TABLE = tuple(option for option in OPTIONS if option.long not in _OF_RUN_ALONE)
 
 
-class BulkParser(Parser):
+class BulkParser(RunParser):
     """The parser of `nodectl bulk`'s options, see the module."""
 
     _table = _TABLE

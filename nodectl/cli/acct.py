@@ -17,7 +17,7 @@ from nodectl.client.screen import add_screen_options, show
 from nodectl.client.session import Session
 from nodectl.model.accounting import fields
 from nodectl.model.accounting.amounts import UNITS
-from nodectl.model.accounting.fields import Field, Style, UnknownField
+from nodectl.model.accounting.fields import AcctField, Style, UnknownField
 from nodectl.model.accounting.rows import Row, flat
 from nodectl.model.accounting.times import midnight, moment
 from nodectl.model.states import state_named
@@ -89,7 +89,7 @@ def main(arguments: argparse.Namespace) -> int:
     return show(arguments, lambda _: lines)
 
 
-def listing(columns: Sequence[tuple[Field, int]], rows: Iterable[Row], style: Style, *, header: bool) -> list[str]:
+def listing(columns: Sequence[tuple[AcctField, int]], rows: Iterable[Row], style: Style, *, header: bool) -> list[str]:
     """Return the table in sacct's form: fixed column widths, a longer cell cut and marked with +."""
     lines = []
     if header:
@@ -110,12 +110,18 @@ def _cell(text: str, width: int) -> str:
     return text.ljust(wide) if width < 0 else text.rjust(wide)
 
 
-def _text(field: Field, row: Row, style: Style) -> str:
+def _text(field: AcctField, row: Row, style: Style) -> str:
     return printable(str(field.text(row, style)))
 
 
 def parsable(
-    columns: Sequence[tuple[Field, int]], rows: Iterable[Row], style: Style, between: str, *, ends: bool, header: bool
+    columns: Sequence[tuple[AcctField, int]],
+    rows: Iterable[Row],
+    style: Style,
+    between: str,
+    *,
+    ends: bool,
+    header: bool,
 ) -> Iterator[str]:
     """Yield lines of fields separated by `between`, with another `between` at the end if `ends`; no field is cut."""
     end = between if ends else ""
@@ -125,7 +131,7 @@ def parsable(
         yield between.join(_text(field, row, style) for field, _ in columns) + end
 
 
-def _columns(arguments: argparse.Namespace) -> list[tuple[Field, int]]:
+def _columns(arguments: argparse.Namespace) -> list[tuple[AcctField, int]]:
     usual = fields.BRIEF if arguments.brief else fields.LONG if arguments.long else fields.USUAL
     try:
         return fields.columns(arguments.format or os.environ.get("SACCT_FORMAT") or ",".join(usual))

@@ -60,7 +60,7 @@ def _allocate(command: JobCommand) -> int:
     waiting.say(f"Granted job allocation {job}")
     record: Any = session.call("ShowJob", job=str(job))["record"]
     environment = of_allocation(job, record, request, os.path.abspath(session.path), counted=counted)
-    held = Held(job, events, session.hold_signals(), signal.SIGHUP if shell and kill is None else kill)
+    held = HeldAllocation(job, events, session.hold_signals(), signal.SIGHUP if shell and kill is None else kill)
     return held.run(argv, environment)
 
 
@@ -82,7 +82,7 @@ def _kill_signal(text: object) -> signal.Signals | None:
         raise BadOption(f"--kill-command: {error}") from None
 
 
-class Held:
+class HeldAllocation:
     """An allocation and the command inside, which receives all signals since the request for the job.
 
     `kill`: the signal for the command when the job ends first.

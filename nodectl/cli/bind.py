@@ -21,7 +21,7 @@ from nodectl.client.run_options import (
     OPTIONS,
     Option,
     Parsed,
-    Parser,
+    RunParser,
     layout_options,
 )
 from nodectl.client.srun.manners import settle
@@ -134,7 +134,7 @@ def _own() -> tuple[Option, ...]:
     )
 
 
-def _parser() -> Parser:
+def _parser() -> RunParser:
     """Return a parser of the command's own options, of run's, and of srun's options without effect on layout.
 
     srun's options may stand in a job script whose words are given to this command.

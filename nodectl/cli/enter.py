@@ -40,7 +40,7 @@ def main(arguments: argparse.Namespace) -> int:
     job, step = arguments.job
     session = Session(arguments.settings, start_private=False)
     ends, mine = os.pipe2(os.O_CLOEXEC)  # tells that this command is no more
-    terminal = Terminal(mine) if os.isatty(0) and os.isatty(1) else None
+    terminal = PseudoTerminal(mine) if os.isatty(0) and os.isatty(1) else None
     try:
         fds = [*([terminal.theirs] * 3 if terminal else (0, 1, 2)), ends]
         reply = session.call("Enter", fds, job=job, step=step, argv=words, environment=environment)
@@ -51,7 +51,7 @@ def main(arguments: argparse.Namespace) -> int:
     return int(str(reply["status"]))
 
 
-class Terminal:
+class PseudoTerminal:
     """A pseudo-terminal, and the child copying between the pseudo-terminal and ours."""
 
     def __init__(self, mine: int) -> None:

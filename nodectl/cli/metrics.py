@@ -53,7 +53,7 @@ def main(arguments: argparse.Namespace) -> int:
     except ImportError as missing:
         raise needed("metrics", "prometheus-client", missing) from None
     registry = CollectorRegistry(auto_describe=False)
-    node = Node(arguments.settings)
+    node = NodeMetrics(arguments.settings)
     registry.register(node)
     if arguments.listen:
         _serve(arguments.listen, registry)
@@ -74,7 +74,7 @@ def _path(text: str) -> str:
     return path
 
 
-class Node:
+class NodeMetrics:
     """A collector asking the service at each scrape. A silent service has `up` 0, or raises Failed if `must_answer`."""
 
     def __init__(self, settings: GlobalOptions) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nodectl.client.command import GlobalOptions
     from nodectl.client.launched import Launched
     from nodectl.client.local_spank import LocalStack
-    from nodectl.client.run_options import Option, Parsed, Parser
+    from nodectl.client.run_options import Option, Parsed, RunParser
     from nodectl.client.session import PrivateNode
     from nodectl.client.srun.manners import Manners
     from nodectl.client.text_alone import TextAlone
@@ -64,12 +64,12 @@ def _text(settings: "GlobalOptions", words: list[str]) -> "TextAlone | None":
     if not any(word.endswith(_TEXTS) for word in words):
         return None
     from nodectl.client import text_alone  # few commands ask for a text
-    from nodectl.client.run_options import Parser
+    from nodectl.client.run_options import RunParser
 
-    return text_alone.asked(Parser(further=_further), words, settings.config)
+    return text_alone.asked(RunParser(further=_further), words, settings.config)
 
 
-def begin_cluster(settings: "GlobalOptions", words: list[str], parser: "type[Parser] | None" = None) -> None:
+def begin_cluster(settings: "GlobalOptions", words: list[str], parser: "type[RunParser] | None" = None) -> None:
     """Start the cluster, if this is the first command for several nodes in an allocation of Slurm's. Raises Failed."""
     if "SLURM_JOB_NODELIST" not in environ():
         return
@@ -77,7 +77,7 @@ def begin_cluster(settings: "GlobalOptions", words: list[str], parser: "type[Par
 
     if cluster_gateway.is_missing(settings):
         from nodectl.cli import several_nodes  # imported until the cluster exists
-        from nodectl.client.run_options import Parser
+        from nodectl.client.run_options import RunParser
 
         cluster = several_nodes.installed()
         if cluster is None:
@@ -87,7 +87,7 @@ def begin_cluster(settings: "GlobalOptions", words: list[str], parser: "type[Par
             advice.ADVICE["number of nodes"] = features.is_missing("cluster")
             return
         if parser is None:
-            cluster.begin(words, Parser, further=_further)
+            cluster.begin(words, RunParser, further=_further)
         else:
             cluster.begin(words, parser)
 
@@ -107,7 +107,7 @@ def _refusal(error: Failed) -> str:
     return wording.refusal(error, wording.CREATE if "NODECTL_JOB_ID" in environ() else wording.ALLOCATE)
 
 
-def _answer(parser: "Parser", parsed: "Parsed", configuration: "str | None") -> int:
+def _answer(parser: "RunParser", parsed: "Parsed", configuration: "str | None") -> int:
     from nodectl.client.srun import help as help_texts
 
     return help_texts.answer(parser, parsed, configuration)
@@ -155,13 +155,13 @@ def standard_descriptors() -> None:
 
 def _run(session: Session, words: list[str], configuration: "str | None", launched: "Launched | None" = None) -> int:
     hello = _greeted(session, launched)
-    from nodectl.client.run_options import Parser
+    from nodectl.client.run_options import RunParser
 
     local = local_stack(session, hello, words)
     try:
         if local:
             local.presets()
-        parser = Parser(local.options() if local else (), further=_further)
+        parser = RunParser(local.options() if local else (), further=_further)
         parsed = _read(parser, words)
         parsed.of_cluster = "cluster" in hello
         if not parsed.wants_step:
@@ -218,7 +218,7 @@ def _greeted(session: Session, launched: "Launched | None") -> "Mapping[str, obj
     return session.call("Hello") if launched is None else launched.hello
 
 
-def _read(parser: "Parser", words: list[str]) -> "Parsed":
+def _read(parser: "RunParser", words: list[str]) -> "Parsed":
     if ":" not in words:
         return parser.parse(words)
     from nodectl.client.srun import components  # few steps have several
@@ -232,7 +232,7 @@ def _further(known: "Mapping[str, Option]") -> "tuple[Option, ...]":
     return options.further(known)
 
 
-def _manners(parser: "Parser", parsed: "Parsed") -> "Manners | None":
+def _manners(parser: "RunParser", parsed: "Parsed") -> "Manners | None":
     """Add the options from variables. Return the rarely used options of the step, None for most steps."""
     if any(name.startswith(("SLURM_", "SRUN_")) for name in environ()):
         from nodectl.client.srun import variables

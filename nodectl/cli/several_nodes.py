@@ -7,13 +7,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, Protocol
 
-    from nodectl.client.run_options import Parser
+    from nodectl.client.run_options import RunParser
     from nodectl.client.session import Session
 
     class SeveralNodes(Protocol):
         """The functions of the module. Each raises Failed."""
 
-        def begin(self, words: Sequence[str], parser: type[Parser], **how: Any) -> None:
+        def begin(self, words: Sequence[str], parser: type[RunParser], **how: Any) -> None:
             """Start what the command needs on the other nodes, if the words ask for several. Raises BadOption."""
 
         def send(self, session: Session, nodes: int, source: int, path: str, names: Mapping[str, Any]) -> int:

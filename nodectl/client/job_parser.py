@@ -17,8 +17,8 @@ from nodectl.client.run_options import (
     OPTIONS,
     Option,
     Parsed,
-    Parser,
     PluginOption,
+    RunParser,
     layout_options,
     options_of,
 )
@@ -47,7 +47,7 @@ _TITLES_OF_SLURM = ("Parallel run options", "Consumable resources related option
 _OFF = ("", "0", "no", "false")
 
 
-class JobParser(Parser):
+class JobParser(RunParser):
     """The parser of jobs' command lines, see the module. `dry`: only find the options, and tell plugins nothing."""
 
     _table = _TABLE

@@ -284,7 +284,7 @@ class Parsed:
         return not asks and self.values.keys().isdisjoint(_ANSWERED)
 
 
-class Parser:
+class RunParser:
     """The parser for the table, for the options of plugins, and for a command's `own` options, which go first."""
 
     _table: tuple[Option, ...] = OPTIONS

@@ -130,9 +130,9 @@ class Signals:
 
     # For who waits.
 
-    def answer(self, sock: "_socket.socket", method: str, until: float | None) -> "Answer":
+    def answer(self, sock: "_socket.socket", method: str, until: float | None) -> "PendingAnswer":
         """Return the wait for the answer to `method`, until this time of the monotonic clock."""
-        return Answer(self, sock, method, until)
+        return PendingAnswer(self, sock, method, until)
 
     def rest(self, seconds: float) -> None:
         """Sleep. Raises Interrupted."""
@@ -143,7 +143,7 @@ class Signals:
         self.end_if_any()
 
 
-class Answer:
+class PendingAnswer:
     """A wait for an answer, see `Signals.answer`; called before each read of the answer."""
 
     __slots__ = ("_is_to_end", "_method", "_signals", "_sock", "_until")

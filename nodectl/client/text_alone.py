@@ -8,7 +8,7 @@ from nodectl.client.command import BadOption, environ
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nodectl.client.run_options import Parsed, Parser
+    from nodectl.client.run_options import Parsed, RunParser
 
 
 class TextAlone:
@@ -16,7 +16,7 @@ class TextAlone:
 
     __slots__ = ("_configuration", "parsed", "parser")
 
-    def __init__(self, parser: "Parser", parsed: "Parsed", configuration: "str | None") -> None:
+    def __init__(self, parser: "RunParser", parsed: "Parsed", configuration: "str | None") -> None:
         self.parser = parser
         self.parsed = parsed
         self._configuration = configuration
@@ -37,7 +37,7 @@ class TextAlone:
         return True
 
 
-def asked(parser: "Parser", words: "Sequence[str]", configuration: "str | None") -> TextAlone | None:
+def asked(parser: "RunParser", words: "Sequence[str]", configuration: "str | None") -> TextAlone | None:
     """Return the text that the words ask for, None if they ask for more, or have an option that may be a plugin's."""
     try:
         parsed = parser.parse(words)

@@ -17,7 +17,7 @@ from nodectl.model.number import whole
 from nodectl.model.wire import lean_json
 from nodectl.placement.binding.devices import Device, visible
 from nodectl.placement.machine.caches import Cache
-from nodectl.placement.machine.topology import Board, Kind, NumaNode, Topology, assemble
+from nodectl.placement.machine.topology import Board, CoreKind, NumaNode, Topology, assemble
 
 _MOST = 999_999_999
 _MIB = 1 << 20
@@ -141,7 +141,7 @@ def _assembled(told: Mapping[str, Any]) -> Topology:
         nodes=[NumaNode(number, int(mask, 16), 0) for number, mask in told["nodes"]],
         caches=[Cache(level, kind, size, int(mask, 16)) for level, kind, size, mask in told["caches"]],
         boards=[Board(number, int(mask, 16)) for number, mask in enumerate(told["boards"])],
-        kinds=[Kind(name, int(mask, 16)) for name, mask in told["kinds"]],
+        kinds=[CoreKind(name, int(mask, 16)) for name, mask in told["kinds"]],
         usable=int(told["usable"], 16),
         usable_nodes=int(told["usable_nodes"], 16),
         offline=int(told["offline"], 16),

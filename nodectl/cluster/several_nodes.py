@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nodectl.client.run_options import Parser
+    from nodectl.client.run_options import RunParser
     from nodectl.client.session import Session
 
 
-def begin(words: Sequence[str], parser: type[Parser], **how: Any) -> None:
+def begin(words: Sequence[str], parser: type[RunParser], **how: Any) -> None:
     """Start the cluster of the allocation if the command needs a cluster. Raises Failed, BadOption."""
     from nodectl.cluster.start import first_run
 

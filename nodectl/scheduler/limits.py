@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from nodectl.model.value_class import dataclass, names
 from nodectl.scheduler.decisions import NotAdmitted
-from nodectl.scheduler.policy import Limits, Policy
+from nodectl.scheduler.policy import Policy, UserLimits
 from nodectl.scheduler.words import count
 from nodectl.selection.records import JobRecord, JobResources
 
@@ -197,12 +197,12 @@ class Accounts:
             if key in self._use and not self._use[key].submitted:
                 del self._use[key]
 
-    def _limits(self, job: JobRecord) -> list[tuple[_Use, Limits, str]]:
+    def _limits(self, job: JobRecord) -> list[tuple[_Use, UserLimits, str]]:
         """Return the limits for the job: the ones set by the quality of service, and for the rest the keys."""
         general, own = self._uses(job.user_id, job.qos)
         qos = self._policy.qos.get(job.qos)
-        if qos is None or qos.limits == Limits():
+        if qos is None or qos.limits == UserLimits():
             return [(general, self._policy.limits, "")]
         rest = {name: 0 if getattr(qos.limits, name) else getattr(self._policy.limits, name)
-                for name in names(Limits)}  # fmt: skip
-        return [(own, qos.limits, f" in quality of service {qos.name}"), (general, Limits(**rest), "")]
+                for name in names(UserLimits)}  # fmt: skip
+        return [(own, qos.limits, f" in quality of service {qos.name}"), (general, UserLimits(**rest), "")]

@@ -13,7 +13,7 @@ NORMAL = "normal"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class UserLimits:
     """The most of each resource for a user at a time; 0 for no limit. Memory in MiB."""
 
     jobs: int = 0
@@ -38,7 +38,7 @@ class Qos:
     preempt_mode: str = ""
     users: tuple[str, ...] = ()
     max_time: int = 0
-    limits: Limits = Limits()
+    limits: UserLimits = UserLimits()
 
 
 _WORDS = {
@@ -77,7 +77,7 @@ def qos_of(line: str) -> Qos:
     numbers = {word: _number(word, words.pop(word)) for word in ("priority", "maxtime", *_WORDS) if word in words}
     if words:
         raise ValueError(f"has {next(iter(words))!r} in {line!r}")
-    limits = Limits(**{_WORDS[word]: number for word, number in numbers.items() if word in _WORDS})
+    limits = UserLimits(**{_WORDS[word]: number for word, number in numbers.items() if word in _WORDS})
     return Qos(name, numbers.get("priority", 0), preempt, mode, users, numbers.get("maxtime", 0), limits)
 
 
@@ -127,12 +127,12 @@ class Policy:
     max_array_size: int = 1_000_001
     preempt_mode: str = "off"
     qos: Mapping[str, Qos] = field(default_factory=lambda: MappingProxyType({NORMAL: Qos(NORMAL)}))
-    limits: Limits = Limits()
+    limits: UserLimits = UserLimits()
 
     @classmethod
     def of(cls, config: Config) -> Policy:
         """Make the policy from the configuration."""
         keys = dict(config)
-        limits = Limits(**{name: keys[key] for name, key in _KEYS.items()})  # type: ignore[arg-type]  # their parsers saw
+        limits = UserLimits(**{name: keys[key] for name, key in _KEYS.items()})  # type: ignore[arg-type]  # their parsers saw
         plain = {name: keys[name] for name in names(cls) if name not in ("qos", "limits")}
         return cls(**plain, qos=MappingProxyType(qos_lines(config.qos)), limits=limits)  # type: ignore[arg-type]

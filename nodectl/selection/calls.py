@@ -29,7 +29,7 @@ PREFIX = "select_p_"
 _IDLE = "idle"
 
 
-class Answer:
+class PluginAnswer:
     """The result of a call.
 
     `there`: the plugin has the function. `fault`: it raised, hung or answered nonsense. `why`: the reason of a failure,
@@ -49,12 +49,12 @@ class Answer:
         self.ok = not why
 
 
-ABSENT = Answer(there=False)
-NOTHING = Answer()
-_SUCCESS = Answer(0)
+ABSENT = PluginAnswer(there=False)
+NOTHING = PluginAnswer()
+_SUCCESS = PluginAnswer(0)
 
 
-class Calls:
+class PluginCalls:
     """A plugin with its caller.
 
     `parameters` and `now`: the configuration and the time seen by the plugin during a call.
@@ -89,7 +89,7 @@ class Calls:
         """A context manager for calling several functions under the same clock, which costs less."""
         return _NO_CLOCK if self.is_ours else self._caller
 
-    def value(self, name: str, *arguments: object) -> Answer:
+    def value(self, name: str, *arguments: object) -> PluginAnswer:
         """Call a function for a value."""
         function = self._hooks.get(PREFIX + name)
         if function is None:
@@ -110,7 +110,7 @@ class Calls:
             self.fault(name, "raised", answer.why)
         return answer
 
-    def code(self, name: str, *arguments: object) -> Answer:
+    def code(self, name: str, *arguments: object) -> PluginAnswer:
         """Call a function for a number: SLURM_SUCCESS or an error."""
         answer = self.value(name, *arguments)
         if answer is _SUCCESS:
@@ -124,25 +124,25 @@ class Calls:
             return answer
         return self._failure(int(value), f"returned {int(value)}")
 
-    def null(self, name: str, answer: Answer) -> Answer:
+    def null(self, name: str, answer: PluginAnswer) -> PluginAnswer:
         """Turn the answer NULL (None) of a function for an object into a failure."""
         if not answer.ok or not answer.there or answer.value is not None:
             return answer
         return self._failure(None, "returned NULL")
 
-    def _failure(self, value: int | None, plainly: str) -> Answer:
+    def _failure(self, value: int | None, plainly: str) -> PluginAnswer:
         """Make the answer of a failed call: the reason is the text given to set_errno, else `plainly`."""
         code, words = take_errno()
         reason = str(PluginError(code, words)) if code else ""
-        return Answer(value, " ".join(reason.split()) or plainly, own=bool(reason))
+        return PluginAnswer(value, " ".join(reason.split()) or plainly, own=bool(reason))
 
-    def nonsense(self, name: str, value: object, wanted: str) -> Answer:
+    def nonsense(self, name: str, value: object, wanted: str) -> PluginAnswer:
         """Note a useless result as a fault, and return a failed answer."""
         shown = _shown(value)
         self.fault(name, "nonsense", f"returned {shown}, {wanted}")
-        return Answer(None, f"returned {shown}, {wanted}", fault=True)
+        return PluginAnswer(None, f"returned {shown}, {wanted}", fault=True)
 
-    def failed(self, name: str, answer: Answer) -> bool:
+    def failed(self, name: str, answer: PluginAnswer) -> bool:
         """Return True for a failed call. A failure reported by the plugin itself goes to the log."""
         if not answer.ok and not answer.fault:
             self.fault(name, "failed", answer.why)
@@ -165,7 +165,7 @@ def idle(function: _F) -> _F:
     return function
 
 
-def _ours(function: Callable[..., Any], arguments: Sequence[object]) -> Answer:
+def _ours(function: Callable[..., Any], arguments: Sequence[object]) -> PluginAnswer:
     """Call a function of a built-in plugin."""
     take_errno()
     try:
@@ -175,10 +175,10 @@ def _ours(function: Callable[..., Any], arguments: Sequence[object]) -> Answer:
     return _SUCCESS if type(value) is int and not value else _answer(value, OK)
 
 
-def _answer(value: object, outcome: Outcome) -> Answer:
+def _answer(value: object, outcome: Outcome) -> PluginAnswer:
     if not outcome:
-        return Answer(None, outcome.why or "failed", fault=not outcome.errno, own=bool(outcome.errno))
-    return NOTHING if value is None else Answer(value)
+        return PluginAnswer(None, outcome.why or "failed", fault=not outcome.errno, own=bool(outcome.errno))
+    return NOTHING if value is None else PluginAnswer(value)
 
 
 def _to_the_log(text: str) -> None:

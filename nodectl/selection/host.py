@@ -19,7 +19,7 @@ from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.loader import Plugin
 from nodectl.selection import checks, resources
 from nodectl.selection.answers import BUSY, NODES_BUSY, PLUGIN, Choice, Refusal, Reserved, SelectionFailed
-from nodectl.selection.calls import PREFIX, Answer, Calls, OnCall
+from nodectl.selection.calls import PREFIX, OnCall, PluginAnswer, PluginCalls
 from nodectl.selection.judge import Judge
 from nodectl.selection.ledger import Ledger
 from nodectl.selection.modes import SELECT_CR_PLUGIN, SELECT_JOBDATA_NETWORK, SELECT_MODE_RUN_NOW
@@ -59,7 +59,7 @@ class Selection:
         self.title = plugin.title
         self.nodes = nodes
         self.ledger = Ledger(nodes, given)
-        self._calls = Calls(plugin, caller, given, say, on_call)
+        self._calls = PluginCalls(plugin, caller, given, say, on_call)
         self.info = PluginObjects(self._calls, nodes)
         self._offers = Offers(nodes)
         self._judge = Judge(self._calls, nodes, self.ledger, believes=believes_own)
@@ -390,6 +390,6 @@ class Selection:
         self._failed = self._failed or name in _CHANGES
         return self._named(name, answer)
 
-    def _named(self, name: str, answer: Answer) -> str:
+    def _named(self, name: str, answer: PluginAnswer) -> str:
         """Return the reason of a failed call in a line with the names of plugin and function."""
         return f"plugin {self.title}: {PREFIX}{name}: {answer.why}"

@@ -13,7 +13,7 @@ from bitarray import bitarray
 
 from nodectl.selection import checks, resources
 from nodectl.selection.answers import BUSY, NEVER, NODES_BUSY, NOT_AVAILABLE, PLUGIN, Choice, Refusal
-from nodectl.selection.calls import Answer, Calls
+from nodectl.selection.calls import PluginAnswer, PluginCalls
 from nodectl.selection.cores import kept_cores
 from nodectl.selection.ledger import Ledger
 from nodectl.selection.modes import SELECT_MODE_RUN_NOW, SELECT_MODE_TEST_ONLY, SELECT_MODE_WILL_RUN
@@ -35,7 +35,7 @@ class Judge:
     a built-in plugin are compared only with the resources held by other jobs.
     """
 
-    def __init__(self, calls: Calls, nodes: NodeTable, ledger: Ledger, *, believes: bool = False) -> None:
+    def __init__(self, calls: PluginCalls, nodes: NodeTable, ledger: Ledger, *, believes: bool = False) -> None:
         self._calls = calls
         self._nodes = nodes
         self._ledger = ledger
@@ -154,7 +154,7 @@ class Judge:
         return Choice(job.node_bitmap, kept, self._calls.now, [])
 
     def _judged(  # the arguments and the results of the call
-        self, job: JobRecord, mode: int, offer: Offer, answer: Answer, chosen: bitarray, preempted: Output,
+        self, job: JobRecord, mode: int, offer: Offer, answer: PluginAnswer, chosen: bitarray, preempted: Output,
         candidates: Sequence[JobRecord], excluded: bitarray | None,
     ) -> Choice | Refusal:  # fmt: skip
         if answer.fault:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from nodectl.plugin_api import SLURM_VERSION_NUMBER
 from nodectl.selection.buffer import BadBuffer, Buf
-from nodectl.selection.calls import Answer, Calls
+from nodectl.selection.calls import PluginAnswer, PluginCalls
 from nodectl.selection.modes import (
     NODE_STATE_ALLOCATED,
     SELECT_JOBDATA_NETWORK,
@@ -30,7 +30,7 @@ _MOST_DIMENSIONS = 64
 class PluginObjects:
     """The plugin's objects. `dimensions`: the size of the system according to the plugin; empty where not given."""
 
-    def __init__(self, calls: Calls, nodes: NodeTable) -> None:
+    def __init__(self, calls: PluginCalls, nodes: NodeTable) -> None:
         self._calls = calls
         self._nodes = nodes
         self._with_jobinfo: set[JobRecord] = set()
@@ -228,7 +228,7 @@ class PluginObjects:
         except BadBuffer as error:
             self._calls.fault(name, "what was kept", str(error))
             return None
-        answer: Answer = self._calls.code(name, out, buffer, PROTOCOL_VERSION)
+        answer: PluginAnswer = self._calls.code(name, out, buffer, PROTOCOL_VERSION)
         return None if self._calls.failed(name, answer) else out.value
 
 

@@ -18,8 +18,8 @@ from nodectl.selection.information import *  # noqa: F403  # the functions about
 from nodectl.selection.information import JobInfo, NodeInfo, told
 from nodectl.selection.linear.choice import Chooser
 from nodectl.selection.linear.machines import Machines
-from nodectl.selection.linear.occupancy import Occupancy, Share
-from nodectl.selection.linear.runs import Wish, choose
+from nodectl.selection.linear.occupancy import JobHolding, Occupancy
+from nodectl.selection.linear.runs import NodeWish, choose
 from nodectl.selection.modes import (
     NODE_STATE_DOWN,
     SELECT_CONFIG_INFO,
@@ -222,7 +222,7 @@ def select_p_job_expand(from_job_ptr: JobRecord, to_job_ptr: JobRecord) -> int:
     _State.occupancy.remove(from_job_ptr)
     _State.occupancy.remove(to_job_ptr)
     nodes = sorted({*mine.nodes, *theirs.nodes})
-    _State.occupancy.add(to_job_ptr, Share(nodes, memory, {}, mine.alone and theirs.alone, theirs.stopped))
+    _State.occupancy.add(to_job_ptr, JobHolding(nodes, memory, {}, mine.alone and theirs.alone, theirs.stopped))
     return SLURM_SUCCESS
 
 
@@ -254,7 +254,9 @@ def select_p_resv_test(
     names = [name for name in resv_desc_ptr.node_list.split(",") if name]
     known = _State.machines.nodes.by_name
     required = _State.machines.nodes.bitmap(known[name].index for name in names if name in known)
-    return choose(avail, _State.machines.amounts(), Wish(node_cnt, node_cnt, node_cnt, 0, required if names else None))
+    return choose(
+        avail, _State.machines.amounts(), NodeWish(node_cnt, node_cnt, node_cnt, 0, required if names else None)
+    )
 
 
 def select_p_get_info_from_plugin(dinfo: int, job_ptr: JobRecord | None, data: Output) -> int:
@@ -282,7 +284,7 @@ def _add(job: JobRecord) -> bool:
     if held is None:
         return False
     alone = parameters().sharers(job) <= 1
-    share = Share(list(held.node_bitmap.search(bitarray("1"))), dict(held.memory), dict(held.gres), alone)
+    share = JobHolding(list(held.node_bitmap.search(bitarray("1"))), dict(held.memory), dict(held.gres), alone)
     _State.occupancy.add(job, share)
     return True
 

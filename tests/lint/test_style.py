@@ -17,6 +17,7 @@ import pytest
 import nodectl
 from lint.sources import ROOT, imports, modules, tracked_files, where
 from needs import need
+from nodectl.model.features import FEATURES
 from nodectl.model.states import STATES
 
 pytestmark = pytest.mark.lint
@@ -41,6 +42,8 @@ CONFINED_MODULES: dict[str, tuple[str, ...]] = {
     ),
 }
 HEADINGS = {("job_fields.py", "DEADLINE"), ("show.py", "FAILED")}  # of columns, in the words of a state
+# Of the public API, of Slurm's interface of select plugins, and what the daemon and the layout say by the same word.
+NAMED_TWICE = {"JobInfo", "JobOptions", "Refused", "Request", "Step"}
 TO_ITSELF = {"nodectl/kernel/c/operation.c"}  # a task that ends as by a signal
 SENDERS_OWNERS = {"os", "signal", "_signal", "posix", "_kernel"}
 SHELL_SCRIPTS = ("dev", ".ci/run", "systemd/build-deb", "systemd/build-rpm", "systemd/package-tree", "systemd/install",
@@ -166,6 +169,17 @@ def test_states_of_jobs_and_steps_are_written_in_their_table_alone() -> None:
         if isinstance(node, ast.Constant) and node.value in STATES and (path.name, node.value) not in HEADINGS
     ]
     assert not found, f"nodectl.model.states has the constants: {found}"
+
+
+def test_no_two_classes_of_the_core_share_a_name() -> None:
+    found: dict[str, set[str]] = {}
+    for path in modules("nodectl"):
+        room = path.relative_to(ROOT).parts[1]
+        for node in ast.parse(path.read_text(), path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and room not in FEATURES:
+                found.setdefault(node.name, set()).add(where(path, node.lineno))
+    twice = {name: places for name, places in found.items() if len(places) > 1 and name not in NAMED_TWICE}
+    assert not twice
 
 
 def test_no_function_is_longer_than_a_screen() -> None:

@@ -59,7 +59,7 @@ ENTRIES = {
         "from nodectl.cli.main import main; main(['--socket', '/nonexistent', 'run', 'true'])", COMMAND, 15, OS
     ),
     "client's options": Entry(
-        "from nodectl.client.run_options import Parser; parsed = Parser().parse(['-n2', 'true']);"
+        "from nodectl.client.run_options import RunParser; parsed = RunParser().parse(['-n2', 'true']);"
         "import nodectl.cli.run;"
         "from nodectl.client.launch_request import make_request, job_environment as variables;"
         "make_request(parsed); variables(parsed)",

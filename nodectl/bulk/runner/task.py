@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from nodectl.kernel.operations import Operation
     from nodectl.launch.cgroup import tree
-    from nodectl.launch.stepd.bulk_commands import Command
+    from nodectl.launch.stepd.bulk_commands import BulkCommand
     from nodectl.launch.stepd.reaper import Reaper
     from nodectl.launch.stepd.run import Run
 
@@ -43,7 +43,7 @@ class BulkTask(Task):
 
     __slots__ = ("child", "command", "deadline", "failure", "group", "kills", "peak", "started")
 
-    def __init__(self, slot: Task, command: "Command", group: "tree.Group | None") -> None:
+    def __init__(self, slot: Task, command: "BulkCommand", group: "tree.Group | None") -> None:
         super().__init__(slot.local_id, slot.mask, slot.number)
         self.command = command
         self.group = group
@@ -119,7 +119,7 @@ class Starter:
         self._stages: list[dict[Callable[..., object], tuple[object, list[Operation]]]] = [{} for _ in run.tasks]
         context.streams = self._streams  # type: ignore[assignment]  # what tasks need of it
 
-    def make(self, slot: Task, command: "Command") -> BulkTask:
+    def make(self, slot: Task, command: "BulkCommand") -> BulkTask:
         """Return the task of a command, with words and variables. `slot` holds the sums of the slot's earlier tasks."""
         group = None if self._user is None else self._user.child(f"task_{slot.local_id}")
         task = BulkTask(slot, command, group)
@@ -132,7 +132,7 @@ class Starter:
     def start(self, task: BulkTask) -> None:
         """Start the process of a task in the task's cgroup, and let the process through the gate.
 
-        Raises OSError where no process could be started, and StepFailed.
+        Raises OSError where no process could be started, and LaunchFailed.
         """
         run = self._run
         self._context.tasks = [task]

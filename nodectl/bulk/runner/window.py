@@ -4,7 +4,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from nodectl.launch.stepd.bulk_commands import Command
+    from nodectl.launch.stepd.bulk_commands import BulkCommand
 
 _AHEAD = 64  # commands beyond the slots: these keep the slots busy while the client is asleep
 MOST_BYTES = 1 << 20
@@ -21,11 +21,11 @@ class Window:
 
     def __init__(self, slots: int) -> None:
         self.most = slots + _AHEAD
-        self.waiting: dict[int, Command] = {}  # in the order of arrival
+        self.waiting: dict[int, BulkCommand] = {}  # in the order of arrival
         self._sizes: dict[int, int] = {}  # of those that wait, and those that run
         self._total = 0
 
-    def take(self, commands: "Iterable[Command]") -> None:
+    def take(self, commands: "Iterable[BulkCommand]") -> None:
         """Add commands to the window. Raises WindowBroken."""
         for command in commands:
             if command.seq in self._sizes:
@@ -42,11 +42,11 @@ class Window:
         """Return True while the client need not be asked for more commands."""
         return 4 * len(self.waiting) > self.most
 
-    def next(self) -> "Command":
+    def next(self) -> "BulkCommand":
         """Return the command waiting longest, which runs from now on."""
         return self.waiting.pop(next(iter(self.waiting)))
 
-    def put_back(self, command: "Command") -> None:
+    def put_back(self, command: "BulkCommand") -> None:
         """Put back a command after a failed start, before all waiting commands."""
         self.waiting = {command.seq: command, **self.waiting}
 

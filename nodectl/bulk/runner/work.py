@@ -14,7 +14,7 @@ from nodectl.bulk.runner.window import Window, WindowBroken
 from nodectl.kernel import pseudo_file, signals
 from nodectl.launch.stepd import accounting
 from nodectl.launch.stepd.bulk_commands import commands_in
-from nodectl.launch.stepd.run import StepFailed
+from nodectl.launch.stepd.run import LaunchFailed
 from nodectl.model import launch_order
 from nodectl.model.states import FAILED, OUT_OF_MEMORY, RUNNING
 
@@ -106,7 +106,7 @@ class Bulk:
         )
 
     def begin(self, starter: Starter) -> None:
-        """Start the next command in a free slot. Raises StepFailed."""
+        """Start the next command in a free slot. Raises LaunchFailed."""
         run, slot, command = self._run, self.free.pop(), self.window.next()
         task = starter.make(self.sums[slot], command)
         if self.tally.begun == TRACED:
@@ -361,18 +361,18 @@ def _killed(path: str) -> bool:
 
 
 def run_commands(run: "Run", reaper: "Reaper") -> None:
-    """Run the commands, from the first command to the end of the last. Raises StepFailed."""
+    """Run the commands, from the first command to the end of the last. Raises LaunchFailed."""
     run.bulk = bulk = Bulk(run, reaper)
     try:
         starter = Starter(run, reaper)
     except OSError as error:
         raise run.failed(f"begin: {error.strerror}") from error
     run.links.tell_launcher({"event": "start", "pids": [], "slots": len(bulk.sums), **bulk.window.facts()})
-    failure: StepFailed | None = None
+    failure: LaunchFailed | None = None
     while bulk.goes_on():
         try:
             _fill(bulk, starter)
-        except StepFailed as error:
+        except LaunchFailed as error:
             failure = error
             reaper.termination.stop()
         bulk.tell()

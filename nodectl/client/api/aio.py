@@ -16,8 +16,8 @@ from nodectl.client.api.async_session import AsyncSession, may_ask_again
 from nodectl.client.api.client import Path
 from nodectl.client.api.control import Control
 from nodectl.client.api.keywords import JobOptions, StepOptions
-from nodectl.client.api.operations import Answer, Call, Operation, StepName, Turn, which
-from nodectl.client.api.settings import Heard, Settings
+from nodectl.client.api.operations import MethodCall, Operation, Reply, StepName, Turn, which
+from nodectl.client.api.settings import ApiSettings, Heard
 from nodectl.client.api.streams import PIPE, Stream, Streams
 from nodectl.client.command import BadOption, Failed
 from nodectl.client.session import Events
@@ -30,7 +30,7 @@ class AsyncClient:
     """A Client with awaitable methods. Starts no private node."""
 
     def __init__(self, socket: Path | None = None, config: Path | None = None) -> None:
-        self._settings = Settings(socket, config)
+        self._settings = ApiSettings(socket, config)
         self._idle: deque[AsyncSession] = deque()
         with errors.translated():
             first = self._session()
@@ -160,7 +160,7 @@ class AsyncClient:
         except (Failed, BadOption) as error:
             raise errors.public(error) from None
 
-    async def _acquire(self, call: Call, operation: Operation[T]) -> Answer:
+    async def _acquire(self, call: MethodCall, operation: Operation[T]) -> Reply:
         """Return the answer to a call. If cancelled, give the answer to the operation first.
 
         A second cancellation ends that wait; then the lease of what the service has given ends by itself.
@@ -173,7 +173,7 @@ class AsyncClient:
                 operation.send(await answering)
             raise
 
-    async def _answer(self, call: Call) -> Answer:
+    async def _answer(self, call: MethodCall) -> Reply:
         if call.pause:
             await asyncio.sleep(call.pause)
         session = self._idle.pop() if self._idle else self._session()
@@ -183,7 +183,7 @@ class AsyncClient:
                 try:
                     reply = await session.request(call.method, call.fds, call.parameters)
                     keep = not session.followed
-                    return Answer(reply, session.take_descriptors())
+                    return Reply(reply, session.take_descriptors())
                 except Failed as failed:
                     if may_ask_again(call.method, failed, call.fds) and session.follow():
                         continue

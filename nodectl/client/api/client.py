@@ -12,8 +12,8 @@ from typing import IO, TypeVar, Unpack
 from nodectl.client.api import conversation, errors, operations, values
 from nodectl.client.api.control import Control
 from nodectl.client.api.keywords import JobOptions, StepOptions
-from nodectl.client.api.operations import Answer, Call, Operation, StepName, Turn, which
-from nodectl.client.api.settings import Heard, Settings
+from nodectl.client.api.operations import MethodCall, Operation, Reply, StepName, Turn, which
+from nodectl.client.api.settings import ApiSettings, Heard
 from nodectl.client.api.streams import PIPE, Stream, Streams
 from nodectl.client.command import Failed
 from nodectl.client.session import Events, Session
@@ -30,14 +30,14 @@ class Client:
     """
 
     def __init__(self, socket: Path | None = None, config: Path | None = None, *, private: bool = False) -> None:
-        self._settings = Settings(socket, config)
+        self._settings = ApiSettings(socket, config)
         self._idle: deque[Session] = deque()
         self._node: Session | None = None  # whose private node it is
         with errors.translated():
             first = conversation.connect(self._settings, private=private)
         self.path = first.path
         if first.private is not None:
-            self._node, self._settings = first, Settings(first.path, None)
+            self._node, self._settings = first, ApiSettings(first.path, None)
         else:
             self._idle.append(first)
 
@@ -167,14 +167,14 @@ class Client:
         with errors.translated():
             return conversation.drive(operation, self._answer)
 
-    def _answer(self, call: Call) -> Answer:
+    def _answer(self, call: MethodCall) -> Reply:
         if call.pause:
             time.sleep(call.pause)
         session, keep = self._session(), False
         try:
             reply = session.call(call.method, call.fds, **call.parameters)
             keep = not session.followed  # who follows does not do so for ever
-            return Answer(reply, session.take_descriptors())
+            return Reply(reply, session.take_descriptors())
         except Failed as failed:
             keep = errors.of_connection(failed).name != errors.NO_SERVICE
             raise

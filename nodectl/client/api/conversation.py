@@ -11,8 +11,8 @@ from typing import IO, Protocol, TypeVar
 from nodectl.client.api import values
 from nodectl.client.api.errors import StepTimeout, of_connection
 from nodectl.client.api.late_handlers import LateHandlers
-from nodectl.client.api.operations import Answer, Call, Operation
-from nodectl.client.api.settings import Heard, Settings
+from nodectl.client.api.operations import MethodCall, Operation, Reply
+from nodectl.client.api.settings import ApiSettings, Heard
 from nodectl.client.api.streams import Streams
 from nodectl.client.command import Failed
 from nodectl.client.session import Events, Session
@@ -31,7 +31,7 @@ class Talking(Protocol):
     stderr: IO[bytes] | None
 
 
-def connect(settings: Settings, *, private: bool = False) -> Session:
+def connect(settings: ApiSettings, *, private: bool = False) -> Session:
     """Open a session. Raises Failed."""
     try:
         return Session(settings, start_private=private)
@@ -39,7 +39,7 @@ def connect(settings: Settings, *, private: bool = False) -> Session:
         raise of_connection(failed) from None
 
 
-def drive(operation: Operation[T], answer: Callable[[Call], Answer]) -> T:
+def drive(operation: Operation[T], answer: Callable[[MethodCall], Reply]) -> T:
     """Run an operation, let `answer` answer each call, and return the result. Raises Failed, BadOption.
 
     Ctrl-C interrupts it, but not before the operation has the answer to a call that acquires.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from nodectl.client import script as scripts
 from nodectl.client.api import options, values
 from nodectl.client.api.errors import NO_SERVICE
-from nodectl.client.api.options import Wanted
+from nodectl.client.api.options import WantedLaunch
 from nodectl.client.api.streams import Streams
 from nodectl.client.command import Failed
 from nodectl.client.job_name import job_of
@@ -27,7 +27,7 @@ _LOOKS = 0.2  # seconds
 _BUSY = f"{NODE}.Busy"
 
 
-class Call(NamedTuple):
+class MethodCall(NamedTuple):
     """A call of a method of org.nodectl.
 
     `pause`: the number of seconds to wait before the call. `acquires`: the reply names what the caller must give back,
@@ -41,7 +41,7 @@ class Call(NamedTuple):
     acquires: bool = False
 
 
-class Answer(NamedTuple):
+class Reply(NamedTuple):
     """The reply's parameters and descriptors. The receiver owns the descriptors."""
 
     parameters: Mapping[str, Any]
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
 
 
 T = TypeVar("T")
-Operation = Generator[Call, Answer, T]
+Operation = Generator[MethodCall, Reply, T]
 StepName = str | tuple[int, int]
 Which = Mapping[str, int]
 
@@ -62,7 +62,7 @@ def which(step: StepName) -> Which:
 
 def ask(method: str, **parameters: object) -> Operation[Mapping[str, Any]]:
     """Make a single call and return the reply's parameters."""
-    answer = yield Call(method, parameters)
+    answer = yield MethodCall(method, parameters)
     return answer.parameters
 
 
@@ -82,7 +82,7 @@ class Turn:
         return self.wanted is not None and not self.wanted()
 
 
-def launch(wanted: Wanted, streams: Streams, turn: Turn) -> Operation[tuple[int, int, int, int]]:
+def launch(wanted: WantedLaunch, streams: Streams, turn: Turn) -> Operation[tuple[int, int, int, int]]:
     """Launch a step, waiting for a turn if needed.
 
     Return the job, the step's number, and two descriptors: the reading end of the events and the writing end of the
@@ -93,7 +93,7 @@ def launch(wanted: Wanted, streams: Streams, turn: Turn) -> Operation[tuple[int,
         yield from _turn(request, wanted, turn)
     for left in reversed(range(_SERVICES)):
         try:
-            answer = yield Call("Launch", {"request": request}, streams.fds)
+            answer = yield MethodCall("Launch", {"request": request}, streams.fds)
             break
         except NotTaken:
             if "job" in request or not left:
@@ -105,18 +105,18 @@ def launch(wanted: Wanted, streams: Streams, turn: Turn) -> Operation[tuple[int,
                 answer = yield from _launched_in_job(request, wanted, streams, failed, turn)
             else:
                 yield from _turn(request, wanted, turn, failed.job)
-                answer = yield Call("Launch", {"request": request}, streams.fds)
+                answer = yield MethodCall("Launch", {"request": request}, streams.fds)
             break
     turn.job = 0  # the step has it
     events, calls = answer.fds
     return answer.parameters["job"], answer.parameters["step"], events, calls
 
 
-def _turn(request: dict[str, object], wanted: Wanted, turn: Turn, number: int = 0) -> Operation[None]:
+def _turn(request: dict[str, object], wanted: WantedLaunch, turn: Turn, number: int = 0) -> Operation[None]:
     """Allocate a job and wait until the job may begin."""
     reserved = {"job": number} if number else {}
     of_job = {"request": {**request, **reserved, "environment": _told(request)}, "job": wanted.of_job}
-    answer = yield Call("Allocate", {**of_job, "held_by": "run"}, acquires=True)
+    answer = yield MethodCall("Allocate", {**of_job, "held_by": "run"}, acquires=True)
     job = turn.job = answer.parameters["job"]
     until = None if wanted.patience is None else time.monotonic() + max(wanted.patience, 1)
     looks = until is not None or turn.wanted is not None  # again and again, rather than to be told
@@ -141,8 +141,8 @@ def _told(request: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _launched_in_job(
-    request: dict[str, object], wanted: Wanted, streams: Streams, busy: Failed, turn: Turn
-) -> Operation[Answer]:
+    request: dict[str, object], wanted: WantedLaunch, streams: Streams, busy: Failed, turn: Turn
+) -> Operation[Reply]:
     """Launch a further step of a job, when earlier steps of the job have given CPUs back."""
     if wanted.patience is not None:
         raise busy
@@ -150,7 +150,7 @@ def _launched_in_job(
     while not turn.unwanted:
         seen = (yield from _awaited(job=request["jobid"], seen=seen, step=True))["seen"]
         try:
-            return (yield Call("Launch", {"request": request}, streams.fds))
+            return (yield MethodCall("Launch", {"request": request}, streams.fds))
         except Failed as failed:
             if failed.name != _BUSY:
                 raise
@@ -162,7 +162,7 @@ def _awaited(pause: float = 0.0, **parameters: object) -> Operation[Mapping[str,
     until = time.monotonic() + _WITHOUT_SERVICE
     while True:
         try:
-            return (yield Call("Await", parameters, pause=pause)).parameters
+            return (yield MethodCall("Await", parameters, pause=pause)).parameters
         except Failed as failed:
             if failed.name != NO_SERVICE or time.monotonic() > until:
                 raise
@@ -172,7 +172,7 @@ def _awaited(pause: float = 0.0, **parameters: object) -> Operation[Mapping[str,
 def request_of_step(
     argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str] | None, given: Mapping[str, object], socket: str,
     *, exact: bool = False,
-) -> Wanted:  # fmt: skip
+) -> WantedLaunch:  # fmt: skip
     """Return the request for a step. Raises BadOption, TypeError.
 
     Inside a job of this service the request is for a further step of the job; with `exact` the step takes no more CPUs
@@ -198,7 +198,7 @@ def submit(
         scripts.check(text.encode("utf-8", "surrogateescape"), name)
     lines = [(f"{name}: {where}", of_line) for where, of_line in scripts.option_lines(text)]
     wanted = options.job(name, arguments, lines, env, given)
-    answer = yield Call("Submit", {"request": wanted.request, "job": wanted.of_job, "script": text})
+    answer = yield MethodCall("Submit", {"request": wanted.request, "job": wanted.of_job, "script": text})
     return int(answer.parameters["job"])
 
 

@@ -15,7 +15,7 @@ from nodectl.client.api.keywords import JobOptions, StepOptions
 from nodectl.client.command import BadOption
 from nodectl.client.job_parser import JobParser, job_options, outside_of_jobs
 from nodectl.client.launch_request import TOLD, job_environment, make_request
-from nodectl.client.run_options import Option, Parsed, Parser
+from nodectl.client.run_options import Option, Parsed, RunParser
 from nodectl.client.srun.manners import settle
 
 STEP = StepOptions.__required_keys__ | StepOptions.__optional_keys__
@@ -24,7 +24,7 @@ _OF_PLUGINS = "plugin_options"
 _STDIN = "all"  # set where stdin was not given, so that make_request does not look at descriptor 0
 
 
-class Wanted:
+class WantedLaunch:
     """A request, and the options of the job. `patience`: seconds to wait for a turn, None for no limit."""
 
     __slots__ = ("of_job", "patience", "request")
@@ -35,7 +35,7 @@ class Wanted:
         self.patience = patience
 
 
-def words(given: Mapping[str, object], known: Iterable[str], parser: Parser) -> list[str]:
+def words(given: Mapping[str, object], known: Iterable[str], parser: RunParser) -> list[str]:
     """Return the command line words equivalent to the options given. Raises TypeError for an unknown name."""
     if unknown := sorted(given.keys() - set(known)):
         raise TypeError(f"{unknown[0]!r} is no option here; there are {', '.join(sorted(known))}")
@@ -61,13 +61,15 @@ def _texts(option: Option, value: object) -> list[str]:
     return [f"={value}"]
 
 
-def step(argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str] | None, given: Mapping[str, object]) -> Wanted:
+def step(
+    argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str] | None, given: Mapping[str, object]
+) -> WantedLaunch:
     """Return the request for a step, without the streams. Raises BadOption, TypeError."""
     if isinstance(argv, str | bytes) or not argv:
         raise TypeError("the command is a sequence of words, as ['hostname', '-f']")
     from nodectl.client.srun import options
 
-    parser = Parser(further=options.further)
+    parser = RunParser(further=options.further)
     of_command = {name: value for name, value in given.items() if name != _OF_PLUGINS}
     parsed = parser.parse(words(of_command, STEP, parser))
     parsed.argv = [os.fsdecode(word) for word in argv]
@@ -81,13 +83,13 @@ def step(argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str] | None, 
     request["environment"] = _environment(parsed, env)
     if given.get(_OF_PLUGINS):
         request["options"] = [list(option) for option in given[_OF_PLUGINS]]  # type: ignore[attr-defined]
-    return Wanted(request, of_job, patience if isinstance(patience, int) else None)
+    return WantedLaunch(request, of_job, patience if isinstance(patience, int) else None)
 
 
 def job(
     name: str, arguments: Sequence[str], lines: Iterable[tuple[str, Sequence[str]]], env: Mapping[str, str] | None,
     given: Mapping[str, object],
-) -> Wanted:  # fmt: skip
+) -> WantedLaunch:  # fmt: skip
     """Return the request for a batch script, with the options in the script's own lines. Raises BadOption, TypeError.
 
     `given` overrides the options of the lines.
@@ -115,7 +117,7 @@ def job(
     if stdin is not None:
         request["stdin"] = stdin
     request["environment"] = _environment(parsed, outside_of_jobs(os.environ) if env is None else env)
-    return Wanted(request, of_job)
+    return WantedLaunch(request, of_job)
 
 
 def _environment(parsed: Parsed, env: Mapping[str, str] | None) -> dict[str, str]:

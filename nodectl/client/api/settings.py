@@ -7,7 +7,7 @@ from nodectl.client.api.values import Record
 from nodectl.client.command import GlobalOptions
 
 
-class Settings(GlobalOptions):
+class ApiSettings(GlobalOptions):
     """The settings of a program: arguments override NODECTL_SOCKET and NODECTL_CONFIG."""
 
     __slots__ = ()

@@ -19,7 +19,7 @@ _KIND = {"Data": "d", "Instruction": "i"}
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Box:
     """A box of the picture.
 
     `what` is machine, board, socket, node or cache; `notes` are lines below the title; `cores` are the cores outside of
@@ -30,24 +30,22 @@ class Group:
     title: str
     mask: int
     notes: tuple[str, ...] = ()
-    inside: tuple[Group, ...] = ()
+    inside: tuple[Box, ...] = ()
     cores: tuple[Core, ...] = ()
 
 
-def tree(topology: Topology, devices: Iterable[PciDevice] = ()) -> Group:
+def tree(topology: Topology, devices: Iterable[PciDevice] = ()) -> Box:
     """Return the machine as nested groups, in each group sorted by the lowest CPU."""
     devices = list(devices)
-    groups = [Group("board", f"board {board.number}", board.mask) for board in topology.boards]
+    groups = [Box("board", f"board {board.number}", board.mask) for board in topology.boards]
     groups = groups if len(groups) > 1 else []
-    groups += [Group("socket", f"socket {socket.number}", socket.mask) for socket in topology.sockets]
+    groups += [Box("socket", f"socket {socket.number}", socket.mask) for socket in topology.sockets]
     groups += [
-        Group("node", f"NUMA node {node.number}{_size(node.memory)}", node.mask, device_notes(devices, node.number))
+        Box("node", f"NUMA node {node.number}{_size(node.memory)}", node.mask, device_notes(devices, node.number))
         for node in topology.nodes
         if node.mask
     ]
-    groups += [
-        Group("cache", cache_name(cache), cache.mask) for cache in topology.caches if cache.level >= SHARED_LEVEL
-    ]
+    groups += [Box("cache", cache_name(cache), cache.mask) for cache in topology.caches if cache.level >= SHARED_LEVEL]
     # Of equal sets the earlier in this list is outside: sort is stable.
     groups.sort(key=lambda group: -group.mask.bit_count())
     notes = [*_other_nodes(topology, devices), *_cache_sizes(topology), *device_notes(devices, -1)]
@@ -85,7 +83,7 @@ def _size(size: int) -> str:
     return f", {byte_words(size).replace('.0 ', ' ')}" if size else ""
 
 
-def _nest(groups: Sequence[Group], cores: Sequence[Core]) -> Group:
+def _nest(groups: Sequence[Box], cores: Sequence[Core]) -> Box:
     """Nest the groups, largest first, and put the cores into the groups.
 
     A group that lies across the border of a larger group is cut in two.
@@ -103,7 +101,7 @@ def _nest(groups: Sequence[Group], cores: Sequence[Core]) -> Group:
         inside.append(replace(outer, inside=nested.inside, cores=nested.cores))
         mask &= ~outer.mask
     inside.sort(key=lambda group: lowest(group.mask))
-    return Group("", "", mask, inside=tuple(inside), cores=tuple(core for core in cores if core.mask & mask))
+    return Box("", "", mask, inside=tuple(inside), cores=tuple(core for core in cores if core.mask & mask))
 
 
 def _other_nodes(topology: Topology, devices: Iterable[PciDevice]) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape
 
-from nodectl.client.render.machine_groups import Group, tree
+from nodectl.client.render.machine_groups import Box, tree
 from nodectl.client.render.occupants import MANY, Job, Occupation, Step, cpus_words, pinned_words
 from nodectl.client.render.table import cut
 from nodectl.model.cpu_list import cpus_of, format_cpulist
@@ -116,7 +116,7 @@ class _Drawing:
         )
         self.kind_of = {cpu: kind.name for kind in topology.kinds for cpu in cpus_of(kind.mask)}
 
-    def group(self, group: Group) -> _Shape:
+    def group(self, group: Box) -> _Shape:
         """Return the shape of a group with all contents."""
         body = [self.group(inside) for inside in group.inside]
         blocks = [_grid(body)] if body else []

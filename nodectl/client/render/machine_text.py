@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodectl.client.render.machine_groups import Group, tree
+from nodectl.client.render.machine_groups import Box, tree
 from nodectl.client.render.occupants import MANY, Occupation, pinned_words
 from nodectl.client.render.table import cut, table
 from nodectl.model.cpu_list import cpus_of, format_cpulist
@@ -82,7 +82,7 @@ class _Drawing:
         self.occupation = occupation
         self.width = width
 
-    def contents(self, group: Group, width: int) -> list[str]:
+    def contents(self, group: Box, width: int) -> list[str]:
         """Return the contents of a group: the groups inside, side by side, then the cores."""
         boxed = any(map(_holds_socket, group.inside))
         blocks = [self.block(inside, width - 4 * boxed) for inside in group.inside]
@@ -93,7 +93,7 @@ class _Drawing:
             blocks = [_box(title, block, wide) for title, block in zip(titles, blocks, strict=True)]
         return [*_beside(blocks, width, " " if boxed else "   "), *self.cores(group.cores, width)]
 
-    def block(self, group: Group, width: int) -> list[str]:
+    def block(self, group: Box, width: int) -> list[str]:
         """Return a group without a box around."""
         notes = [line for note in group.notes for line in textwrap.wrap(note, width)]
         if _holds_socket(group):
@@ -158,7 +158,7 @@ class _Numbers(_Drawing):
 class _Map(_Drawing):
     """Every core as a character, behind the numbers of the row's CPUs."""
 
-    def block(self, group: Group, width: int) -> list[str]:
+    def block(self, group: Box, width: int) -> list[str]:
         if group.inside or _holds_socket(group):
             return super().block(group, width)
         # Of a cache only the level, because the head of the picture has the sizes.
@@ -196,7 +196,7 @@ class _Map(_Drawing):
         return keys.pop() if len(keys) == 1 else MANY if keys else _FREE
 
 
-def _holds_socket(group: Group) -> bool:
+def _holds_socket(group: Box) -> bool:
     return group.what in {"board", "socket"} or any(map(_holds_socket, group.inside))
 
 

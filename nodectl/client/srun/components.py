@@ -11,13 +11,13 @@ from nodectl.client.command import NO_PROGRAM, BadOption
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nodectl.client.run_options import Parsed, Parser
+    from nodectl.client.run_options import Parsed, RunParser
 
 _COLON = ":"
 _OWN = frozenset({"ntasks", "name"})  # what each component may have of its own
 
 
-def read(parser: "Parser", words: "Sequence[str]") -> "Parsed":
+def read(parser: "RunParser", words: "Sequence[str]") -> "Parsed":
     """Return the common request of all components. Raises BadOption."""
     parts = [parser.parse(part) for part in _split(words)]
     first = parts[0]

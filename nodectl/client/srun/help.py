@@ -15,7 +15,7 @@ from nodectl.model.number import whole
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nodectl.client.run_options import Option, Parsed, Parser
+    from nodectl.client.run_options import Option, Parsed, RunParser
 
 # Titles with the long names below them; what stands in none of them is below the first.
 _GROUPS = {
@@ -37,7 +37,7 @@ _SRUNS = {"The step": "Parallel run options", _LAYOUT: "Constraint options", "GP
           "Help": "Help options"}  # fmt: skip
 
 
-def answer(parser: "Parser", parsed: "Parsed", configuration: "str | None") -> int:
+def answer(parser: "RunParser", parsed: "Parsed", configuration: "str | None") -> int:
     """Answer --help, --usage, --version, --mpi=list, --cpu-bind=help and similar options."""
     if "version" in parsed.values:
         print(f"nodectl {__version__}")

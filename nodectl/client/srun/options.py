@@ -12,7 +12,7 @@ from nodectl.client.run_options import (
     MAYBE_ARGUMENT,
     NO_ARGUMENT,
     Option,
-    Parser,
+    RunParser,
     mebibytes,
     positive,
     seconds,
@@ -116,9 +116,9 @@ def of_jobs(_known: "Mapping[str, Option]") -> tuple[Option, ...]:
     return tuple(option for option in FURTHER if option.long in _OF_JOBS)
 
 
-def parser(extra: "Iterable[PluginOption]" = (), own: "Iterable[Option]" = ()) -> Parser:
+def parser(extra: "Iterable[PluginOption]" = (), own: "Iterable[Option]" = ()) -> RunParser:
     """Return a parser with all options of `nodectl run`."""
-    return Parser(extra, own, further)
+    return RunParser(extra, own, further)
 
 
 def without_meaning() -> tuple[Option, ...]:

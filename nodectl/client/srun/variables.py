@@ -13,7 +13,7 @@ from nodectl.client.run_options import MAYBE_ARGUMENT, NO_ARGUMENT, Parsed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nodectl.client.run_options import Parser
+    from nodectl.client.run_options import RunParser
 
 # In the order of precedence: the first one of an option counts.
 OPTIONS = {
@@ -61,7 +61,7 @@ _LIKE_OPTIONS = {"SLURM_SRUN_REDUCE_TASK_EXIT_MSG", "SLURM_TEST_EXEC"}  # few ha
 _MOST = 10
 
 
-def fill(parser: "Parser", parsed: Parsed, variables: "Mapping[str, str]") -> None:
+def fill(parser: "RunParser", parsed: Parsed, variables: "Mapping[str, str]") -> None:
     """Add options given by variables, unless given on the command line. Raises BadOption with the variable's name."""
     found = Parsed()
     in_job = "NODECTL_JOB_ID" in variables

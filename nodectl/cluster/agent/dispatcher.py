@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nodectl.launch.stepd.bulk_commands import BadCommand, Command
+from nodectl.launch.stepd.bulk_commands import BadCommand, BulkCommand
 
 Tell = Callable[[Mapping[str, object]], None]
 _LOST = 1 << 8  # a wait status
@@ -96,7 +96,7 @@ class Dispatcher:
         for one in given:
             if not isinstance(one, dict):
                 raise BadCommand("commands: not objects")
-            command = Command(one)
+            command = BulkCommand(one)
             self._queue.append((command.seq, _Sent(one, command.size)))
 
     def _withdraw(self) -> None:

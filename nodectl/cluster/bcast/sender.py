@@ -9,7 +9,7 @@ from typing import Any
 
 from nodectl.client.command import Failed, GlobalOptions, complain
 from nodectl.client.launch_request import job_environment, make_request
-from nodectl.client.run_options import Parser
+from nodectl.client.run_options import RunParser
 from nodectl.client.session import Events, Session
 from nodectl.client.signals import Signals
 from nodectl.cluster.engine import program
@@ -49,7 +49,7 @@ def send(session: Session, nodes: int, source: int, path: str, names: Mapping[st
     words = [
         whole, f"{names['mode']:o}", str(int(names["force"])), str(status.st_size), *map(str, names.get("times", ())),
     ]  # fmt: skip
-    parsed = Parser().parse([
+    parsed = RunParser().parse([
         f"--nodes={nodes}", f"--ntasks={nodes}", "--overlap", "--cpu-bind=none", "--job-name=bcast", "--input=all",
         "--", *program.module("nodectl.cluster.bcast.receiver"), *words,
     ])  # fmt: skip

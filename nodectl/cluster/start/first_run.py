@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from nodectl.client import cluster_gateway
 from nodectl.client.command import NO_PROGRAM, BadOption, Failed, Program
 from nodectl.client.configuration import configured
-from nodectl.client.run_options import MAYBE_ARGUMENT, Option, Parser
+from nodectl.client.run_options import MAYBE_ARGUMENT, Option, RunParser
 from nodectl.client.session import DEFAULT_SOCKET
 from nodectl.cluster.engine import program
 from nodectl.cluster.engine.slurm import Slurm
@@ -39,7 +39,7 @@ _MOST_NODES = 1 << 20
 _ELSE = "`nodectl cluster start` tells it of each node"
 
 
-def _or_a_plugins(parser: type[Parser]) -> type[Parser]:
+def _or_a_plugins(parser: type[RunParser]) -> type[RunParser]:
     """Return a parser for which an unknown option is a plugin's: plugins are not loaded yet."""
 
     class Lenient(parser):  # type: ignore[misc,valid-type]
@@ -52,7 +52,7 @@ def _or_a_plugins(parser: type[Parser]) -> type[Parser]:
     return Lenient
 
 
-def begin(words: Sequence[str], parser: type[Parser], **how: Any) -> None:
+def begin(words: Sequence[str], parser: type[RunParser], **how: Any) -> None:
     """Start a cluster if the words of this command need a cluster. Raises Failed, BadOption.
 
     `parser` is the command's parser, `how` its arguments.
@@ -95,7 +95,7 @@ def begin(words: Sequence[str], parser: type[Parser], **how: Any) -> None:
     raise Failed(f"the cluster of job {nodes.job} did not come up within {SECONDS:g} s -> {_ELSE}")
 
 
-def asks_for_several(words: Sequence[str], parser: type[Parser], **how: Any) -> bool | None:
+def asks_for_several(words: Sequence[str], parser: type[RunParser], **how: Any) -> bool | None:
     """Return True if the command needs several nodes; None if the command asks for no step. Raises BadOption."""
     parsed = _or_a_plugins(parser)(**how).parse(words)
     values = parsed.values

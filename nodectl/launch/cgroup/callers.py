@@ -73,7 +73,7 @@ class Callers:
         running = list(running)
         try:
             place = peer_process.place_of(peer)
-        except peer_process.Gone as gone:
+        except peer_process.PeerGone as gone:
             raise _nothing(str(gone)) from None
         own = next((step for step in running if place and _is_below(place, step.cgroup)), None)
         if own is not None:

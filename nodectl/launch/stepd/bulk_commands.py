@@ -20,7 +20,7 @@ class BadCommand(ValueError):
     """A malformed command; str() says why."""
 
 
-class Command:
+class BulkCommand:
     """A command of a bulk step. Streams are absolute paths, CLIENT or NOTHING. `size`: bytes counted in the window."""
 
     __slots__ = ("argv", "seq", "size", "slot_mark", "stderr", "stdin", "stdout", "timeout")
@@ -82,11 +82,11 @@ def _size(word: object, seq: int) -> int:
         raise BadCommand(f"a word of {seq}: holds a character that is no byte and no Unicode") from None
 
 
-def commands_in(value: "Sequence[object]") -> list[Command]:
+def commands_in(value: "Sequence[object]") -> list[BulkCommand]:
     """Return the commands of a message. Raises BadCommand."""
     found = []
     for one in value:
         if type(one) is not dict:
             raise BadCommand("commands: not objects")
-        found.append(Command(one))
+        found.append(BulkCommand(one))
     return found

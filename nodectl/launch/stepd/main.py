@@ -25,7 +25,7 @@ from nodectl.launch.stepd.orders import ForkedAhead, Order, Orders, Unreadable
 from nodectl.launch.stepd.plugin_output import PluginOutput
 from nodectl.launch.stepd.reaper import Reaper
 from nodectl.launch.stepd.relays import forget, start_relays
-from nodectl.launch.stepd.run import STEPD_SLOT, Run, StepFailed
+from nodectl.launch.stepd.run import STEPD_SLOT, LaunchFailed, Run
 from nodectl.launch.stepd.script_messages import ScriptMessages
 from nodectl.launch.stepd.start import confine_runner, start_tasks
 from nodectl.launch.stepd.termination import OUTPUT_LIMIT
@@ -200,7 +200,7 @@ def _serve(run: Run, stem: str, store: "PluginStore") -> None:
 def _launch(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     try:
         run_step(run, reaper, store)
-    except StepFailed:
+    except LaunchFailed:
         pass  # reported where it happened
     except Exception as error:  # `failed` tells the clients, and `finish` ends all that has begun
         run.failed(run.unforeseen(error))
@@ -230,7 +230,7 @@ def _redirect_stderr(run: Run, directory: int, stem: str) -> None:
 
 
 def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
-    """Launch the step. Raises StepFailed where a row's failure ends the step; `finish` is called in any case."""
+    """Launch the step. Raises LaunchFailed where a row's failure ends the step; `finish` is called in any case."""
     step = run.step
     if step.is_first:  # a further step joins what its job has
         run.call(launch_order.CONTAINER_CREATE, step.job_id)
@@ -276,7 +276,7 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
 
 
 def wait_for_streams(run: Run, reaper: Reaper) -> None:
-    """Wait for the client's streams. Raises StepFailed if the streams never come.
+    """Wait for the client's streams. Raises LaunchFailed if the streams never come.
 
     The client has sent them before the stepd was forked.
     """
@@ -285,7 +285,7 @@ def wait_for_streams(run: Run, reaper: Reaper) -> None:
     while run.state == RUNNING and not _streams_are_there(run):
         reaper.wait_for(run.client_streams)
     if run.state != RUNNING:
-        raise StepFailed(run.reason)
+        raise LaunchFailed(run.reason)
 
 
 def _streams_are_there(run: Run) -> bool:

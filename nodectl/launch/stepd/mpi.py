@@ -14,7 +14,7 @@ from nodectl.kernel.closing import close_all_but
 from nodectl.launch.cgroup import tree
 from nodectl.launch.confine.confinement import Confinement
 from nodectl.launch.stepd import user_helpers
-from nodectl.launch.stepd.run import NoMpi, StepFailed
+from nodectl.launch.stepd.run import LaunchFailed, NoMpi
 from nodectl.launch.stepd.start import NO_CLONE_INTO_CGROUP
 from nodectl.launch.task import users_process
 from nodectl.model import launch_order
@@ -180,7 +180,7 @@ class Mpi(NoMpi):
             os._exit(children.NO_PROGRAM)
 
     def introduce(self, child: "Child") -> None:
-        """Give a task the socket and the variables of the server, and call mpi_p_slurmstepd_task. Raises StepFailed.
+        """Give a task the socket and the variables of the server, and call mpi_p_slurmstepd_task. Raises LaunchFailed.
 
         The task closes the sockets of the other tasks first of all.
         """
@@ -392,7 +392,7 @@ _OF_NODES = ("apart", "crowded", "deserted")  # words about nodes; all others ar
 
 
 def begin(run: "Run", reaper: "Reaper") -> None:
-    """Call mpi_p_slurmstepd_prefork, start the server and wait until the server is ready. Raises StepFailed.
+    """Call mpi_p_slurmstepd_prefork, start the server and wait until the server is ready. Raises LaunchFailed.
 
     `Mpi.introduce` calls mpi_p_slurmstepd_task for each task later.
     """
@@ -413,6 +413,6 @@ def begin(run: "Run", reaper: "Reaper") -> None:
             break
         reaper.turn(_SLOW)
     if run.state != RUNNING:
-        raise StepFailed(run.reason)
+        raise LaunchFailed(run.reason)
     if mpi.failed:
         raise run.failed(f"the server of {run.step.mpi}: {mpi.failed}")

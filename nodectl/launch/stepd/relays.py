@@ -16,7 +16,7 @@ _BACKLOG = 16
 
 
 def start_relays(run: "Run") -> None:
-    """Fork the relays, where there are streams to copy. Raises StepFailed."""
+    """Fork the relays, where there are streams to copy. Raises LaunchFailed."""
     listener = -1
     try:
         if run.streams.outputs or run.streams.terminal >= 0:

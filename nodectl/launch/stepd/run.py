@@ -86,7 +86,7 @@ LINK = 3  # the place of the connection to the daemon among the descriptors of a
 _OOM_ADJUSTMENT = b"-999"
 
 
-class StepFailed(Exception):
+class LaunchFailed(Exception):
     """The failure of a step; str() describes the failure. `stepd.main` catches this exception, in a single place."""
 
 
@@ -99,7 +99,7 @@ class NoMpi:
     words = -1
 
     def introduce(self, child: "Child") -> None:
-        """Give the server's socket and variables to a task before the start. Raises StepFailed."""
+        """Give the server's socket and variables to a task before the start. Raises LaunchFailed."""
 
     def tasks_have_begun(self) -> None:
         """Close the tasks' sockets in the stepd, once all tasks have started or will not start."""
@@ -259,8 +259,8 @@ class Run(StepContext):
     def call(self, row: "Hook", *arguments: object, task: "Task | None" = None) -> "Outcome":
         """Call a row of the launch in its plugins, as the row's identity. A failure costs what the row says.
 
-        Raises StepFailed where the step ends. The caller judges a failure that counts for a task. Any other failure is
-        logged.
+        Raises LaunchFailed where the step ends. The caller judges a failure that counts for a task, and any other
+        failure is logged.
         """
         outcome = self._call_as(row, arguments, task)
         if row.costs == launch_order.STEP_ENDS:
@@ -284,18 +284,18 @@ class Run(StepContext):
         return self.node.call(self.caller, row, arguments, None if task is None else task.number)
 
     def require(self, outcome: "Outcome") -> None:
-        """Raise StepFailed if the call failed."""
+        """Raise LaunchFailed if the call failed."""
         if not outcome:
             raise self.failed(outcome.why)
 
-    def failed(self, why: str) -> StepFailed:
+    def failed(self, why: str) -> LaunchFailed:
         """Set the state FAILED, tell the user why, and return the exception to raise.
 
         The user is told at once, before the tasks end that wait at the gate.
         """
         self.say(why)
         self.end_as(FAILED, why)
-        return StepFailed(why)
+        return LaunchFailed(why)
 
     def unforeseen(self, error: Exception) -> str:
         """Describe an unforeseen error in a line: the hook being called, the error with errno and object.

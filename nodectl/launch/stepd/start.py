@@ -9,13 +9,13 @@ import os
 from nodectl.kernel import _kernel, pseudo_file
 from nodectl.launch.cgroup import tree
 from nodectl.launch.confine.confinement import Confinement
-from nodectl.launch.stepd.run import StepFailed
+from nodectl.launch.stepd.run import LaunchFailed
 from nodectl.launch.stepd.user_helpers import act_as_user
 from nodectl.launch.task import environment, rlimits
 from nodectl.launch.task.child import Child
 from nodectl.launch.task.common_words import CommonWords
 from nodectl.launch.task.main import launch, plan, prepare, run_task
-from nodectl.launch.task.stdio import Streams
+from nodectl.launch.task.stdio import TaskStreams
 from nodectl.model import launch_order
 from nodectl.plugin_host import BUILTIN_DIR
 
@@ -47,7 +47,7 @@ def confine_runner(run: "Run") -> None:
 
 
 def start_tasks(run: "Run", reaper: "Reaper") -> None:
-    """Start every task in a cgroup of the task, up to the gate. Raises StepFailed.
+    """Start every task in a cgroup of the task, up to the gate. Raises LaunchFailed.
 
     Everything tasks need is made before the first task, and trackers get the tasks after the last one: after each fork
     every
@@ -55,7 +55,7 @@ def start_tasks(run: "Run", reaper: "Reaper") -> None:
     """
     try:
         gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
-        run.streams = Streams(
+        run.streams = TaskStreams(
             run.step, lambda act: act_as_user(run, reaper, act), has_client=run.fds.client is not None
         )
         run.progress.expect_takers(run.streams.takers)
@@ -63,12 +63,12 @@ def start_tasks(run: "Run", reaper: "Reaper") -> None:
         raise run.failed(f"open the streams of {run.step.ntasks} tasks: {error.strerror}") from error
     try:
         _start_all(run, reaper, gate)
-    except (OSError, StepFailed) as error:
+    except (OSError, LaunchFailed) as error:
         run.close_gate()
         _close_placements(run.children)
         os.close(gate)
         reaper.wait()
-        if isinstance(error, StepFailed):
+        if isinstance(error, LaunchFailed):
             raise
         raise run.failed(f"fork task {len([t for t in run.tasks if t.pid > 0])}: {error.strerror}") from error
     finally:

@@ -13,7 +13,7 @@ import time
 
 from nodectl.kernel import signals
 from nodectl.kernel.closing import close_all_but
-from nodectl.launch.stepd.run import StepFailed
+from nodectl.launch.stepd.run import LaunchFailed
 from nodectl.launch.task import users_process
 from nodectl.model.states import RUNNING
 
@@ -83,8 +83,8 @@ def _be_last(run: "Run", reader: int, writer: int) -> "NoReturn":
 def act_as_user(run: "Run", reaper: "Reaper", act: "Callable[[], None]") -> None:
     """Run `act` as the step's user and wait for the end, serving the step meanwhile.
 
-    A failure of `act` is not reported. Raises StepFailed when the step has to end, and OSError where no process can be
-    forked.
+    A failure of `act` is not reported. Raises LaunchFailed when the step has to end, and OSError where no process can
+    be forked.
     """
     pid = start(run, act)
     reaper.gone.discard(pid)  # left by an earlier process with this pid
@@ -92,7 +92,7 @@ def act_as_user(run: "Run", reaper: "Reaper", act: "Callable[[], None]") -> None
         reaper.turn(reaper.patience())
     if pid not in reaper.gone:
         signals.send_child(pid, signals.KILL)
-        raise StepFailed(run.reason)
+        raise LaunchFailed(run.reason)
 
 
 def wait_a_while(reaper: "Reaper", pid: int, seconds: float) -> None:

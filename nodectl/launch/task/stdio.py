@@ -102,7 +102,7 @@ class Copy:
         return any(fd in CLIENT for fd in (self.source, *self.sinks))
 
 
-class Streams:
+class TaskStreams:
     """The streams of all tasks, and the relays' work: `inputs` end with the step, `outputs` are waited for.
 
     `takers` is the number of tasks that need the client's descriptors; `taking` is how each of these takes them, see

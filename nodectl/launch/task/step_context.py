@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from nodectl.kernel.operations import Operation
     from nodectl.launch.cgroup.tree import Group
     from nodectl.launch.task.common_words import CommonWords
-    from nodectl.launch.task.stdio import Streams
+    from nodectl.launch.task.stdio import TaskStreams
     from nodectl.model.step import Step, Task
     from nodectl.plugin_host.node_plugins import NodePlugins
     from nodectl.plugin_host.tracing.progress import Progress
@@ -47,7 +47,7 @@ class StepContext:
     spank: "Stack"
     progress: "Progress"
     group: "Group | None"
-    streams: "Streams"
+    streams: "TaskStreams"
     trace: int
     client_streams: int
     common_words: "CommonWords"

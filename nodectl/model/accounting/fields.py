@@ -32,7 +32,7 @@ class Style:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class AcctField:
     """A column of the output. `width` is negative for a column flush left."""
 
     name: str
@@ -101,80 +101,80 @@ def _ave(row: Row, value: int | None, style: Style) -> str:
 
 
 _FIELDS = (
-    Field("Account", 10, lambda r, s: r.account),
-    Field("AllocCPUS", 10, lambda r, s: r.cpus if r.started else 0),
-    Field("AllocNodes", 10, lambda r, s: int(bool(r.started))),
-    Field("AllocTRES", 10, lambda r, s: _tres(r, r.cpus, s) if r.started else ""),
-    Field("AveCPU", 10, lambda r, s: duration(_tasks(r, r.used.cpu) or 0) if r.step is not None else ""),
-    Field("AveDiskRead", 14, lambda r, s: _ave(r, r.used.read, s) if r.step is not None else ""),
-    Field("AveDiskWrite", 14, lambda r, s: _ave(r, r.used.written, s) if r.step is not None else ""),
-    Field("AveRSS", 10, lambda r, s: _bytes(r.used.ave_rss, s) if r.step is not None else ""),
-    Field("Comment", 14, lambda r, s: r.comment),
-    Field("ConsumedEnergy", 14, lambda r, s: "" if r.used.energy is None else round(r.used.energy)),
-    Field("ConsumedEnergyRaw", 17, lambda r, s: "" if r.used.energy is None else round(r.used.energy)),
-    Field("CPUTime", 10, lambda r, s: duration(r.cpus * r.elapsed(s.now))),
-    Field("CPUTimeRAW", 10, lambda r, s: int(r.cpus * r.elapsed(s.now))),
-    Field("DerivedExitCode", 15, lambda r, s: _code((r.derived, 0)) if r.step is None else ""),
-    Field("Elapsed", 10, lambda r, s: duration(r.elapsed(s.now))),
-    Field("ElapsedRaw", 10, lambda r, s: int(r.elapsed(s.now))),
-    Field("Eligible", 19, lambda r, s: moment(r.eligible, "Unknown", s.times)),
-    Field("End", 19, lambda r, s: moment(r.ended, "Unknown", s.times)),
-    Field("ExitCode", 8, lambda r, s: _code(r.exit)),
-    Field("GID", 6, lambda r, s: r.gid),
-    Field("Group", 9, lambda r, s: _group(r.gid)),
-    Field("JobID", -12, lambda r, s: r.id),
-    Field("JobIDRaw", -12, lambda r, s: r.raw_id),
-    Field("JobName", 10, lambda r, s: r.name),
-    Field("MaxDiskRead", 12, lambda r, s: _moved(r.used.max_read and r.used.max_read[0], s)),
-    Field("MaxDiskReadTask", 15, lambda r, s: _of_task(r.used.max_read)),
-    Field("MaxDiskWrite", 12, lambda r, s: _moved(r.used.max_written and r.used.max_written[0], s)),
-    Field("MaxDiskWriteTask", 16, lambda r, s: _of_task(r.used.max_written)),
-    Field("MaxRSS", 10, lambda r, s: _bytes(r.used.max_rss and r.used.max_rss[0], s)),
-    Field("MaxRSSNode", 10, lambda r, s: r.nodes if r.used.max_rss else ""),
-    Field("MaxRSSTask", 10, lambda r, s: _of_task(r.used.max_rss)),
-    Field("MinCPU", 10, lambda r, s: duration(r.used.min_cpu[0]) if r.used.min_cpu else ""),
-    Field("MinCPUTask", 10, lambda r, s: _of_task(r.used.min_cpu)),
-    Field("NCPUS", 10, lambda r, s: r.cpus if r.started else 0),
-    Field("NNodes", 8, lambda r, s: 1),
-    Field("NodeList", 15, lambda r, s: r.nodes or "None assigned"),
-    Field("NTasks", 8, lambda r, s: r.ntasks if r.step is not None else ""),
-    Field("Partition", 10, lambda r, s: r.partition),
-    Field("Planned", 10, lambda r, s: duration(r.waited(s.now)) if r.step is None else ""),
-    Field("Priority", 10, lambda r, s: r.priority if r.step is None else ""),
-    Field("QOS", 10, lambda r, s: r.qos),
-    Field("Reason", 22, lambda r, s: r.reason),
-    Field("ReqCPUS", 8, lambda r, s: r.asked_cpus),
-    Field("ReqMem", 10, lambda r, s: _bytes(r.memory * _MIB, s) if r.step is None else ""),
-    Field("ReqNodes", 8, lambda r, s: 1),
-    Field("ReqTRES", 10, lambda r, s: _tres(r, r.asked_cpus, s) if r.step is None else ""),
-    Field("Reservation", 20, lambda r, s: r.reservation),
-    Field("Reserved", 10, lambda r, s: duration(r.waited(s.now)) if r.step is None else ""),
-    Field("Restarts", 8, lambda r, s: r.restarts if r.step is None else ""),
-    Field("Start", 19, lambda r, s: moment(r.started, "Unknown", s.times)),
-    Field("State", 10, lambda r, s: r.state),
-    Field("Submit", 19, lambda r, s: moment(r.submitted, "Unknown", s.times)),
-    Field("SubmitLine", 20, lambda r, s: r.command),
-    Field("Suspended", 10, lambda r, s: duration(r.suspended)),
-    Field("SystemCPU", 10, lambda r, s: cpu_time(r.used.system)),
-    Field("Timelimit", 10, lambda r, s: _time_limit(r)),
-    Field("TimelimitRaw", 12, lambda r, s: r.time_limit // 60 if r.time_limit and r.step is None else ""),
-    Field("TotalCPU", 10, lambda r, s: cpu_time(r.used.cpu)),
-    Field("UID", 6, lambda r, s: r.uid),
-    Field("User", 9, lambda r, s: r.user if r.step is None else ""),
-    Field("UserCPU", 10, lambda r, s: cpu_time(r.used.user)),
-    Field("WorkDir", 20, lambda r, s: r.cwd),
+    AcctField("Account", 10, lambda r, s: r.account),
+    AcctField("AllocCPUS", 10, lambda r, s: r.cpus if r.started else 0),
+    AcctField("AllocNodes", 10, lambda r, s: int(bool(r.started))),
+    AcctField("AllocTRES", 10, lambda r, s: _tres(r, r.cpus, s) if r.started else ""),
+    AcctField("AveCPU", 10, lambda r, s: duration(_tasks(r, r.used.cpu) or 0) if r.step is not None else ""),
+    AcctField("AveDiskRead", 14, lambda r, s: _ave(r, r.used.read, s) if r.step is not None else ""),
+    AcctField("AveDiskWrite", 14, lambda r, s: _ave(r, r.used.written, s) if r.step is not None else ""),
+    AcctField("AveRSS", 10, lambda r, s: _bytes(r.used.ave_rss, s) if r.step is not None else ""),
+    AcctField("Comment", 14, lambda r, s: r.comment),
+    AcctField("ConsumedEnergy", 14, lambda r, s: "" if r.used.energy is None else round(r.used.energy)),
+    AcctField("ConsumedEnergyRaw", 17, lambda r, s: "" if r.used.energy is None else round(r.used.energy)),
+    AcctField("CPUTime", 10, lambda r, s: duration(r.cpus * r.elapsed(s.now))),
+    AcctField("CPUTimeRAW", 10, lambda r, s: int(r.cpus * r.elapsed(s.now))),
+    AcctField("DerivedExitCode", 15, lambda r, s: _code((r.derived, 0)) if r.step is None else ""),
+    AcctField("Elapsed", 10, lambda r, s: duration(r.elapsed(s.now))),
+    AcctField("ElapsedRaw", 10, lambda r, s: int(r.elapsed(s.now))),
+    AcctField("Eligible", 19, lambda r, s: moment(r.eligible, "Unknown", s.times)),
+    AcctField("End", 19, lambda r, s: moment(r.ended, "Unknown", s.times)),
+    AcctField("ExitCode", 8, lambda r, s: _code(r.exit)),
+    AcctField("GID", 6, lambda r, s: r.gid),
+    AcctField("Group", 9, lambda r, s: _group(r.gid)),
+    AcctField("JobID", -12, lambda r, s: r.id),
+    AcctField("JobIDRaw", -12, lambda r, s: r.raw_id),
+    AcctField("JobName", 10, lambda r, s: r.name),
+    AcctField("MaxDiskRead", 12, lambda r, s: _moved(r.used.max_read and r.used.max_read[0], s)),
+    AcctField("MaxDiskReadTask", 15, lambda r, s: _of_task(r.used.max_read)),
+    AcctField("MaxDiskWrite", 12, lambda r, s: _moved(r.used.max_written and r.used.max_written[0], s)),
+    AcctField("MaxDiskWriteTask", 16, lambda r, s: _of_task(r.used.max_written)),
+    AcctField("MaxRSS", 10, lambda r, s: _bytes(r.used.max_rss and r.used.max_rss[0], s)),
+    AcctField("MaxRSSNode", 10, lambda r, s: r.nodes if r.used.max_rss else ""),
+    AcctField("MaxRSSTask", 10, lambda r, s: _of_task(r.used.max_rss)),
+    AcctField("MinCPU", 10, lambda r, s: duration(r.used.min_cpu[0]) if r.used.min_cpu else ""),
+    AcctField("MinCPUTask", 10, lambda r, s: _of_task(r.used.min_cpu)),
+    AcctField("NCPUS", 10, lambda r, s: r.cpus if r.started else 0),
+    AcctField("NNodes", 8, lambda r, s: 1),
+    AcctField("NodeList", 15, lambda r, s: r.nodes or "None assigned"),
+    AcctField("NTasks", 8, lambda r, s: r.ntasks if r.step is not None else ""),
+    AcctField("Partition", 10, lambda r, s: r.partition),
+    AcctField("Planned", 10, lambda r, s: duration(r.waited(s.now)) if r.step is None else ""),
+    AcctField("Priority", 10, lambda r, s: r.priority if r.step is None else ""),
+    AcctField("QOS", 10, lambda r, s: r.qos),
+    AcctField("Reason", 22, lambda r, s: r.reason),
+    AcctField("ReqCPUS", 8, lambda r, s: r.asked_cpus),
+    AcctField("ReqMem", 10, lambda r, s: _bytes(r.memory * _MIB, s) if r.step is None else ""),
+    AcctField("ReqNodes", 8, lambda r, s: 1),
+    AcctField("ReqTRES", 10, lambda r, s: _tres(r, r.asked_cpus, s) if r.step is None else ""),
+    AcctField("Reservation", 20, lambda r, s: r.reservation),
+    AcctField("Reserved", 10, lambda r, s: duration(r.waited(s.now)) if r.step is None else ""),
+    AcctField("Restarts", 8, lambda r, s: r.restarts if r.step is None else ""),
+    AcctField("Start", 19, lambda r, s: moment(r.started, "Unknown", s.times)),
+    AcctField("State", 10, lambda r, s: r.state),
+    AcctField("Submit", 19, lambda r, s: moment(r.submitted, "Unknown", s.times)),
+    AcctField("SubmitLine", 20, lambda r, s: r.command),
+    AcctField("Suspended", 10, lambda r, s: duration(r.suspended)),
+    AcctField("SystemCPU", 10, lambda r, s: cpu_time(r.used.system)),
+    AcctField("Timelimit", 10, lambda r, s: _time_limit(r)),
+    AcctField("TimelimitRaw", 12, lambda r, s: r.time_limit // 60 if r.time_limit and r.step is None else ""),
+    AcctField("TotalCPU", 10, lambda r, s: cpu_time(r.used.cpu)),
+    AcctField("UID", 6, lambda r, s: r.uid),
+    AcctField("User", 9, lambda r, s: r.user if r.step is None else ""),
+    AcctField("UserCPU", 10, lambda r, s: cpu_time(r.used.user)),
+    AcctField("WorkDir", 20, lambda r, s: r.cwd),
     # nodectl's own.
-    Field("DiskRead", 12, lambda r, s: _moved(r.used.disk_read, s)),
-    Field("DiskWrite", 12, lambda r, s: _moved(r.used.disk_written, s)),
-    Field("Efficiency", 10, _efficiency),
-    Field("PeakMemory", 10, lambda r, s: _bytes(r.used.peak_memory, s)),
-    Field("PeakProcesses", 13, lambda r, s: "" if r.used.peak_processes is None else r.used.peak_processes),
-    Field("PressureCPU", 11, lambda r, s: _pressure(r, "cpu")),
-    Field("PressureIO", 11, lambda r, s: _pressure(r, "io")),
-    Field("PressureMemory", 14, lambda r, s: _pressure(r, "memory")),
-    Field("Read", 12, lambda r, s: _moved(r.used.read, s)),
-    Field("Secure", 8, lambda r, s: r.secure),
-    Field("Written", 12, lambda r, s: _moved(r.used.written, s)),
+    AcctField("DiskRead", 12, lambda r, s: _moved(r.used.disk_read, s)),
+    AcctField("DiskWrite", 12, lambda r, s: _moved(r.used.disk_written, s)),
+    AcctField("Efficiency", 10, _efficiency),
+    AcctField("PeakMemory", 10, lambda r, s: _bytes(r.used.peak_memory, s)),
+    AcctField("PeakProcesses", 13, lambda r, s: "" if r.used.peak_processes is None else r.used.peak_processes),
+    AcctField("PressureCPU", 11, lambda r, s: _pressure(r, "cpu")),
+    AcctField("PressureIO", 11, lambda r, s: _pressure(r, "io")),
+    AcctField("PressureMemory", 14, lambda r, s: _pressure(r, "memory")),
+    AcctField("Read", 12, lambda r, s: _moved(r.used.read, s)),
+    AcctField("Secure", 8, lambda r, s: r.secure),
+    AcctField("Written", 12, lambda r, s: _moved(r.used.written, s)),
 )
 _NOTHING_HERE = """
     AdminComment AssocID AveCPUFreq AvePages AveVMSize BlockID Cluster Constraints Container DBIndex Extra
@@ -184,8 +184,8 @@ _NOTHING_HERE = """
     ReqCPUFreqMin ReservationId StdErr StdIn StdOut SystemComment TRESUsageInAve TRESUsageInMax TRESUsageInTot
     TRESUsageOutAve TRESUsageOutMax TRESUsageOutTot WCKey WCKeyID
 """.split()  # noqa: SIM905  # a list of words reads best
-FIELDS: dict[str, Field] = {
-    field.name.lower(): field for field in (*_FIELDS, *(Field(name, 10, lambda r, s: "") for name in _NOTHING_HERE))
+FIELDS: dict[str, AcctField] = {
+    field.name.lower(): field for field in (*_FIELDS, *(AcctField(name, 10, lambda r, s: "") for name in _NOTHING_HERE))
 }
 USUAL = ("JobID", "JobName", "User", "AllocCPUS", "State", "ExitCode", "Elapsed", "TotalCPU", "MaxRSS")
 BRIEF = ("JobID", "State", "ExitCode")
@@ -198,7 +198,7 @@ LONG = (
 )  # fmt: skip
 
 
-def columns(text: str) -> list[tuple[Field, int]]:
+def columns(text: str) -> list[tuple[AcctField, int]]:
     """Parse `JobID%20,State%-10,ExitCode` into fields with widths. Raises UnknownField."""
     found = []
     for word in filter(None, (part.strip() for part in text.split(","))):

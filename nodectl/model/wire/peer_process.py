@@ -38,7 +38,7 @@ class _Kernel:
     tells = True  # about local sockets; a kernel that does not would look for a module at each question
 
 
-class Gone(Exception):
+class PeerGone(Exception):
     """Raised when the peer process ended before the look-up of the cgroup; str() is a line."""
 
 
@@ -68,14 +68,14 @@ def groups_of_peer(sock: "_socket.socket") -> list[int]:
 def place_of(peer: framing.Peer) -> str:
     """Return the peer process's cgroup at accept, or "" if the kernel does not tell the process or the cgroup.
 
-    Raises Gone if the process has ended and its cgroup is not known for certain.
+    Raises PeerGone if the process has ended and its cgroup is not known for certain.
     """
     if peer.inode >= 0 and holds(peer.inode, peer.pid) and peer.lives():
         peer.inode = -1
     if peer.inode < 0 and peer.place:
         return peer.place
     if not peer.lives():
-        raise Gone(f"process {peer.pid} connected and has ended")
+        raise PeerGone(f"process {peer.pid} connected and has ended")
     return ""
 
 

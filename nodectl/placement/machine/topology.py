@@ -66,7 +66,7 @@ class NumaNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CoreKind:
     """The cores of a kind in a hybrid processor: `performance`, `efficiency`, or `capacity 446` of 1024."""
 
     name: str
@@ -93,7 +93,7 @@ class Topology:
     machine_of: tuple[int, ...]
     abstract_of: tuple[int, ...]
     boards: tuple[Board, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[CoreKind, ...]
     isolated: int
     usable_nodes: int
 
@@ -165,7 +165,7 @@ def assemble(
     nodes: Sequence[NumaNode],
     caches: Sequence[Cache],
     boards: Sequence[Board] = (),
-    kinds: Sequence[Kind] = (),
+    kinds: Sequence[CoreKind] = (),
     usable: int | None = None,
     usable_nodes: int | None = None,
     offline: int = 0,
@@ -282,16 +282,18 @@ def _read_boards(directory: str, online: int) -> list[Board]:
     return [Board(number, mask) for number, mask in enumerate(masks)]
 
 
-def _read_kinds(devices: str, online: int, cores: Iterable[int]) -> list[Kind]:
+def _read_kinds(devices: str, online: int, cores: Iterable[int]) -> list[CoreKind]:
     """Read the kinds of cores: x86's list of kinds, else the CPUs' capacities on further processors."""
-    kinds = [Kind(word, sysfs.cpus(f"{devices}/{name}/cpus") & online) for name, word in _KINDS.items()]
+    kinds = [CoreKind(word, sysfs.cpus(f"{devices}/{name}/cpus") & online) for name, word in _KINDS.items()]
     kinds = [kind for kind in kinds if kind.mask]
     if not kinds and sysfs.text(f"{devices}/system/cpu/cpu{lowest(online)}/cpu_capacity"):
         capacities: dict[int, int] = {}
         for core in cores:
             capacity = sysfs.number(f"{devices}/system/cpu/cpu{lowest(core)}/cpu_capacity", 0)
             capacities[capacity] = capacities.get(capacity, 0) | core
-        kinds = [Kind(f"capacity {capacity}", capacities[capacity]) for capacity in sorted(capacities, reverse=True)]
+        kinds = [
+            CoreKind(f"capacity {capacity}", capacities[capacity]) for capacity in sorted(capacities, reverse=True)
+        ]
     return kinds if len(kinds) > 1 else []
 
 

@@ -12,8 +12,8 @@ from bitarray import bitarray
 
 from nodectl.model.value_class import dataclass, field
 from nodectl.selection.linear.machines import Machines
-from nodectl.selection.linear.occupancy import Occupancy, Share
-from nodectl.selection.linear.runs import Wish, choose
+from nodectl.selection.linear.occupancy import JobHolding, Occupancy
+from nodectl.selection.linear.runs import NodeWish, choose
 from nodectl.selection.records import JobRecord, JobResources
 from nodectl.selection.slurmctld import Parameters
 
@@ -53,7 +53,7 @@ class Chooser:
             self._machines.without_cores_of(self._avail, excluded)
         cpus = 0 if details.overcommit or details.whole else details.min_cpus
         required = details.req_node_bitmap
-        self._wish = Wish(*counts, cpus, required, details.contiguous)
+        self._wish = NodeWish(*counts, cpus, required, details.contiguous)
         self._memory = [self._given.memory_of(self._job, cpus) for cpus in self._machines.by_kind()]
 
     def ever(self) -> Found | None:
@@ -161,7 +161,7 @@ class Chooser:
                 return Found(found, occupancy=occupancy)
         return None
 
-    def _suits(self, share: Share, wish: Wish) -> bool:
+    def _suits(self, share: JobHolding, wish: NodeWish) -> bool:
         nodes = share.nodes
         if wish.contiguous and nodes[-1] - nodes[0] >= len(nodes):
             return False

@@ -70,7 +70,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Share:
+class JobHolding:
     """The resources of a job: nodes, and MiB and devices on each. `alone`: no sharing. `stopped`: suspended."""
 
     nodes: list[int]
@@ -95,7 +95,7 @@ class Occupancy:
         self.exclusive = Counts(size)
         self.memory: dict[int, int] = {}
         self.devices: dict[int, set[str]] = {}
-        self.jobs: dict[JobRecord, Share] = {}
+        self.jobs: dict[JobRecord, JobHolding] = {}
 
     def copy(self) -> Occupancy:
         """Return a copy, changeable without effect on this object."""
@@ -108,7 +108,7 @@ class Occupancy:
         other.jobs = self.jobs.copy()
         return other
 
-    def add(self, job: JobRecord, share: Share) -> None:
+    def add(self, job: JobRecord, share: JobHolding) -> None:
         """Add the job to the job's nodes, unless already added."""
         if job not in self.jobs:
             self.jobs[job] = share
@@ -130,7 +130,7 @@ class Occupancy:
         left = [one for one in share.nodes if one != node]
         memory = {one: share.memory[one] for one in left if one in share.memory}
         gres = {one: share.gres[one] for one in left if one in share.gres}
-        self.jobs[job] = Share(left, memory, gres, share.alone, share.stopped)
+        self.jobs[job] = JobHolding(left, memory, gres, share.alone, share.stopped)
         return True
 
     def stop(self, job: JobRecord, *, stopped: bool) -> bool:
@@ -147,10 +147,10 @@ class Occupancy:
                 self.running.add(node, change)
                 if share.alone:
                     self.exclusive.add(node, change)
-            self.jobs[job] = Share(share.nodes, share.memory, share.gres, share.alone, stopped)
+            self.jobs[job] = JobHolding(share.nodes, share.memory, share.gres, share.alone, stopped)
         return True
 
-    def _put(self, share: Share, nodes: Iterable[int], change: int) -> None:
+    def _put(self, share: JobHolding, nodes: Iterable[int], change: int) -> None:
         for node in nodes:
             self.total.add(node, change)
             if not share.stopped:

@@ -48,7 +48,7 @@ class Amounts:
 
 
 @dataclass(slots=True)
-class Wish:
+class NodeWish:
     """The requested nodes: `min_nodes` to `max_nodes` nodes, best `req_nodes`, with `cpus` in all."""
 
     min_nodes: int
@@ -71,7 +71,7 @@ class _Search:
 
     __slots__ = ("amounts", "chosen", "cpus", "nodes", "room")
 
-    def __init__(self, wish: Wish, amounts: Amounts, size: int) -> None:
+    def __init__(self, wish: NodeWish, amounts: Amounts, size: int) -> None:
         self.amounts = amounts
         self.chosen = bitarray(size)
         self.nodes = max(wish.req_nodes, wish.min_nodes)
@@ -106,7 +106,7 @@ class _Search:
         self.cpus -= cpus
 
 
-def choose(avail: bitarray, amounts: Amounts, wish: Wish) -> bitarray | None:
+def choose(avail: bitarray, amounts: Amounts, wish: NodeWish) -> bitarray | None:
     """Return the nodes for this wish out of `avail`, nodes with CPUs; None where `avail` does not suffice."""
     required = wish.required
     if required is not None and (required & ~avail).any():
@@ -131,7 +131,7 @@ def _must(search: _Search, node: int) -> None:
     search._less(1, search.amounts.of(node))
 
 
-def _enough(search: _Search, wish: Wish) -> bool:
+def _enough(search: _Search, wish: NodeWish) -> bool:
     count = search.chosen.count()
     return search.cpus <= 0 and wish.min_nodes <= count <= wish.max_nodes
 
@@ -194,7 +194,7 @@ def _fill(search: _Search, runs: list[_Run]) -> None:
         search.add(run.low, run.high)
 
 
-def _contiguous(avail: bitarray, amounts: Amounts, wish: Wish) -> bitarray | None:
+def _contiguous(avail: bitarray, amounts: Amounts, wish: NodeWish) -> bitarray | None:
     """Find nodes in a single run with every required node; the tightest such run."""
     required = wish.required
     first, last = (-1, -1) if required is None else (required.find(1), required.find(1, right=True))
@@ -212,7 +212,7 @@ def _contiguous(avail: bitarray, amounts: Amounts, wish: Wish) -> bitarray | Non
     return best
 
 
-def _window(run: _Run, amounts: Amounts, wish: Wish, first: int, last: int) -> tuple[int, int] | None:
+def _window(run: _Run, amounts: Amounts, wish: NodeWish, first: int, last: int) -> tuple[int, int] | None:
     """Return the place inside of a run: from the low end, or from the first required node up, and then down."""
     nodes = min(max(wish.req_nodes, wish.min_nodes), run.high - run.low)
     low = run.low if first < 0 else first
@@ -223,7 +223,7 @@ def _window(run: _Run, amounts: Amounts, wish: Wish, first: int, last: int) -> t
     return (low, end) if fits else None
 
 
-def _biggest(avail: bitarray, amounts: Amounts, wish: Wish) -> bitarray | None:
+def _biggest(avail: bitarray, amounts: Amounts, wish: NodeWish) -> bitarray | None:
     """Choose the biggest nodes first, where nodes differ and the best fitting nodes are too small."""
     search = _Search(wish, amounts, len(avail))
     required = wish.required

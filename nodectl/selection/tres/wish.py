@@ -13,7 +13,7 @@ _MOST_KEPT = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ConsumableResources:
     """The words of SelectTypeParameters.
 
     `unit`: the unit of allocation; cores also where only memory is allocated, with many jobs on each core.
@@ -25,7 +25,7 @@ class Policy:
     least_loaded: bool
 
     @classmethod
-    def of(cls, settings: Settings) -> Policy:
+    def of(cls, settings: Settings) -> ConsumableResources:
         """Make the policy of the settings; cores where the settings name no unit."""
         stems = {word.removesuffix("_memory") for word in settings.select_type_parameters}
         units = [unit for unit in (SOCKET, CORE, CPU) if f"cr_{unit}" in stems]
@@ -103,7 +103,7 @@ class Wishes:
 
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
-        self._policy = Policy.of(parameters.settings)
+        self._policy = ConsumableResources.of(parameters.settings)
         self._known: dict[object, Wish] = {}
 
     def goal(self, job: JobRecord, least: int, most: int, wanted: int, required: list[int]) -> Goal:

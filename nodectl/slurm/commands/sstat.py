@@ -12,7 +12,7 @@ from nodectl.client.command import BadUsage, Failed, GlobalOptions
 from nodectl.client.render.terminal import put
 from nodectl.client.session import Session
 from nodectl.model.accounting import fields
-from nodectl.model.accounting.fields import Field, Style, UnknownField
+from nodectl.model.accounting.fields import AcctField, Style, UnknownField
 from nodectl.model.accounting.rows import Row
 from nodectl.model.step_number import BATCH
 from nodectl.slurm.commands.command_line import HELP, read_line
@@ -61,7 +61,7 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
     return 0
 
 
-def _columns(given: Given) -> list[tuple[Field, int]]:
+def _columns(given: Given) -> list[tuple[AcctField, int]]:
     text = ",".join(given.listed("format", "fields")) or os.environ.get("SSTAT_FORMAT") or _USUAL
     try:
         return fields.columns(text)

@@ -24,7 +24,7 @@ from nodectl.client import (
     StepFailed,
     StepTimeout,
 )
-from nodectl.client.api.operations import Answer, Call
+from nodectl.client.api.operations import MethodCall, Reply
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
 ENDLESS = ["sleep", "1000"]
@@ -146,7 +146,7 @@ def test_a_ctrl_c_during_the_request_for_a_job_leaves_no_job(
     with Client(narrow.socket) as other, other.start(ENDLESS), Client(narrow.socket) as client:
         answer = client._answer
 
-        def interrupted(call: Call) -> Answer:
+        def interrupted(call: MethodCall) -> Reply:
             reply = answer(call) if late or call.method != "Allocate" else None
             if call.method == "Allocate":
                 signal.raise_signal(signal.SIGINT)

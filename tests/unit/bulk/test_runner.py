@@ -10,17 +10,17 @@ import pytest
 from nodectl.bulk.runner import work
 from nodectl.bulk.runner.tally import Tally
 from nodectl.bulk.runner.window import MOST_BYTES, Window, WindowBroken
-from nodectl.launch.stepd.bulk_commands import Command, commands_in
+from nodectl.launch.stepd.bulk_commands import BulkCommand, commands_in
 from nodectl.launch.stepd.record import ROOM_OF_COMMANDS
 from nodectl.model.wire import lean_json
 
 
-def command(seq: int, *words: str) -> Command:
-    return Command({"seq": seq, "argv": ["true", *words]})
+def command(seq: int, *words: str) -> BulkCommand:
+    return BulkCommand({"seq": seq, "argv": ["true", *words]})
 
 
 def test_streams_and_the_slots_number() -> None:
-    made = Command({"seq": 3, "argv": ["a%b", "%%"], "stdout": "/out/%", "slot_mark": "%"})
+    made = BulkCommand({"seq": 3, "argv": ["a%b", "%%"], "stdout": "/out/%", "slot_mark": "%"})
     assert (made.stdin, made.stdout, made.stderr) == ("none", "/out/%", "-")
     assert made.words(4) == ["a5b", "55"]
     assert made.in_slot(made.stdout, 0) == "/out/1"

@@ -15,7 +15,7 @@ from nodectl.cli import run, several_nodes
 from nodectl.cli.catalogue import commands
 from nodectl.client import advice, cluster_gateway
 from nodectl.client.command import BadOption, Failed, GlobalOptions
-from nodectl.client.run_options import Parser
+from nodectl.client.run_options import RunParser
 from nodectl.cluster.start import first_run
 from nodectl.model import features
 
@@ -95,7 +95,7 @@ def test_a_run_in_an_allocation_begins_the_cluster(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(first_run, "begin", lambda words, parser, **_: begun.append((words, parser)))
     run.begin_cluster(GlobalOptions(), ["-N3", "true"])
     run.begin_cluster(GlobalOptions(), ["-N2", "true"], BulkParser)
-    assert begun == [(["-N3", "true"], Parser), (["-N2", "true"], BulkParser)]
+    assert begun == [(["-N3", "true"], RunParser), (["-N2", "true"], BulkParser)]
 
 
 def test_a_run_over_several_nodes_says_that_the_cluster_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def test_a_run_over_several_nodes_says_that_the_cluster_is_missing(monkeypatch: 
     monkeypatch.setattr(cluster_gateway, "is_missing", lambda _: True)
     monkeypatch.setattr(several_nodes, "installed", lambda: None)
     monkeypatch.setattr(advice, "ADVICE", dict(advice.ADVICE))
-    run.begin_cluster(GlobalOptions(), ["-N3", "true"], Parser)
+    run.begin_cluster(GlobalOptions(), ["-N3", "true"], RunParser)
     refused = BadOption("Invalid number of nodes", subject="number of nodes")
     assert advice.advice(refused, str(refused)) == features.is_missing("cluster")
     with pytest.raises(Failed, match="part 'cluster' is not installed"):

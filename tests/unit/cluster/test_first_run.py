@@ -11,7 +11,7 @@ from nodectl.bulk.options import BulkParser
 from nodectl.cli.run import _further
 from nodectl.client import cluster_gateway
 from nodectl.client.command import BadOption, Failed, GlobalOptions
-from nodectl.client.run_options import Parser
+from nodectl.client.run_options import RunParser
 from nodectl.cluster.engine.engine import Nodes, NoEngine
 from nodectl.cluster.engine.slurm import Slurm
 from nodectl.cluster.start import first_run, starter
@@ -44,7 +44,7 @@ from nodectl.cluster.start.words import SERVED
     ],
 )
 def test_only_more_nodes_than_one_start_a_cluster_where_a_service_is(line: str, several: bool | None) -> None:
-    assert asks_for_several(line.split(), Parser, further=_further) is several
+    assert asks_for_several(line.split(), RunParser, further=_further) is several
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_one_node_is_enough_where_no_service_is(
     monkeypatch.setattr(starter, "nodes_of", lambda _: Nodes(7, ("n1", "n2")))
     monkeypatch.setattr(first_run, "_is_there", lambda _: True)
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
-    first_run.begin(words, Parser, further=_further)
+    first_run.begin(words, RunParser, further=_further)
     assert bool(asked) is starts
 
 
@@ -78,7 +78,7 @@ def test_what_is_no_launch_is_told_before_a_cluster_is_started(
 ) -> None:
     monkeypatch.setattr(first_run, "_is_served", lambda: False)
     with pytest.raises(BadOption, match=why):
-        first_run.begin(words, Parser, further=_further)
+        first_run.begin(words, RunParser, further=_further)
 
 
 def test_bulk_reads_its_commands_where_none_is_given() -> None:

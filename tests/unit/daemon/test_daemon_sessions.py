@@ -19,7 +19,7 @@ from nodectl.model.wire import frames, framing
 from nodectl.model.wire.dispatch import Call, Refused, Service
 from nodectl.service.config_file.reader import load
 from nodectl.service.daemon.connections import supervisor
-from nodectl.service.daemon.connections.connection import Calls, SessionChannel
+from nodectl.service.daemon.connections.connection import CallCounts, SessionChannel
 from nodectl.service.daemon.connections.supervisor import ListenerSupervisor
 from nodectl.service.daemon.processes.forkserver_channel import ForkserverChannel
 
@@ -33,7 +33,7 @@ Method = Callable[[Call], object]
 class Ends:
     """A session with one connection, and its process's ends."""
 
-    def __init__(self, method: Method, calls: Calls, uid: int = 1000) -> None:
+    def __init__(self, method: Method, calls: CallCounts, uid: int = 1000) -> None:
         up, self.writer = os.pipe()
         down, self.reader = socket.socketpair()
         self.up = up
@@ -71,7 +71,7 @@ def test_a_crowd_of_one_users_calls_does_not_go_before_anothers_one() -> None:
         return {}
 
     async def act() -> None:
-        calls = Calls(CROWD)
+        calls = CallCounts(CROWD)
         crowd, other = Ends(method, calls, 1000), Ends(method, calls, 1001)
         for number in range(2, CROWD + 1):
             crowd.add(number)
@@ -93,7 +93,7 @@ def test_a_session_that_ends_before_its_call_has_begun_leaves_nothing_behind() -
         return await asyncio.get_running_loop().create_future()
 
     async def act() -> None:
-        calls = Calls(MOST)
+        calls = CallCounts(MOST)
         with descriptors.none_left():
             for _ in range(MOST):
                 ends = Ends(method, calls)
@@ -121,7 +121,7 @@ def test_a_session_that_dies_of_its_answer_does_not_take_anothers_place_in_the_l
             asyncio.get_running_loop().add_reader(ends.up, lambda: heard.append(os.read(reader, 1)))
             return {}
 
-        ends = Ends(method, Calls(MOST))
+        ends = Ends(method, CallCounts(MOST))
         ends.reader.close()
         ends.call()
         ends.session._readable()
@@ -198,7 +198,7 @@ def test_a_reply_that_is_too_large_is_an_error_and_ends_nothing() -> None:
     sizes = [33 << 20, 20 << 20, 20 << 20, 1000]
 
     async def act() -> None:
-        ends = Ends(lambda _: {"steps": "x" * sizes.pop(0)}, Calls(MOST))
+        ends = Ends(lambda _: {"steps": "x" * sizes.pop(0)}, CallCounts(MOST))
         ends.reader.setblocking(False)
         inbox = framing.Inbox(64 << 20)
 

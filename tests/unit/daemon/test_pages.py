@@ -12,11 +12,11 @@ import pytest
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.history import pages
 from nodectl.service.daemon.history.job_store import JobStore
-from nodectl.service.daemon.history.pages import BadPosition, Page, RecordSelection
+from nodectl.service.daemon.history.pages import BadPosition, RecordPage, RecordSelection
 from nodectl.service.daemon.history.store import Ended, Store
 
 ALICE, BOB = 1001, 1002
-Ask = Callable[[Store, RecordSelection, str], Page]
+Ask = Callable[[Store, RecordSelection, str], RecordPage]
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_position_that_was_not_handed_out_is_refused(store: Store, ask: Ask, pos
 
 def test_named_position_beyond_the_jobs_is_the_end(store: Store) -> None:
     add(store, 3)
-    assert pages.steps(store, RecordSelection(jobs=(1,)), "named 5 0 0") == Page([], "")
+    assert pages.steps(store, RecordSelection(jobs=(1,)), "named 5 0 0") == RecordPage([], "")
     assert pages.steps(store, RecordSelection(jobs=(1,)), "named -5 -1 -1").next == ""
 
 

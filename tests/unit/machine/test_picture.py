@@ -10,12 +10,12 @@ from xml.etree import ElementTree
 import pytest
 
 from nodectl.client.render import machine_svg, machine_text
-from nodectl.client.render.machine_groups import Group, tree
+from nodectl.client.render.machine_groups import Box, tree
 from nodectl.client.render.occupants import Occupation, occupation
 from nodectl.model.cpu_list import mask_of
 from nodectl.placement.machine.pci import PciDevice
 from nodectl.placement.machine.spec import from_spec
-from nodectl.placement.machine.topology import Kind, NumaNode, Topology
+from nodectl.placement.machine.topology import CoreKind, NumaNode, Topology
 from unit.machines import Machine, topology_of
 
 SPACE = "{http://www.w3.org/2000/svg}"
@@ -42,7 +42,7 @@ def record(job: int, cpus: set[int], *tasks: set[int], step: int = 0, name: str 
     }
 
 
-def outline(group: Group) -> list[Any]:
+def outline(group: Box) -> list[Any]:
     """Titles of groups and numbers of cores, in the order and depth in which they stand."""
     return [group.title, *map(outline, group.inside), *(core.number for core in group.cores)]
 
@@ -132,7 +132,9 @@ def test_whom_a_cpu_serves_stands_below_it() -> None:
 
 def test_remarks_name_what_is_special() -> None:
     topology = topology_of(Machine("1s:2c:2t", offline=(1,)), frozenset({0, 2}))
-    topology = replace(topology, isolated=0b0100, kinds=(Kind("performance", 0b0001), Kind("efficiency", 0b1100)))
+    topology = replace(
+        topology, isolated=0b0100, kinds=(CoreKind("performance", 0b0001), CoreKind("efficiency", 0b1100))
+    )
     lines = machine_text.draw(topology, Occupation())
     assert any("[0 ] [2  3*]" in line for line in lines)
     assert lines[-5:] == [

@@ -11,7 +11,7 @@ from nodectl.lab.simulation.described import nodes_of
 from nodectl.model.states import RUNNING
 from nodectl.placement.binding.request import Settings
 from nodectl.scheduler.decisions import Decision, Start
-from nodectl.scheduler.policy import Limits, Policy, qos_lines
+from nodectl.scheduler.policy import Policy, UserLimits, qos_lines
 from nodectl.scheduler.scheduler import Scheduler
 from nodectl.selection.host import Selection
 from nodectl.selection.loading import caller_of, load_plugin
@@ -87,7 +87,7 @@ def numbers(jobs: Iterable[JobRecord]) -> list[int]:
 
 
 def policy(*lines: str, **values: Any) -> Policy:
-    limits = Limits(
+    limits = UserLimits(
         **{name: values.pop(name) for name in ("jobs", "submitted", "cpus", "memory", "devices") if name in values}
     )
     return replace(PLAIN, qos=qos_lines(lines), limits=limits, **values)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.model.config import Config, ConfigError
-from nodectl.scheduler.policy import Limits, Policy, Qos
+from nodectl.scheduler.policy import Policy, Qos, UserLimits
 from nodectl.service.config_file import reader
 
 
@@ -19,7 +19,7 @@ def configured(tmp_path: Path, text: str) -> Config:
 
 
 def test_defaults_are_the_same_in_both_places(tmp_path: Path) -> None:
-    assert Policy.of(configured(tmp_path, "")) == replace(Policy(), limits=Limits(submitted=10_000))
+    assert Policy.of(configured(tmp_path, "")) == replace(Policy(), limits=UserLimits(submitted=10_000))
 
 
 def test_lines_and_limits_are_read(tmp_path: Path) -> None:
@@ -32,8 +32,8 @@ def test_lines_and_limits_are_read(tmp_path: Path) -> None:
     ]
     """
     policy = Policy.of(configured(tmp_path, text))
-    assert policy.limits == Limits(submitted=10_000, cpus=16)
-    assert policy.qos["high"] == Qos("high", 5, ("normal",), "", ("ann", "bob"), 60, Limits(cpus=4))
+    assert policy.limits == UserLimits(submitted=10_000, cpus=16)
+    assert policy.qos["high"] == Qos("high", 5, ("normal",), "", ("ann", "bob"), 60, UserLimits(cpus=4))
     assert (policy.qos["normal"].preempt_mode, policy.preempt_mode) == ("suspend", "requeue")
 
 

@@ -6,7 +6,7 @@ from bitarray import bitarray
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodectl.selection.linear.runs import Amounts, Wish, choose
+from nodectl.selection.linear.runs import Amounts, NodeWish, choose
 
 LENGTH = 40
 ROWS = st.lists(st.booleans(), min_size=1, max_size=LENGTH).map(bitarray)
@@ -18,7 +18,7 @@ def text(chosen: bitarray | None) -> str:
 
 def one_each(row: str, *, least: int = 1, most: int = 99, wanted: int = 0, cpus: int = 0, **more: object) -> str:
     required = more.get("required")
-    wish = Wish(least, most, wanted or least, cpus, bitarray(required) if isinstance(required, str) else None)
+    wish = NodeWish(least, most, wanted or least, cpus, bitarray(required) if isinstance(required, str) else None)
     wish.contiguous = bool(more.get("contiguous"))
     each = more.get("each")
     return text(choose(bitarray(row), Amounts(1) if each is None else Amounts(0, each), wish))  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ def test_choice_keeps_to_the_wish(  # what hypothesis draws
     named = data.draw(st.sets(st.sampled_from(there), max_size=3)) if there and data is not None else set()
     required = bitarray(node in named for node in range(len(row))) if named else None
     least = max(least, len(named))
-    wish = Wish(least, least + more, least + more // 2, cpus, required, contiguous)
+    wish = NodeWish(least, least + more, least + more // 2, cpus, required, contiguous)
     chosen = choose(row, amounts, wish)
     if chosen is None:
         if not contiguous and (alike or least + more >= len(there)):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nodectl.lab.simulation import described, generator, stage, submission
 from nodectl.lab.simulation.story import Played
 from nodectl.lab.simulation.workload import NodeEvent, WorkJob, Workload
-from nodectl.scheduler.policy import Limits, Policy, qos_lines
+from nodectl.scheduler.policy import Policy, UserLimits, qos_lines
 from nodectl.selection.slurmctld import Parameters
 
 NODES = ("8c,mem=16G,gpu=2", "2s:4c:2t,mem=64G", "3*4c,mem=8G,gpu=1", "2*2s:2c:2t,mem=4G;4c,mem=32G", "1c")
@@ -97,7 +97,7 @@ def test_nothing_is_lost_given_twice_starved_or_delayed(
     mode=st.sampled_from(["suspend", "requeue", "cancel", "off"]),
     sharing=st.sampled_from([("no", 1), ("yes", 3), ("force", 2), ("exclusive", 1)]),
     drained=st.lists(st.tuples(st.floats(0, 3000), st.sampled_from(["drain", "down"]), st.floats(1, 600)), max_size=3),
-    limits=st.sampled_from([Limits(), Limits(jobs=2), Limits(cpus=16), Limits(memory=1 << 16)]),
+    limits=st.sampled_from([UserLimits(), UserLimits(jobs=2), UserLimits(cpus=16), UserLimits(memory=1 << 16)]),
     plugin=st.sampled_from(["select/cons_tres", "select/linear"]),
     users=st.integers(1, 8),
     max_wait=st.sampled_from([86_400, 600]),
@@ -112,7 +112,7 @@ def test_nothing_is_lost_given_twice_starved_or_delayed(
     mode="requeue",
     sharing=("no", 1),
     drained=[],
-    limits=Limits(),
+    limits=UserLimits(),
     plugin="select/cons_tres",
     users=3,
     max_wait=600,
@@ -127,7 +127,7 @@ def test_nothing_is_lost_given_twice_starved_or_delayed(
     mode="cancel",
     sharing=("yes", 3),
     drained=[],
-    limits=Limits(),
+    limits=UserLimits(),
     plugin="select/cons_tres",
     users=4,
     max_wait=86_400,
@@ -142,7 +142,7 @@ def test_nothing_is_lost_given_twice_starved_or_delayed(
     mode="cancel",
     sharing=("force", 2),
     drained=[],
-    limits=Limits(),
+    limits=UserLimits(),
     plugin="select/cons_tres",
     users=5,
     max_wait=600,
@@ -150,7 +150,7 @@ def test_nothing_is_lost_given_twice_starved_or_delayed(
 )
 def test_nor_where_jobs_depend_share_preempt_and_nodes_go_down(
     spec: str, jobs: int, load: float, seed: int, mode: str, sharing: tuple[str, int],
-    drained: list[tuple[float, str, float]], limits: Limits, plugin: str, users: int, max_wait: int, epilog: float,
+    drained: list[tuple[float, str, float]], limits: UserLimits, plugin: str, users: int, max_wait: int, epilog: float,
 ) -> None:  # fmt: skip
     workload = spiced(made(spec, jobs, users, load, seed), seed, preempting=mode != "off")
     if limits.cpus:  # what is above its user's limit waits for ever, as in Slurm

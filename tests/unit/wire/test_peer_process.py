@@ -72,7 +72,7 @@ def test_who_ended_before_the_connection_was_accepted_is_nowhere(tmp_path: Path)
         os.waitpid(pid, 0)
         with listener.accept()[0] as accepted:
             peer = peer_process.accepted(accepted)
-        with pytest.raises(peer_process.Gone, match=f"process {pid} connected and has ended"):
+        with pytest.raises(peer_process.PeerGone, match=f"process {pid} connected and has ended"):
             peer_process.place_of(peer)
         peer.let_go()
 
@@ -90,7 +90,7 @@ def test_who_has_the_number_without_the_connection_is_nowhere(pair: Pair, monkey
     assert peer_process.place_of(peer) == ""
     peer.let_go()
     peer = of_an_older_kernel(pair, ended(), monkeypatch)
-    with pytest.raises(peer_process.Gone):
+    with pytest.raises(peer_process.PeerGone):
         peer_process.place_of(peer)
 
 

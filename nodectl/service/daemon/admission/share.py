@@ -20,7 +20,7 @@ FIRST_STEP = {records.RUN: 0, records.ALLOC: EXTERN, records.BATCH: BATCH}
 """The number of a job's first step, by what the job is held by."""
 
 
-class Share(NamedTuple):
+class JobShare(NamedTuple):
     """A job's share of the machine.
 
     `mask` is a machine mask of CPUs, `cpus` how many of these are counted, `memory` MiB (0: no limit of its own),
@@ -33,11 +33,11 @@ class Share(NamedTuple):
     devices: tuple[str, ...] = ()
 
 
-def share_of(resources: JobResources, nodes: NodeTable) -> Share:
+def share_of(resources: JobResources, nodes: NodeTable) -> JobShare:
     """Return the job's share of the job's first node, this machine."""
     index = resources.node_bitmap.find(bitarray("1"))
     node = nodes[index]
-    return Share(
+    return JobShare(
         nodes.cpu_mask(node, resources.core_bitmap),
         resources.cpus.get(index, 0),
         resources.memory.get(index, 0),
@@ -45,7 +45,7 @@ def share_of(resources: JobResources, nodes: NodeTable) -> Share:
     )
 
 
-def make_first(step: Step, job: JobRecord, share: Share, binder: Binder, base: str) -> None:
+def make_first(step: Step, job: JobRecord, share: JobShare, binder: Binder, base: str) -> None:
     """Make the step the first step of a job. `base`: the path below the cgroup2 mount where jobs live, "" without
     cgroups.
     """

@@ -106,7 +106,7 @@ class SlurmJobs:
 def _is_certain(peer: Peer) -> bool:
     try:
         return bool(peer_process.place_of(peer)) and peer.lives()
-    except peer_process.Gone:
+    except peer_process.PeerGone:
         return False
 
 

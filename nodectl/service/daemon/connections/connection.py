@@ -27,7 +27,7 @@ _ONLY_ASK = frozenset(
 )  # read-only calls: nothing is lost when the client has gone
 
 
-class Calls:
+class CallCounts:
     """The count of each user's calls under way, a bound on the calls of a single user."""
 
     def __init__(self, most: int) -> None:
@@ -131,7 +131,7 @@ class SessionChannel:
     """
 
     def __init__(  # everything of a session process
-        self, uid: int, up: int, down: int, service: Service, calls: Calls, longest: int,
+        self, uid: int, up: int, down: int, service: Service, calls: CallCounts, longest: int,
         catch_up: Callable[[], None], on_end: Callable[["SessionChannel"], None],
     ) -> None:  # fmt: skip
         os.set_blocking(up, False)

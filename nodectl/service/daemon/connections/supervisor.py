@@ -17,7 +17,7 @@ from nodectl.kernel import signals
 from nodectl.model.config import Config
 from nodectl.model.wire import framing, lean_json
 from nodectl.model.wire.dispatch import Service
-from nodectl.service.daemon.connections.connection import Calls, SessionChannel
+from nodectl.service.daemon.connections.connection import CallCounts, SessionChannel
 from nodectl.service.daemon.processes import companions
 from nodectl.service.daemon.processes.companions import Companion
 
@@ -40,7 +40,7 @@ class ListenerSupervisor:
     def __init__(self, config: Config, begun: Companion | None = None) -> None:
         self._config = config
         self._loop = asyncio.get_running_loop()
-        self._calls = Calls(config.max_connections_per_user)
+        self._calls = CallCounts(config.max_connections_per_user)
         self._service: Service | None = None
         self._has_account: Callable[[int], Awaitable[bool]] | None = None
         self._answers: set[asyncio.Task[None]] = set()

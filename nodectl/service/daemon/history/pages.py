@@ -30,7 +30,7 @@ class RecordSelection(NamedTuple):
     since: float = 0.0
 
 
-class Page(NamedTuple):
+class RecordPage(NamedTuple):
     """A page. `rows` are the columns asked for; `next` is the position of the next page, "" for none."""
 
     rows: list[tuple[str, ...]]
@@ -54,12 +54,12 @@ _STEPS = _Table("step", "record", ("job = :job",), "step, restart")
 _JOBS = _Table("job", "record, resources", ("id = :job", "array = :job AND id != :job"), "id, restart")
 
 
-def steps(store: Store, wanted: RecordSelection, position: str = "") -> Page:
+def steps(store: Store, wanted: RecordSelection, position: str = "") -> RecordPage:
     """Return records of ended steps. Raises BadPosition, sqlite3.Error."""
     return _page(store, _STEPS, wanted, position or (_NAMED if wanted.jobs else _ENDED))
 
 
-def jobs(store: Store, wanted: RecordSelection, position: str = "") -> Page:
+def jobs(store: Store, wanted: RecordSelection, position: str = "") -> RecordPage:
     """Return records and resources of jobs, unfinished jobs first. A number also selects the tasks of an array.
 
     Raises BadPosition, sqlite3.Error.
@@ -67,7 +67,7 @@ def jobs(store: Store, wanted: RecordSelection, position: str = "") -> Page:
     return _page(store, _JOBS, wanted, position or (_NAMED if wanted.jobs else _OPEN))
 
 
-def _page(store: Store, table: _Table, wanted: RecordSelection, position: str) -> Page:
+def _page(store: Store, table: _Table, wanted: RecordSelection, position: str) -> RecordPage:
     phase, _, place = position.partition(" ")
     try:
         numbers = [float(word) for word in place.split()]
@@ -84,7 +84,7 @@ def _page(store: Store, table: _Table, wanted: RecordSelection, position: str) -
     raise BadPosition(position)
 
 
-def _of_ended(store: Store, table: _Table, wanted: RecordSelection, after: Sequence[float]) -> Page:
+def _of_ended(store: Store, table: _Table, wanted: RecordSelection, after: Sequence[float]) -> RecordPage:
     whose = "uid = :uid AND " if wanted.uid is not None else ""
     statement = (
         f"SELECT ended, rowid, {table.columns} FROM {table.name} "  # noqa: S608  # all of it is ours
@@ -93,20 +93,20 @@ def _of_ended(store: Store, table: _Table, wanted: RecordSelection, after: Seque
     )
     values = {"uid": wanted.uid, "since": wanted.since, "ended": after[0], "row": after[1]}
     rows, last = _take(store.query(statement, values), 2)
-    return Page(rows, "" if last is None else f"{_ENDED} {last[0]!r} {last[1]}")
+    return RecordPage(rows, "" if last is None else f"{_ENDED} {last[0]!r} {last[1]}")
 
 
-def _of_open(store: Store, wanted: RecordSelection, after: float) -> Page:
+def _of_open(store: Store, wanted: RecordSelection, after: float) -> RecordPage:
     whose = "uid = :uid AND " if wanted.uid is not None else ""
     statement = (
         f"SELECT rowid, {_JOBS.columns} FROM job WHERE {whose}ended = 0 AND rowid > :row "  # noqa: S608
         f"ORDER BY rowid LIMIT {_MOST + 1}"
     )
     rows, last = _take(store.query(statement, {"uid": wanted.uid, "row": after}), 1)
-    return Page(rows, _ENDED if last is None else f"{_OPEN} {last[0]}")
+    return RecordPage(rows, _ENDED if last is None else f"{_OPEN} {last[0]}")
 
 
-def _of_named(store: Store, table: _Table, wanted: RecordSelection, after: Sequence[float]) -> Page:
+def _of_named(store: Store, table: _Table, wanted: RecordSelection, after: Sequence[float]) -> RecordPage:
     """Read the named jobs in turn until the page is full."""
     place, first, second = after
     rows: list[tuple[str, ...]] = []
@@ -126,12 +126,12 @@ def _of_named(store: Store, table: _Table, wanted: RecordSelection, after: Seque
         rows += found
         room -= sum(len(text) for row in found for text in row)
         if last is not None:
-            return Page(rows, f"{_NAMED} {number} {last[0]} {last[1]}")
+            return RecordPage(rows, f"{_NAMED} {number} {last[0]} {last[1]}")
         is_full = room <= 0 or len(rows) > _MOST or number - begin >= _MOST_QUESTIONS
         if is_full and number + 1 < len(questions):
-            return Page(rows, f"{_NAMED} {number + 1} -1 -1")
+            return RecordPage(rows, f"{_NAMED} {number + 1} -1 -1")
         first = second = -1
-    return Page(rows, "")
+    return RecordPage(rows, "")
 
 
 def _take(
