@@ -17,8 +17,9 @@ import pytest
 from nodectl.bulk import joblog
 from rootful.node import NOBODY, PATIENCE, Node, wait_until
 
-NUMBER = 200
-SCRIPT = "echo {} >> begun; sleep 0.02; echo {} >> done"
+NUMBER, FREE = 200, 60
+# Commands after the first ones wait at a gate, so that a bulk does not reach its end before what is to end it.
+SCRIPT = f"echo {{}} >> begun; sleep 0.02; [ {{}} -le {FREE} ] || : < gate; echo {{}} >> done"
 
 
 class Play:
@@ -31,6 +32,8 @@ class Play:
         os.chown(self.place, NOBODY.pw_uid, NOBODY.pw_gid)
         values = "".join(f"{number}\n" for number in range(1, NUMBER + 1))
         (self.place / "values").write_text(values)
+        os.mkfifo(self.place / "gate")
+        (self.place / "gate").chmod(0o644)
         self.words = ("bulk", "-n2", "--joblog", "log", "-a", "values", "--tmpdir", str(self.place))
 
     def begin(self, *more: str) -> subprocess.Popen[str]:
@@ -42,6 +45,14 @@ class Play:
         )  # fmt: skip
         wait_until(lambda: len(self.counted("done")) > 20, "some have ended")
         return command
+
+    def open_gate(self) -> None:
+        """Lets all commands through, those that wait at the gate too."""
+        gate, passage = self.place / "gate", self.place / "passage"
+        passage.touch()
+        held = os.open(gate, os.O_RDWR)
+        passage.rename(gate)
+        os.close(held)
 
     def counted(self, name: str) -> Counter[int]:
         path = self.place / name
@@ -56,6 +67,7 @@ class Play:
         self.node.assert_clean()
         known = self.known()
         assert 0 < len(known) < NUMBER
+        self.open_gate()
         again = self.node.nodectl(*self.words, "--resume", SCRIPT, user=NOBODY, cwd=str(self.place))
         assert again.returncode == 0, again.stderr
         assert set(self.counted("done")) == set(range(1, NUMBER + 1))
@@ -92,6 +104,7 @@ def test_a_killed_daemon_is_not_noticed(node: Node) -> None:
     play = Play(node, "daemon")
     client = play.begin()
     node.restart(signal.SIGKILL)
+    play.open_gate()
     _, said = client.communicate(timeout=2 * PATIENCE)
     assert client.returncode == 0, said
     assert play.counted("done") == Counter(range(1, NUMBER + 1))
