@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodectl.client.command import Failed
+from nodectl.client.session import Session
 from nodectl.launch.cgroup.usage import UsageReader
 from nodectl.view.live.watcher import Watcher
 
@@ -33,7 +35,10 @@ class Service:
         self.fails = False
         self.used: list[dict[str, Any]] = []
 
-    def call(self, method: str, **parameters: int) -> Any:
+    rows: Any = Session.rows
+
+    def call(self, method: str, fds: Sequence[int] = (), **parameters: int) -> Any:
+        assert not fds
         self.asked.append(method)
         self.clock += self.costs
         if self.fails:
