@@ -12,11 +12,12 @@ import sys
 from typing import Any
 
 from nodectl.client.command import Failed
+from nodectl.client.job_name import add_jobs, number_of, one
 from nodectl.client.session import Session
-from nodectl.client.step_name import step_argument
 from nodectl.client.terminal import Copying, Terminal, fatal
 from nodectl.model.cpu_list import parse_cpulist
 from nodectl.model.number import whole
+from nodectl.model.step_number import FIRST
 from nodectl.model.wire import terminal_packets as packets
 
 _LEAVE = b"\x1d"  # Ctrl-]
@@ -27,7 +28,7 @@ _MOST = 10**9
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl attach` to the parser."""
-    parser.add_argument("step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job's first one by default")
+    add_jobs(parser, "the step; a job's first one by default", steps=True, one=True)
     parser.add_argument("--pty", action="store_true", help="type each key at the step's terminal, in raw mode; "
                         "Ctrl-] three times leaves")  # fmt: skip
     parser.add_argument("-r", "--read-only", action="store_true", help="type nothing: standard input is not read")
@@ -54,9 +55,10 @@ def _task(text: str) -> int:
 
 def main(arguments: argparse.Namespace) -> int:
     """Show the step until the streams end or the user leaves. Return 0."""
-    job, step = arguments.step
     session = Session(arguments.settings, start_private=False)
     try:
+        name = one(session, arguments.jobs)
+        job, step = name if isinstance(name, tuple) else (number_of(session, name), FIRST)
         if arguments.layout:
             _print_layout(session.call("Show", job=job, step=step)["record"])
             return 0

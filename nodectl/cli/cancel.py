@@ -9,7 +9,7 @@ from typing import Any
 from nodectl.cli.list_jobs import states, words
 from nodectl.cli.send_signal import signal_argument
 from nodectl.client.command import Failed, complain
-from nodectl.client.job_name import job_or_step
+from nodectl.client.job_name import add_jobs, named
 from nodectl.client.session import Session
 from nodectl.model.step_number import step_name
 
@@ -18,10 +18,7 @@ _ASKED_AGAIN = 0.1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl cancel` to the parser."""
-    parser.add_argument(
-        "jobs", nargs="*", type=job_or_step, metavar="JOB",
-        help="jobs: 42; tasks of an array: 42_3, 42_[0-4]; steps: 42.0",
-    )  # fmt: skip
+    add_jobs(parser, "jobs", steps=True, optional=True)
     parser.add_argument("-u", "--user", type=words, metavar="NAMES", help="all jobs of these users")
     parser.add_argument("--me", action="store_true", help="all your jobs")
     parser.add_argument("-n", "--name", "--jobname", dest="name", type=words, metavar="NAMES", help="jobs so named")
@@ -52,7 +49,7 @@ def main(arguments: argparse.Namespace) -> int:
     session = Session(arguments.settings, start_private=False)
     status = 0
     try:
-        for job in dict.fromkeys(arguments.jobs) or [None]:
+        for job in named(session, arguments.jobs or ()) or (None,):
             try:
                 told = _cancel(session, job, chosen)
             except Failed as failed:

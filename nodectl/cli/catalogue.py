@@ -17,36 +17,49 @@ def _own(name: str, summary: str, file: str = "", *, reads_words: bool = False) 
 _CORE = (
     _own("run", "run a step: tasks of a program, bound, contained, with the plugins' hooks", reads_words=True),
     _own("submit", "queue a batch script", reads_words=True),
+    _own("resubmit", "submit an ended batch job once more; --failed: of an array what failed", reads_words=True),
     _own("alloc", "wait for an allocation; a command or a shell in it", reads_words=True),
+    _own("bind", "tell the layout that a run with these options would get, without running anything", reads_words=True),
     _own("queue", "list jobs: waiting ones with the reason, running ones", "list_jobs"),
+    _own("log", "print what a job has written; -f: follow it to its end"),
+    _own("wait", "wait until jobs have ended, and end with their status"),
+    _own("explain", "tell why a job waits, or the rule by which a running step was bound"),
     _own("cancel", "end jobs or steps, waiting or running"),
     _own("hold", "keep waiting jobs from starting"),
     _own("release", "let held jobs start"),
     _own("requeue", "end running batch jobs and queue them again"),
-    _own("bind", "tell the layout that a run with these options would get, without running anything", reads_words=True),
-    _own("explain", "tell why a job waits, or the rule by which a running step was bound"),
+    _own("suspend", "stop all of a step, or of a job, until it is resumed"),
+    _own("resume", "let a suspended step or job run again"),
+    _own("update", "change a job, or the limits of a running step"),
     _own("ps", "list running steps"),
     _own("show", "show one step, running or ended"),
     _own("signal", "send a signal to a step's tasks", "send_signal"),
     _own("attach", "see what a running step's tasks write; type at its terminal"),
     _own("enter", "open a shell in the container of a running job"),
     _own("bcast", "write a file into the container of a running job"),
-    _own("suspend", "stop all of a step, or of a job, until it is resumed"),
-    _own("resume", "let a suspended step or job run again"),
-    _own("update", "change a job, or the limits of a running step"),
-    _own("reserve", "keep CPUs for users' jobs at a time: create, list, delete"),
     _own("node", "list the machine as jobs see it; drain, resume, show it"),
     _own("topo", "draw the machine: sockets, caches, cores, and who is on them"),
-    _own("plugins", "list the plugins; --hooks: the order of a launch"),
+    _own("reserve", "keep CPUs for users' jobs at a time: create, list, delete"),
     _own("acct", "tell what jobs and steps used"),
     _own("report", "sum up what users used, by day, week or month"),
     _own("metrics", "tell the node in numbers, for Prometheus: once, into a file, or on a socket"),
+    _own("plugins", "list the plugins; --hooks: the order of a launch"),
     _own("config", "print the configuration; --explain: every key"),
     _own("doctor", "check what this machine can and cannot do"),
     _own("completion", "print the script by which a shell completes command lines"),
     _own("schema", "print the JSON Schema of what a command prints with --json"),
     _own("daemon", "be the service"),
+    _own("help", "print this list, or the help of a command"),
 )
+# The first command of each group in `nodectl --help`, and the title of the group.
+_GROUPS = {
+    "run": "Start work",
+    "queue": "Look after jobs",
+    "ps": "Look at steps, and into them",
+    "node": "The machine",
+    "acct": "What was used",
+    "plugins": "The service and its plugins",
+}
 
 
 def commands() -> dict[str, Command]:
@@ -58,6 +71,16 @@ def commands() -> dict[str, Command]:
             names.insert(names.index(command.after) + 1, command.name)
             found[command.name] = command
     return {name: found[name] for name in names}
+
+
+def groups() -> list[tuple[str, list[Command]]]:
+    """Return the titles of the groups, and the commands of each, in the order of `nodectl --help`."""
+    found: list[tuple[str, list[Command]]] = []
+    for name, command in commands().items():
+        if name in _GROUPS:
+            found.append((_GROUPS[name], []))
+        found[-1][1].append(command)
+    return found
 
 
 def command_of(name: str) -> Command | None:

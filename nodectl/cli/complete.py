@@ -198,4 +198,14 @@ def _alloc() -> Grammar:
     return of_options(JobParser("alloc").all_options(), runs=True)
 
 
-_GRAMMARS = {"run": _run, "bind": _bind, "submit": _submit, "alloc": _alloc}
+def _resubmit() -> Grammar:
+    from nodectl.client.job_parser import JobParser
+
+    return of_options(JobParser("resubmit").all_options(), [Item((), "JOB", ARGUMENT, "")])
+
+
+def _help() -> Grammar:
+    return Grammar((), (Item((), "NAME", ARGUMENT, "", tuple(catalogue.commands())),))
+
+
+_GRAMMARS = {"help": _help, "resubmit": _resubmit, "run": _run, "bind": _bind, "submit": _submit, "alloc": _alloc}

@@ -13,9 +13,10 @@ import sys
 import termios
 import tty
 
+from nodectl.client.job_name import add_jobs, number_of, one
 from nodectl.client.session import Session
-from nodectl.client.step_name import step_argument
 from nodectl.kernel import signals
+from nodectl.model.step_number import FIRST
 
 _CHUNK = 65536
 _TAKEN = ("TERM", "COLORTERM", "LANG")
@@ -24,7 +25,7 @@ _WINDOW = b"\0" * 8  # struct winsize
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl enter` to the parser."""
-    parser.add_argument("job", type=step_argument, metavar="JOB[.STEP]", help="the job; alone, its first step is meant")
+    add_jobs(parser, "the job; alone, its first step is meant", steps=True, one=True)
     parser.add_argument("program", nargs=argparse.REMAINDER, help="what to run instead of a shell, and its arguments")
     parser.usage = "nodectl enter [-h] JOB[.STEP] [PROGRAM [ARGUMENT]...]"
     parser.epilog = (
@@ -37,8 +38,9 @@ def main(arguments: argparse.Namespace) -> int:
     """Run the program to the end. Return the program's exit status."""
     words = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     environment = {name: os.environ[name] for name in _TAKEN if name in os.environ}
-    job, step = arguments.job
     session = Session(arguments.settings, start_private=False)
+    name = one(session, arguments.jobs)
+    job, step = name if isinstance(name, tuple) else (number_of(session, name), FIRST)
     ends, mine = os.pipe2(os.O_CLOEXEC)  # tells that this command is no more
     terminal = PseudoTerminal(mine) if os.isatty(0) and os.isatty(1) else None
     try:

@@ -4,11 +4,12 @@ For a step the output is that of `nodectl bind --explain` for a step to come.
 """
 
 import argparse
+import contextlib
 import json
 from typing import Any, cast
 
 from nodectl.client.command import Failed
-from nodectl.client.job_name import job_or_step
+from nodectl.client.job_name import add_jobs, named, number_of
 from nodectl.client.render.explanation import explained
 from nodectl.client.render.layout import lines_of
 from nodectl.client.render.terminal import put, terminal_width
@@ -20,36 +21,45 @@ from nodectl.model.wire.names import NODE
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl explain` to the parser."""
-    parser.add_argument(
-        "job", type=job_or_step, metavar="JOB[.STEP]", help="the job; of one that runs its first step, or the step"
-    )
+    add_jobs(parser, "the jobs; of one that runs its first step, or the step", steps=True)
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object; of a step as `nodectl bind --explain --json` does"
     )
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the explanation, or the layout and the rule. Return 0."""
+    """Print the explanations, or the layouts and the rules. Return 0."""
     session = Session(arguments.settings)
     try:
-        if isinstance(arguments.job, tuple):
-            return _layout(session, *arguments.job, as_json=arguments.json)
-        answer = _waiting(session, arguments.job)
-        if answer is None or (arguments.job.isdecimal() and answer.get("state") == RUNNING):
-            try:
-                return _layout(session, int(arguments.job), FIRST, as_json=arguments.json)
-            except Failed as failed:
-                if failed.name != f"{NODE}.NoSuchStep":
-                    raise
-                if answer is None:
-                    raise Failed(_gone(session, int(arguments.job))) from None
+        for place, name in enumerate(named(session, arguments.jobs)):
+            if place and not arguments.json:
+                print()
+            _explain(session, name, as_json=arguments.json)
     finally:
         session.close()
-    if arguments.json:
+    return 0
+
+
+def _explain(session: Session, name: "str | tuple[int, int]", *, as_json: bool) -> None:
+    """Print the explanation of a job or step. Raises Failed."""
+    if isinstance(name, tuple):
+        _layout(session, *name, as_json=as_json)
+        return
+    answer = _waiting(session, name)
+    if answer is None or answer.get("state") == RUNNING:
+        try:
+            _layout(session, number_of(session, name), FIRST, as_json=as_json)
+        except Failed as failed:
+            if failed.name not in (f"{NODE}.NoSuchStep", f"{NODE}.NoSuchJob"):
+                raise
+            if answer is None:
+                raise Failed(_gone(session, name)) from None
+        else:
+            return
+    if as_json:
         print(json.dumps(answer))
     else:
-        put(explained(arguments.job, answer, terminal_width()))
-    return 0
+        put(explained(name, answer or {}, terminal_width()))
 
 
 def _waiting(session: Session, job: str) -> dict[str, Any] | None:
@@ -57,23 +67,25 @@ def _waiting(session: Session, job: str) -> dict[str, Any] | None:
     try:
         return cast("dict[str, Any]", session.call("ExplainJob", job=job)["explanation"])
     except Failed as failed:
-        if failed.name != f"{NODE}.NoSuchJob" or not job.isdecimal():
+        if failed.name != f"{NODE}.NoSuchJob":
             raise
         return None
 
 
-def _gone(session: Session, job: int) -> str:
-    """Return the words about a job neither waiting nor running. Raises Failed."""
-    try:
-        record = cast("dict[str, Any]", session.call("Show", job=job, step=FIRST)["record"])
-    except Failed as failed:
-        if failed.name != f"{NODE}.NoSuchStep":
-            raise
+def _gone(session: Session, job: str) -> str:
+    """Return the words about a job neither waiting nor running."""
+    record: dict[str, Any] = {}
+    with contextlib.suppress(Failed):  # a cluster knows steps alone
+        record = cast("dict[str, Any]", session.call("Show", job=number_of(session, job), step=FIRST)["record"])
+    with contextlib.suppress(Failed):
+        record = cast("dict[str, Any]", session.call("ShowJob", job=job)["record"])
+    if not record:
         return f"no job {job} waits, runs or is in the history"
-    return f"job {job} has ended: {record['state']}"
+    words = f" ({record['words']})" if record.get("words") else ""
+    return f"job {job} has ended: {record['state']}{words}; `nodectl show {job}` tells more"
 
 
-def _layout(session: Session, job: int, step: int, *, as_json: bool) -> int:
+def _layout(session: Session, job: int, step: int, *, as_json: bool) -> None:
     reply = cast("dict[str, Any]", session.call("Explain", job=job, step=step))
     waits = "explanation" in reply  # in a cluster, a step may wait too
     answer = reply["explanation"] if waits else reply["layout"]
@@ -83,4 +95,3 @@ def _layout(session: Session, job: int, step: int, *, as_json: bool) -> int:
         put(explained(step_name(job, step), answer, terminal_width()))
     else:
         put(lines_of(answer, explain=True))
-    return 0

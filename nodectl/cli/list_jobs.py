@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from nodectl.client.command import Failed
-from nodectl.client.job_name import job_argument
+from nodectl.client.job_name import jobs_argument, named
 from nodectl.client.render.job_columns import COLUMNS, STARTS, USUAL, WIDE, listing
 from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl queue` to the parser."""
     parser.add_argument("-u", "--user", type=words, metavar="NAMES", help="jobs of these users")
     parser.add_argument("--me", action="store_true", help="your own jobs")
-    parser.add_argument("-j", "--job", "--jobs", dest="jobs", type=jobs, metavar="JOBS", help="these jobs: 7,8_3")
+    parser.add_argument(
+        "-j", "--job", "--jobs", dest="jobs", type=jobs, metavar="JOBS", help="these jobs: 7,8_3,10-12,last"
+    )
     parser.add_argument(
         "-t", "--state", "--states", dest="states", type=states, metavar="STATES",
         help="jobs in these states: PD (pending), R (running), S (suspended), CG (completing)",
@@ -69,6 +71,8 @@ def main(arguments: argparse.Namespace) -> int:
 def _found(arguments: argparse.Namespace, wanted: dict[str, Any]) -> list[dict[str, Any]]:
     session = Session(arguments.settings, start_private=False)
     try:
+        if "jobs" in wanted:
+            wanted["jobs"] = named(session, wanted["jobs"])
         found = ask(session, wanted)
     finally:
         session.close()
@@ -96,7 +100,7 @@ def jobs(text: str) -> list[str]:
             found.append("")
         else:
             found[-1] += letter
-    return [job_argument(job) for job in found]
+    return [name for job in found for name in jobs_argument(job)]
 
 
 def states(text: str) -> list[str]:

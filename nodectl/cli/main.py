@@ -150,7 +150,11 @@ def _main(argv: "Sequence[str] | None") -> int:
     if not words:
         print(usage(), file=sys.stderr)
         return 2
-    command = words.pop(0)
+    return run_command(settings, words.pop(0), words)
+
+
+def run_command(settings: GlobalOptions, command: str, words: list[str]) -> int:
+    """Run a command with its words. Return the exit status."""
     if command == "run":
         return run_step(settings, words)
     if command == "daemon" and not words:
@@ -230,9 +234,10 @@ def _unlisted(settings: GlobalOptions, command: str, words: list[str]) -> int:
     if feature := features.of_command(command):
         complain(f"no command {command!r}: {features.is_missing(feature)}")
         return 2
+    from nodectl.cli.other_words import ours
     from nodectl.client.nearest import hint
 
-    return wrong(f"no command {command!r}{hint(command, catalogue.commands())}")
+    return wrong(f"no command {command!r}{ours(command) or hint(command, catalogue.commands())}")
 
 
 def _other(settings: GlobalOptions, command: "Command", words: list[str]) -> int:
@@ -260,20 +265,22 @@ def usage() -> str:
     """Return the text of --help."""
     from nodectl.cli import catalogue
 
-    commands = catalogue.commands()
-    width = max(map(len, commands))
+    groups = catalogue.groups()
+    width = max(len(command.name) for _, commands in groups for command in commands)
+    listed = []
+    for title, commands in groups:
+        listed += [f"{title}:", *(f"  {command.name:{width}}  {command.summary}" for command in commands), ""]
     lines = [
         "Usage: nodectl [--config FILE] [--socket PATH] [--user] COMMAND ...",
         "",
         "The compute-node half of a batch system, alone on one machine.",
         "",
-        "Commands:",
-        *(f"  {name:{width}}  {command.summary}" for name, command in commands.items()),
-        "",
+        *listed,
         "Options:",
         *(f"  {option:13}  {text}" for option, text in OPTIONS),
         "",
-        "`nodectl COMMAND --help` says more. Without a service, root's commands start a private node.",
+        "`nodectl help COMMAND` says more. A job may be called `last`: the newest of yours.",
+        "Without a service, root's commands start a private node.",
     ]
     return "\n".join(lines)
 

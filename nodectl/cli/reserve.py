@@ -10,10 +10,11 @@ from nodectl.client.accounting import user_ids
 from nodectl.client.command import Failed
 from nodectl.client.job_changes import taken
 from nodectl.client.render.table import table
-from nodectl.client.run_options import positive, seconds
+from nodectl.client.run_options import positive
 from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
 from nodectl.model.moments import moment
+from nodectl.model.number import seconds
 from nodectl.model.words import moment as moment_words
 
 _HEADER = ("NAME", "STATE", "START", "END", "KEEPS", "USERS")

@@ -2,13 +2,14 @@
 
 import argparse
 
+from nodectl.client.job_name import add_jobs
 from nodectl.client.session import Session
-from nodectl.client.several_steps import add_jobs_and_steps, for_each
+from nodectl.client.several_steps import WHOLE_JOBS, for_each
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl resume` to the parser."""
-    add_jobs_and_steps(parser)
+    add_jobs(parser, WHOLE_JOBS, steps=True)
     parser.epilog = "A job takes its CPUs back first, from whom has them when it has to."
 
 

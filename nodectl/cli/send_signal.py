@@ -7,8 +7,9 @@ run from this directory.
 import argparse
 import signal
 
+from nodectl.client.job_name import add_jobs
 from nodectl.client.session import Session
-from nodectl.client.several_steps import add_steps, for_each
+from nodectl.client.several_steps import for_each
 from nodectl.model.number import whole
 
 _HIGHEST = 64
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|NUMBER",
         help="the signal, with or without SIG in front: TERM (the default), SIGUSR1, RTMIN+2, 9",
     )
-    add_steps(parser)
+    add_jobs(parser, "the steps; a job alone means its first step", steps=True)
     parser.epilog = "KILL reaches everything a step's tasks have started, other signals the tasks."
 
 

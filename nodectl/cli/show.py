@@ -1,20 +1,20 @@
-"""`nodectl show`: print all facts of a step, running or ended."""
+"""`nodectl show`: print all facts of a step, running or ended, and of a job that waits."""
 
 import argparse
 import json
 import os
-import shlex
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from nodectl.client.command import Failed
-from nodectl.client.render.job_columns import job_facts
+from nodectl.client.job_name import add_jobs, named
+from nodectl.client.render.job_columns import command_words, devices_of, job_facts
 from nodectl.client.render.table import pairs, table
 from nodectl.client.render.terminal import put
 from nodectl.client.session import Session
-from nodectl.client.step_name import step_argument
+from nodectl.model.states import PENDING
 from nodectl.model.step_number import FIRST, step_name
 from nodectl.model.wire.names import NODE
 from nodectl.model.words import byte_words, cpu_list, duration, elapsed
@@ -22,6 +22,7 @@ from nodectl.model.words import byte_words, cpu_list, duration, elapsed
 TASK_HEADER = ("TASK", "PID", "STATUS", "CPUS", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
 _RIGHT = ("TASK", "PID", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
 _SIGNAL_BASE = 128
+_OF_JOB = ("command", "output", "errors", "time_limit", "gres")  # known of the job, and shown with its first step
 _BULK_COUNTS = ("running", "waiting", "succeeded", "failed", "not_executed", "timed_out", "out_of_memory", "signalled",
                 "withdrawn")  # fmt: skip
 _SAID = {"memory.max": "memory", "memory.swap.max": "swap space", "pids.max": "processes", "cpu.max": "CPU time",
@@ -30,13 +31,8 @@ _SAID = {"memory.max": "memory", "memory.swap.max": "swap space", "pids.max": "p
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl show` to the parser."""
-    parser.add_argument(
-        "step",
-        type=step_argument,
-        metavar="JOB[.STEP]",
-        help="the step; a job alone means its first step, or the job while it waits",
-    )
-    parser.add_argument("--json", action="store_true", help="print the record as one JSON object")
+    add_jobs(parser, "the steps; a job alone means its first step, or the job while it waits", steps=True)
+    parser.add_argument("--json", action="store_true", help="print the record as one JSON object, of each job or step")
     parser.epilog = (
         "USER and SYSTEM are seconds of CPU time, MAXRSS the most memory a task's process had resident. Of a task and "
         "all that it started PEAK is the most memory, WAITED the seconds for which some of it waited for "
@@ -46,34 +42,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the record. Return 0."""
-    job, step = arguments.step
     session = Session(arguments.settings)
     try:
-        try:
-            record: Any = session.call("Show", job=job, step=step)["record"]
-        except Failed as failed:
-            if step != FIRST or failed.name != f"{NODE}.NoSuchStep":
-                raise
-            record = _waiting(session, job, failed)
-            lines = pairs(job_facts(record))
-        else:
-            lines = text_of(record, time.time())
+        for place, name in enumerate(named(session, arguments.jobs, apart=True)):
+            record, lines = _found(session, name)
+            if arguments.json:
+                print(json.dumps(record, indent=2))
+            else:
+                put([*([""] if place else []), *lines])
     finally:
         session.close()
-    if arguments.json:
-        print(json.dumps(record, indent=2))
-    else:
-        put(lines)
     return 0
 
 
-def _waiting(session: Session, job: int, failed: Failed) -> Mapping[str, Any]:
-    """Return the record of a job before the first step. Raises `failed` if there is no such job."""
+def _found(session: Session, name: "str | tuple[int, int]") -> tuple[Mapping[str, Any], list[str]]:
+    """Return the record of a step, or of a job without steps, and the lines about it. Raises Failed."""
+    if isinstance(name, tuple):
+        record: Any = session.call("Show", job=name[0], step=name[1])["record"]
+        return record, text_of(record, time.time())
+    job = None
     try:
-        record: Mapping[str, Any] = session.call("ShowJob", job=str(job))["record"]  # type: ignore[assignment]
+        job = cast("dict[str, Any]", session.call("ShowJob", job=name)["record"])
     except Failed:
-        raise failed from None
-    return record
+        if not name.isdecimal():
+            raise
+    if job is not None and (job["state"] == PENDING or job["array_tasks"]):
+        return job, pairs(job_facts(job))
+    try:
+        record = session.call("Show", job=int(name) if job is None else job["job"], step=FIRST)["record"]
+    except Failed as failed:
+        if failed.name != f"{NODE}.NoSuchStep":
+            raise
+        if job is None:
+            raise
+        return job, pairs(job_facts(job))
+    if job is not None:
+        record = {**record, **{key: job[key] for key in _OF_JOB if job.get(key)}}
+    return record, text_of(record, time.time())
 
 
 def _bulk_lines(bulk: Mapping[str, Any]) -> list[str]:
@@ -130,8 +135,9 @@ def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]
     yield "name", record["name"]
     yield "user", f"{record['user']} (uid {record['uid']}{group})"
     yield "node", record["node"]
-    yield "command", shlex.join(record["command"])
+    yield "command", command_words(record["command"])
     yield "directory", record["cwd"]
+    yield from _files(record)
     yield "state", record["state"]
     if record.get("reason"):
         yield "reason", record["reason"]
@@ -147,8 +153,12 @@ def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]
         if record.get(key) is not None:
             yield key, _moment(record[key])
     yield "elapsed", duration(elapsed(record, now))
+    if record.get("time_limit"):
+        yield "time limit", duration(record["time_limit"])
     yield "tasks", record["ntasks"]
     yield "CPUs", f"{record['cpu_count']} in all" if record.get("cpu_count") else cpu_list(record["cpus"])
+    if record.get("gres"):
+        yield "devices", devices_of(record["gres"])
     yield from _uses(record)
     if record.get("secure"):
         yield "secure", record["secure"]
@@ -156,6 +166,14 @@ def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]
         yield "runner", f"pid {record['pid']}"
     if record.get("cgroup"):
         yield "cgroup", record["cgroup"]
+
+
+def _files(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield the files that the first task writes."""
+    if record.get("output"):
+        yield "output", record["output"]
+    if record.get("errors") and record["errors"] != record.get("output"):
+        yield "errors", record["errors"]
 
 
 def _uses(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nodectl.client import script, waiting
 from nodectl.client.command import BadOption, Failed, GlobalOptions, Program
@@ -10,9 +10,9 @@ from nodectl.client.job_command import JobCommand, run_command
 from nodectl.client.launch_request import takes_all
 from nodectl.client.srun import wording
 from nodectl.client.start_test import would_start
+from nodectl.model.wire.names import WRAP
 
 _FROM_INPUT = "submit"  # the name of a job whose script comes on standard input
-_WRAPPED = "wrap"
 
 
 def main(settings: GlobalOptions, words: Sequence[str]) -> int:
@@ -40,12 +40,34 @@ def _submit(command: JobCommand) -> int:
     request["environment"] = _completed(request["environment"], choice, login)  # type: ignore[arg-type]  # its own
     if only_test:
         return _test(command, request, options)
+    return queued(command, request, options, text, waits=bool(waits), parsable=bool(parsable))
+
+
+def queued(
+    command: JobCommand, request: dict[str, object], options: dict[str, object], text: str, *, waits: bool,
+    parsable: bool,
+) -> int:  # fmt: skip
+    """Submit the script and print the job's number. Return the exit status, of the job where `waits`. Raises Failed."""
     command.session.hold_signals()
     job = int(str(_accepted(command, request, options, text)))
     if not Program.quiet:
         _tell_number(job, f"{job}" if parsable else f"Submitted batch job {job}")
+        if not parsable and not Program.is_slurms() and sys.stderr.isatty():
+            _tell_output(command, job)
     command.session.let_signals_go()
     return waiting.until_over(command.session, job) if waits else 0
+
+
+def _tell_output(command: JobCommand, job: int) -> None:
+    """Tell a person where the output goes. The number is out, so that nothing here may fail the command."""
+    try:
+        record: Mapping[str, object] = command.session.call("ShowJob", job=str(job))["record"]  # type: ignore[assignment]
+    except Failed:
+        return
+    if path := record.get("output"):
+        waiting.say(
+            f"output goes to {path}; `nodectl log -f {job}{'_N' if record.get('array_tasks') else ''}` follows it"
+        )
 
 
 def _tell_number(job: int, line: str) -> None:
@@ -82,7 +104,7 @@ def _script(command: JobCommand) -> tuple[str, list[str]]:
     if wrap is not None:
         if argv:
             raise BadOption("--wrap has no script beside it: give either")
-        return script.wrapped(str(wrap)), [_WRAPPED]
+        return script.wrapped(str(wrap)), [WRAP]
     if not argv or argv[0] == "-":
         if sys.stdin.isatty():
             waiting.say("reading the script from the terminal; Ctrl-D ends it")

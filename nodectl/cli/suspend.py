@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodectl.client.command import Failed
+from nodectl.client.job_name import add_jobs
 from nodectl.client.session import Session
-from nodectl.client.several_steps import add_jobs_and_steps, for_each
+from nodectl.client.several_steps import WHOLE_JOBS, for_each
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl suspend` to the parser."""
-    add_jobs_and_steps(parser)
+    add_jobs(parser, WHOLE_JOBS, steps=True)
     parser.epilog = (
         "The tasks get SIGTSTP and, suspend_grace_time later, are frozen with all that they have started. A suspended "
         "step keeps its CPUs and memory, its time limit stands still, and of signals it takes KILL only. A suspended "

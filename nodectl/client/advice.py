@@ -22,6 +22,10 @@ ADVICE = {
     "reservation": "`nodectl reserve list` tells what there is",
     "dependency": "`nodectl queue` lists jobs; one that ended long ago is unknown",
     "unknown": "`nodectl queue` lists jobs, `nodectl ps --ended` steps; other users' are told to admins only",
+    "no log of batch": "`nodectl submit --output=FILE` names one; `none` stood there",
+    "no log of run": "its command's terminal has it; `nodectl run --output=FILE` or `nodectl submit` keep it in a "
+    "file, and `nodectl attach` shows a step that runs with -l, -u or --pty",
+    "no log of alloc": "its steps write to the terminal of `nodectl alloc`; `nodectl submit` keeps output in a file",
     "queue": "`nodectl acct` tells what has ended",
     "admins": "ask one of them, or use sudo; the key admin_group names it",
 }

@@ -63,6 +63,18 @@ def is_same_file(path: str, other: str) -> bool:
     return (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)
 
 
+def user_file(text: str) -> str:
+    """Return a file's name with ~ or ~user at the beginning replaced, as a shell does for a word of its own.
+
+    A shell leaves the ~ of --output=~/file to the command.
+    """
+    if not text.startswith("~"):
+        return text
+    from os.path import expanduser  # few names have one
+
+    return expanduser(text)
+
+
 class Program:
     """The name under which this command speaks to the user, such as srun if called by Slurm's name."""
 

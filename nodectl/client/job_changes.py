@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Callable, Iterable
 
 from nodectl.client.job_options import count, nice, priority
-from nodectl.client.run_options import mebibytes, seconds
 from nodectl.model.moments import moment
+from nodectl.model.number import mebibytes, seconds
 
 
 def _when(text: str) -> int:

@@ -1,12 +1,20 @@
-"""Names of jobs and steps: 42, 42_3, 42_[0-4], 42.0, 42.batch. Pure."""
+"""Names of jobs and steps, as all commands read them: 42, 42_3, 42_[0-4], 42.0, 42.batch, 42-47, last."""
 
 import argparse
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
+from nodectl.client.command import Failed
 from nodectl.client.job_options import array
 from nodectl.client.step_name import step_of
 from nodectl.model.number import whole
 
+if TYPE_CHECKING:
+    from nodectl.client.session import Session
+
+NEWEST = "last"
 _LAST = 2**32 - 1
+_MOST = 10_000  # jobs of a range
 
 
 def job_of(text: str) -> str:
@@ -27,24 +35,105 @@ def job_of(text: str) -> str:
     return f"{number}_{tasks}"
 
 
-def job_argument(text: str) -> str:
-    """Convert a job's name for argparse, see `job_of`."""
+def names_of(text: str, *, steps: bool = True) -> list[str]:
+    """Return the checked names that a word means: each job of a range, otherwise the word alone. Raises ValueError."""
+    first, dash, end = text.partition("-")
+    if dash and first.isdecimal():
+        low, high = whole(first, _LAST), whole(end, _LAST)
+        if not low or high is None or high < low:
+            raise ValueError(f"{text[:40]!r} is no range of jobs; one is written like 7-12")
+        if high - low >= _MOST:
+            raise ValueError(f"{text[:40]!r}: a range has {_MOST} jobs at most")
+        return [str(number) for number in range(low, high + 1)]
+    named = f"1{text.removeprefix(NEWEST)}" if text.partition("_")[0].partition(".")[0] == NEWEST else text
+    if steps and "." in named:
+        step_of(named)
+    else:
+        job_of(named)
+    return [text]
+
+
+def named(session: "Session", words: "Iterable[str]", *, apart: bool = False) -> "list[str | tuple[int, int]]":
+    """Return each named job, as the service knows it, or step once.
+
+    `apart`: each task of 42_[0-4] has a name of its own. Raises Failed.
+    """
+    found: list[str | tuple[int, int]] = []
+    newest = ""
+    for word in words:
+        name = word
+        if word.startswith(NEWEST):
+            newest = newest or str(session.call("Newest")["job"])
+            name = f"{newest}{word.removeprefix(NEWEST)}"
+        found += [step_of(name)] if "." in name else _tasks(name) if apart else [job_of(name)]
+    return list(dict.fromkeys(found))
+
+
+def one(session: "Session", words: "Iterable[str]") -> "str | tuple[int, int]":
+    """Return the single named job or step. Raises Failed."""
+    found = named(session, words, apart=True)
+    if len(found) != 1:
+        raise Failed(f"one job at a time, and these are {len(found)}", 2)
+    return found[0]
+
+
+def _tasks(name: str) -> "Iterator[str]":
+    job, underscore, tasks = job_of(name).partition("_")
+    if not underscore:
+        yield job
+        return
+    from nodectl.scheduler import job_array  # few commands name tasks
+
+    indices = job_array.tasks_of(tasks.removeprefix("[").removesuffix("]"))
+    if job_array.size(indices) > _MOST:
+        raise Failed(f"{name[:40]}: more than {_MOST} tasks at a time", 2)
+    yield from (f"{job}_{index}" for index in job_array.indices(indices))
+
+
+def number_of(session: "Session", name: str) -> int:
+    """Return the number of a job or of a task of an array. Raises Failed, also for a task without a job of its own."""
+    if name.isdecimal():
+        return int(name)
+    record: Any = session.call("ShowJob", job=name)["record"]
+    if record["array_tasks"]:
+        raise Failed(f"job {name} waits: it has no steps yet")
+    return int(record["job"])
+
+
+def _argument(text: str, *, steps: bool) -> list[str]:
     try:
-        return job_of(text)
+        return names_of(text, steps=steps)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def job_or_step(text: str) -> "str | tuple[int, int]":
-    """Convert a job's or step's name for argparse: 42.0 gives the job and the step, see `job_of`."""
-    try:
-        return step_of(text) if "." in text else job_of(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def jobs_argument(text: str) -> list[str]:
+    """Convert a word of a command line to names of jobs, for argparse."""
+    return _argument(text, steps=False)
 
 
-def add_jobs(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the argument for jobs, `arguments.jobs`."""
+def jobs_or_steps_argument(text: str) -> list[str]:
+    """Convert a word of a command line to names of jobs and steps, for argparse."""
+    return _argument(text, steps=True)
+
+
+def add_jobs(
+    parser: argparse.ArgumentParser, what: str, *, steps: bool = False, one: bool = False, optional: bool = False
+) -> None:
+    """Add the argument for jobs, and steps, `arguments.jobs`: a list of names for `named`."""
+    forms = f"42, last{'' if one else ', 42-47'}; a task of an array: 42_3{'' if one else ', 42_[0-4]'}"
     parser.add_argument(
-        "jobs", nargs="+", type=job_argument, metavar="JOB", help=f"{what}: 42; tasks of an array: 42_3, 42_[0-4]"
+        "jobs",
+        nargs=1 if one else "*" if optional else "+",
+        action=_Names,
+        type=jobs_or_steps_argument if steps else jobs_argument,
+        metavar="JOB[.STEP]" if steps and not optional else "JOB",
+        help=f"{what}: {forms}{'; a step: 42.0' if steps else ''}",
     )
+
+
+class _Names(argparse.Action):
+    """Joins the names that each word means."""
+
+    def __call__(self, _parser: object, namespace: argparse.Namespace, values: Any, _option: object = None) -> None:
+        setattr(namespace, self.dest, [name for word in values for name in word])

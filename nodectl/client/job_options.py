@@ -5,6 +5,7 @@ to keep the value under; `run_options` makes options of them. `run` needs them o
 read alone; the service judges their combination.
 """
 
+from nodectl.client.command import user_file
 from nodectl.model.moments import moment
 from nodectl.model.number import whole
 
@@ -166,16 +167,16 @@ _QUIET = _row("quiet", "Q", "", "say only what went wrong", yes, has_arg=NO_ARGU
 
 SUBMIT = (
     _row("array", "a", "LIST", "a job for each index: 0-15, 1,3,5, 0-100:10; %N behind it: N at a time", array),
-    _row("error", "e", "FILE", "stderr; default: where stdout goes", str, dest="stderr"),
+    _row("error", "e", "FILE", "stderr; default: where stdout goes", user_file, dest="stderr"),
     _EXCLUSIVE,
     _row("get-user-env", "", "SECONDS", "adds the environment of your login, which may take so many seconds (8); so do "
            "--export=NONE and a list without ALL", user_env, has_arg=MAYBE_ARGUMENT),
-    _row("input", "i", "FILE", "stdin; default: /dev/null", str, dest="stdin"),
+    _row("input", "i", "FILE", "stdin; default: /dev/null", user_file, dest="stdin"),
     _row("kill-on-invalid-dep", "", "yes|no", "ends when what it depends on cannot happen any more", yes_or_no),
     _row("no-requeue", "", "", "is not started a second time", no, dest="requeue", has_arg=NO_ARGUMENT),
     _row("open-mode", "", "append|truncate", "what is done with files of output that are there", open_mode),
     _row("output", "o", "FILE", "stdout: a pattern (%j job, %A array, %a index, %x name, %u user); default: "
-           "slurm-%j.out, of arrays slurm-%A_%a.out", str, dest="stdout"),
+           "slurm-%j.out, of arrays slurm-%A_%a.out", user_file, dest="stdout"),
     _row("parsable", "", "", "print the job's number alone", yes, has_arg=NO_ARGUMENT),
     _row("requeue", "", "", "may be started a second time", yes, has_arg=NO_ARGUMENT),
     _QUIET,
@@ -184,6 +185,12 @@ SUBMIT = (
     _row("wait", "W", "", "end with the job, with its exit status", yes, has_arg=NO_ARGUMENT),
     _row("wrap", "", "COMMAND", "submit this line of shell instead of a script", str),
     *_WAITING,
+)  # fmt: skip
+_OF_A_SCRIPT = ("wrap", "get-user-env")  # what a job that is submitted once more has already
+RESUBMIT = (
+    _row("failed", "", "", "of an array only the tasks that failed; another job only if it failed", yes,
+           has_arg=NO_ARGUMENT),
+    *(row for row in SUBMIT if row[0] not in (*_OF_A_SCRIPT, "test-only")),
 )  # fmt: skip
 ALLOC = (
     _EXCLUSIVE,

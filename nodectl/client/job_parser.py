@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from nodectl.client.command import Program
-from nodectl.client.job_options import ALLOC, SUBMIT
+from nodectl.client.job_options import ALLOC, RESUBMIT, SUBMIT
 from nodectl.client.option_lines import option_lines, status_lines, wrapped
 from nodectl.client.run_options import (
     ARGUMENT,
@@ -53,8 +53,9 @@ class JobParser(RunParser):
     _table = _TABLE
 
     def __init__(self, command: str, extra: "Iterable[PluginOption]" = (), *, dry: bool = False) -> None:
-        self._of_slurm = "sbatch" if command == "submit" else "salloc"
-        self.own = options_of(SUBMIT if command == "submit" else ALLOC)
+        self._command = command
+        self._of_slurm = "salloc" if command == "alloc" else "sbatch"
+        self.own = options_of({"submit": SUBMIT, "resubmit": RESUBMIT}.get(command, ALLOC))
         super().__init__(extra, self.own, of_jobs)
         self._dry = dry
         self._add(ignored_options(_IGNORED, names.IGNORED))
@@ -71,6 +72,8 @@ class JobParser(RunParser):
 
     def variables(self, environment: "Mapping[str, str]") -> list[str]:
         """Return the options of SBATCH_* or SALLOC_* as words of a command line."""
+        if self._command == "resubmit":
+            return []  # its options are those of then
         self._learn()
         prefix = f"{self._of_slurm.upper()}_"
         words = []
@@ -90,17 +93,23 @@ class JobParser(RunParser):
         lines = [f"Usage: {self.usage()}", "", *wrapped(self.about(), max(columns - 2, 20))]
         for title, options in self.groups().items():
             lines += ["", *([f"{title}:"] if title else []), *option_lines(options, columns)]
-        lines += status_lines("submit" if self._of_slurm == "sbatch" else "alloc", columns)
+        lines += status_lines(self._command, columns)
         return "\n".join(lines)
 
     def usage(self) -> str:
         """Return the usage line, with the name by which the command was called."""
-        submit = self._of_slurm == "sbatch"
-        called = Program.name if Program.is_slurms() else f"nodectl {'submit' if submit else 'alloc'}"
-        return f"{called} [OPTIONS] {'[SCRIPT [ARGS...]]' if submit else '[COMMAND [ARGS...]]'}"
+        called = Program.name if Program.is_slurms() else f"nodectl {self._command}"
+        words = {"submit": "[SCRIPT [ARGS...]]", "resubmit": "JOB"}.get(self._command, "[COMMAND [ARGS...]]")
+        return f"{called} [OPTIONS] {words}"
 
     def about(self) -> str:
         """Return the description of the command."""
+        if self._command == "resubmit":
+            return (
+                "Submit a batch job once more, with its script, options, environment and directory as they were, but "
+                "not --begin, --deadline, --dependency and --hold. New options replace the earlier ones. JOB: 42 or "
+                "last; some tasks of an array: 42_3, 42_[0-4]."
+            )
         if self._of_slurm == "sbatch":
             return (
                 "Queue a batch script. Options stand in its lines #SBATCH and #NODECTL before the first command, too."

@@ -5,8 +5,8 @@ getopt_long(3), as srun has it: `-n4`, `-n 4`, `--ntasks=4`, `--ntasks 4`, bundl
 unique among srun's options and nodectl's; the first word that is no option begins the program.
 """
 
-from nodectl.client.command import BadOption, BadUsage
-from nodectl.model.number import SHIFTS, scaled, whole
+from nodectl.client.command import BadOption, BadUsage, user_file
+from nodectl.model.number import mebibytes, seconds, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,47 +77,6 @@ def positive(text: str) -> int:
     return number
 
 
-def seconds(text: str) -> int:
-    """Parse a time limit in srun's notations and return seconds; 0 means no limit (INFINITE, UNLIMITED, 0).
-
-    The notations are M, M:S, H:M:S, D-H, D-H:M, D-H:M:S.
-    """
-    if text.upper() in ("INFINITE", "UNLIMITED", "-1", "0"):
-        return 0
-    days, dash, clock = text.partition("-") if "-" in text else ("0", "", text)
-    whole_days, *numbers = _numbers((days, *clock.split(":")), text)
-    if dash and len(numbers) <= 3:  # hours, minutes, seconds
-        hours, minutes, secs = (*numbers, 0, 0)[:3]
-    elif len(numbers) == 1:
-        hours, minutes, secs = 0, numbers[0], 0
-    elif len(numbers) == 2:
-        hours, minutes, secs = 0, *numbers
-    elif len(numbers) == 3:
-        hours, minutes, secs = numbers
-    else:
-        raise ValueError(f"Invalid time specification {text[:40]!r}")
-    return ((whole_days * 24 + hours) * 60 + minutes) * 60 + secs
-
-
-def _numbers(words: "Iterable[str]", text: str) -> list[int]:
-    numbers = []
-    for word in words:
-        number = whole(word, _MOST)
-        if number is None:
-            raise ValueError(f"Invalid time specification {text[:40]!r}")
-        numbers.append(number)
-    return numbers
-
-
-def mebibytes(text: str) -> int:
-    """Parse an amount of memory and return MiB, the unit of a bare number: 64M, 1G, 512K (rounded up), 2T."""
-    word = text.upper().removesuffix("B").removesuffix("I")
-    number = scaled(word if word[-1:] in SHIFTS else f"{word}M", _MOST << SHIFTS["T"])
-    if number is None:
-        raise ValueError(f'Invalid numeric value "{text[:20]}"')
-    return -(-number >> SHIFTS["M"])
-
-
 def percent(text: str) -> int:
     """Parse CPU time in percent of a CPU: 150%, or 150; 0 for max."""
     return 0 if text == "max" else positive(text.removesuffix("%"))
@@ -156,7 +115,7 @@ def _flag(text: str) -> bool:
 OPTIONS = (
     Option("ntasks", "n", "N", "number of tasks (default 1)", positive),
     Option("cpus-per-task", "c", "N", "CPUs for each task (default 1)", positive),
-    Option("chdir", "D", "DIR", "working directory of the tasks", str, dest="cwd"),
+    Option("chdir", "D", "DIR", "working directory of the tasks", user_file, dest="cwd"),
     Option("job-name", "J", "NAME", "name of the job", str, dest="name"),
     Option("jobid", "", "JOB", "a further step of this running job of yours", positive),
     Option("time", "t", "TIME", "time limit: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S", seconds, dest="time_limit"),
@@ -174,9 +133,11 @@ OPTIONS = (
     Option("hugetlb-max", "", "SIZE:MOST", "most memory in huge pages of a size: 2MB:1G; once for each", str,
            many=True, ours=True),
     Option("oom-kill-step", "", "0|1", "end the whole step when it runs out of memory", _flag, has_arg=MAYBE_ARGUMENT),
-    Option("input", "i", "FILE", "stdin: a file pattern, a task number, all (default) or none", str, dest="stdin"),
-    Option("output", "o", "FILE", "stdout: a file pattern (%t task, %j job), a number, all, none", str, dest="stdout"),
-    Option("error", "e", "FILE", "stderr, with the same patterns", str, dest="stderr"),
+    Option("input", "i", "FILE", "stdin: a file pattern, a task number, all (default) or none", user_file,
+           dest="stdin"),
+    Option("output", "o", "FILE", "stdout: a file pattern (%t task, %j job), a number, all, none", user_file,
+           dest="stdout"),
+    Option("error", "e", "FILE", "stderr, with the same patterns", user_file, dest="stderr"),
     Option("label", "l", "", "begin each line with its task's number", _flag, has_arg=NO_ARGUMENT),
     Option("unbuffered", "u", "", "give tasks a terminal for stdout: they will not buffer", _flag, has_arg=NO_ARGUMENT),
     Option("pty", "", "TASK", "give task 0, or this one, a terminal that yours shows; others get nothing", _task,

@@ -6,6 +6,7 @@ Runs in `nodectl submit`, as its user.
 import os
 
 from nodectl.client.command import BadOption, Failed, Program
+from nodectl.model.wire.names import WRAPPED
 
 LONGEST = 64 << 20  # bytes; the service takes less (max_script_size)
 _MARKS = ("#SBATCH", "#NODECTL")
@@ -41,7 +42,7 @@ def wrapped(command: str) -> str:
     """Return the script of --wrap. Raises Failed."""
     if "\0" in command or len(command) > LONGEST:
         raise Failed("--wrap: too long for a script")
-    return f"#!/bin/sh\n# Made by nodectl submit --wrap.\n\n{command}\n"
+    return f"{WRAPPED}{command}\n"
 
 
 def check(data: bytes, name: str) -> None:

@@ -169,6 +169,8 @@ class Session:
             from nodectl.client.service_start import start_command  # where nothing is in a hurry any more
 
             else_ = ", or run this command as root, or as `nodectl --user`, for a private node" if start_private else ""
+            if not start_private and os.geteuid() != 0 and not is_own:
+                else_ = " as root; without root, `nodectl --user daemon` is a node of your own, for `nodectl --user`"
             raise Failed(f"no service at {config.socket}: start it with `{start_command(own=is_own)}`{else_}")
         from nodectl.client import private_node  # only without a service
 
@@ -231,13 +233,13 @@ class Session:
             signals, self.signals = self.signals, None
             signals.let_go()
 
-    def ask(self, method: str) -> None:
-        """Send a call without parameters; the next `call` of the same method takes the reply.
+    def ask(self, method: str, **parameters: object) -> None:
+        """Send a call; the next `call` of the same method takes the reply, whatever its own parameters are.
 
         The process can do other work in between, while the service works.
         """
         try:
-            framing.send(self._sock, {"method": f"{NODE}.{method}", "parameters": {}})
+            framing.send(self._sock, {"method": f"{NODE}.{method}", "parameters": parameters})
         except OSError:
             return  # the call itself finds out and tells
         self._asked = method
@@ -339,6 +341,10 @@ class Session:
         answer = self.call("View", job=job, step=step)
         (view,) = self._inbox.take_descriptors()
         return answer, view
+
+    def fileno(self) -> int:
+        """Return the descriptor of the connection, for poll(2) after `ask`."""
+        return self._sock.fileno()
 
     @property
     def is_open(self) -> bool:

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable
 
 from nodectl.client.command import Failed, complain
+from nodectl.client.job_name import named
 from nodectl.client.session import Session
 
 
@@ -15,7 +16,7 @@ def for_each_job(arguments: argparse.Namespace, verb: str, act: Callable[[Sessio
     session = Session(arguments.settings, start_private=False)
     status = 0
     try:
-        for job in dict.fromkeys(arguments.jobs):
+        for job in map(str, named(session, arguments.jobs)):
             try:
                 act(session, job)
             except Failed as failed:

@@ -4,35 +4,13 @@ import argparse
 from collections.abc import Callable
 
 from nodectl.client.command import Failed, complain
-from nodectl.client.job_name import job_or_step
+from nodectl.client.job_name import named, number_of
 from nodectl.client.session import Session
-from nodectl.client.step_name import step_argument
 from nodectl.model.step_number import FIRST, step_name
 from nodectl.model.wire.names import NODE
 
+WHOLE_JOBS = "steps, or whole jobs; without an admin's rights a job alone means its first step"
 _ELSE_STEP = (f"{NODE}.NotPermitted", f"{NODE}.NoSuchJob")
-
-
-def add_steps(parser: argparse.ArgumentParser) -> None:
-    """Add the argument for steps, `arguments.steps`."""
-    parser.add_argument(
-        "steps",
-        nargs="+",
-        type=step_argument,
-        metavar="JOB[.STEP]",
-        help="the steps; a job alone means its first step",
-    )
-
-
-def add_jobs_and_steps(parser: argparse.ArgumentParser) -> None:
-    """Add the argument for jobs and steps, `arguments.steps`."""
-    parser.add_argument(
-        "steps",
-        nargs="+",
-        type=job_or_step,
-        metavar="JOB[.STEP]",
-        help="steps, or whole jobs; without an admin's rights a job alone means its first step",
-    )
 
 
 def for_each(
@@ -48,12 +26,14 @@ def for_each(
     session = Session(arguments.settings)
     status = 0
     try:
-        for one in dict.fromkeys(arguments.steps):
+        for one in named(session, arguments.jobs, apart=True):
             name = one if isinstance(one, str) else step_name(*one)
             try:
                 if isinstance(one, tuple):
                     act(session, *one)
-                elif act_on_job is not None:
+                elif act_on_job is None:
+                    act(session, number_of(session, one), FIRST)
+                else:
                     _job_or_its_step(session, one, act, act_on_job)
             except Failed as failed:
                 complain(f"{verb} {name}: {failed}")
@@ -70,9 +50,9 @@ def _job_or_its_step(
     try:
         act_on_job(session, job)
     except Failed as failed:
-        if failed.name not in _ELSE_STEP or not job.isdecimal():
+        if failed.name not in _ELSE_STEP:
             raise
         try:
-            act(session, int(job), FIRST)
+            act(session, number_of(session, job), FIRST)
         except Failed as second:
             raise (failed if second.name == f"{NODE}.NoSuchStep" else second) from None

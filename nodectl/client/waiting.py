@@ -83,7 +83,7 @@ def until_over(session: "Session", number: int) -> int:
         left = [int(str(job["job"])) for job in jobs]
     record: Mapping[str, object] = session.call("ShowJob", job=str(number))["record"]  # type: ignore[assignment]
     if record.get("array_job"):
-        return max(_exit_codes(session, number), default=0)
+        return exit_status_of_array(session, number)
     return int(str(record["exit_code"]))
 
 
@@ -96,11 +96,16 @@ def _until_ended(session: "Session", number: int) -> None:
         seen = str(reply["seen"])
 
 
+def exit_status_of_array(session: "Session", array: int) -> int:
+    """Return the highest exit status of the ended tasks of an array. Raises Failed."""
+    return max(_exit_codes(session, array), default=0)
+
+
 def _exit_codes(session: "Session", array: int) -> "Iterator[int]":
     """Yield the exit codes of an array's ended tasks, page by page."""
     wanted: dict[str, Any] = {"of": "jobs", "jobs": [array]}
     while True:
-        page = session.call("Accounting", **wanted)
+        page = patiently(session, "Accounting", **wanted)
         records: list[Mapping[str, object]] = page["records"]  # type: ignore[assignment]
         yield from (int(str(record.get("exit_code", 0))) for record in records)
         if not page["next"]:
@@ -109,14 +114,19 @@ def _exit_codes(session: "Session", array: int) -> "Iterator[int]":
 
 
 def asked(session: "Session", **parameters: object) -> "Mapping[str, object]":
-    """Return the reply to Await; if the service is gone, ask the successor. Raises Failed.
+    """Return the reply to Await, see `patiently`."""
+    return patiently(session, "Await", **parameters)
+
+
+def patiently(session: "Session", method: str, **parameters: object) -> "Mapping[str, object]":
+    """Return the reply to a call that may be repeated; if the service is gone, ask the successor. Raises Failed.
 
     Where signals are held, raises Interrupted and TooLate, too.
     """
     until = time.monotonic() + _WITHOUT_SERVICE
     while True:
         try:
-            return session.call("Await", (), **parameters)
+            return session.call(method, (), **parameters)
         except Gone:
             if session.private is not None:
                 raise

@@ -6,7 +6,7 @@ FEATURE = Feature(
     (
         Command(
             "cluster", "several nodes as one: start agents in an allocation, tell who is there, stop them",
-            "nodectl.cluster.command", after="update",
+            "nodectl.cluster.command", after="reserve",
         ),
     ),
     manual="nodectl.cluster.manual",

@@ -65,6 +65,20 @@ OF_COMMANDS: dict[str, tuple[ExitStatus, ...]] = {
         _WITHDRAWN,
         _UNKNOWN_OPTION,
     ),
+    "resubmit": (
+        ExitStatus("0", "the job is in the queue; with --wait, it ended with 0"),
+        ExitStatus("N", "with --wait, the exit code of the job, the highest one of an array"),
+        ExitStatus("1", "the job was refused, or is not kept any more; a line on standard error says why"),
+        _WITHDRAWN,
+        _UNKNOWN_OPTION,
+    ),
+    "wait": (
+        ExitStatus("0", "every job ended with 0"),
+        ExitStatus("N", "the exit status of the first job, as they were named, that did not end with 0; of an array "
+                   "the highest; with --any that of the job that ended; 1 for a job that was cancelled before it ran"),
+        ExitStatus("124", "the time of --timeout is over"),
+        *GENERAL[1:],
+    ),
     "alloc": (
         ExitStatus("N", "the exit code of the command or of the shell"),
         ExitStatus("1", "there is no allocation, or the job ended before the command"),

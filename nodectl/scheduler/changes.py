@@ -19,7 +19,10 @@ from nodectl.selection.modes import SELECT_MODE_TEST_ONLY
 from nodectl.selection.records import JobRecord
 
 MOST_NICE = 2_147_480_000
-_RESOURCES = frozenset({"ntasks", "cpus_per_task", "mem"})
+_RESOURCES = frozenset({"ntasks", "cpus_per_task", "mem", "demand"})
+# What a job has of `demand`, the description of the changed request.
+_DEMANDED = ("num_tasks", "cpus_per_task", "min_cpus", "pn_min_cpus", "overcommit", "whole", "gres", "layout", "argv",
+             "_request")  # fmt: skip
 _PLAIN = ("time_limit", "nice", "name", "comment", "qos")
 _DETAILS = {"begin": "begin_time", "deadline": "deadline", "reservation": "reservation"}
 _LIMITED = frozenset({"time_limit", "begin", "deadline", "qos"})  # what `prepare` looks at
@@ -128,6 +131,9 @@ class Update:
                 if option in changed:
                     details.layout = {**details.layout, option: str(value)}
             details._request = None
+        if "demand" in changed:
+            for name in _DEMANDED:
+                setattr(details, name, getattr(changed["demand"], name))
         if "mem" in changed:
             if changed["mem"] < 0:
                 raise NotAdmitted("Invalid memory")

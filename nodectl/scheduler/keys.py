@@ -8,6 +8,7 @@ from nodectl.model.config.values import SWITCH, Parser, lines_of, number, one_of
 _LONG = number(0, 10 * 366 * 86_400, "seconds")
 _WEIGHT = number(0, 1_000_000_000, "points")
 _COUNT = number(0, 100_000_000, "jobs")
+_CPUS, _DEVICES = number(0, 100_000_000, "CPUs"), number(0, 100_000_000, "devices")
 
 
 def _qos(value: object) -> tuple[str, ...]:
@@ -90,7 +91,7 @@ QUEUE = section(
         "counts once. 0: any number.",
     ),
     Key(
-        "max_cpus_per_user", _COUNT, 0,
+        "max_cpus_per_user", _CPUS, 0,
         "Most CPUs that the running jobs of one user, root excepted, may have together. 0: all.",
     ),
     Key(
@@ -98,7 +99,7 @@ QUEUE = section(
         "Most memory that they may have together, in MiB. 0: all.",
     ),
     Key(
-        "max_devices_per_user", _COUNT, 0,
+        "max_devices_per_user", _DEVICES, 0,
         "Most devices that they may have together. 0: all.",
     ),
     Key(

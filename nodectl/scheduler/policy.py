@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from nodectl.model.config import Config
+from nodectl.model.config.values import amount
 from nodectl.model.value_class import dataclass, field, names
 from nodectl.scheduler.decisions import CANCEL, REQUEUE, SUSPEND
 
@@ -48,6 +49,7 @@ _WORDS = {
     "maxmemoryperuser": "memory",
     "maxdevicesperuser": "devices",
 }
+_UNITS = {"maxtime": "seconds", "maxmemoryperuser": "MiB"}
 _KEYS = {
     "jobs": "max_jobs_per_user",
     "submitted": "max_submit_jobs_per_user",
@@ -102,6 +104,9 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _number(word: str, text: str) -> int:
+    found = amount(text, _UNITS[word]) if word in _UNITS else text
+    if isinstance(found, int):
+        return found
     if not (text.isascii() and text.isdecimal()) or len(text) > 12:
         raise ValueError(f"has {word}={text}, not a number")
     return int(text)

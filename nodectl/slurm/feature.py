@@ -6,7 +6,7 @@ FEATURE = Feature(
     (
         Command(
             "slurm-commands", "write srun, sbatch, squeue, ... into a directory, for scripts of clusters",
-            "nodectl.slurm.write_commands", after="metrics",
+            "nodectl.slurm.write_commands", after="completion",
         ),
     ),
     manual="nodectl.slurm.manual",

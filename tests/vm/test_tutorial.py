@@ -61,7 +61,8 @@ def test_a_step_is_confined() -> None:
 
 
 def test_a_job_waits_and_can_be_looked_back_at() -> None:
-    submit, queue, explain, cancel = section("Let it wait")
+    submit, queue, follow, explain, wait, again, cancel = section("Let it wait")
+    assert follow.startswith("nodectl log -f ")  # which lasts as long as the job
     # Where the machine is slow, a minute is over before all has been asked.
     number = told(submit.replace("sleep 60", "sleep 600")).split()[-1]
     assert number in told(queue)
@@ -69,6 +70,9 @@ def test_a_job_waits_and_can_be_looked_back_at() -> None:
     assert said.returncode == 0 or "runs" in said.stderr, said
     told(cancel.replace("JOB", number))
     service.wait_until(lambda: number not in told(queue), "the job has ended")
+    second = told(again.replace("JOB", number)).split()[-1]
+    told(cancel.replace("JOB", second))
+    assert typed(wait.replace("JOB", second)).returncode != 0
     account, show, trace = section("Look back")
     assert number in told(account)
     step = told("nodectl run sh -c 'echo $SLURM_JOB_ID'").strip()

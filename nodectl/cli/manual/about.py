@@ -43,6 +43,19 @@ DESCRIPTIONS = {
         "The script is kept by the service and runs when its turn comes; its output goes to a file. Its number is "
         "printed.",
     ),
+    "resubmit": (
+        "The service keeps with which script, options, environment and directory a batch job was submitted, also of "
+        "the latest ended jobs of each user (the key `kept_scripts_per_user`).",
+    ),
+    "log": (
+        "Prints the file into which a batch script, or a `nodectl run --output=FILE`, writes. The service tells where "
+        "it is; the command opens it with the rights of its user. With `-f` it waits for the job's turn, shows what is "
+        "written at once, and ends with the job.",
+    ),
+    "wait": (
+        "Waits for jobs as the `wait` of a shell does for its own. An array is waited for as a whole, `42_3` is one of "
+        "its tasks.",
+    ),
     "daemon": (
         "The service. Its unit is `nodectld.service`, which systemd restarts without harm to the steps that run: each "
         "has a process of its own that outlives the service.",
@@ -81,6 +94,19 @@ EXAMPLES = {
         ("On this machine, as `nodectl run` would:", "nodectl bind -n4 --cpu-bind=cores --explain"),
         ("On a machine that is not here:", "nodectl bind --machine 2s:32c:2t:8n -n8 -c4"),
     ),
+    "resubmit": (
+        ("The newest job with more memory:", "nodectl resubmit last --mem=16G"),
+        ("The tasks of array 7 that failed:", "nodectl resubmit 7 --failed"),
+    ),
+    "log": (
+        ("The newest job's output, from the start to the end of the job:", "nodectl log -f last"),
+        ("What task 3 of array 7 wrote last to its file for errors:", "nodectl log -e -n 20 7_3"),
+    ),
+    "wait": (
+        ("Until all tasks of an array have ended:", "nodectl submit -a 0-9 job.sh && nodectl wait last"),
+        ("Which of six jobs ends first, within an hour:", "nodectl wait 7-12 --any --timeout=1h"),
+    ),
+    "help": (("What `nodectl submit --help` prints:", "nodectl help submit"),),
     "cancel": (
         ("A job, a task of an array, a step:", "nodectl cancel 7 8_3 9.1"),
         ("All that you have waiting:", "nodectl cancel --me --state PD"),
@@ -88,6 +114,8 @@ EXAMPLES = {
     "update": (
         ("A running step:", "nodectl update --cpu-max=50% --mem=2G --pids-max=100 7"),
         ("A waiting job:", "nodectl update 7 --time=0:30:00 --nice=50"),
+        ("A batch job that waits, with other CPUs and another command:",
+         "nodectl update 7 -n1 -c4 --command 'make -j4'"),
     ),
     "reserve": (
         ("Sixteen CPUs for a course:",
@@ -120,7 +148,11 @@ SEE = {
                 "nodectl-plugins(7)",
                 "nodectl-spank(7)", "nodectl.varlink(7)"),
     "run": ("nodectl-bind(1)", "nodectl-bulk(1)", "nodectl-submit(1)", "nodectl-trace(1)", "nodectl.toml(5)"),
-    "submit": ("nodectl-alloc(1)", "nodectl-queue(1)", "nodectl-cancel(1)", "nodectl-explain(1)"),
+    "submit": ("nodectl-alloc(1)", "nodectl-log(1)", "nodectl-queue(1)", "nodectl-cancel(1)", "nodectl-explain(1)"),
+    "resubmit": ("nodectl-submit(1)", "nodectl-requeue(1)", "nodectl-log(1)"),
+    "log": ("nodectl-submit(1)", "nodectl-attach(1)", "nodectl-wait(1)"),
+    "wait": ("nodectl-submit(1)", "nodectl-log(1)"),
+    "help": ("nodectl(1)",),
     "alloc": _QUEUE,
     "queue": ("nodectl-explain(1)", "nodectl-cancel(1)", "nodectl-acct(1)"),
     "cancel": ("nodectl-queue(1)", "nodectl-signal(1)"),

@@ -11,10 +11,11 @@ from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.completion.grammar import Item
 from nodectl.client.completion.values import Candidate
 from nodectl.client.configuration import configured
+from nodectl.client.job_name import NEWEST
 from nodectl.client.render.job_columns import name_of
 from nodectl.client.session import Session
 from nodectl.model.states import PENDING, RUNNING, SUSPENDED
-from nodectl.model.step_number import step_name
+from nodectl.model.step_number import BATCH, step_name
 
 _ENDED = 20  # of steps that have ended so many are told
 _OF_JOBS = frozenset({"JOB", "JOBS", "JOB[.STEP]", "JOB[.STEP],..."})
@@ -26,6 +27,7 @@ _STATES = {
     "signal": (RUNNING,), "run": (RUNNING,), "bulk": (RUNNING,), "trace": (RUNNING,),
 }  # fmt: skip
 _OF_THE_PAST = ("show", "trace", "acct")  # commands that tell of steps that have ended too
+_OF_ENDED_JOBS = ("log", "resubmit")  # and of jobs
 
 
 def candidates(settings: GlobalOptions, command: str, item: Item) -> list[Candidate]:
@@ -72,6 +74,13 @@ def _jobs(session: Session, command: str, *, steps: bool) -> Iterator[Candidate]
     queued: Any = session.call("Queue", **wanted)["jobs"]
     for job in queued:
         yield name_of(job).partition("_[")[0], f"{job.get('name') or '-'} {str(job['state']).lower()}"
+    if len(queued) > 1:
+        yield NEWEST, "your newest job"
+    if command in _OF_ENDED_JOBS:
+        ended: Any = session.call("List", ended=_ENDED)["steps"]
+        for step in ended:
+            if step["step"] == BATCH:
+                yield str(step["job"]), f"{step['name']} {str(step['state']).lower()}"
     if steps:
         running: Any = session.call("List", ended=_ENDED if command in _OF_THE_PAST else 0)["steps"]
         for step in running:

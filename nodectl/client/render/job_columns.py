@@ -6,8 +6,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nodectl.client.render.table import table
-from nodectl.model.states import PENDING, SHORT, SUSPENDED
-from nodectl.model.words import duration, moment
+from nodectl.model.states import IN_QUEUE, PENDING, SHORT, SUSPENDED
+from nodectl.model.wire.names import WRAP
+from nodectl.model.words import byte_words, duration, moment
 
 Job = Mapping[str, Any]
 _WIDEST = {"USER": 8, "NAME": 10}  # on a terminal that is too narrow, as in squeue
@@ -93,7 +94,14 @@ STARTS = ("job", "user", "name", "state", "start", "cpus", "where")
 
 
 def _command(command: object) -> str:
-    return shlex.join(map(str, command)) if isinstance(command, list | tuple) else str(command or "-")
+    return command_words(command) if isinstance(command, list | tuple) else str(command or "-")
+
+
+def command_words(command: Sequence[object]) -> str:
+    """Return the command as it was typed, the line of --wrap as it is."""
+    if len(command) == 2 and command[0] == WRAP:
+        return str(command[1])
+    return shlex.join(map(str, command))
 
 
 def listing(
@@ -136,9 +144,44 @@ def _lines(
     return table([column.header for column in columns], cells, right=right, width=width, paint=paint)
 
 
+def devices_of(gres: str) -> str:
+    """Return the devices of a job in words: "gpu:2" as wanted, "gpu:0,gpu:1" as given."""
+    return ", ".join(gres.split(","))
+
+
+# The facts about a job: the title and the function for the value, which is omitted where it is empty.
+_FACTS: tuple[tuple[str, Callable[[Job], object]], ...] = (
+    ("job", name_of),
+    ("name", lambda job: job.get("name")),
+    ("user", lambda job: job.get("user")),
+    ("state", lambda job: job.get("state")),
+    ("reason", lambda job: _where(job).removeprefix("-") if not job.get("cpu_list") else ""),
+    ("starts", lambda job: moment(job.get("start"), "not known") if job["state"] == PENDING else ""),
+    ("command", lambda job: _command(job.get("command")).removeprefix("-")),
+    ("directory", lambda job: job.get("work_dir")),
+    ("output", lambda job: job.get("output")),
+    ("errors", lambda job: job.get("errors") if job.get("errors") != job.get("output") else ""),
+    ("submitted", lambda job: moment(job.get("submit"), "")),
+    ("not before", lambda job: moment(job.get("begin"), "")),
+    ("deadline", lambda job: moment(job.get("deadline"), "")),
+    ("started", lambda job: moment(job.get("start"), "") if job["state"] != PENDING else ""),
+    ("ended", lambda job: moment(job.get("end"), "") if job["state"] not in IN_QUEUE else ""),
+    ("time limit", lambda job: duration(job["time_limit"]) if job.get("time_limit") else "none"),
+    ("tasks", lambda job: job.get("ntasks")),
+    ("CPUs", lambda job: job.get("cpus")),
+    ("memory", lambda job: byte_words(job["memory"] << 20) if job.get("memory") else ""),
+    ("devices", lambda job: devices_of(job.get("gres") or "")),
+    ("after", lambda job: job.get("dependency")),
+    ("reservation", lambda job: job.get("reservation")),
+    ("QOS", lambda job: job.get("qos")),
+    ("priority", lambda job: job.get("priority")),
+    ("restarts", lambda job: job.get("restarts")),
+    ("comment", lambda job: job.get("comment")),
+)
+
+
 def job_facts(job: Job) -> Iterator[tuple[str, object]]:
     """Yield the known facts about a job, as names and values."""
-    for column in COLUMNS.values():
-        value = column.cell(job)
-        if value not in ("-", ""):
-            yield column.header.lower(), value
+    for title, value in _FACTS:
+        if found := value(job):
+            yield title, found

@@ -13,11 +13,10 @@ from nodectl.client.run_options import (
     NO_ARGUMENT,
     Option,
     RunParser,
-    mebibytes,
     positive,
-    seconds,
 )
 from nodectl.client.srun import names
+from nodectl.model.number import mebibytes, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -13,6 +13,8 @@ _WHY = {
     "TestOnly": f"the ends of steps are unknown -> `nodectl queue` tells what waits; {_WAITS}",
     "Await": f"jobs are Slurm's -> its own `squeue`; {_WAITS}",
     "ShowJob": _JOBS.format("show job JOB") + ", and `nodectl show JOB.STEP` of a step",
+    "Newest": "jobs are Slurm's -> its own `squeue --me`",
+    "Script": _JOBS.format("write batch_script JOB"),
     "Hold": _JOBS.format("hold JOB"),
     "ReleaseJobs": _JOBS.format("release JOB"),
     "Requeue": _JOBS.format("requeue JOB"),

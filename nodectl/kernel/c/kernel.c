@@ -25,6 +25,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -211,6 +212,35 @@ static PyObject *sync_all_of(PyObject *self, PyObject *arg)
     return none_or_failed(result, "syncfs");
 }
 
+PyDoc_STRVAR(watcher_doc,
+"watcher() -> int\n\n"
+"A descriptor which is readable when a watched file or directory changes: inotify(7), without waiting, closed at an exec.");
+
+static PyObject *watcher(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    return number_or_failed(inotify_init1(IN_CLOEXEC | IN_NONBLOCK), "inotify_init1");
+}
+
+PyDoc_STRVAR(watch_doc,
+"watch(watcher: int, path: str, is_directory: bool) -> None\n\n"
+"Watch a file for writes, truncation and removal, or a directory for new names. A second watch of the same file changes\n"
+"nothing.");
+
+static PyObject *watch(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *path;
+    int fd, is_directory;
+    if (!PyArg_ParseTuple(args, "iO&p", &fd, PyUnicode_FSConverter, &path, &is_directory))
+        return NULL;
+    uint32_t changes = is_directory ? IN_CREATE | IN_MOVED_TO : IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF;
+    int result = inotify_add_watch(fd, PyBytes_AsString(path), changes);
+    release(path);
+    return none_or_failed(result < 0, "inotify_add_watch");
+}
+
 PyDoc_STRVAR(trim_doc,
 "trim() -> None\n\n"
 "Gives the kernel back what the heap does not need: malloc_trim(3), where libc has it.");
@@ -290,6 +320,8 @@ static PyMethodDef methods[] = {
     {"default_signals", default_signals, METH_NOARGS, default_signals_doc},
     {"open_named", open_named, METH_VARARGS, open_named_doc},
     {"sync_all_of", sync_all_of, METH_O, sync_all_of_doc},
+    {"watcher", watcher, METH_NOARGS, watcher_doc},
+    {"watch", watch, METH_VARARGS, watch_doc},
     {"trim", trim, METH_NOARGS, trim_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.model.step import Step
 
+_OF_CLIENT = ("", "all", "-")
 _MOST_DIGITS = 10
 _TOO_LONG = 4096  # bytes: PATH_MAX, which the kernel refuses
 _ARRAY = 10  # %b is the task's number in an array modulo this
@@ -23,6 +24,12 @@ def expand(pattern: str, step: "Step", rank: int) -> str:
     """Return the absolute path of `pattern` for this task. Relative names begin at the step's directory."""
     name = pattern.replace("\\", "") if "\\" in pattern else _expand(pattern, step, rank)[:_TOO_LONG]
     return name if name.startswith("/") else f"{step.cwd}/{name}"
+
+
+def is_file(name: str, ntasks: int) -> bool:
+    """Return True for a file's name; False for a task's number and the words for no file."""
+    is_task = name.isdecimal() and int(name) < ntasks
+    return not (name in _OF_CLIENT or name == "none" or is_task)
 
 
 def per_task(pattern: str) -> bool:

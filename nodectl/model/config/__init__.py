@@ -127,6 +127,7 @@ class Config:
     user_cache_seconds: int
     # jobs
     max_script_size: int
+    kept_scripts_per_user: int
     max_batch_bytes_per_user: int
     interactive_lease: int
     drain_on_failure: tuple[str, ...]

@@ -83,10 +83,31 @@ def kind_of(value: object) -> str:
     return names.get(type(value), "a date or time")
 
 
+# Units in which a number may be written as on the command line, with an example.
+_WRITTEN = {"seconds": '"1h30m" or "1-0"', "MiB": '"2G"', "bytes": '"2G"'}
+
+
+def amount(text: str, unit: str) -> object:
+    """Return the number for a text such as 1h30m, or the text itself where it is none."""
+    from nodectl.model import number as numbers  # few files have such texts
+
+    try:
+        if unit == "seconds":  # without a unit it would mean minutes on the command line, and seconds here
+            return text if text.isdecimal() else numbers.seconds(text)
+        return numbers.mebibytes(text) << (20 if unit == "bytes" else 0) if text[-1:].isalpha() else text
+    except ValueError:
+        return text
+
+
 def number(least: int, most: int, unit: str) -> Parser:
-    """Return a parser of a whole number between two bounds, both allowed."""
+    """Return a parser of a whole number between two bounds, both allowed; for some units also of a text."""
 
     def read(value: object) -> int:
+        if isinstance(value, str) and unit in _WRITTEN:
+            found = amount(value, unit)
+            if isinstance(found, str):
+                raise ValueError("is a string" if value.isdecimal() else f"is {value[:40]!r}")
+            value = found
         # TOML's true is a Python int too.
         if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError(f"is {kind_of(value)}")
@@ -94,7 +115,8 @@ def number(least: int, most: int, unit: str) -> Parser:
             raise ValueError(f"is {value}")
         return value
 
-    return Parser(f"a number of {unit} from {least} to {most}", read)
+    also = f", or as on the command line: {_WRITTEN[unit]}" if unit in _WRITTEN else ""
+    return Parser(f"a number of {unit} from {least} to {most}{also}", read)
 
 
 def words(*allowed: str) -> Parser:

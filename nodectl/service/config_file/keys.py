@@ -122,6 +122,12 @@ JOBS = section(
         "Longest script of a batch job, in bytes.",
     ),
     Key(
+        "kept_scripts_per_user", number(0, 100_000, "jobs"), 100,
+        "Latest ended batch jobs of each user whose script and environment stay on the disk, for root alone, so that "
+        "`nodectl resubmit` can submit them again; an array counts once. They have an eighth of "
+        "max_batch_bytes_per_user at most. 0: none.",
+    ),
+    Key(
         "max_batch_bytes_per_user", number(1 << 16, 1 << 40, "bytes"), 256 << 20,
         "Most bytes that the daemon may keep for the jobs of one user, root excepted, that are in the queue: scripts, "
         "environments, options, layouts, indices of arrays, dependencies. They count as they are before compression.",

@@ -65,9 +65,11 @@ if TYPE_CHECKING:
 
 CHANGING = (
     "Signal", "Suspend", "Resume", "Update", "Cancel", "Hold", "ReleaseJobs", "Requeue", "UpdateJob", "SuspendJob",
-    "ResumeJob", "UpdateNode", "CreateReservation", "DeleteReservation",
+    "ResumeJob", "UpdateNode", "CreateReservation", "DeleteReservation", "Script",
 )  # fmt: skip
-"""Methods that change jobs and steps. Those that start or enter one look at their caller themselves."""
+"""Methods that change jobs and steps, or tell an environment. Those that start or enter one look at their caller
+themselves.
+"""
 
 
 class Node:
@@ -136,7 +138,9 @@ class Node:
         spool = Spool(config.state_dir)
         starts = Starts(self._maker, start.begin, registry, job_store, spool, base, jobs.cgroup_removals)
         parts = Parts(registry, jobs.further_steps, jobs.suspension, self._maker, starts, spool, growth)
-        return Controller(config, JobTable(job_store, config.max_batch_bytes_per_user), parts)
+        return Controller(
+            config, JobTable(job_store, config.max_batch_bytes_per_user, config.kept_scripts_per_user), parts
+        )
 
     async def restore_queue(self) -> None:
         """Restore the queue of an earlier daemon, after the sweep. Raises SelectionFailed."""
@@ -172,6 +176,8 @@ class Node:
             "Queue": (show_queue.QUEUE, self._queue.queue),
             "ShowJob": (ONE_JOB, self._queue.show_job),
             "ExplainJob": (ONE_JOB, self._queue.explain_job),
+            "Newest": ({}, self._queue.newest),
+            "Script": (ONE_JOB, self._queue.script),
             "Cancel": (control.CANCEL, self._control.cancel),
             "Hold": (control.JOBS, self._control.hold),
             "ReleaseJobs": (control.JOBS, self._control.release),

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nodectl.client.command import Failed
-from nodectl.client.run_options import positive, seconds
+from nodectl.client.run_options import positive
 from nodectl.client.session import Session
 from nodectl.model.moments import moment as moment_of
+from nodectl.model.number import seconds
 from nodectl.model.words import duration, moment
 from nodectl.slurm.commands import machine_facts
 from nodectl.slurm.commands.host_names import expanded

@@ -8,9 +8,9 @@ from typing import Any
 from nodectl.client import waiting
 from nodectl.client.command import Failed, complain
 from nodectl.client.job_changes import assigned
-from nodectl.client.run_options import seconds
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_of
+from nodectl.model.number import seconds
 from nodectl.model.states import BEGUN, PENDING
 from nodectl.model.wire.names import NODE
 from nodectl.slurm.commands import jobs, machine_facts, reservations

@@ -254,6 +254,16 @@ def test_an_ordinary_user_gets_a_clear_line(alone: Node, command: str) -> None:
     assert leftovers(alone) == []
 
 
+def test_an_ordinary_user_who_queues_a_job_is_told_of_a_node_of_their_own(alone: Node) -> None:
+    done = alone.nodectl("submit", "--wrap=true", user=NOBODY)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line == (
+        f"nodectl: error: no service at {alone.socket}: start it with `{START}` as root; "
+        "without root, `nodectl --user daemon` is a node of your own, for `nodectl --user`"
+    )
+
+
 def test_a_private_node_is_roots(alone: Node) -> None:
     """Else root's command waited for the steps of whoever found its socket."""
     client, _ = begun(alone, "echo ready; exec sleep 300")

@@ -93,7 +93,8 @@ def test_a_failing_epilog_drains_the_node_until_an_admin_resumes_it(node: Node) 
     wait_until(lambda: not queue(node), "they are over")
 
 
-def test_what_a_job_is_started_with_is_roots_until_it_runs_and_gone_when_it_has_ended(node: Node) -> None:
+def test_what_a_job_is_started_with_is_roots_and_gone_after_its_end_where_none_is_kept(node: Node) -> None:
+    node.configure(kept_scripts_per_user=0)
     node.start()
     blocker = submit(node, "exec sleep 1000", f"-n{all_cpus(node)}")
     wait_for(node, blocker, "RUNNING")

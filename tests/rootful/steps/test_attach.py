@@ -245,7 +245,7 @@ def test_a_pipe_that_nobody_reads_does_not_keep_a_viewer_from_the_last_lines(sha
 
 
 def test_what_cannot_be_seen_is_told_with_what_to_do(shared_node: Node) -> None:
-    for options, why in (((), "--pty, -l or -u"), (("-o", "out-%j"), "its output is in")):
+    for options, why in (((), "--pty, -l or -u"), (("-o", "out-%j"), "`nodectl log -f ")):
         with running_step(shared_node, *options, "sleep", "300"):
             wait_until(lambda: list(shared_node.steps.glob("*.sock")), "the step is there")
             done = shared_node.nodectl("attach", str(shared_node.last_job()), user=NOBODY)

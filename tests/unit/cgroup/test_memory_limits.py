@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.client.run_options import mebibytes
 from nodectl.launch.cgroup.constraints import memory_limits
+from nodectl.model.number import mebibytes
 from nodectl.service.config_file.reader import build
 
 TOTAL = 3917

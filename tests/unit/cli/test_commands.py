@@ -249,15 +249,14 @@ def test_steps_after_one_that_failed_are_asked_for_too(
             asked.append(("close",))
 
     monkeypatch.setattr(several_steps, "Session", Service)
-    given = argparse.Namespace(settings=GlobalOptions(), steps=[(1, 0), (2, 3), (3, 0), (1, 0)], signal=15)
+    given = argparse.Namespace(settings=GlobalOptions(), jobs=["1.0", "2.3", "3.0", "1.0"], signal=15)
     assert suspend.main(given) == 1
     assert capsys.readouterr().err == (
         "nodectl: error: suspend 1.0: has ended\n"
         "nodectl: error: suspend 2.3: hanging in the kernel, not suspended: 70, 71\n"
     )
     assert asked == [("Suspend", 1, 0), ("Suspend", 2, 3), ("Suspend", 3, 0), ("close",)]
-    given.steps.remove((1, 0))
-    given.steps.remove((1, 0))
+    given.jobs = ["2.3", "3.0"]
     assert send_signal.main(given) == 0
     assert asked[4:] == [("Signal", 2, 3, 15), ("Signal", 3, 0, 15), ("close",)]
 

@@ -6,11 +6,12 @@ import pytest
 
 from nodectl.client import launch_request
 from nodectl.client.command import BadOption
-from nodectl.client.run_options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, PluginOption, seconds, waiting_options
+from nodectl.client.run_options import ARGUMENT, MAYBE_ARGUMENT, OPTIONS, PluginOption, waiting_options
 from nodectl.client.srun.help import text as help_text
 from nodectl.client.srun.options import parser
 from nodectl.launch.task.keys import RLIMITS
 from nodectl.model.fields import names
+from nodectl.model.number import seconds
 from nodectl.model.request_fields import JobOptions, Request
 from nodectl.spank import SpankOption
 
@@ -145,6 +146,12 @@ def test_a_wrong_option_is_refused_as_srun_does(words: list[str], status: int, r
         ("1-2:3", 93_780),
         ("1-2:3:4", 93_784),
         ("0", 0),
+        ("90s", 90),
+        ("1h30m", 5400),
+        ("1H", 3600),
+        ("1d12h", 129_600),
+        ("2w", 1_209_600),
+        ("0m", 0),
         ("infinite", 0),
         ("UNLIMITED", 0),
         ("-1", 0),
@@ -156,7 +163,29 @@ def test_time_limits_in_every_notation(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ":", "1:", ":1", "1-", "-", "1-2-3", "1:2:3:4", "1-1:2:3:4", "1.5", "1 ", "x", "1h", "--1", "٣"]
+    "text",
+    [
+        "",
+        ":",
+        "1:",
+        ":1",
+        "1-",
+        "-",
+        "1-2-3",
+        "1:2:3:4",
+        "1-1:2:3:4",
+        "1.5",
+        "1 ",
+        "x",
+        "--1",
+        "٣",
+        "h",
+        "1h1h",
+        "30m1h",
+        "1h30",
+        "1.5h",
+        "-1h",
+    ],
 )
 def test_what_is_no_time_limit_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="Invalid time specification"):

@@ -87,6 +87,29 @@ def test_values_of_the_file_are_taken(tmp_path: Path) -> None:
     assert (made.task_prolog, made.task_epilog) == ("/p", None)
 
 
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ('max_time = "1-0"', 86_400),
+        ('max_time = "1h30m"', 5400),
+        ('max_time = "2:00:00"', 7200),
+        ('kill_wait = "90s"', 90),
+        ('max_memory_per_user = "2G"', 2048),
+        ('max_script_size = "1M"', 1 << 20),
+        ("max_time = 60", 60),
+    ],
+)
+def test_times_and_amounts_are_written_as_on_the_command_line(tmp_path: Path, line: str, value: int) -> None:
+    assert dict(load(tmp_path, line))[line.partition(" ")[0]] == value
+
+
+@pytest.mark.parametrize("line", ['max_time = "60"', 'max_time = "soon"', 'max_memory_per_user = "2X"',
+                                  'max_jobs_per_user = "2G"', 'kill_wait = "9999999h"'])  # fmt: skip
+def test_a_text_without_a_unit_or_beyond_the_limits_is_refused(tmp_path: Path, line: str) -> None:
+    with pytest.raises(ConfigError, match=line.partition(" ")[0]):
+        load(tmp_path, line)
+
+
 def test_words_are_taken_in_any_case_and_lists_of_cpus_in_any_order() -> None:
     made = reader.build(
         {

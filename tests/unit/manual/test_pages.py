@@ -40,7 +40,7 @@ def plain(page: str) -> str:
 def help_of(command: str) -> str:
     if not COMMANDS[command].reads_words:
         return parser_of(COMMANDS[command]).format_help()
-    if command in ("submit", "alloc"):
+    if command in ("submit", "resubmit", "alloc"):
         return JobParser(command).help()
     return {"run": lambda: run_help.text(()), "bulk": BulkParser().help, "bind": bind._help}[command]()
 

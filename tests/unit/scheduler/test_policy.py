@@ -37,6 +37,11 @@ def test_lines_and_limits_are_read(tmp_path: Path) -> None:
     assert (policy.qos["normal"].preempt_mode, policy.preempt_mode) == ("suspend", "requeue")
 
 
+def test_times_and_memory_of_a_quality_of_service_have_units(tmp_path: Path) -> None:
+    policy = Policy.of(configured(tmp_path, 'qos = ["Name=long MaxTime=1-12 MaxMemoryPerUser=2G"]'))
+    assert (policy.qos["long"].max_time, policy.qos["long"].limits.memory) == (129_600, 2048)
+
+
 @pytest.mark.parametrize(
     "text", ['qos = "Priority=5"', "max_wait = -1", 'preempt_mode = "kill"', "bf_max_job_test = 0"]
 )

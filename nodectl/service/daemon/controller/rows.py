@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from nodectl.launch.task.filename import expand, is_file
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.states import PENDING, SUSPENDED
+from nodectl.model.step_number import BATCH as BATCH_STEP
 from nodectl.model.value_class import replace
 from nodectl.scheduler.explanation import Explanation
-from nodectl.selection.records import JobRecord, NodeTable, resources_as_json
+from nodectl.selection.records import BATCH, JobRecord, NodeTable, resources_as_json
 from nodectl.service.daemon.controller.job_names import name_of
 
-_PRIVATE = ("name", "account", "command", "comment", "work_dir", "stdin", "stdout", "stderr", "dependency", "layout")
+_OUTPUT, _OUTPUT_OF_ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
+_PRIVATE = ("name", "account", "command", "comment", "work_dir", "stdin", "stdout", "stderr", "output", "errors",
+            "dependency", "layout")  # fmt: skip
 """What only a job's owner and admins are told."""
 
 
@@ -76,9 +81,45 @@ def row(job: JobRecord, resources: Mapping[str, object], now: float, why: Explan
     }
 
 
-def record(job: JobRecord, resources: Mapping[str, object], now: float, why: Explanation | None) -> dict[str, object]:
-    """Return everything known about a job."""
+class _Names:
+    """The values by which the first step of a job expands the names of its files, see `filename`."""
+
+    def __init__(self, job: JobRecord, node: str) -> None:
+        self.job_id, self.restart, self.cwd, self.node_name = job.job_id, job.restart_cnt, job.details.work_dir, node
+        self.user_name, self.name, self.nodeid = job.user_name, job.name, 0
+        self.step_id = BATCH_STEP if job.held_by == BATCH else 0
+        self.array_task = job.array_task_id or 0
+        self.array_job = job.array_job_id if job.array_task_id is not None else 0
+
+    def __str__(self) -> str:
+        return f"{self.job_id}.{self.step_id}"
+
+
+def default_output(job: JobRecord) -> str:
+    """Return the pattern of the file for the output of a batch job without --output."""
+    return _OUTPUT_OF_ARRAY if job.array_job_id else _OUTPUT
+
+
+def output_files(job: JobRecord, node: str) -> tuple[str, str]:
+    """Return the paths of the files for stdout and stderr of the first step's first task; "" for those of a client.
+
+    In the paths of an array's waiting tasks, %a stands for the task's number.
+    """
     details = job.details
+    named: Any = _Names(job, node)  # as much of a step as the names need
+    out = details.std_out or (default_output(job) if job.held_by == BATCH else "")
+    err = details.std_err or out
+    ntasks = 1 if job.held_by == BATCH else details.num_tasks
+    files = [expand(name, named, 0) if is_file(name, ntasks) else "" for name in (out, err)]
+    return files[0], files[1]
+
+
+def record(
+    job: JobRecord, resources: Mapping[str, object], now: float, why: Explanation | None, node: str = ""
+) -> dict[str, object]:
+    """Return everything known about a job, on the node with this name."""
+    details = job.details
+    output, errors = output_files(job, node)
     return {
         **row(job, resources, now, why),
         "comment": job.comment,
@@ -89,6 +130,8 @@ def record(job: JobRecord, resources: Mapping[str, object], now: float, why: Exp
         "stdin": details.std_in,
         "stdout": details.std_out,
         "stderr": details.std_err,
+        "output": output,
+        "errors": errors,
         "open_append": details.open_append,
         "ntasks": details.num_tasks,
         "cpus_per_task": details.cpus_per_task,

@@ -16,6 +16,7 @@ from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.admission.share import make_first, share_of
 from nodectl.service.daemon.admission.slices import Slices, Work
 from nodectl.service.daemon.admission.step_maker import StepMaker
+from nodectl.service.daemon.controller.rows import default_output
 from nodectl.service.daemon.controller.spool import Spool
 from nodectl.service.daemon.controller.table import text_of
 from nodectl.service.daemon.history.batch_text import BatchText, unpacking
@@ -25,7 +26,6 @@ from nodectl.service.daemon.jobs.step_cgroups import CgroupRemovals
 
 _READY_PAUSE = 0.1
 _READY_SECONDS = 60.0
-_OUTPUT, _OUTPUT_OF_ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
 _NULL = "/dev/null"
 
 
@@ -122,7 +122,7 @@ class Starts:
         step.environment = {**step.environment, "SLURM_NTASKS": tasks, "SLURM_NPROCS": tasks}
         step.name, step.ntasks, step.cpu_masks = job.name, 1, [0]
         step.stdin = step.stdin or _NULL
-        step.stdout = step.stdout or (_OUTPUT if job.array_task_id is None else _OUTPUT_OF_ARRAY)
+        step.stdout = step.stdout or default_output(job)
         step.stderr = step.stderr or step.stdout
         return step
 

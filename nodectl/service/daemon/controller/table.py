@@ -14,10 +14,12 @@ from nodectl.scheduler import job_array
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.service.daemon.controller import job_bytes
 from nodectl.service.daemon.controller.commits import Commits
+from nodectl.service.daemon.controller.ended_texts import EndedTexts
 from nodectl.service.daemon.controller.job_names import BadName, JobName, parse
 from nodectl.service.daemon.history.batch_text import PackedText
 from nodectl.service.daemon.history.job_store import JobStore
 
+_OF_ENDED = 8  # a part of the bytes of a user is for the texts of ended jobs
 _MOST_RECENT = 16  # ended jobs, of those in the history
 
 
@@ -26,10 +28,10 @@ class JobTable:
 
     `jobs` is the scheduler's own table of jobs that have not ended, which the scheduler changes. `waiting` holds the
     jobs among them that wait for their start, or for their CPUs. The daemon keeps at most `most_bytes` for each user's
-    jobs, root excepted.
+    jobs, root excepted, and the texts of so many ended jobs as `kept_texts` says.
     """
 
-    def __init__(self, store: JobStore, most_bytes: int) -> None:
+    def __init__(self, store: JobStore, most_bytes: int, kept_texts: int = 0) -> None:
         self._most_bytes = most_bytes
         self.jobs: Mapping[int, JobRecord] = {}
         self._waiting_tasks: Callable[[JobRecord], job_array.Tasks] = lambda job: job_array.tasks_of(job.array_tasks)
@@ -39,6 +41,7 @@ class JobTable:
         self.bytes: Counter[int] = Counter()  # by user: bytes kept for the queued jobs
         self._bytes: dict[int, tuple[int, int]] = {}  # by job: user and bytes of the record
         self._texts: dict[int, tuple[int, int]] = {}  # by job or array: user and bytes of its batch text
+        self._ended_texts = EndedTexts(kept_texts, most_bytes // _OF_ENDED)
         self._arrays: dict[int, set[int]] = {}  # by array: its jobs that have not ended
         self._tasks: dict[int, dict[int, int]] = {}  # by array: the jobs of a single task, by the task's index
         self._recent: OrderedDict[int, JobRecord] = OrderedDict()  # ended jobs
@@ -62,11 +65,11 @@ class JobTable:
                 self._texts[job_id] = uid, size
                 self.bytes[uid] += size
             else:
-                self.store.drop_batch(job_id)
+                self._keep_text(job_id, uid, size)
 
-    def check_bytes(self, uid: int) -> None:
-        """Raise Refused if the daemon keeps more bytes for the user's jobs than allowed."""
-        kept = self.bytes[uid]
+    def check_bytes(self, uid: int, more: int = 0) -> None:
+        """Raise Refused if the daemon keeps more bytes for the user's jobs than allowed, or would with `more`."""
+        kept = self.bytes[uid] + more
         if uid and kept > self._most_bytes:
             what = f"what is kept for your jobs in the queue would have {kept} bytes"
             raise Refused("LaunchRefused", f"{what}: max_batch_bytes_per_user = {self._most_bytes}", exit_status=1)
@@ -112,6 +115,13 @@ class JobTable:
             self._texts[text_of(job)] = batch.uid, batch.size
             self.bytes[batch.uid] += batch.size
 
+    def rewrite(self, job: JobRecord, batch: PackedText) -> None:
+        """Replace the script and request of a waiting batch job with the next commit."""
+        self.store.put_batch(text_of(job), batch)
+        uid, size = self._texts[text_of(job)]
+        self._texts[text_of(job)] = uid, batch.size
+        self.bytes[uid] += batch.size - size
+
     def add_unwritten(self, job: JobRecord) -> None:
         """Note a job recorded, while running, only in the file of the first step."""
         self._unwritten.add(job.job_id)
@@ -149,13 +159,19 @@ class JobTable:
         else:
             self.commits.soon()
         self._put(job)
+        size = self._texts.get(text_of(job), (0, 0))[1]
         if self._drop(job):
-            self.store.drop_batch(text_of(job))
+            self._keep_text(text_of(job), job.user_id, size)
         job.details.forget_request()
         self._recent[job.job_id] = job
         while len(self._recent) > _MOST_RECENT and not self.store.is_to_write(next(iter(self._recent))):
             self._recent.popitem(last=False)
         self._tell(job.job_id)
+
+    def _keep_text(self, job_id: int, uid: int, size: int) -> None:
+        """Keep the text of an ended job for `nodectl resubmit`, instead of older texts where there is no room."""
+        for oldest in self._ended_texts.add(job_id, uid, size):
+            self.store.drop_batch(oldest)
 
     def _drop(self, job: JobRecord) -> bool:
         """Remove the job from the table. Return True when no further job will use the batch text."""
@@ -212,6 +228,11 @@ class JobTable:
         if found is None and (kept := self.store.find(job_id)) is not None:
             found = kept.record
         return found
+
+    def newest(self, uid: int) -> int:
+        """Return the number of a user's newest job or array, queued or ended; 0 for none."""
+        mine = (text_of(job) for job in (*self.jobs.values(), *self._recent.values()) if job.user_id == uid)
+        return max(*mine, self.store.newest(uid), 0)
 
     def named(self, text: str, spend: Callable[[int], None] = job_array.freely) -> list[tuple[JobRecord, str]]:
         """Return the queued jobs that a name means, each with the meant tasks of a waiting array ("" for all).

@@ -24,6 +24,7 @@ _DROP_OLDER = "DELETE FROM job WHERE id = ? AND restart < ? AND ended = 0"
 _PUT_BATCH = "INSERT OR REPLACE INTO batch VALUES (?, ?, ?, ?, ?, ?)"
 _MUCH = 256 << 10  # bytes of records: to write these takes some milliseconds
 _LEAST = 4 << 10  # bytes of one
+_LATEST = 100  # ended jobs, among which the newest one is looked for
 
 _Statement = tuple[str, tuple[object, ...]]
 Resources = Callable[[JobRecord], Mapping[str, object]]
@@ -186,6 +187,12 @@ class JobStore:
         """Return the latest run of an array's task which has become a job, or None for an unknown task."""
         statement = f"SELECT record, resources FROM job WHERE array = ? AND array > 0 AND {TASK} = ?"  # noqa: S608  # ours
         return next(_kept(self._store.query(f"{statement} ORDER BY +restart DESC LIMIT 1", (array, index))), None)
+
+    def newest(self, uid: int) -> int:
+        """Return the highest number among a user's latest ended jobs and arrays, 0 for none."""
+        ends = "SELECT id, array FROM job WHERE uid = ? AND ended > 0 ORDER BY ended DESC LIMIT ?"
+        statement = f"SELECT MAX(CASE WHEN array > 0 THEN array ELSE id END) FROM ({ends})"  # noqa: S608  # ours
+        return next(self._store.query(statement, (uid, _LATEST)), (0,))[0] or 0
 
     def outcome(self, job: int, task: int | None = None) -> str | None:
         """Return the state in which the latest run of a job, or of a task of an array, ended.

@@ -1,6 +1,7 @@
 """Allocate and Await: a job with a waiting client, which launches the first step itself."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _LONGEST_WAIT = 20.0  # seconds
 ALLOCATE: "Shape" = {"request": an_object, "job": an_object, "held_by": text(16)}
-AWAIT: "Shape" = {"job": JOB, "seen": text(1024), "step": Optional(boolean)}
+AWAIT: "Shape" = {"job": JOB, "seen": text(1024), "step": Optional(boolean), "watch": Optional(boolean)}
 
 
 class Allocate:
@@ -50,7 +51,7 @@ class Allocate:
         job = controller.table.anywhere(job_id)
         if job is None or not self._calls.permissions.may_see(call.peer, job.user_id):
             raise no_job(str(job_id))
-        with controller.leases.asked(job_id):
+        with contextlib.nullcontext() if call.parameters.get("watch") else controller.leases.asked(job_id):
             if call.parameters.get("step"):
                 seen = await self._released(job_id, str(call.parameters["seen"]))
             else:
@@ -82,4 +83,4 @@ class Allocate:
 
 
 def _token(job: JobRecord) -> str:
-    return f"{job.job_state} {job.state_reason} {job.restart_cnt}"
+    return f"{job.job_state} {job.state_reason} {job.restart_cnt} {hash(job.array_tasks)}"

@@ -21,8 +21,9 @@ from nodectl.service.daemon.admission.slices import Work
 from nodectl.service.daemon.controller.commits import NotWritten
 from nodectl.service.daemon.controller.job_names import name_of
 from nodectl.service.daemon.controller.job_request import ADMIN, USER
-from nodectl.service.daemon.controller.options import JOB_OPTIONS, ONE_JOB, WORDS
+from nodectl.service.daemon.controller.options import JOB_OPTIONS, ONE_JOB, WORDS, an_object
 from nodectl.service.daemon.methods.job_calls import JobCalls, no_job
+from nodectl.service.daemon.methods.rewrite import rewritten
 from nodectl.service.daemon.methods.show_queue import Matching
 from nodectl.service.request.launch import REQUEST
 
@@ -36,6 +37,7 @@ CANCEL: "Shape" = {
 }
 JOBS: "Shape" = {"jobs": WORDS}
 REQUEUE: "Shape" = {"jobs": WORDS, "hold": Optional(boolean)}
+_LONGEST_SCRIPT = 1 << 30  # characters; the key max_script_size bounds its bytes
 _OF_A_JOB = ("priority", "nice", "begin", "deadline", "dependency", "qos", "reservation", "requeue", "comment")
 UPDATE_JOB: "Shape" = {
     **ONE_JOB,
@@ -44,8 +46,11 @@ UPDATE_JOB: "Shape" = {
     **{name: REQUEST[name] for name in ("name", "mem")},
     "array_limit": Optional(integer(0, 2**31)),
     "num_nodes": Optional(text(8)),
+    "request": Optional(an_object),
+    "script": Optional(text(_LONGEST_SCRIPT)),
 }
-_OURS = ("job", "requeue", "array_limit", "num_nodes")
+_REWRITES = frozenset({"request", "script"})
+_OURS = ("job", "requeue", "array_limit", "num_nodes", *_REWRITES)
 """What the scheduler does not change."""
 _MOST_APART = 1000
 
@@ -203,12 +208,12 @@ class JobControl:
             raise Refused("WrongState", f"{name_of(job)}: {words}")
         return meant
 
-    def _must_be_whole(self, found: Iterable[tuple[JobRecord, str]]) -> None:
+    def _must_be_whole(self, found: Iterable[tuple[JobRecord, str]], what: str = "array_limit is") -> None:
         """Raise Refused where only some of the waiting tasks of an array are selected."""
         for job, tasks in found:
             if self._part(job, tasks):
                 words = f"{name_of(job)} is job {job.array_job_id}"
-                raise Refused("WrongState", f"array_limit is the whole array's: {words}")
+                raise Refused("WrongState", f"{what} the whole array's: {words}")
 
     async def requeue(self, call: Call) -> Mapping[str, object]:
         """Put running batch jobs into the queue again."""
@@ -230,13 +235,18 @@ class JobControl:
         """Change a job."""
         if "num_nodes" in call.parameters:
             return await self._resize(call)
-        changes = {name: value for name, value in call.parameters.items() if name not in _OURS}
+        changes: dict[str, object] = {name: value for name, value in call.parameters.items() if name not in _OURS}
         await self._calls.learn(str(call.parameters.get("dependency", "")))
         is_admin, now = self._calls.is_admin(call), time.time()
         name = str(call.parameters["job"])
         found = await self._calls.several(call, [name], self._calls.work())
         if "array_limit" in call.parameters:
             self._must_be_whole(found)
+        new = None
+        if _REWRITES & call.parameters.keys():
+            found = self._rewritable(found)
+            new = await rewritten(self._calls, call, found[0][0])
+            changes["demand"] = new.details
         with self._looked_at_even_if_refused():
             async for job, _ in self._in_turns(await self._apart(found)):
                 self._check_growth(call, job)
@@ -246,12 +256,25 @@ class JobControl:
                     raise Refused(
                         "WrongState", f"job {name_of(job)} is as it was: {error}", **subject(error.subject)
                     ) from None
+                if new is not None:
+                    self._controller.table.rewrite(job, new.text)
                 job.details.requeue = bool(call.parameters.get("requeue", job.details.requeue))
                 job.array_limit = int(str(call.parameters.get("array_limit", job.array_limit)))
                 self._controller.table.changed(job)
                 if "time_limit" in changes and job.job_state in (RUNNING, SUSPENDED):
                     await self._controller.change_time_limit(job)
         return await self._done()
+
+    def _rewritable(self, found: list[tuple[JobRecord, str]]) -> list[tuple[JobRecord, str]]:
+        """Return those of the named jobs which wait: one, or the waiting tasks of a whole array. Raises Refused."""
+        waiting = [(job, tasks) for job, tasks in found if job.job_state == PENDING]
+        if not waiting:
+            job = found[0][0]
+            raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not wait any more")
+        self._must_be_whole(waiting, "script and request are")
+        if any(job.array_task_id is not None for job, _ in waiting[:1]):
+            raise Refused("WrongState", f"script and request are the whole array's: {name_of(waiting[0][0])} is a task")
+        return waiting
 
     async def _resize(self, call: Call) -> Mapping[str, object]:
         """Expand a job as with scontrol: two calls change the number of nodes of both jobs.

@@ -9,7 +9,7 @@ from nodectl.model.states import ENDED
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Call, Refused, invalid
 from nodectl.scheduler.explanation import Explanation
-from nodectl.selection.records import JobRecord
+from nodectl.selection.records import BATCH, JobDetails, JobRecord
 from nodectl.service.daemon.admission.slices import Slices, Work
 from nodectl.service.daemon.admission.step_maker import StepMaker
 from nodectl.service.daemon.admission.turns import Turns
@@ -63,6 +63,14 @@ class JobCalls:
         apply_options(job, options, is_admin=self.permissions.is_admin(call.peer))
         await self.learn(job.details.dependency)
         return WantedJob(job, step, request, level)
+
+    async def details_of(self, request: Mapping[str, object], caller: int, level: str) -> JobDetails:
+        """Return the description of a batch job with this request. Raises Refused."""
+        shaped = self._maker.shaped(request)
+        await self._maker.ready(level)
+        user = await self._maker.user_of(shaped, caller)
+        step = self._maker.make(shaped, user, caller, level)
+        return job_of(step, self._maker.binder.options_of(step), self._machine, shaped, held_by=BATCH).details
 
     async def learn(self, dependency: str) -> None:
         """Look up the jobs of a dependency in the history."""

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 from nodectl.model.number import whole
 from nodectl.model.states import PENDING, SUSPENDED
 from nodectl.model.wire import framing
-from nodectl.model.wire.dispatch import Call, invalid
+from nodectl.model.wire.dispatch import Call, Refused, invalid
 from nodectl.model.wire.shape import Optional, boolean, integer
 from nodectl.scheduler.explain import Survey
 from nodectl.scheduler.explanation import Explanation
-from nodectl.selection.records import JobRecord
+from nodectl.selection.records import BATCH, JobRecord
 from nodectl.service.daemon.admission.slices import Work
 from nodectl.service.daemon.controller import rows
 from nodectl.service.daemon.controller.job_names import LARGEST, BadName, parse
 from nodectl.service.daemon.controller.options import WORDS
+from nodectl.service.daemon.controller.table import text_of
+from nodectl.service.daemon.history.batch_text import unpacking
 from nodectl.service.daemon.methods.job_calls import JobCalls, no_job
 
 if TYPE_CHECKING:
@@ -104,10 +106,33 @@ class ShowQueue:
             if job.job_state not in _WAITING:  # it has started, or has ended, meanwhile
                 why = None
                 resources = rows.held(job, controller.selection.nodes)
-        told = rows.record(job, resources, time.time(), why)
+        told = rows.record(job, resources, time.time(), why, controller.selection.nodes[0].name)
         told["select"] = controller.selection.described(job)
         mine = self._calls.permissions.may_see(call.peer, job.user_id)
         return {"record": told if mine else rows.without_private(told)}
+
+    def newest(self, call: Call) -> Mapping[str, object]:
+        """Return the number of the caller's newest job or array, waiting, running or ended."""
+        found = self._calls.controller.table.newest(call.peer.uid)
+        if not found:
+            raise Refused("NoSuchJob", "you have no job", subject="unknown")
+        return {"job": found}
+
+    async def script(self, call: Call) -> Mapping[str, object]:
+        """Return the text with which a batch job was submitted: the request, the options and the script."""
+        name = str(call.parameters["job"])
+        job, _ = self._found(name)
+        if job is None or not self._may_list(call, job):
+            raise no_job(name)
+        if call.peer.uid not in (0, job.user_id):
+            raise Refused("NotPermitted", f"job {name} is not yours")
+        packed = self._calls.controller.table.store.batch(text_of(job))
+        if packed is None:
+            why = "is no batch job" if job.held_by != BATCH else "ended too long ago: its script is not kept any more"
+            raise Refused("WrongState", f"job {name} {why}")
+        text = await self._calls.work().through(unpacking(packed))
+        script = text.script.decode("utf-8", "surrogateescape")
+        return {"request": text.request["request"], "job": text.request.get("job", {}), "script": script}
 
     def _found(self, name: str) -> tuple[JobRecord | None, Mapping[str, object]]:
         """Return a job from the queue, the recent jobs or the store, with the resources held now or before."""

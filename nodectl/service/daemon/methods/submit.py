@@ -16,6 +16,7 @@ from nodectl.service.daemon.controller.options import an_object
 from nodectl.service.daemon.history.batch_text import BatchText, packing
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.methods.job_calls import JobCalls
+from nodectl.service.daemon.methods.rewrite import checked_script, shown_command
 
 if TYPE_CHECKING:
     from nodectl.model.wire.shape import Shape
@@ -35,16 +36,19 @@ class Submit:
 
     async def submit(self, call: Call) -> Mapping[str, object]:
         """Add a batch job to the queue."""
-        script = self._script(str(call.parameters["script"]))
+        script = checked_script(str(call.parameters["script"]), self._config.max_script_size)
         wanted = await self._calls.wanted(call, BATCH)
         if wanted.step.bulk:
             raise invalid("bulk", "a script waits for no client that could send commands")
         if wanted.step.pty:
             raise invalid("pty", "a script has no client whose terminal could be shown")
         job = wanted.job
+        job.details.argv = shown_command(wanted.step.argv, script)
         job.array_tasks = str(checked_options(call.parameters["job"]).get("array", ""))
         kept = {name: value for name, value in wanted.request.items() if name not in ("job", "step", "jobid")}
-        text = BatchText(job.user_id, {"request": kept, "caller": call.peer.uid, "level": wanted.level}, script)
+        options = call.parameters["job"]
+        kept_request = {"request": kept, "caller": call.peer.uid, "level": wanted.level, "job": options}
+        text = BatchText(job.user_id, kept_request, script)
         batch = await self._calls.work().through(packing(text))
         await self._numbers.ready(wanted.numbered)
         job.job_id, _ = self._numbers.take(wanted.numbered, call.peer.uid, None)
@@ -56,18 +60,6 @@ class Submit:
             self._numbers.give_back(wanted.numbered, call.peer.uid, job.job_id)
             raise
         return {"job": job.job_id}
-
-    def _script(self, written: str) -> bytes:
-        """Return the script as bytes after a check. Raises Refused."""
-        script = written.encode("utf-8", "surrogateescape")
-        most = self._config.max_script_size
-        if len(script) > most:
-            raise invalid("script", f"it has {len(script)} bytes: max_script_size = {most}")
-        if not script.startswith(b"#!"):
-            raise invalid("script", "it does not begin with #! and the path of an interpreter, as #!/bin/sh")
-        if script.startswith((b"#!\n", b"#! \n")) or b"\r" in script.partition(b"\n")[0]:
-            raise invalid("script", "its first line names no interpreter, or ends as lines of DOS do")
-        return script
 
     async def test_only(self, call: Call) -> Mapping[str, object]:
         """Return when and where a job would start."""

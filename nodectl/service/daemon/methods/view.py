@@ -14,8 +14,6 @@ from nodectl.model.wire.dispatch import Call, Refused
 from nodectl.service.daemon.admission.confinement import ConfinementLevels
 from nodectl.service.daemon.jobs.registry import Registry
 
-_OF_CLIENT = ("", "all", "-")
-
 
 class View:
     """The View method of the node."""
@@ -64,15 +62,13 @@ def _connect(path: str, step: Step) -> int:
 
 
 def _why_not(step: Step) -> str:
-    files = {filename.expand(path, step, 0) for path in (step.stdout, step.stderr) if _is_file(path, step)}
+    files = {
+        filename.expand(path, step, 0) for path in (step.stdout, step.stderr) if filename.is_file(path, step.ntasks)
+    }
     if files:
-        return f"step {step}: its output is in {' and '.join(sorted(files))}"
+        follow = f"; `nodectl log -f {step.job_id}` follows it" if step.step_id == step.first_step else ""
+        return f"step {step}: its output is in {' and '.join(sorted(files))}{follow}"
     return (
         f"step {step}: its streams are its client's own, and pass through nothing that could show them; "
         "--pty, -l or -u of `nodectl run` let others attach"
     )
-
-
-def _is_file(path: str, step: Step) -> bool:
-    is_task = path.isdecimal() and int(path) < step.ntasks
-    return not (path in _OF_CLIENT or path == "none" or is_task)

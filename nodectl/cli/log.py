@@ -1,0 +1,107 @@
+"""`nodectl log`: print what a job has written, while it runs and afterwards."""
+
+import argparse
+import os
+import select
+import sys
+
+from nodectl.client.command import Failed
+from nodectl.client.followed_file import FollowedFile
+from nodectl.client.job_name import add_jobs, one
+from nodectl.client.job_watch import JobWatch
+from nodectl.client.session import Session
+from nodectl.model.number import whole
+from nodectl.model.states import PENDING
+
+_MOST = 10**9
+_UNWATCHED = 1000  # milliseconds between two looks at a file that the kernel does not watch
+_OF_CONTAINERS = ("/tmp/", "/var/tmp/", "/dev/shm/")  # where a job's files may be its own
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl log` to the parser."""
+    add_jobs(parser, "the job", one=True)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
+    parser.add_argument(
+        "-e", "--error", action="store_true", help="what it wrote to stderr, where that has its own file"
+    )
+    parser.add_argument("-n", "--lines", type=_number, metavar="LINES", help="the last lines only")
+    parser.add_argument("--task", type=_number, metavar="N", help="of an array this task, as 42_N does")
+    parser.epilog = (
+        "The file is opened with your own rights. A file that is truncated or replaced while it is followed is said on "
+        "stderr and shown from its beginning. Writes of other machines are seen when the job changes, and after 20 "
+        "seconds. What `nodectl run` and `alloc` write goes to their own terminal: no file keeps it, unless `nodectl "
+        "run --output=FILE` does."
+    )
+
+
+def _number(text: str) -> int:
+    number = whole(text, _MOST)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number")
+    return number
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the file. Return 0."""
+    session = Session(arguments.settings, start_private=False)
+    try:
+        name = str(one(session, arguments.jobs))
+        job = JobWatch(session, name if arguments.task is None else f"{name}_{arguments.task}")
+        path = _file(job, errors=arguments.error)
+        file = FollowedFile(path, arguments.lines)
+        if arguments.follow:
+            _follow(job, file)
+        if not file.copy():
+            raise Failed(_nothing(job, path))
+    finally:
+        session.close()
+    return 0
+
+
+def _file(job: JobWatch, *, errors: bool) -> str:
+    """Return the path of the job's file. Raises Failed."""
+    record = job.record
+    if job.is_array:
+        tasks = f"; {record['array_tasks']} wait" if record["array_tasks"] else ""
+        raise Failed(f"job {job.name} is an array: name a task, as {job.name}_1 or with --task{tasks}", 2)
+    if path := str(record["errors" if errors else "output"]):
+        return path
+    if not record["work_dir"]:
+        raise Failed(f"job {job.name} is {record['user']}'s: only they, admins and root are told where it writes")
+    raise Failed(f"job {job.name} writes to no file", subject=f"no log of {record['held_by']}")
+
+
+def _follow(job: JobWatch, file: FollowedFile) -> None:
+    """Show the file while the job goes on."""
+    said = False
+    file.watch()
+    poll = select.poll()
+    if file.watcher >= 0:
+        poll.register(file.watcher, select.POLLIN)
+    while not job.is_over:
+        if job.record["state"] == PENDING and not said:
+            said = True
+            words = job.record["words"] or job.record["reason"]
+            print(f"nodectl: job {job.name} waits{f': {words}' if words else ''}", file=sys.stderr)
+        job.ask()
+        connection = job.session.fileno()
+        poll.register(connection, select.POLLIN)
+        ready: set[int] = set()
+        while connection not in ready:
+            file.copy()
+            ready = {fd for fd, _ in poll.poll(None if file.watcher >= 0 else _UNWATCHED)}
+            if file.watcher in ready:
+                file.changed()
+        poll.unregister(connection)
+        job.take()
+
+
+def _nothing(job: JobWatch, path: str) -> str:
+    """Return why there is no file."""
+    record = job.record
+    if record["state"] == PENDING:
+        return f"job {job.name} waits and has written nothing; it will write to {path} -> `nodectl explain {job.name}`"
+    words = "never ran" if job.is_over and not record["start"] else f"was to write to {path}, which is not there"
+    own = path.startswith(_OF_CONTAINERS) and not job.is_over and os.path.isdir(os.path.dirname(path))
+    return f"job {job.name} {words}{'; in a container of its own, `nodectl enter` shows it' if own else ''}"

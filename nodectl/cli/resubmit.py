@@ -1,0 +1,94 @@
+"""`nodectl resubmit`: submit a batch job once more, with script, options, environment and directory as they were.
+
+The service keeps what a job was submitted with. This command asks for it, puts new options in the place of earlier
+ones, and submits.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nodectl.cli import submit
+from nodectl.client.command import BadOption, Failed, GlobalOptions
+from nodectl.client.job_command import JobCommand, run_command
+from nodectl.client.job_name import names_of, one
+from nodectl.client.launch_request import job_environment
+from nodectl.client.run_options import Parsed
+from nodectl.client.session import Session
+from nodectl.model.states import COMPLETED, IN_QUEUE
+from nodectl.scheduler import job_array
+
+_OF_THEN = ("begin", "deadline", "dependency", "hold")  # options about the time of the first submission
+_NOT_FAILED = (*IN_QUEUE, COMPLETED)
+_RENAMED = {"chdir": "cwd", "propagate": "rlimits"}
+
+
+def main(settings: GlobalOptions, words: Sequence[str]) -> int:
+    """Run the whole command. Return the exit status."""
+    options = list(words)
+    if options and not options[0].startswith("-"):
+        options.append(options.pop(0))  # the job may stand before the options
+    return run_command("resubmit", settings, options, _resubmit)
+
+
+def _resubmit(command: JobCommand) -> int:
+    if not command.read():
+        return 0
+    values, argv = command.parsed.values, command.parsed.argv
+    if len(argv) != 1:
+        raise BadOption(
+            f"one word too many: {argv[1]}" if argv else "which job? As in `nodectl resubmit 7`, or last", 2
+        )
+    waits, parsable, failed = (bool(values.pop(name, False)) for name in ("wait", "parsable", "failed"))
+    try:
+        names_of(argv[0], steps=False)
+    except ValueError as error:
+        raise BadOption(str(error), 2) from None
+    job, _, tasks = str(one(command.session, argv)).partition("_")
+    kept: Mapping[str, Any] = command.session.call("Script", job=job)
+    options = {name: value for name, value in kept["job"].items() if name not in _OF_THEN}
+    if failed:
+        tasks = _failed(command.session, job, tasks.removeprefix("[").removesuffix("]"))
+    if tasks:
+        options["array"] = (
+            f"{tasks.removeprefix('[').removesuffix(']')}{''.join(str(options.get('array', '')).partition('%')[1:])}"
+        )
+    given = set(values)
+    request, changed = command.request()
+    return submit.queued(
+        command, _with_new(kept["request"], request, given, command), options | changed, kept["script"],
+        waits=waits, parsable=parsable,
+    )  # fmt: skip
+
+
+def _with_new(
+    old: Mapping[str, Any], new: Mapping[str, Any], given: set[str], command: JobCommand
+) -> dict[str, object]:
+    """Return the old request with the fields whose options were given now."""
+    fields = {_RENAMED.get(name, name) for name in given} & new.keys()
+    request = {**old, **{name: new[name] for name in fields}}
+    if layout := {**old.get("layout", {}), **new.get("layout", {})}:
+        request["layout"] = layout
+    if "export" in given:
+        return {**request, "environment": new["environment"]}
+    plain = job_environment(Parsed())
+    told = {name: value for name, value in new["environment"].items() if plain.get(name) != value}
+    return {**request, "environment": {**old["environment"], **told}}
+
+
+def _failed(session: Session, job: str, only: str) -> str:
+    """Return the tasks of an array whose latest run failed, "" for a failed job that is no array. Raises Failed."""
+    states: dict[int | None, str] = {}
+    wanted: dict[str, Any] = {"of": "jobs", "jobs": [int(job)]}
+    while wanted.get("next", "more"):
+        page: Mapping[str, Any] = session.call("Accounting", **wanted)
+        for record in page["records"]:
+            states[record.get("array_task_id")] = record["job_state"]
+        wanted["next"] = page["next"]
+    among = job_array.tasks_of(only) if only else None
+    failed = [task for task, state in states.items() if state not in _NOT_FAILED]
+    if failed == [None]:
+        return ""
+    tasks = sorted(task for task in failed if task is not None and (among is None or job_array.has(among, task)))
+    if not tasks:
+        raise Failed(f"nothing of job {job} has failed")
+    return ",".join(map(str, tasks))

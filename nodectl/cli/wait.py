@@ -1,0 +1,76 @@
+"""`nodectl wait`: wait until jobs have ended, and end with the status of the jobs."""
+
+import argparse
+import select
+import time
+
+from nodectl.client.command import Failed, GlobalOptions
+from nodectl.client.job_changes import taken
+from nodectl.client.job_name import add_jobs, named
+from nodectl.client.job_watch import JobWatch
+from nodectl.client.session import Session
+from nodectl.model.number import seconds
+
+_TOO_LATE = 124  # as timeout(1)
+_MOST_AT_ONCE = 32  # jobs for --any, each of which needs a connection
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nodectl wait` to the parser."""
+    add_jobs(parser, "the jobs, or arrays as wholes")
+    parser.add_argument("--any", action="store_true", help="wait for one of them, and print its name")
+    parser.add_argument(
+        "--timeout", type=taken(seconds), metavar="TIME", help="wait no longer: 30 minutes as 30, 90s, 1h30m, 1-0"
+    )
+    parser.epilog = "Ctrl-C ends the wait, and no job."
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Wait. Return the exit status of the first named job that failed, 0 where none did."""
+    until = time.monotonic() + arguments.timeout if arguments.timeout else None
+    session = Session(arguments.settings, start_private=False)
+    try:
+        names = [str(name) for name in named(session, arguments.jobs, apart=True)]
+        try:
+            return _any(arguments.settings, session, names, until) if arguments.any else _all(session, names, until)
+        except TimeoutError:
+            return _TOO_LATE
+    finally:
+        session.close()
+
+
+def _all(session: Session, names: list[str], until: float | None) -> int:
+    """Wait for one job after the other; the last to end ends the wait all the same."""
+    first = 0
+    for job in [JobWatch(session, name) for name in names]:
+        while not job.is_over:
+            job.ask()
+            _poll([job], until)
+            job.take()
+        first = first or job.exit_status()
+    return first
+
+
+def _any(settings: GlobalOptions, session: Session, names: list[str], until: float | None) -> int:
+    if len(names) > _MOST_AT_ONCE:
+        raise Failed(f"--any waits for {_MOST_AT_ONCE} jobs at most, and these are {len(names)}", 2)
+    jobs = [JobWatch(session if not place else Session(settings), name) for place, name in enumerate(names)]
+    for job in jobs:
+        job.ask()
+    while not (over := [job for job in jobs if job.is_over]):
+        for job in _poll(jobs, until):
+            job.take()
+            job.ask()
+    print(over[0].name)
+    return over[0].exit_status()
+
+
+def _poll(jobs: list[JobWatch], until: float | None) -> list[JobWatch]:
+    """Return the jobs with an answer. Raises TimeoutError."""
+    poll = select.poll()
+    for job in jobs:
+        poll.register(job.session.fileno(), select.POLLIN)
+    ready = {fd for fd, _ in poll.poll(None if until is None else max(0, (until - time.monotonic()) * 1000))}
+    if not ready:
+        raise TimeoutError
+    return [job for job in jobs if job.session.fileno() in ready]

@@ -1,0 +1,138 @@
+"""A file to which others append, copied to standard output as it grows: for `nodectl log`.
+
+The process opens the file with its own rights. A watch of inotify(7) wakes it; writes of other machines, over a network
+file system, wake nothing.
+"""
+
+import errno
+import os
+import stat
+import sys
+
+from nodectl.client.command import Failed
+from nodectl.kernel import _kernel
+
+_CHUNK = 1 << 18
+
+
+class FollowedFile:
+    """The file of the path. All methods raise Failed."""
+
+    def __init__(self, path: str, lines: int | None) -> None:
+        """`lines`: so many of the last lines to show at first; None for all of the file."""
+        self._path = path
+        self._lines = lines
+        self._fd = -1
+        self._at = 0  # bytes shown
+        self.watcher = -1
+
+    def watch(self) -> None:
+        """Begin to watch. `watcher` is readable after changes, and -1 where the kernel gives no watch."""
+        try:
+            self.watcher = _kernel.watcher()
+        except OSError:  # the user has too many of them
+            return
+        self._watch()
+
+    def _watch(self) -> None:
+        if self.watcher < 0:
+            return
+        for path, is_directory in ((self._path, False), (os.path.dirname(self._path), True), (self._path, False)):
+            try:
+                _kernel.watch(self.watcher, path, is_directory)
+            except OSError:
+                continue  # the job's next change wakes the command
+            if not is_directory:
+                return
+
+    def changed(self) -> None:
+        """Forget the changes that were reported, before the file is looked at."""
+        try:
+            os.read(self.watcher, _CHUNK)
+        except BlockingIOError:
+            return
+
+    def copy(self) -> bool:
+        """Write what is new to standard output. Return False where there is no file."""
+        if self._fd < 0 and not self._open():
+            return False
+        self._copy()
+        if self._replaced():
+            os.close(self._fd)
+            self._fd, self._at = -1, 0
+            self._watch()
+            if self._open():
+                _say(f"{self._path} was replaced; this is the new file")
+                self._copy()
+        return True
+
+    def _open(self) -> bool:
+        try:
+            self._fd = _opened(self._path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise Failed(f"open {self._path}: {error.strerror}") from None
+        self._watch()
+        if self._lines is not None:
+            self._at, self._lines = _begin_of_last(self._fd, self._lines), None
+        return True
+
+    def _copy(self) -> None:
+        if os.fstat(self._fd).st_size < self._at:
+            _say(f"{self._path} was truncated; this is its new beginning")
+            self._at = 0
+        try:
+            while data := os.pread(self._fd, _CHUNK, self._at):
+                sys.stdout.buffer.write(data)
+                self._at += len(data)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            raise Failed(f"read {self._path}: {error.strerror}") from None
+        sys.stdout.buffer.flush()
+
+    def _replaced(self) -> bool:
+        """Return True where the path leads to another file."""
+        try:
+            there, ours = os.stat(self._path), os.fstat(self._fd)
+        except OSError:
+            return False
+        return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+
+
+def _opened(path: str) -> int:
+    """Open a regular file to be read. Raises Failed, OSError.
+
+    What is no regular file is not opened at all, because opening a device may have effects: root may call this.
+    """
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(place).st_mode):
+            raise Failed(f"{path} is no regular file: nothing keeps what was written there")
+        return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(place)
+
+
+def _begin_of_last(fd: int, lines: int) -> int:
+    """Return the place in the file where the last lines begin."""
+    end = os.fstat(fd).st_size
+    if not lines or not end:
+        return end
+    wanted = lines + (os.pread(fd, 1, end - 1) == b"\n")  # the last line's own end is none between lines
+    while end > 0:
+        begin = max(0, end - _CHUNK)
+        data = os.pread(fd, end - begin, begin)
+        place = len(data)
+        while (place := data.rfind(b"\n", 0, place)) >= 0:
+            wanted -= 1
+            if not wanted:
+                return begin + place + 1
+        end = begin
+    return 0
+
+
+def _say(words: str) -> None:
+    sys.stdout.flush()
+    print(f"nodectl: {words}", file=sys.stderr)

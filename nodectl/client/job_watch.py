@@ -1,0 +1,49 @@
+"""The watch of a job until its end, beside other things: for `nodectl log` and `nodectl wait`.
+
+The service answers when the job changes, so a command can poll(2) the connection together with other descriptors. A
+command which only watches does not keep a waiting job alive for the client that has to launch it.
+"""
+
+from typing import Any
+
+from nodectl.client import waiting
+from nodectl.client.session import Session
+from nodectl.model.states import COMPLETED, IN_QUEUE
+
+
+class JobWatch:
+    """A job, a task of an array, or an array, whose record is of a task that has not ended as long as there is one.
+
+    Raises Failed, as all methods do.
+    """
+
+    def __init__(self, session: Session, name: str) -> None:
+        self.session = session
+        self.name = name
+        self._seen = ""
+        self.record: Any = session.call("ShowJob", job=name)["record"]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job has ended, or all tasks of the array have."""
+        return self.record["state"] not in IN_QUEUE
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the name is that of a whole array."""
+        return str(self.record["array_job"]) == self.name
+
+    def ask(self) -> None:
+        """Ask the service for the next change. The session is readable when the answer comes."""
+        self.session.ask("Await", job=self.record["job"], seen=self._seen, watch=True)
+
+    def take(self) -> None:
+        """Take the answer, waiting for it if need be, and look at the job. The service's successor answers at once."""
+        self._seen = str(waiting.asked(self.session, job=self.record["job"], seen="", watch=True)["seen"])
+        self.record = waiting.patiently(self.session, "ShowJob", job=self.name)["record"]
+
+    def exit_status(self) -> int:
+        """Return the exit status of an ended job, the highest of an array; never 0 for a job that did not complete."""
+        if self.is_array:
+            return waiting.exit_status_of_array(self.session, int(self.record["array_job"]))
+        return int(self.record["exit_code"]) or int(self.record["state"] != COMPLETED)

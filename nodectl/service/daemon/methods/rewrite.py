@@ -1,0 +1,72 @@
+"""The change of what a waiting batch job was submitted with: CPUs, devices, the script. For UpdateJob.
+
+The job is described anew from its request with the changed fields, by the rules of a submission, with the caller and
+the level of confinement of that time. Memory is no part of it: UpdateJob changes the memory of the job's record alone.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from nodectl.model.states import PENDING
+from nodectl.model.wire.dispatch import Call, Refused, invalid
+from nodectl.model.wire.names import WRAP, WRAPPED
+from nodectl.selection.records import BATCH, JobDetails, JobRecord
+from nodectl.service.daemon.controller.job_names import name_of
+from nodectl.service.daemon.controller.job_request import told
+from nodectl.service.daemon.controller.table import text_of
+from nodectl.service.daemon.history.batch_text import BatchText, PackedText, packing, unpacking
+from nodectl.service.daemon.methods.job_calls import JobCalls
+
+CHANGEABLE = frozenset({"ntasks", "cpus_per_task", "layout", "environment", "argv"})
+"""The fields of a request that may be changed; `layout` and `environment` are merged with what was there."""
+
+
+class Rewritten(NamedTuple):
+    """The job's new description, and the text with which the job starts."""
+
+    details: JobDetails
+    text: PackedText
+
+
+def checked_script(written: str, most: int) -> bytes:
+    """Return a script as bytes after a check. Raises Refused. `most`: the key max_script_size."""
+    script = written.encode("utf-8", "surrogateescape")
+    if len(script) > most:
+        raise invalid("script", f"it has {len(script)} bytes: max_script_size = {most}")
+    if not script.startswith(b"#!"):
+        raise invalid("script", "it does not begin with #! and the path of an interpreter, as #!/bin/sh")
+    if script.startswith((b"#!\n", b"#! \n")) or b"\r" in script.partition(b"\n")[0]:
+        raise invalid("script", "its first line names no interpreter, or ends as lines of DOS do")
+    return script
+
+
+def shown_command(argv: list[str], script: bytes) -> tuple[str, ...]:
+    """Return what is shown as the command of a batch job: name and arguments of the script, or the line of --wrap."""
+    if argv == [WRAP] and script.startswith(WRAPPED.encode()):
+        argv = [WRAP, script[len(WRAPPED) :].decode("utf-8", "surrogateescape").strip("\n")]
+    return tuple(told(argv))
+
+
+async def rewritten(calls: JobCalls, call: Call, job: JobRecord) -> Rewritten:
+    """Return the description and text of a waiting job with the changes of the call. Raises Refused."""
+    table = calls.controller.table
+    packed = table.store.batch(text_of(job))
+    if job.held_by != BATCH or packed is None:
+        raise Refused("WrongState", f"job {name_of(job)} is no batch job")
+    text = await calls.work().through(unpacking(packed))
+    changed: Mapping[str, object] = call.parameters.get("request", {})  # type: ignore[assignment]  # an object
+    if unknown := changed.keys() - CHANGEABLE:
+        raise invalid("request", f"{sorted(unknown)[0]} of a job cannot be changed")
+    old = text.request["request"]
+    merged = {name: {**old.get(name, {}), **changed[name]} for name in ("layout", "environment") if name in changed}
+    request = {**old, **changed, **merged}
+    script, most = text.script, calls.controller.config.max_script_size
+    if "script" in call.parameters:
+        script = checked_script(str(call.parameters["script"]), most)
+    details = await calls.details_of(request, int(text.request["caller"]), str(text.request["level"]))
+    details.argv = shown_command(list(request["argv"]), script)
+    new = await calls.work().through(packing(BatchText(text.uid, {**text.request, "request": request}, script)))
+    table.check_bytes(job.user_id, new.size - packed.size)
+    if job.job_state != PENDING:
+        raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not wait any more")
+    return Rewritten(details, new)

@@ -1,0 +1,388 @@
+"""The verbs of every day: log, wait, resubmit, and jobs called last or by a range, with a real service."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from rootful.jobs.machine import CPUS, FOREVER, TURNS, ended, queue, runs, script, state, submit, wrap
+from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
+
+
+@pytest.fixture
+def node(queued: Node) -> Node:
+    """Whose jobs take turns."""
+    return queued
+
+
+def ok(node: Node, *words: str, user: pwd.struct_passwd = NOBODY) -> str:
+    """What a command prints that does what it should, silently."""
+    done = node.nodectl(*words, user=user)
+    assert (done.returncode, done.stderr) == (0, ""), (words, done.stderr)
+    return done.stdout
+
+
+_BEGUN: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_goes_on() -> Iterator[None]:
+    """A command that a failed test has begun ends with the test."""
+    yield
+    while _BEGUN:
+        client = _BEGUN.pop()
+        client.kill()
+        client.communicate()
+
+
+def begun(node: Node, *words: str) -> subprocess.Popen[str]:
+    """A command of nobody's, which goes on."""
+    client = subprocess.Popen(
+        node.command(*words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=node.scratch, env=node.environment(), user=NOBODY.pw_uid, group=NOBODY.pw_gid, extra_groups=[],
+    )  # fmt: skip
+    _BEGUN.append(client)
+    return client
+
+
+def gated(node: Node, name: str = "go") -> str:
+    """A line of shell that waits until `open_gate` is called."""
+    path = node.scratch / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    path.chmod(0o666)
+    return f"read line <{path}"
+
+
+def open_gate(node: Node, name: str = "go") -> None:
+    (node.scratch / name).write_text("go\n")
+
+
+# log
+
+
+def test_log_prints_what_a_job_has_written_while_it_runs_and_afterwards(node: Node) -> None:
+    job = wrap(node, f"echo one; echo two; {gated(node)}; echo three")
+    runs(node, job)
+    wait_until((node.scratch / f"slurm-{job}.out").exists, "it has written")
+    wait_until(lambda: "two" in node.nodectl("log", str(job), user=NOBODY).stdout, "what it wrote is told")
+    assert ok(node, "log", str(job)) == "one\ntwo\n"
+    assert ok(node, "log", "-n1", "last") == "two\n"
+    open_gate(node)
+    ended(node, job)
+    assert ok(node, "log", str(job)) == "one\ntwo\nthree\n"
+    assert ok(node, "log", str(job), "-n", "2") == "two\nthree\n"
+
+
+def test_log_follows_a_job_from_its_wait_to_its_end(node: Node) -> None:
+    blocker = wrap(node, FOREVER, f"-n{CPUS}")
+    runs(node, blocker)
+    job = wrap(node, f"echo one; {gated(node)}; echo two", "-o", "new-%j")
+    follower = begun(node, "log", "-f", str(job))
+    assert follower.stdout
+    assert follower.stderr
+    assert follower.stderr.readline().startswith(f"nodectl: job {job} waits: ")
+    ok(node, "cancel", str(blocker))
+    assert follower.stdout.readline() == "one\n"
+    open_gate(node)
+    out, err = follower.communicate(timeout=PATIENCE)
+    assert (follower.returncode, out, err) == (0, "two\n", "")
+
+
+def test_who_follows_is_told_that_the_file_was_truncated(node: Node) -> None:
+    job = wrap(
+        node, f"echo before, and long; {gated(node)}; : >slurm-$SLURM_JOB_ID.out; echo new; {gated(node, 'end')}"
+    )
+    follower = begun(node, "log", "-f", str(job))
+    assert follower.stdout
+    assert follower.stderr
+    assert follower.stdout.readline() == "before, and long\n"
+    open_gate(node)
+    assert "was truncated" in follower.stderr.readline()
+    open_gate(node, "end")
+    assert "new" in follower.communicate(timeout=PATIENCE)[0]
+
+
+def test_log_finds_the_errors_and_the_tasks_of_arrays(node: Node) -> None:
+    job = wrap(node, "echo out; echo bad >&2", "-e", "%x.err", "-J", "both")
+    array = wrap(node, "echo task $SLURM_ARRAY_TASK_ID", "-a1-2")
+    ok(node, "wait", str(job), str(array))
+    assert ok(node, "log", "-e", str(job)) == "bad\n"
+    assert ok(node, "log", str(array), "--task", "2") == ok(node, "log", f"{array}_2") == "task 2\n"
+    done = node.nodectl("log", "last", user=NOBODY)
+    assert (done.returncode, f"job {array} is an array: name a task" in done.stderr) == (2, True)
+
+
+def test_log_opens_the_file_with_the_rights_of_its_caller(node: Node) -> None:
+    job = wrap(node, "umask 077; echo secret >file; echo out", "-o", "own-%j")
+    ok(node, "wait", str(job))
+    (node.scratch / f"own-{job}").chmod(0o600)
+    refused = node.nodectl("log", str(job), user=OTHER)
+    assert (refused.returncode, "secret" in refused.stdout) == (1, False)
+    assert "only they, admins and root are told" in refused.stderr
+    assert node.nodectl("log", str(job)).stdout == "out\n"  # root's
+
+
+def test_log_says_where_the_output_of_a_run_went(node: Node) -> None:
+    assert node.nodectl("run", "-o", "kept-%j", "echo", "kept", user=NOBODY).returncode == 0
+    assert ok(node, "log", "last") == "kept\n"
+    assert node.nodectl("run", "echo", "shown", user=NOBODY).stdout == "shown\n"
+    done = node.nodectl("log", "last", user=NOBODY)
+    assert (done.returncode, "`nodectl run --output=FILE`" in done.stderr) == (1, True)
+
+
+def test_log_of_a_job_that_has_written_nothing_says_why(node: Node) -> None:
+    job = wrap(node, "echo", "--hold")
+    done = node.nodectl("log", str(job), user=NOBODY)
+    assert (done.returncode, f"job {job} waits and has written nothing" in done.stderr) == (1, True)
+
+
+def test_log_reads_nothing_but_regular_files(node: Node) -> None:
+    job = wrap(node, "echo", "-o", "pipe")
+    ok(node, "wait", str(job))
+    (node.scratch / "pipe").unlink()
+    os.mkfifo(node.scratch / "pipe")
+    (node.scratch / "pipe").chmod(0o666)
+    done = node.nodectl("log", str(job), user=NOBODY)
+    assert (done.returncode, "is no regular file" in done.stderr) == (1, True)
+
+
+# wait
+
+
+def test_wait_ends_with_the_status_of_the_first_job_that_failed(node: Node) -> None:
+    good, bad, worse = (wrap(node, command) for command in ("true", "exit 3", "exit 4"))
+    assert node.nodectl("wait", str(good), user=NOBODY).returncode == 0
+    assert node.nodectl("wait", f"{good}-{worse}", user=NOBODY).returncode == 3
+    assert node.nodectl("wait", str(worse), str(bad), user=NOBODY).returncode == 4
+
+
+def test_wait_goes_on_until_all_tasks_of_an_array_have_ended(node: Node) -> None:
+    array = wrap(node, "exit $SLURM_ARRAY_TASK_ID", "-a0-3%1")
+    assert node.nodectl("wait", "last", user=NOBODY).returncode == 3
+    assert not queue(node)
+    assert node.nodectl("wait", f"{array}_[0-2]", user=NOBODY).returncode == 1
+
+
+def test_wait_for_any_names_the_job_that_ended(node: Node) -> None:
+    endless = wrap(node, FOREVER)
+    job = wrap(node, f"{gated(node)}; exit 5")
+    waiter = begun(node, "wait", "--any", str(endless), str(job))
+    runs(node, job)
+    open_gate(node)
+    out, _ = waiter.communicate(timeout=PATIENCE)
+    assert (waiter.returncode, out) == (5, f"{job}\n")
+
+
+def test_wait_gives_up_when_its_time_is_over_and_fails_for_a_cancelled_job(node: Node) -> None:
+    job = wrap(node, "true", "--hold")
+    assert node.nodectl("wait", "last", "--timeout=1s", user=NOBODY).returncode == 124
+    waiter = begun(node, "wait", str(job))
+    ok(node, "cancel", str(job))
+    waiter.communicate(timeout=PATIENCE)
+    assert waiter.returncode == 1
+
+
+def test_who_follows_and_what_is_kept_of_ended_jobs_outlive_the_service() -> None:
+    with running(**TURNS) as node:
+        job = wrap(node, f"echo once; {gated(node)}; echo twice")
+        follower = begun(node, "log", "-f", str(job))
+        assert follower.stdout
+        assert follower.stdout.readline() == "once\n"
+        node.restart()
+        open_gate(node)
+        assert follower.communicate(timeout=PATIENCE) == ("twice\n", "")
+        node.restart()
+        assert ok(node, "log", "last") == "once\ntwice\n"
+        again = int(ok(node, "resubmit", "last", "--parsable"))
+        open_gate(node)
+        ok(node, "wait", "last")
+        assert ok(node, "log", str(again)) == "once\ntwice\n"
+
+
+def test_who_waits_keeps_no_job_alive_whose_own_client_has_gone() -> None:
+    """Else the job would wait for ever for its client, and the waiter for the job."""
+    with running(**TURNS, interactive_lease=2) as node:
+        blocker = wrap(node, FOREVER, f"-n{CPUS}")
+        runs(node, blocker)
+        client = node.popen("-n1", "true", user=NOBODY)
+        wait_until(lambda: len(queue(node)) == 2, "it waits")
+        job = max(int(one["job"]) for one in queue(node))
+        waiter = begun(node, "wait", str(job))
+        client.kill()
+        client.communicate()
+        waiter.communicate(timeout=PATIENCE)
+        assert waiter.returncode == 1
+        ok(node, "cancel", str(blocker))
+        ended(node, blocker)
+
+
+# Names of jobs.
+
+
+def test_jobs_are_named_by_ranges_and_as_last_wherever_jobs_are_named(node: Node) -> None:
+    first = wrap(node, FOREVER, "--hold")
+    second, third = wrap(node, FOREVER, "--hold"), wrap(node, FOREVER, "--hold")
+    ok(node, "release", f"{first}-{second}")
+    runs(node, second)
+    assert state(node, third) == "PENDING"
+    ok(node, "update", "last", "--name=renamed")
+    assert "renamed" in ok(node, "show", "last")
+    assert len(json.loads(ok(node, "queue", "--json", "-j", f"{first}-{second},last"))["jobs"]) == 3
+    ok(node, "signal", "-s", "CONT", f"{first}-{second}")
+    assert "held" in ok(node, "explain", "last").lower()
+    ok(node, "cancel", f"{first}-{third}")
+    wait_until(lambda: not queue(node), "they have ended")
+    done = node.nodectl("explain", str(third), user=NOBODY)
+    assert f"job {third} has ended: CANCELLED (cancelled by uid {NOBODY.pw_uid})" in done.stderr
+
+
+def test_last_is_the_newest_job_of_the_caller_alone(node: Node) -> None:
+    mine = wrap(node, "true")
+    ok(node, "wait", "last")
+    theirs = wrap(node, "true", user=OTHER)
+    node.nodectl("wait", "last", user=OTHER)
+    assert json.loads(ok(node, "show", "last.batch", "--json"))["job"] == mine
+    assert json.loads(node.nodectl("show", "last", "--json", user=OTHER).stdout)["job"] == theirs
+
+
+def test_tasks_of_arrays_are_named_wherever_steps_are(node: Node) -> None:
+    array = wrap(node, FOREVER, "-a0-1", "-n1")
+    wait_until(lambda: len([one for one in queue(node) if one["state"] == "RUNNING"]) == min(2, CPUS), "they run")
+    shown = json.loads(ok(node, "show", "--json", f"{array}_0"))
+    assert (shown["state"], shown["output"]) == ("RUNNING", f"{node.scratch}/slurm-{array}_0.out")
+    ok(node, "cancel", f"{array}_[0-1]")
+
+
+# resubmit
+
+
+def test_a_job_is_submitted_once_more_as_it_was(node: Node) -> None:
+    path = script(node, '#SBATCH -J again --comment="two words"\necho "$WORD $1 $PWD"')
+    job = submit(node, path, "argument", env={"WORD": "kept"})
+    ok(node, "wait", str(job))
+    (node.scratch / "job.sh").unlink()
+    again = int(ok(node, "resubmit", "--parsable", "last"))
+    ok(node, "wait", str(again))
+    assert ok(node, "log", str(again)) == ok(node, "log", str(job)) == f"kept argument {node.scratch}\n"
+    third = int(ok(node, "resubmit", str(job), "--parsable", "-J", "renamed", "-o", "other-%x"))
+    ok(node, "wait", str(third))
+    assert (node.scratch / "other-renamed").read_text() == f"kept argument {node.scratch}\n"
+
+
+def test_of_an_array_only_the_tasks_are_repeated_that_failed(node: Node) -> None:
+    (node.scratch / "broken").touch()
+    line = "echo $SLURM_ARRAY_TASK_ID >>ran; [ $((SLURM_ARRAY_TASK_ID % 2)) = 0 ] || [ ! -e broken ]"
+    array = wrap(node, line, "-a0-4%2")
+    node.nodectl("wait", str(array), user=NOBODY)
+    (node.scratch / "broken").unlink()
+    (node.scratch / "ran").unlink()
+    again = int(ok(node, "resubmit", str(array), "--failed", "--parsable"))
+    assert node.nodectl("wait", str(again), user=NOBODY).returncode == 0
+    assert sorted((node.scratch / "ran").read_text().split()) == ["1", "3"]
+    done = node.nodectl("resubmit", "--failed", str(again), user=NOBODY)
+    assert (done.returncode, f"nothing of job {again} has failed" in done.stderr) == (1, True)
+
+
+def test_nobody_else_submits_or_reads_the_script_of_a_job(node: Node) -> None:
+    job = wrap(node, "echo secret")
+    ok(node, "wait", str(job))
+    done = node.nodectl("resubmit", str(job), user=OTHER)
+    assert (done.returncode, "secret" in done.stdout + done.stderr) == (1, False)
+    assert f"job {job} is not yours" in done.stderr
+
+
+# What is told.
+
+
+def test_show_tells_command_files_and_limits_without_empty_lines(node: Node) -> None:
+    held = wrap(node, "sleep 5; true", "--hold", "--time=1h30m")
+    facts = dict(line.split(": ", 1) for line in ok(node, "show", str(held)).splitlines())
+    assert facts["command"].strip() == "sleep 5; true"
+    assert facts["output"].strip() == f"{node.scratch}/slurm-{held}.out"
+    assert facts["time limit"].strip() == "01:30:00"
+    assert "held" in facts["reason"].lower()
+    assert "mib" not in facts
+    job = wrap(node, FOREVER, "--time=5")
+    runs(node, job)
+    text = ok(node, "show", str(job))
+    assert "slurm_script" not in text
+    assert f"{node.scratch}/slurm-{job}.out" in text
+    assert "00:05:00" in text
+
+
+def test_submit_tells_a_person_where_the_output_goes_and_a_program_nothing(node: Node) -> None:
+    ours, theirs = os.openpty()
+    command = node.command("submit", "--wrap=true")
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, text=True, cwd=node.scratch,
+        env=node.environment(), user=NOBODY.pw_uid, group=NOBODY.pw_gid, extra_groups=[], check=True,
+    )  # fmt: skip
+    job = done.stdout.split()[-1]
+    said = os.read(ours, 4096).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert f"{node.scratch}/slurm-{job}.out" in said
+    assert f"nodectl log -f {job}" in said
+    assert done.stdout == f"Submitted batch job {job}\n"
+
+
+# update
+
+
+def test_cpus_and_command_of_a_waiting_job_change(node: Node) -> None:
+    job = wrap(node, "echo old", "--hold", f"-n{CPUS}", "--mem=30M")
+    ok(node, "update", "last", "-n", "1", "--command", "echo $SLURM_NTASKS $SLURM_CPUS_PER_TASK", "-c1")
+    (row,) = queue(node)
+    assert (row["cpus"], row["tasks"], row["memory"]) == (1, 1, 30)
+    assert "echo $SLURM_NTASKS" in ok(node, "show", str(job))
+    ok(node, "release", str(job))
+    assert node.nodectl("wait", str(job), user=NOBODY).returncode == 0
+    assert ok(node, "log", str(job)).startswith("1 1\n")
+
+
+def test_a_change_that_the_machine_cannot_fulfil_leaves_the_job_as_it_was(node: Node) -> None:
+    job = wrap(node, "echo old", "--hold", "-n1")
+    for words in (("-n", str(CPUS + 1)), ("--gres=gpu:1",), ("--command=x", "-n", "9999")):
+        done = node.nodectl("update", str(job), *words, user=NOBODY)
+        assert done.returncode == 1, words
+    (row,) = queue(node)
+    assert (row["cpus"], row["command"]) == (1, ["wrap", "echo old"])
+    ok(node, "release", str(job))
+    ok(node, "wait", str(job))
+    assert ok(node, "log", str(job)) == "old\n"
+
+
+def test_the_script_of_a_running_job_or_of_another_user_cannot_change(node: Node) -> None:
+    job = wrap(node, FOREVER)
+    runs(node, job)
+    done = node.nodectl("update", str(job), "--command=true", user=NOBODY)
+    assert (done.returncode, "does not wait any more" in done.stderr) == (1, True)
+    done = node.nodectl("update", str(job), "--command=true", user=OTHER)
+    assert (done.returncode, "is not yours" in done.stderr) == (1, True)
+
+
+def test_tasks_of_an_array_change_together_or_not_at_all(node: Node) -> None:
+    array = wrap(node, "echo old", "-a0-1", "--hold")
+    done = node.nodectl("update", f"{array}_1", "--command=echo new", user=NOBODY)
+    assert (done.returncode, "the whole array's" in done.stderr) == (1, True)
+    ok(node, "update", str(array), "--command=echo new")
+    ok(node, "release", str(array))
+    ok(node, "wait", str(array))
+    assert ok(node, "log", f"{array}_0") == ok(node, "log", f"{array}_1") == "new\n"
+
+
+def test_the_devices_of_a_waiting_job_change() -> None:
+    with running(**TURNS, gres=["Name=gpu File=/dev/null", "Name=gpu File=/dev/zero"]) as node:
+        job = wrap(node, "echo got $CUDA_VISIBLE_DEVICES", "--hold", "--gpus=2")
+        assert "gpu:2" in ok(node, "show", str(job))
+        ok(node, "update", "last", "--gpus=1", "--time=1h")
+        assert "gpu:1" in ok(node, "show", str(job))
+        ok(node, "release", "last")
+        ok(node, "wait", "last")
+        assert "got 0\n" in ok(node, "log", "last")

@@ -1,0 +1,93 @@
+"""The last lines of a file, and a file that grows, is truncated, replaced, or made late."""
+
+from __future__ import annotations
+
+import os
+import select
+from pathlib import Path
+
+import pytest
+
+from nodectl.client import followed_file
+from nodectl.client.command import Failed
+from nodectl.client.followed_file import FollowedFile
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "shown"),
+    [
+        ("a\nb\nc\n", 2, "b\nc\n"),
+        ("a\nb\nc", 2, "b\nc"),
+        ("a\nb\nc\n", 9, "a\nb\nc\n"),
+        ("a\nb\nc\n", 3, "a\nb\nc\n"),
+        ("a\nb\n", 0, ""),
+        ("", 3, ""),
+        ("\n\n\n", 1, "\n"),
+        ("long line\n" * 50, 30, "long line\n" * 30),
+    ],
+)
+def test_so_many_lines_are_shown_as_are_asked_for(
+    text: str, lines: int, shown: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(followed_file, "_CHUNK", 16)  # a line may begin in an earlier piece
+    (tmp_path / "file").write_text(text)
+    assert FollowedFile(str(tmp_path / "file"), lines).copy()
+    assert capfdbinary.readouterr().out.decode() == shown
+
+
+def woken(file: FollowedFile) -> None:
+    """Until the kernel tells a change."""
+    assert select.select([file.watcher], [], [], 60)[0]
+    file.changed()
+
+
+def test_a_file_that_is_made_late_grows_and_is_truncated_is_followed_by_events(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    path = tmp_path / "file"
+    file = FollowedFile(str(path), None)
+    file.watch()
+    assert not file.copy()
+    path.write_text("one\n")
+    woken(file)
+    assert file.copy()
+    with path.open("a") as more:
+        more.write("two\n")
+    woken(file)
+    file.copy()
+    assert capfdbinary.readouterr().out == b"one\ntwo\n"
+    path.write_text("new\n")
+    woken(file)
+    file.copy()
+    said = capfdbinary.readouterr()
+    assert said.out == b"new\n"
+    assert b"was truncated" in said.err
+
+
+def test_a_file_that_is_replaced_is_shown_from_its_beginning(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("old, and longer\n")
+    file = FollowedFile(str(path), None)
+    file.watch()
+    file.copy()
+    (tmp_path / "next").write_text("new\n")
+    os.rename(tmp_path / "next", path)
+    woken(file)
+    file.copy()
+    said = capfdbinary.readouterr()
+    assert said.out == b"old, and longer\nnew\n"
+    assert b"was replaced" in said.err
+    with path.open("a") as more:
+        more.write("more\n")
+    woken(file)
+    file.copy()
+    assert capfdbinary.readouterr().out == b"more\n"
+
+
+def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Failed, match="is no regular file"):
+        FollowedFile(str(tmp_path / "pipe"), None).copy()
