@@ -5,7 +5,7 @@ the level of confinement of that time. Memory is no part of it: UpdateJob change
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nodectl.model.states import PENDING
 from nodectl.model.wire.dispatch import Call, Refused, invalid
@@ -54,7 +54,7 @@ async def rewritten(calls: JobCalls, call: Call, job: JobRecord) -> Rewritten:
     if job.held_by != BATCH or packed is None:
         raise Refused("WrongState", f"job {name_of(job)} is no batch job")
     text = await calls.work().through(unpacking(packed))
-    changed: Mapping[str, object] = call.parameters.get("request", {})  # type: ignore[assignment]  # an object
+    changed: Mapping[str, Any] = call.parameters.get("request", {})
     if unknown := changed.keys() - CHANGEABLE:
         raise invalid("request", f"{sorted(unknown)[0]} of a job cannot be changed")
     old = text.request["request"]
