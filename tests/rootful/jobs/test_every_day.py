@@ -386,3 +386,16 @@ def test_the_devices_of_a_waiting_job_change() -> None:
         ok(node, "release", "last")
         ok(node, "wait", "last")
         assert "got 0\n" in ok(node, "log", "last")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [{"layout": 5}, {"layout": ["gpus"]}, {"layout": {"gpus": 1}}, {"environment": ""}, {"argv": 3}, {"argv": []},
+     {"ntasks": "4"}, {"ntasks": 0}, {"uid": "0"}, {"secure": "none"}, {"layout": {"unknown": "1"}}],
+)  # fmt: skip
+def test_a_malformed_change_is_refused_and_changes_nothing(node: Node, request_: dict[str, object]) -> None:
+    job = wrap(node, "true", "--hold", "-n1")
+    before = node.call("ShowJob", job=str(job))
+    answer = node.call("UpdateJob", job=str(job), request=request_)
+    assert answer.get("error") == "org.nodectl.InvalidRequest", answer
+    assert node.call("ShowJob", job=str(job)) == before

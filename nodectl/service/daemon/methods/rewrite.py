@@ -17,8 +17,9 @@ from nodectl.service.daemon.controller.table import text_of
 from nodectl.service.daemon.history.batch_text import BatchText, PackedText, packing, unpacking
 from nodectl.service.daemon.methods.job_calls import JobCalls
 
-CHANGEABLE = frozenset({"ntasks", "cpus_per_task", "layout", "environment", "argv"})
-"""The fields of a request that may be changed; `layout` and `environment` are merged with what was there."""
+_MERGED = frozenset({"layout", "environment"})  # with what was there
+CHANGEABLE = _MERGED | {"ntasks", "cpus_per_task", "argv"}
+"""The fields of a request that may be changed."""
 
 
 class Rewritten(NamedTuple):
@@ -58,7 +59,11 @@ async def rewritten(calls: JobCalls, call: Call, job: JobRecord) -> Rewritten:
     if unknown := changed.keys() - CHANGEABLE:
         raise invalid("request", f"{sorted(unknown)[0]} of a job cannot be changed")
     old = text.request["request"]
-    merged = {name: {**old.get(name, {}), **changed[name]} for name in ("layout", "environment") if name in changed}
+    merged = {}
+    for name in _MERGED & changed.keys():
+        if not isinstance(changed[name], dict):
+            raise invalid("request", f"{name} is no object")
+        merged[name] = {**old.get(name, {}), **changed[name]}
     request = {**old, **changed, **merged}
     script, most = text.script, calls.controller.config.max_script_size
     if "script" in call.parameters:
