@@ -1,4 +1,4 @@
-"""A file to which others append, copied to standard output as it grows: for `nodectl log`.
+"""A file to which others append, copied to standard output as it grows, or its end: for `nodectl log` and the page.
 
 The process opens the file with its own rights. A watch of inotify(7) wakes it; writes of other machines, over a network
 file system, wake nothing.
@@ -99,6 +99,20 @@ class FollowedFile:
         except OSError:
             return False
         return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+
+
+def last_lines(path: str, lines: int, most: int) -> bytes:
+    """Return the last lines of a file, at most so many bytes. Raises Failed."""
+    try:
+        fd = _opened(path)
+    except OSError as error:
+        raise Failed(f"open {path}: {error.strerror}") from None
+    try:
+        return os.pread(fd, most, max(_begin_of_last(fd, lines), os.fstat(fd).st_size - most))
+    except OSError as error:
+        raise Failed(f"read {path}: {error.strerror}") from None
+    finally:
+        os.close(fd)
 
 
 def _opened(path: str) -> int:

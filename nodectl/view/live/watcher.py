@@ -146,10 +146,11 @@ class Watcher:
         if usage is None:
             usage, at = self._usage.read(step.get("cgroup", "")), self._clock()
         cpu, read, written = self._rates(_id(step), usage, at)
+        name = job_columns.name_of(job) if job.get("array_task") is not None else step["job"]
         is_script = step["step"] == BATCH and job.get("command")  # as it was submitted, not the copy that runs
         command = job["command"] if is_script else step["command"]
         return Row(
-            step["job"], step["step"], step_name(job_columns.name_of(job or step), step["step"]),
+            step["job"], step["step"], step_name(name, step["step"]),
             printable(step["user"]), printable(step["name"]), step["state"],
             step["ntasks"], len(cpus), format_cpulist(cpus), elapsed(step, now), printable(job.get("gres", "")),
             printable(shlex.join(command)), step.get("reason", ""), cpu, usage.memory,

@@ -8,6 +8,7 @@ from typing import Any
 
 from nodectl.client import accounting, trace_lines
 from nodectl.client.command import Failed
+from nodectl.client.followed_file import last_lines
 from nodectl.client.render import machine_svg, stacked_bars
 from nodectl.client.render.explanation import explained
 from nodectl.client.render.layout import lines_of
@@ -25,6 +26,7 @@ from nodectl.view.timelines import picture
 from nodectl.view.timelines.launch import launch_of
 
 _FRESH = 0.9  # seconds for which a look serves all requests
+_LINES, _MOST_WRITTEN = 100, 1 << 16  # of a job's output
 _ENDED = 20  # steps that ended last
 _DAYS = 7
 _REPORT_FRESH = 60.0
@@ -93,6 +95,18 @@ class Pages:
             return "\n".join(map(printable, lines_of(answer, explain=True)))
         finally:
             session.close()
+
+    def output(self, job: int) -> str:
+        """Return the end of what a job has written to its file, read with the user's own rights. Raises Failed."""
+        session = self._connect()
+        try:
+            record: Any = session.call("ShowJob", job=str(job))["record"]
+        finally:
+            session.close()
+        if not record["output"]:
+            raise Failed(f"job {job} writes to no file that you may read")
+        text = last_lines(record["output"], _LINES, _MOST_WRITTEN).decode("utf-8", "replace")
+        return "\n".join(map(printable, text.splitlines()))
 
     def ended(self) -> list[dict[str, object]]:
         """Return the last ended steps, newest first. Raises Failed."""

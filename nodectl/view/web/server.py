@@ -56,13 +56,19 @@ def application(pages: Pages, token: str) -> Starlette:
         job = str(_number(request, "job")) if step is not None else request.query_params.get("job", "")[:64]
         return PlainTextResponse(await told(partial(pages.explanation, job, step)))
 
+    async def output(request: Request) -> Response:
+        return PlainTextResponse(await told(partial(pages.output, _number(request, "job"))))
+
     async def ended(_request: Request) -> Response:
         return JSONResponse(await told(pages.ended))
 
     async def report(_request: Request) -> Response:
         return Response(await told(pages.report), media_type=_SVG)
 
-    answers = {"view": view, "machine": machine, "launch": launch, "explain": explain, "ended": ended, "report": report}
+    answers = {
+        "view": view, "machine": machine, "launch": launch, "explain": explain, "output": output, "ended": ended,
+        "report": report,
+    }  # fmt: skip
     files = {"/": "page.html", "/page.js": "page.js", "/page.css": "page.css"}
     return Starlette(
         routes=[

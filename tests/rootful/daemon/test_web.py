@@ -139,6 +139,22 @@ def test_a_user_sees_what_is_the_users(shared_node: Node) -> None:
             assert page.api(what)[0] == 400
 
 
+def test_the_end_of_a_jobs_output_is_read_with_the_users_own_rights(shared_node: Node) -> None:
+    written = shared_node.scratch / "written"
+    words = ("submit", "--wait", f"--output={written}", "--wrap", "seq 300; printf '\\033[2J'")
+    assert shared_node.nodectl(*words, user=NOBODY).returncode == 0
+    job = shared_node.last_job()
+    with served(shared_node) as page:
+        status, text = page.api(f"output?job={job}")
+        assert (status, text.splitlines()[:2], text.splitlines()[-1]) == (200, ["202", "203"], "\\x1b[2J")
+        written.unlink()
+        written.symlink_to("/etc/shadow")
+        status, text = page.api(f"output?job={job}")
+        assert (status, "Permission denied" in text) == (404, True)
+    with served(shared_node, user=OTHER) as page:
+        assert page.api(f"output?job={job}")[0] == 404
+
+
 def test_a_socket_is_its_owners_alone_and_goes_with_the_command(shared_node: Node) -> None:
     path = str(shared_node.scratch / "page")
     with served(shared_node, f"unix:{path}") as page:

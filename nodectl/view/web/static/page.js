@@ -177,19 +177,29 @@ async function about(row) {
   byId("about-title").textContent = row.title ? `${what}: ${row.title}` : what;
   byId("explanation").textContent = row.reason || "";
   byId("about-problem").textContent = "";
-  byId("launch").hidden = true;
+  byId("launch").hidden = byId("written").hidden = true;
   byId("about").showModal();
-  try {
-    if (row.ended === undefined) {
-      const which = row.step === null ? "job=" + encodeURIComponent(row.name) : `job=${row.job}&step=${row.step}`;
-      const text = await (await ask("explain?" + which)).text();
-      if (opened !== row) return;
-      byId("explanation").textContent = text;
+  const part = async (work) => {
+    try {
+      await work();
+    } catch (error) {
+      if (opened === row) byId("about-problem").textContent += error.message + "\n";
     }
-    if (row.step !== null) await show(byId("launch"), `launch?job=${row.job}&step=${row.step}`, () => opened === row);
-  } catch (error) {
-    if (opened === row) byId("about-problem").textContent = error.message;
+  };
+  const text = async (question, place) => {
+    const answer = await (await ask(question)).text();
+    if (opened === row) byId(place).textContent = answer;
+  };
+  if (row.ended === undefined) {
+    const which = row.step === null ? "job=" + encodeURIComponent(row.name) : `job=${row.job}&step=${row.step}`;
+    await part(() => text("explain?" + which, "explanation"));
   }
+  if (row.step === null) return;
+  await part(async () => {
+    await text(`output?job=${row.job}`, "output");
+    if (opened === row) byId("written").hidden = false;
+  });
+  await part(() => show(byId("launch"), `launch?job=${row.job}&step=${row.step}`, () => opened === row));
 }
 
 function complain(text) {
