@@ -52,6 +52,13 @@ DESCRIPTIONS = {
         "The layout says which task runs on which CPUs. It is computed before any process exists, so it can be asked "
         "for without one, also for a machine that is not here.",
     ),
+    "init": (
+        "Asks six questions, with a default for each, and writes a configuration that several people can live with: "
+        "how long a job runs that does not say, how much memory it has, what is left for logins, the most that one "
+        "user has at a time, who administrates, how long history is kept. Options answer instead of the terminal.",
+        "The file is checked as the service checks it, and is then put in place at once. A configuration that sets "
+        "something is replaced with `--force` alone; the old file stays beside it, with the time in its name.",
+    ),
     "config": (
         "Prints the configuration as the service would read it, from the file and the defaults. What it prints can be "
         "a configuration again. `nodectl.toml`(5) has all keys.",
@@ -101,6 +108,11 @@ EXAMPLES = {
     "topo": (
         ("A picture of this machine:", "nodectl topo --svg machine.svg"),
     ),
+    "init": (
+        ("Without questions, as it is said here and otherwise by default:",
+         "nodectl init --time=8:00:00 --user-cpus=16 --user-memory=64G --history=365"),
+        ("With all defaults:", "nodectl init --yes"),
+    ),
     "schema": (("Of what `nodectl queue --json` prints:", "nodectl schema queue"),),
     "completion": (("For this shell:", "source <(nodectl completion bash)"),),
     "report": (("What each user used by week, as a picture:", "nodectl report --by week --svg weeks.svg"),),
@@ -147,7 +159,8 @@ SEE = {
     "acct": ("nodectl-report(1)", "nodectl-show(1)"),
     "report": ("nodectl-acct(1)",),
     "metrics": ("nodectl-node(1)", "nodectl-report(1)"),
-    "config": ("nodectl.toml(5)", "nodectl-doctor(1)"),
+    "init": ("nodectl-config(1)", "nodectl.toml(5)"),
+    "config": ("nodectl-init(1)", "nodectl.toml(5)", "nodectl-doctor(1)"),
     "doctor": ("nodectl-config(1)", "nodectl.toml(5)"),
     "daemon": ("nodectl.toml(5)", "nodectl-log(7)", "nodectl.varlink(7)"),
 }  # fmt: skip
