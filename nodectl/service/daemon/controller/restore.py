@@ -66,6 +66,7 @@ async def restore(controller: Controller, selection: Selection, boot: str) -> No
         selection,
         Policy.of(controller.config),
         usage=store.usage(),
+        week=store.week(),
         reservations=_reservations(controller, now),
         new_id=lambda: _new_id(controller.parts.further_steps),
         outcome=lambda job_id, task: _outcome(controller, job_id, task),
