@@ -330,6 +330,10 @@ class Scheduler:
         """Return the hours of this week of each user with limits, in seconds, to be stored and given back."""
         return self._book.week.rows(now)
 
+    def week_hours(self, now: float) -> list[dict[str, object]]:
+        """Return the hours of this week of all users with limits."""
+        return self._book.week.hours(now)
+
     def reserve(self, request: ReservationRequest, now: float) -> ReservationRequest:
         """Reserve cores for users. Raises NotAdmitted."""
         self._reservations.make(request, self._book.active.values(), now)

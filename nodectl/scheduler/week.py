@@ -86,6 +86,30 @@ class Week:
         self._accounts = {user: one for user, one in self._accounts.items() if one.at >= begin or any(one.rate)}
         return [(user, *self._used(account, now), now) for user, account in self._accounts.items()]
 
+    def hours(self, now: float) -> list[dict[str, object]]:
+        """Return what was used this week by each user, or by the users of a line together, and the limits, in hours."""
+        used: dict[tuple[str, ...], tuple[float, float]] = {
+            line.users: (0.0, 0.0) for line in self._lines if line.users
+        }
+        limits = {line.users: line.hours for line in self._lines}
+        for user, account in self._accounts.items():
+            line = self._line(user)
+            if line is None:
+                continue
+            users = line.users or (user,)
+            limits[users], before, more = line.hours, used.get(users, (0.0, 0.0)), self._used(account, now)
+            used[users] = before[0] + more[0], before[1] + more[1]
+        return [
+            {
+                "users": list(users),
+                "cpu_hours": cpu / _HOUR,
+                "cpu_limit": limits[users][0] or None,
+                "gpu_hours": gpu / _HOUR,
+                "gpu_limit": limits[users][1] or None,
+            }
+            for users, (cpu, gpu) in sorted(used.items())
+        ]
+
     def _line(self, user: str) -> WeekHours | None:
         """Return the first line that names the user, or the first one that names none."""
         lines = [line for line in self._lines if user in line.users or not line.users]

@@ -68,6 +68,7 @@ class Calls:
             "Trace": ({**_WHICH, "begin": Optional(integer(0, 2**31))}, self._trace),
             "Reserve": ({"jobid": Optional(_NUMBER), "request": Optional(_an_object)}, self._reserve),
             "Nodes": ({}, self._nodes),
+            "WeekHours": ({}, lambda _: {"hours": []}),  # a node's owner has limits, not a cluster's
             "Queue": (
                 {
                     "jobs": _WORDS, "users": _WORDS, "states": _WORDS, "names": _WORDS,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from rootful.node import NOBODY
@@ -23,5 +25,8 @@ def test_hours_promised_to_a_running_job_are_known_after_a_restart_and_free_at_i
         assert "of 100 CPU-hours of this week" in said
         assert "a new week begins on " in said
         assert state(node, second) == "PENDING"
+        report = node.nodectl("report", user=NOBODY).stdout
+        assert re.search(r"^daemon +0\.00 of 1 +0\.00 of -$", report, re.MULTILINE), report
+        assert re.search(r"^nobody +0\.\d\d of 100 +0\.00 of -$", report, re.MULTILINE), report
         assert node.nodectl("cancel", str(first), user=NOBODY).returncode == 0
         wait_for(node, second, "COMPLETED")

@@ -89,6 +89,11 @@ def test_gpus_count_apart_from_other_devices_and_users_of_a_line_share() -> None
     assert queue.look() == [free]
     said = queue.scheduler.explain(waiting, queue.at)
     assert (said.reason, said.words.partition(" used ")[0]) == (GPU, "u1000, u2000")
+    together, alone = queue.scheduler.week_hours(queue.at + HOUR)
+    assert together == {
+        "users": ["u1000", "u2000"], "cpu_hours": 1.0, "cpu_limit": None, "gpu_hours": 2.0, "gpu_limit": 3,
+    }  # fmt: skip
+    assert (alone["users"], alone["cpu_limit"], alone["gpu_limit"]) == (["u3000"], 1000, None)
 
 
 def test_what_can_never_run_is_refused_and_root_has_no_limit() -> None:
