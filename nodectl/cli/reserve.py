@@ -16,7 +16,7 @@ from nodectl.client.session import Session
 from nodectl.model.moments import moment
 from nodectl.model.words import moment as moment_words
 
-_HEADER = ("NAME", "STATE", "START", "END", "KEEPS", "USERS")
+_HEADER = ("NAME", "STATE", "START", "END", "REPEATS", "KEEPS", "USERS")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     much.add_argument("--cores", type=taken(positive), metavar="N", help="so many cores; default: the whole machine")
     much.add_argument("--cpus", type=taken(positive), metavar="N", help="so many CPUs")
     create.add_argument("--users", type=words, required=True, metavar="NAMES", help="whose jobs may use it")
+    create.add_argument(
+        "--repeat",
+        choices=("daily", "weekday", "weekly"),
+        help="again and again, at the same time of the day, until deleted",
+    )
     shown = actions.add_parser("list", help="list reservations (the default)", description="List reservations.")
     for one in (parser, shown):
         add_screen_options(one)
@@ -63,7 +68,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _create(session: Session, arguments: argparse.Namespace) -> None:
-    names = ("name", "start", "end", "duration", "cores", "cpus", "users")
+    names = ("name", "start", "end", "duration", "cores", "cpus", "users", "repeat")
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     if given.get("duration") == 0:
         raise Failed("a reservation has an end: give --end or a --duration", 2)
@@ -93,6 +98,7 @@ def _row(one: dict[str, Any], now: float) -> tuple[object, ...]:
         state,
         moment_words(start, "-"),
         moment_words(end, "-"),
+        ",".join(map(str.lower, one.get("flags") or ())) or "-",
         keeps,
         ",".join(one.get("users") or ()) or "-",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import time
 from collections.abc import Iterable
 
 from bitarray import bitarray
@@ -18,6 +19,10 @@ from nodectl.selection.records import JobRecord, ReservationRequest
 
 _NAME = frozenset(string.ascii_letters + string.digits + "_-.")
 _MOST = 1000
+_DAY = 86_400
+REPEATS = {"DAILY": 1, "WEEKDAY": 1, "WEEKLY": 7}
+"""Flags of reservations that come again after so many days; WEEKDAY from Monday to Friday."""
+_CYCLE = 8 * _DAY  # two that come again meet within a week, or never; a day more, for clocks that change
 
 
 class Reservations:
@@ -37,7 +42,7 @@ class Reservations:
         nodes = self._selection.nodes
         busy = bitarray(nodes.core_count)
         for name, one in self.by_name.items():
-            if one.start_time < request.end_time and request.start_time < one.end_time:
+            if _meet(one, request):
                 busy |= self._cores[name]
         for job in active:
             if job.job_resrcs is not None and max(job.end_time, now) > request.start_time:
@@ -64,10 +69,17 @@ class Reservations:
         del self._cores[name]
 
     def has_changed(self, now: float) -> bool:
-        """True where a reservation has begun or ended since the last call. Drops expired reservations."""
+        """True where a reservation has begun or ended since the last call.
+
+        Drops expired reservations, and moves the times of those that come again.
+        """
         over = [name for name, one in self.by_name.items() if one.end_time <= now]
         for name in over:
-            self.delete(name)
+            one = self.by_name[name]
+            if repeat_of(one):
+                one.start_time, one.end_time = occurrence(one, now)
+            else:
+                self.delete(name)
         begun = {name for name, one in self.by_name.items() if one.start_time <= now}
         changed = bool(over) or begun != self._begun
         self._begun = begun
@@ -116,7 +128,7 @@ class Reservations:
         """Return the names of the other reservations in this span."""
         return [
             name for name, one in self.by_name.items()
-            if name != job.details.reservation and one.start_time < end and start < one.end_time
+            if name != job.details.reservation and _overlaps(one, start, end)
         ]  # fmt: skip
 
     def ends(self, now: float) -> list[float]:
@@ -145,9 +157,60 @@ class Reservations:
             raise NotAdmitted("Reservation names no user")
         if not request.start_time < request.end_time or request.end_time <= now:
             raise NotAdmitted("Invalid time specified: a reservation ends after its begin, and after now")
+        repeat = repeat_of(request)
+        if repeat and request.end_time - request.start_time > REPEATS[repeat] * _DAY:
+            raise NotAdmitted("Invalid time specified: a reservation ends before it comes again")
+        request.start_time, request.end_time = occurrence(request, now)
 
     def _keep(self, one: ReservationRequest) -> None:
         nodes = self._selection.nodes
         held = {nodes.by_name[name].index: mask for name, mask in one.held.items() if name in nodes.by_name}
         self.by_name[one.name] = one
         self._cores[one.name] = nodes.core_bitmap(held)
+
+
+def repeat_of(one: ReservationRequest) -> str:
+    """Return the flag by which a reservation comes again, or ""."""
+    return next((flag for flag in one.flags if flag in REPEATS), "")
+
+
+def occurrence(one: ReservationRequest, after: float) -> tuple[float, float]:
+    """Return begin and end of the first occurrence that ends after this time, at the same times of the local clock."""
+    repeat = repeat_of(one)
+    days = 0
+    if repeat and one.end_time <= after:
+        days = max(0, int((after - one.end_time) // _DAY) - 1)
+        days -= days % REPEATS[repeat]
+    while True:
+        start, end = _later(one.start_time, days), _later(one.end_time, days)
+        is_on = repeat != "WEEKDAY" or time.localtime(start).tm_wday < 5
+        if not repeat or (is_on and end > after):
+            return start, end
+        days += REPEATS[repeat]
+
+
+def _later(at: float, days: int) -> float:
+    if not days:
+        return at
+    day = time.localtime(at)
+    return time.mktime((*day[:2], day.tm_mday + days, *day[3:6], 0, 0, -1)) + at % 1
+
+
+def _overlaps(one: ReservationRequest, start: float, end: float) -> bool:
+    """True where any occurrence of the reservation is in this span."""
+    begin, over = occurrence(one, start)
+    return begin < end and start < over
+
+
+def _meet(one: ReservationRequest, other: ReservationRequest) -> bool:
+    if not repeat_of(one):
+        return _overlaps(other, one.start_time, one.end_time)
+    if not repeat_of(other):
+        return _overlaps(one, other.start_time, other.end_time)
+    at = begin = max(one.start_time, other.start_time)
+    while at < begin + _CYCLE:
+        start, end = occurrence(one, at)
+        if _overlaps(other, start, end):
+            return True
+        at = end
+    return False

@@ -99,6 +99,9 @@ EXAMPLES = {
     "reserve": (
         ("Sixteen CPUs for a course:",
          "nodectl reserve create course --start=9:00 --duration=3:00:00 --cpus=16 --users=alice,bob"),
+        ("The same each Monday at nine, until it is deleted:",
+         "nodectl reserve create course --start=2026-12-07T09:00 --duration=3:00:00 --cpus=16 --users=alice,bob "
+         "--repeat=weekly"),
     ),
     "node": (
         ("Start no more jobs; those that run go on:", "nodectl node drain new disk on Monday"),
