@@ -23,7 +23,7 @@ def run(script: Path, *words: str, **environment: str) -> subprocess.CompletedPr
     """Run a script as a user who can change nothing of the machine, should the script not stop where it has to."""
     who = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
     settings = {"PATH": os.environ["PATH"], **environment}
-    return subprocess.run([script, *words], env=settings, cwd="/", capture_output=True, text=True, check=False, **who)  # type: ignore[call-overload]
+    return subprocess.run([script, *words], env=settings, cwd="/", capture_output=True, text=True, check=False, **who)  # type: ignore[call-overload,no-any-return]
 
 
 def made(directory: Path, scripts: dict[str, str]) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rootful.at_terminal import at_terminal
@@ -28,8 +30,8 @@ def test_service_runs_with_the_answers_and_jobs_have_the_limits_that_they_do_not
             terminal.wait_for("is written")
             assert terminal.wait_for_end() == 0
         node.start()
-        (machine,) = node.call("Nodes")["nodes"]  # type: ignore[misc]  # a list
-        assert machine["memory"] == 1024
+        machine: Any = node.call("Nodes")["nodes"]
+        assert machine[0]["memory"] == 1024
         job = submit(node, "sleep infinity")
         running = wait_for(node, job, "RUNNING")
         assert (running["time_limit"], running["memory"]) == (7200, 50 * running["cpus"])

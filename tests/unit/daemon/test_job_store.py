@@ -105,7 +105,7 @@ def test_nodes_that_share_a_file_have_queues_of_their_own(path: str) -> None:
     two.commit()
     assert [kept.record.job_id for kept in two.waiting()] == [2]
     assert two.node() is None
-    assert two.usage() == two.week() == []
+    assert (two.usage(), two.week()) == ([], [])
     assert two.reservations() == []
     assert one.node() == ("drain", "why", 0, 1.0)
     assert one.usage() == [(1001, 5.0, 2.0)]
