@@ -98,7 +98,7 @@ class Backfill:
         block = block or self._known_limit(job)
         if block is None and job.details.reservation:
             block = self._reservations.block(job, now)
-        return block
+        return block or self._reservations.block_gpus(job, demand.gpus, self._book.active.values(), now)
 
     def _known_limit(self, job: JobRecord) -> Block | None:
         """Return the remembered block of the job's shape, if any.

@@ -40,17 +40,18 @@ def asked(job: JobRecord) -> Demand:
     details = job.details
     nodes = max(details.min_nodes, 1)
     memory = details.pn_min_memory * nodes or details.mem_per_cpu * details.min_cpus
-    gpus = sum(number for name, number in details.gres.items() if _is_gpu(name)) * nodes
+    gpus = sum(number for name, number in details.gres.items() if is_gpu(name)) * nodes
     return Demand(1, details.min_cpus, memory, sum(details.gres.values()) * nodes, gpus)
 
 
 def given(resources: JobResources) -> Demand:
     """Return the demand of resources held."""
     keys = [key for devices in resources.gres.values() for key in devices]
-    return Demand(1, resources.ncpus, sum(resources.memory.values()), len(keys), sum(map(_is_gpu, keys)))
+    return Demand(1, resources.ncpus, sum(resources.memory.values()), len(keys), sum(map(is_gpu, keys)))
 
 
-def _is_gpu(name: str) -> bool:
+def is_gpu(name: str) -> bool:
+    """True for a kind of devices, or a key of one: gpu, gpu:0."""
     return name.partition(":")[0] == "gpu"
 
 

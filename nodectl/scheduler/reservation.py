@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 import time
 from collections.abc import Iterable
@@ -9,9 +10,9 @@ from collections.abc import Iterable
 from bitarray import bitarray
 
 from nodectl.model.states import RESERVATION
-from nodectl.model.words import duration
+from nodectl.model.words import duration, moment
 from nodectl.scheduler.decisions import NotAdmitted
-from nodectl.scheduler.limits import Block
+from nodectl.scheduler.limits import Block, given, is_gpu
 from nodectl.selection.answers import Refusal
 from nodectl.selection.cores import cores_of
 from nodectl.selection.host import Selection
@@ -30,6 +31,7 @@ class Reservations:
 
     def __init__(self, selection: Selection, made: Iterable[ReservationRequest]) -> None:
         self._selection = selection
+        self._gpus = sum(is_gpu(device.key) for node in selection.nodes for device in node.devices)
         self.by_name: dict[str, ReservationRequest] = {}
         self._cores: dict[str, bitarray] = {}
         self._begun: set[str] = set()
@@ -51,6 +53,7 @@ class Reservations:
             wanted = [nodes.by_name[name].index for name in request.node_list.split(",") if name]
         except KeyError as error:
             raise NotAdmitted(f"Invalid node name specified: {error.args[0]}", "node name") from None
+        self._admit_gpus(request, active, now)
         offered = nodes.bitmap(wanted or range(len(nodes)))
         found = self._selection.resv_test(request, offered, busy, now)
         if isinstance(found, Refusal):
@@ -62,6 +65,40 @@ class Reservations:
         request.node_list = ",".join(request.held)
         self._keep(request)
         return request
+
+    def _admit_gpus(self, request: ReservationRequest, active: Iterable[JobRecord], now: float) -> None:
+        if not request.gpus:
+            return
+        others = sum(one.gpus for one in self.by_name.values() if _meet(one, request))
+        busy = sum(_gpus(job) for job in active if max(job.end_time, now) > request.start_time)
+        if request.gpus + others + busy > self._gpus:
+            raise NotAdmitted(
+                f"there are {self._gpus} GPUs, and in this time other reservations keep {others} and running jobs may "
+                f"use {busy}"
+            )
+
+    def block_gpus(self, job: JobRecord, gpus: int, active: Iterable[JobRecord], now: float) -> Block | None:
+        """Return the reason for which a job with GPUs would take those of a reservation that is not its own, or None.
+
+        Counts only: which GPUs stay free is not fixed.
+        """
+        if not gpus or not any(one.gpus for one in self.by_name.values()):
+            return None
+        end = now + job.time_limit if job.time_limit else math.inf
+        keeping = [one for name in self.overlapping(job, now, end) if (one := self.by_name[name]).gpus]
+        if not keeping:
+            return None
+        names = {one.name for one in keeping}
+        begin = min(occurrence(one, now)[0] for one in keeping)
+        busy = sum(
+            _gpus(one) for one in active if one.details.reservation not in names and max(one.end_time, now) > begin
+        )
+        kept = sum(one.gpus for one in keeping)
+        if busy + gpus + kept <= self._gpus:
+            return None
+        words = f"of {self._gpus} GPUs, reservation {', '.join(sorted(names))} keeps {kept} and other jobs use {busy}"
+        help_ = f"a time limit that ends before {moment(begin)}" if begin > now else ""
+        return Block(RESERVATION, words, help_, until=max(occurrence(one, now)[1] for one in keeping))
 
     def delete(self, name: str) -> None:
         """Delete a reservation. Raises KeyError."""
@@ -167,6 +204,10 @@ class Reservations:
         held = {nodes.by_name[name].index: mask for name, mask in one.held.items() if name in nodes.by_name}
         self.by_name[one.name] = one
         self._cores[one.name] = nodes.core_bitmap(held)
+
+
+def _gpus(job: JobRecord) -> int:
+    return 0 if job.job_resrcs is None else given(job.job_resrcs).gpus
 
 
 def repeat_of(one: ReservationRequest) -> str:

@@ -20,6 +20,7 @@ _NONE = "No reservations in the system"
 _KIND = ("reservation", "reservationname")
 _WITHOUT_MEANING = ("partition", "partitionname")  # there is only one partition
 _FLAGS = {"any_nodes", "part_nodes", "spec_nodes", "static", "static_alloc"}  # flags that always hold on one machine
+_TRES = {"cpu": "cpus", "gres/gpu": "gpus"}
 _REPEATS = {"daily", "weekday", "weekly"}
 
 
@@ -52,7 +53,7 @@ def _facts(one: dict[str, Any], node: dict[str, Any]) -> list[list[str]]:
             f"Nodes={os.uname().nodename}", "NodeCnt=1", f"CoreCnt={cores}", "Features=(null)",
             f"PartitionName={node['partition']}", f"Flags={','.join(flags)}",
         ],
-        [f"TRES=cpu={cpus}"],
+        [f"TRES=cpu={cpus}" + (f",gres/gpu={one['gpus']}" if one["gpus"] else "")],
         [
             f"Users={','.join(one['users'])}", "Groups=(null)", "Accounts=(null)", "Licenses=(null)",
             f"State={_state(one)}",
@@ -131,10 +132,13 @@ def _node_count(_session: Session, text: str) -> Asked:
 
 
 def _tres(_session: Session, text: str) -> Asked:
-    key, _, count = text.partition("=")
-    if key.lower() != "cpu":
-        raise ValueError("only cpu=N is kept")
-    return {"cpus": positive(count)}
+    asked: Asked = {}
+    for word in text.split(","):
+        key, _, count = word.partition("=")
+        if key.lower() not in _TRES:
+            raise ValueError("only cpu=N and gres/gpu=N are kept")
+        asked[_TRES[key.lower()]] = positive(count)
+    return asked
 
 
 def _flags(_session: Session, text: str) -> Asked:

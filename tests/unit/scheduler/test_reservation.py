@@ -213,3 +213,39 @@ def test_the_next_daemon_has_it_also_where_it_ended_meanwhile() -> None:
     now = at("2026-10-21 00:00")
     list(after.schedule(now))
     assert [one.start_time for one in after.reservations.values()] == [at("2026-10-26 09:00")]
+
+
+def test_gpus_of_a_reservation_stay_free_for_its_jobs() -> None:
+    bench = Bench()  # 8 cores, 4 GPUs
+    running = bench.run(gres={"gpu": 1}, limit=5000)
+    bench.scheduler.reserve(request(cores=1, gpus=2), bench.at)
+    short = bench.submit(gres={"gpu": 3}, limit=1000)
+    assert bench.look() == [short]
+    bench.end(short)
+    fits, too_many = bench.submit(gres={"gpu": 1}, limit=1500), bench.submit(gres={"gpu": 1}, limit=1500)
+    assert bench.look() == [fits]
+    said = bench.scheduler.explain(too_many, bench.at)
+    assert (said.reason, said.expected_start) == ("Reservation", NOW + 2000)
+    assert said.words == "of 4 GPUs, reservation team keeps 2 and other jobs use 2"
+    inside = bench.submit(gres={"gpu": 2}, limit=500, reservation="team")
+    assert bench.look(1000) == [inside]
+    bench.end(fits)
+    assert bench.look() == [too_many]
+    bench.end(running)
+    bench.end(inside)
+    assert bench.submit(gres={"gpu": 2}, limit=100) not in bench.look()  # the reservation's own are still to come
+    assert bench.scheduler.next_time(bench.at) == NOW + 2000
+    assert len(bench.look(1000)) == 1
+
+
+def test_more_gpus_than_there_are_cannot_be_reserved() -> None:
+    bench = Bench()
+    bench.run(gres={"gpu": 2}, limit=1500)
+    bench.scheduler.reserve(request(cores=1, gpus=2, start=1200), bench.at)
+    other = ReservationRequest("other", NOW + 1400, NOW + 3000, core_cnt=1, users=("u1000",), gpus=1)
+    with pytest.raises(
+        NotAdmitted, match="4 GPUs, and in this time other reservations keep 2 and running jobs may use 2"
+    ):
+        bench.scheduler.reserve(other, bench.at)
+    other.start_time = NOW + 1500
+    bench.scheduler.reserve(other, bench.at)

@@ -26,6 +26,7 @@ CREATE: "Shape" = {
     "cpus": Optional(integer(1, 2**31)),
     "users": WORDS,
     "repeat": Optional(WORD),
+    "gpus": Optional(integer(1, 2**31)),
 }
 DELETE: "Shape" = {"name": WORD}
 
@@ -73,7 +74,13 @@ class ReservationMethods:
         if name in self._calls.controller.scheduler.reservations:
             raise invalid("name", f"there is a reservation {name!r}")
         return ReservationRequest(
-            name, start, end, core_cnt=cores, users=tuple(users), flags=(repeat,) if repeat else ()
+            name,
+            start,
+            end,
+            core_cnt=cores,
+            users=tuple(users),
+            flags=(repeat,) if repeat else (),
+            gpus=int(str(given.get("gpus", 0))),
         )
 
     def _cores_of(self, cpus: int) -> int:
