@@ -40,7 +40,7 @@ def _group(text: str) -> str:
         raise ValueError(f"there is no group {text[:40]!r}: groupadd makes one") from None
 
 
-class Question(NamedTuple):
+class SetupQuestion(NamedTuple):
     """What is asked, which is also the option's help, and the key that the answer is the value of.
 
     `take` reads an answer and raises ValueError, `shown` writes one. `usual` makes the default of the answers above.
@@ -77,38 +77,38 @@ def _users_memory(answers: Mapping[str, int]) -> int:
 
 _IN_MIB = ", in MiB"
 QUESTIONS = (
-    Question(
+    SetupQuestion(
         "time", "TIME", "default_time", "time limit of a job that names none", seconds, duration, lambda _: _DAY,
         ", in seconds; 0: none",
     ),
-    Question(
+    SetupQuestion(
         "memory", "SIZE", "real_memory", "memory for all jobs; the rest stays for logins and the system",
         mebibytes, _mib, lambda _: _memory() * 9 // 10, _IN_MIB,
     ),
-    Question(
+    SetupQuestion(
         "mem-per-cpu", "SIZE", "def_mem_per_cpu", "memory for each CPU of a job that names none",
         mebibytes, _mib, lambda answers: answers["real_memory"] // _cpus(), _IN_MIB,
     ),
-    Question(
+    SetupQuestion(
         "user-cpus", "N", "max_cpus_per_user", "CPUs that one user may have at a time, 0: all",
         _count, str, lambda _: 0 if _cpus() < _FEW_CPUS else (_cpus() + 1) // 2,
     ),
-    Question(
+    SetupQuestion(
         "user-memory", "SIZE", "max_memory_per_user", "memory that one user may have at a time, 0: all",
         mebibytes, _mib, _users_memory, _IN_MIB, is_asked=False,
     ),
-    Question(
+    SetupQuestion(
         "user-jobs", "N", "max_jobs_per_user", "jobs that one user may have running, 0: any number",
         _count, str, lambda _: 0, is_asked=False,
     ),
-    Question(
+    SetupQuestion(
         "user-devices", "N", "max_devices_per_user", "devices that one user may have at a time, 0: all",
         _count, str, lambda _: 0, is_asked=False,
     ),
-    Question(
+    SetupQuestion(
         "admins", "GROUP", "admin_group", "group whose members may do what root may", _group, str, lambda _: "nodectl",
     ),
-    Question(
+    SetupQuestion(
         "history", "DAYS", "history_days", "days for which ended jobs are kept, 0: while there is room",
         _count, str, lambda _: 365,
     ),
@@ -185,7 +185,7 @@ def _present(path: str, *, is_replaced: bool) -> tuple[dict[str, object], dict[s
     )
 
 
-def _asked(question: Question, usual: object) -> object:
+def _asked(question: SetupQuestion, usual: object) -> object:
     """Return the answer given on the terminal; an empty one is the default. Raises Failed where input ends."""
     while True:
         try:
