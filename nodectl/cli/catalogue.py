@@ -45,6 +45,7 @@ _CORE = (
     _own("metrics", "tell the node in numbers, for Prometheus: once, into a file, or on a socket"),
     _own("plugins", "list the plugins; --hooks: the order of a launch"),
     _own("config", "print the configuration; --explain: every key"),
+    _own("init", "ask what a machine's owner decides, and write the configuration"),
     _own("doctor", "check what this machine can and cannot do"),
     _own("completion", "print the script by which a shell completes command lines"),
     _own("schema", "print the JSON Schema of what a command prints with --json"),

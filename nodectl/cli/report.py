@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import psutil
 
@@ -30,6 +31,8 @@ _NAMES = (
 )  # fmt: skip
 _USUAL = {"day": "now-6days", "week": "now-28days", "month": "now-180days", "total": "now-30days"}
 _ALL = "all"
+_KINDS = ("cpu", "gpu")
+_WEEK_HEADER = ("USERS", "CPU-HOURS", "GPU-HOURS")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,6 +68,7 @@ def main(arguments: argparse.Namespace) -> int:
     session = Session(arguments.settings)
     try:
         jobs = ask(session, Asked(users, (), since, until), every_run=True)
+        week: Any = session.call("WeekHours")["hours"]
     finally:
         session.close()
     periods = report(jobs, arguments.by, since, until)
@@ -74,11 +78,11 @@ def main(arguments: argparse.Namespace) -> int:
         except OSError as error:
             raise Failed(f"{arguments.svg}: {error.strerror}") from None
     if arguments.json:
-        print(json.dumps(as_json(periods), indent=2))
+        print(json.dumps({**as_json(periods), "week": week}, indent=2))
     elif arguments.csv:
         sys.stdout.write(as_csv(periods))
     elif not arguments.svg:
-        put(listing(periods, psutil.cpu_count() or 1))
+        put([*listing(periods, psutil.cpu_count() or 1), *week_listing(week)])
     return 0
 
 
@@ -130,6 +134,19 @@ def listing(periods: Sequence[Period], cpus: int) -> list[str]:
         f"{allocated / 3600:.2f} CPU-hours of {cpus * seconds / 3600:.2f} that this machine has in that time: "
         f"{machine}",
     ]
+
+
+def week_listing(week: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the hours of this week as text; [] where no user has a limit."""
+    cells = [
+        (",".join(one["users"]), *(f"{one[f'{kind}_hours']:.2f} of {one[f'{kind}_limit'] or '-'}" for kind in _KINDS))
+        for one in week
+    ]
+    return (
+        ["", "limits of this week, from Monday on:", *table(_WEEK_HEADER, cells, right=_WEEK_HEADER[1:])]
+        if cells
+        else []
+    )
 
 
 def _percent(part: float, whole: float) -> str:

@@ -17,7 +17,7 @@ from nodectl.model.moments import moment
 from nodectl.model.number import seconds
 from nodectl.model.words import moment as moment_words
 
-_HEADER = ("NAME", "STATE", "START", "END", "KEEPS", "USERS")
+_HEADER = ("NAME", "STATE", "START", "END", "REPEATS", "KEEPS", "USERS")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     much.add_argument("--cores", type=taken(positive), metavar="N", help="so many cores; default: the whole machine")
     much.add_argument("--cpus", type=taken(positive), metavar="N", help="so many CPUs")
     create.add_argument("--users", type=words, required=True, metavar="NAMES", help="whose jobs may use it")
+    create.add_argument("--gpus", type=taken(positive), metavar="N", help="so many GPUs, beside the cores")
+    create.add_argument(
+        "--repeat",
+        choices=("daily", "weekday", "weekly"),
+        help="again and again, at the same time of the day, until deleted",
+    )
     shown = actions.add_parser("list", help="list reservations (the default)", description="List reservations.")
     for one in (parser, shown):
         add_screen_options(one)
@@ -64,7 +70,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _create(session: Session, arguments: argparse.Namespace) -> None:
-    names = ("name", "start", "end", "duration", "cores", "cpus", "users")
+    names = ("name", "start", "end", "duration", "cores", "cpus", "users", "repeat", "gpus")
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     if given.get("duration") == 0:
         raise Failed("a reservation has an end: give --end or a --duration", 2)
@@ -87,6 +93,7 @@ def _list(session: Session, arguments: argparse.Namespace) -> int:
 def _row(one: dict[str, Any], now: float) -> tuple[object, ...]:
     cores = one.get("core_cnt")
     keeps = f"{cores} core{'s' if cores > 1 else ''}" if cores else "everything"
+    keeps += f", {one['gpus']} GPU{'s' if one['gpus'] > 1 else ''}" if cores and one.get("gpus") else ""
     start, end = one["start_time"], one["end_time"]
     state = "ACTIVE" if start <= now < end else "INACTIVE"
     return (
@@ -94,6 +101,7 @@ def _row(one: dict[str, Any], now: float) -> tuple[object, ...]:
         state,
         moment_words(start, "-"),
         moment_words(end, "-"),
+        ",".join(map(str.lower, one.get("flags") or ())) or "-",
         keeps,
         ",".join(one.get("users") or ()) or "-",
     )

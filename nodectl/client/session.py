@@ -166,12 +166,9 @@ class Session:
                 return
         is_own = _is_own(settings)
         if not start_private or (os.geteuid() != 0 and not is_own):
-            from nodectl.client.service_start import start_command  # where nothing is in a hurry any more
+            from nodectl.client.service_start import how_to_start  # where nothing is in a hurry any more
 
-            else_ = ", or run this command as root, or as `nodectl --user`, for a private node" if start_private else ""
-            if not start_private and os.geteuid() != 0 and not is_own:
-                else_ = " as root; without root, `nodectl --user daemon` is a node of your own, for `nodectl --user`"
-            raise Failed(f"no service at {config.socket}: start it with `{start_command(own=is_own)}`{else_}")
+            raise Failed(f"no service at {config.socket}: {how_to_start(own=is_own, private=start_private)}")
         from nodectl.client import private_node  # only without a service
 
         self.private = PrivateNode(*private_node.start(settings.config, config, _PRIVATE_SECONDS))

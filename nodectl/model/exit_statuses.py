@@ -100,6 +100,12 @@ OF_COMMANDS: dict[str, tuple[ExitStatus, ...]] = {
     "doctor": _finds("steps cannot run on this machine: a check says fail"),
     "plugins": _finds("a plugin that is configured or required cannot be used"),
     "config": (DONE, ExitStatus("1", "the file is not valid; a line on standard error says where"), *GENERAL[2:]),
+    "init": (
+        ExitStatus("0", "the configuration is written"),
+        ExitStatus("1", "nothing was written; a line on standard error says why"),
+        ExitStatus("2", "the command line is wrong, or there is no terminal to ask on"),
+        *GENERAL[3:],
+    ),
     "select": _finds("the plugin is not as it should be, or a play of it went wrong"),
     "spank": (
         ExitStatus("0", "nothing is wrong with the plugin"),

@@ -61,7 +61,7 @@ class Backfill:
         choice = self._place(job, now)
         if isinstance(choice, Block):
             return choice
-        block = self._limit(job, choice.resources)
+        block = self._limit(job, choice.resources, now)
         if block is not None:
             unplace(job)
             return block
@@ -93,10 +93,12 @@ class Backfill:
         if self._book.arrays.is_full(job):
             words = f"{job.array_limit} tasks of its array run, the most at a time"
             return Block(ARRAY_LIMIT, words, "a higher limit after % in --array")
-        block = self._book.accounts.block(job, asked(job)) or self._known_limit(job)
+        demand = asked(job)
+        block = self._book.accounts.block(job, demand) or self._book.week.block(job, demand, now)
+        block = block or self._known_limit(job)
         if block is None and job.details.reservation:
             block = self._reservations.block(job, now)
-        return block
+        return block or self._reservations.block_gpus(job, demand.gpus, self._book.active.values(), now)
 
     def _known_limit(self, job: JobRecord) -> Block | None:
         """Return the remembered block of the job's shape, if any.
@@ -108,23 +110,24 @@ class Backfill:
             return None
         return self.limited.get(shape_of(job, None))
 
-    def _limit(self, job: JobRecord, resources: JobResources) -> Block | None:
+    def _limit(self, job: JobRecord, resources: JobResources, now: float) -> Block | None:
         """Return the reason for which the job's user may not have the resources, or None.
 
         `block` knows the reason from then on, so that nothing is kept for the job and no other job makes room for it.
         """
-        block = self._book.accounts.block(job, given(resources))
+        demand = given(resources)
+        block = self._book.accounts.block(job, demand) or self._book.week.block(job, demand, now)
         if block is not None:
             self.limited[shape_of(job, None)] = block
         return block
 
     def is_limited(self, job: JobRecord, now: float) -> bool:
         """True where the job would be given too much even on an empty machine. For a job without a known place."""
-        if not self._book.accounts.has_limits:
+        if not (self._book.accounts.has_limits or self._book.week):
             return False
         self.tests += 1
         found = self._selection.job_test(job, SELECT_MODE_TEST_ONLY, now=now)
-        return isinstance(found, Choice) and self._limit(job, found.resources) is not None
+        return isinstance(found, Choice) and self._limit(job, found.resources, now) is not None
 
     def _place(self, job: JobRecord, now: float) -> Choice | Block:
         """Find a place for the job now and write the place into the job; otherwise return the reason."""
@@ -213,7 +216,7 @@ class Backfill:
             unplace(job)
             if isinstance(found, Refusal) or not found.preempted:
                 return None
-            if self._limit(job, found.resources) is not None:
+            if self._limit(job, found.resources, now) is not None:
                 return None
             fits = preemption.fits_beside_suspended(policy, self._selection.ledger, found)
             if fits and room.delays(job, found.resources, now, found.preempted) is None:
@@ -247,7 +250,7 @@ class Backfill:
             found = self._selection.job_test(
                 job, SELECT_MODE_WILL_RUN, excluded_cores=self._lasting(job, at, end), now=now
             )
-            if isinstance(found, Refusal) or self._limit(job, found.resources) is not None:
+            if isinstance(found, Refusal) or self._limit(job, found.resources, now) is not None:
                 return None
             start = max(found.start_time, at)
             later = self._reservations.overlapping(job, start, self._room.end_of(job, start))

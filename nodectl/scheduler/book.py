@@ -16,12 +16,13 @@ from nodectl.scheduler.agenda import Agenda, Pauses
 from nodectl.scheduler.arrays import Arrays, is_waiting_array
 from nodectl.scheduler.fair_share import FairShare
 from nodectl.scheduler.happened import Outcome
-from nodectl.scheduler.limits import Accounts
+from nodectl.scheduler.limits import Accounts, Demand, given
 from nodectl.scheduler.line import Line
 from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.priority import Priority
 from nodectl.scheduler.waits import Waits
 from nodectl.scheduler.watchers import NEVER
+from nodectl.scheduler.week import Week, end_of
 from nodectl.selection.host import Selection
 from nodectl.selection.records import JobRecord, JobResources
 
@@ -49,7 +50,7 @@ class Book:
 
     def __init__(  # the parts that it is made of
         self, selection: Selection, policy: Policy, usage: Iterable[Sequence[float]], new_id: Callable[[], int],
-        outcome: Callable[[int, int | None], Outcome | None],
+        outcome: Callable[[int, int | None], Outcome | None], week: Iterable[tuple[str, float, float, float]] = (),
     ) -> None:  # fmt: skip
         self.selection = selection
         self.policy = policy
@@ -62,6 +63,7 @@ class Book:
         self.waits = Waits(self.jobs, self.arrays, outcome)
         self.accounts = Accounts(policy)
         self.fair_share = FairShare(policy.priority_decay_half_life, usage)
+        self.week = Week(policy.week_hours, week)
         self.priority = Priority(policy, sum(node.cpus for node in selection.nodes))
         self.line = Line(policy, self.priority, self.fair_share)
         self.agenda = Agenda()
@@ -136,6 +138,8 @@ class Book:
             job.eligible_time = min(job.eligible_time or now, now)  # an earlier daemon's clock may have been ahead
             self.line.add(job, now)
             self.fresh.append(job)
+            if self.week:
+                self.agenda.note(end_of(now), job.job_id)
             return
         if bar.reason == states.NEVER_SATISFIED and job.details.kill_invalid_dep:
             self.hopeless[job.job_id] = job
@@ -199,6 +203,9 @@ class Book:
                 late.append(job)
             elif job not in self.line:
                 self.place(job, now)
+            elif self.week:  # a new week may have begun
+                self.freed = True
+                self.agenda.note(end_of(now), number)
         return late
 
     def began(self, job: JobRecord, now: float) -> None:
@@ -335,11 +342,13 @@ class Book:
         if job.job_id not in self._rates:
             self._rates[job.job_id] = job.total_cpus
             self.fair_share.begin(job.user_id, job.total_cpus, now)
+            self.week.begin(job, Demand() if job.job_resrcs is None else given(job.job_resrcs), now)
 
     def _discharge(self, job: JobRecord, now: float) -> None:
         cpus = self._rates.pop(job.job_id, None)
         if cpus is not None:
             self.fair_share.end(job.user_id, cpus, now)
+            self.week.end(job, now)
 
     def split(self, job: JobRecord, index: int | None) -> JobRecord:
         """Split a task off a waiting array, as a job about to start."""

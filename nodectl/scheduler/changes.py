@@ -56,7 +56,9 @@ def possible(job: JobRecord, book: Book, now: float) -> None:
     """
     found = book.selection.job_test(job, SELECT_MODE_TEST_ONLY, now=now)
     if isinstance(found, Choice):
-        book.accounts.admit_demand(job, given(found.resources), "would be given")
+        demand = given(found.resources)
+        book.accounts.admit_demand(job, demand, "would be given")
+        book.week.admit(job, demand, "would use")
     elif found.kind != PLUGIN:
         raise NotAdmitted(found.reason, found.subject or "machine")
 

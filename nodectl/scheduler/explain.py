@@ -204,6 +204,7 @@ class Explainer:
         start = (
             one.start_time if block.reason == states.RESERVATION and one is not None and one.start_time > now else None
         )
+        start = start or block.until or None
         return Explanation(block.reason, block.words, _names(held), start, (block.help,) if block.help else ())
 
     def _first(self, job: JobRecord, now: float) -> Generator[None, None, JobRecord]:
@@ -225,7 +226,8 @@ class Explainer:
         On a full machine the queue has not asked what the job would be given; this method asks.
         """
         block = self._backfill.block(job, now)
-        if block is None and self._book.accounts.has_limits and self._shadow(job, now) is None:
+        has_limits = self._book.accounts.has_limits or self._book.week
+        if block is None and has_limits and self._shadow(job, now) is None:
             return self._backfill.block(job, now)
         return block
 

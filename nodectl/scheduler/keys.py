@@ -26,6 +26,18 @@ QOS = Parser(
     _qos,
 )
 
+
+def _week_hours(value: object) -> tuple[str, ...]:
+    lines = lines_of(value)
+    if lines:
+        from nodectl.scheduler import policy  # imported only where the key has lines
+
+        policy.week_lines(lines)
+    return lines
+
+
+WEEK_HOURS = Parser("lines of words CpuHours=, GpuHours=, Users=, as a list", _week_hours)
+
 QUEUE = section(
     "queue",
     Key(
@@ -101,6 +113,12 @@ QUEUE = section(
     Key(
         "max_devices_per_user", _DEVICES, 0,
         "Most devices that they may have together. 0: all.",
+    ),
+    Key(
+        "week_hours", WEEK_HOURS, (),
+        "Most hours of CPUs and GPUs that jobs use in a week, which begins on Monday: CpuHours=500 GpuHours=100 for "
+        "each user, Users=ann,bob CpuHours=800 for these users together, root excepted. A job that could exceed them "
+        "before its time limit waits.",
     ),
     Key(
         "max_array_size", number(0, 4_000_001, "tasks"), 1_000_001,

@@ -29,6 +29,7 @@ class Demand:
     cpus: int = 0
     memory: int = 0
     devices: int = 0
+    gpus: int = 0  # among the devices
 
 
 _NOTHING = Demand(0)
@@ -39,12 +40,19 @@ def asked(job: JobRecord) -> Demand:
     details = job.details
     nodes = max(details.min_nodes, 1)
     memory = details.pn_min_memory * nodes or details.mem_per_cpu * details.min_cpus
-    return Demand(1, details.min_cpus, memory, sum(details.gres.values()) * nodes)
+    gpus = sum(number for name, number in details.gres.items() if is_gpu(name)) * nodes
+    return Demand(1, details.min_cpus, memory, sum(details.gres.values()) * nodes, gpus)
 
 
 def given(resources: JobResources) -> Demand:
     """Return the demand of resources held."""
-    return Demand(1, resources.ncpus, sum(resources.memory.values()), sum(map(len, resources.gres.values())))
+    keys = [key for devices in resources.gres.values() for key in devices]
+    return Demand(1, resources.ncpus, sum(resources.memory.values()), len(keys), sum(map(is_gpu, keys)))
+
+
+def is_gpu(name: str) -> bool:
+    """True for a kind of devices, or a key of one: gpu, gpu:0."""
+    return name.partition(":")[0] == "gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +60,14 @@ class Block:
     """The reason for which a job does not start.
 
     `reason`: Slurm's word. `words`: one sentence. `help`: what would change it. `kind`: that of the plugin's refusal,
-    "" where the plugin was not asked.
+    "" where the plugin was not asked. `until`: when it ends by itself at the latest, 0 where that is unknown.
     """
 
     reason: str
     words: str
     help: str = ""
     kind: str = ""
+    until: float = 0.0
 
 
 @dataclass(slots=True)

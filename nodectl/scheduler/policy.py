@@ -42,6 +42,30 @@ class Qos:
     limits: UserLimits = UserLimits()
 
 
+@dataclass(frozen=True, slots=True)
+class WeekHours:
+    """The most CPU-hours and GPU-hours in a week, from a line of the key `week_hours`; 0 for no limit.
+
+    `users`: the users who have them together; none for each user alone whom no other line names.
+    """
+
+    hours: tuple[int, int] = (0, 0)
+    users: tuple[str, ...] = ()
+
+
+def week_lines(lines: tuple[str, ...]) -> tuple[WeekHours, ...]:
+    """Parse the lines of the key `week_hours`. Raises ValueError as `qos_of` does."""
+    found = []
+    for line in lines:
+        words = _line_words(line)
+        users = _names(words.pop("users", ""))
+        hours = tuple(_number(word, words.pop(word, "0")) for word in ("cpuhours", "gpuhours"))
+        if words:
+            raise ValueError(f"has {next(iter(words))!r} in {line!r}")
+        found.append(WeekHours((hours[0], hours[1]), users))
+    return tuple(found)
+
+
 _WORDS = {
     "maxjobsperuser": "jobs",
     "maxsubmitjobsperuser": "submitted",
@@ -62,12 +86,7 @@ _MODES = (SUSPEND, REQUEUE, CANCEL)
 
 def qos_of(line: str) -> Qos:
     """Parse a line of the key. Raises ValueError; the text continues a sentence begun with the key's name."""
-    words = {}
-    for word in line.split():
-        key, equals, value = word.partition("=")
-        if not equals or key.lower() in words:
-            raise ValueError(f"has {word!r} in {line!r}")
-        words[key.lower()] = value
+    words = _line_words(line)
     name = words.pop("name", "")
     if not name:
         raise ValueError(f"has {line!r}, without a Name=")
@@ -97,6 +116,16 @@ def qos_lines(lines: tuple[str, ...]) -> dict[str, Qos]:
             if name not in found or name == one.name:
                 raise ValueError(f"has Preempt={name} in {one.name}, which is no other's name")
     return found
+
+
+def _line_words(line: str) -> dict[str, str]:
+    words: dict[str, str] = {}
+    for word in line.split():
+        key, equals, value = word.partition("=")
+        if not equals or key.lower() in words:
+            raise ValueError(f"has {word!r} in {line!r}")
+        words[key.lower()] = value
+    return words
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -133,11 +162,13 @@ class Policy:
     preempt_mode: str = "off"
     qos: Mapping[str, Qos] = field(default_factory=lambda: MappingProxyType({NORMAL: Qos(NORMAL)}))
     limits: UserLimits = UserLimits()
+    week_hours: tuple[WeekHours, ...] = ()
 
     @classmethod
     def of(cls, config: Config) -> Policy:
         """Make the policy from the configuration."""
         keys = dict(config)
         limits = UserLimits(**{name: keys[key] for name, key in _KEYS.items()})  # type: ignore[arg-type]  # their parsers saw
-        plain = {name: keys[name] for name in names(cls) if name not in ("qos", "limits")}
-        return cls(**plain, qos=MappingProxyType(qos_lines(config.qos)), limits=limits)  # type: ignore[arg-type]
+        plain = {name: keys[name] for name in names(cls) if name not in ("qos", "limits", "week_hours")}
+        qos, week = MappingProxyType(qos_lines(config.qos)), week_lines(config.week_hours)
+        return cls(**plain, qos=qos, limits=limits, week_hours=week)  # type: ignore[arg-type]

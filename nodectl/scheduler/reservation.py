@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import string
+import time
 from collections.abc import Iterable
 
 from bitarray import bitarray
 
 from nodectl.model.states import RESERVATION
-from nodectl.model.words import duration
+from nodectl.model.words import duration, moment
 from nodectl.scheduler.decisions import NotAdmitted
-from nodectl.scheduler.limits import Block
+from nodectl.scheduler.limits import Block, given, is_gpu
 from nodectl.selection.answers import Refusal
 from nodectl.selection.cores import cores_of
 from nodectl.selection.host import Selection
@@ -18,6 +20,10 @@ from nodectl.selection.records import JobRecord, ReservationRequest
 
 _NAME = frozenset(string.ascii_letters + string.digits + "_-.")
 _MOST = 1000
+_DAY = 86_400
+REPEATS = {"DAILY": 1, "WEEKDAY": 1, "WEEKLY": 7}
+"""Flags of reservations that come again after so many days; WEEKDAY from Monday to Friday."""
+_CYCLE = 8 * _DAY  # two that come again meet within a week, or never; a day more, for clocks that change
 
 
 class Reservations:
@@ -25,6 +31,7 @@ class Reservations:
 
     def __init__(self, selection: Selection, made: Iterable[ReservationRequest]) -> None:
         self._selection = selection
+        self._gpus = sum(is_gpu(device.key) for node in selection.nodes for device in node.devices)
         self.by_name: dict[str, ReservationRequest] = {}
         self._cores: dict[str, bitarray] = {}
         self._begun: set[str] = set()
@@ -37,7 +44,7 @@ class Reservations:
         nodes = self._selection.nodes
         busy = bitarray(nodes.core_count)
         for name, one in self.by_name.items():
-            if one.start_time < request.end_time and request.start_time < one.end_time:
+            if _meet(one, request):
                 busy |= self._cores[name]
         for job in active:
             if job.job_resrcs is not None and max(job.end_time, now) > request.start_time:
@@ -46,6 +53,7 @@ class Reservations:
             wanted = [nodes.by_name[name].index for name in request.node_list.split(",") if name]
         except KeyError as error:
             raise NotAdmitted(f"Invalid node name specified: {error.args[0]}", "node name") from None
+        self._admit_gpus(request, active, now)
         offered = nodes.bitmap(wanted or range(len(nodes)))
         found = self._selection.resv_test(request, offered, busy, now)
         if isinstance(found, Refusal):
@@ -58,16 +66,57 @@ class Reservations:
         self._keep(request)
         return request
 
+    def _admit_gpus(self, request: ReservationRequest, active: Iterable[JobRecord], now: float) -> None:
+        if not request.gpus:
+            return
+        others = sum(one.gpus for one in self.by_name.values() if _meet(one, request))
+        busy = sum(_gpus(job) for job in active if max(job.end_time, now) > request.start_time)
+        if request.gpus + others + busy > self._gpus:
+            raise NotAdmitted(
+                f"there are {self._gpus} GPUs, and in this time other reservations keep {others} and running jobs may "
+                f"use {busy}"
+            )
+
+    def block_gpus(self, job: JobRecord, gpus: int, active: Iterable[JobRecord], now: float) -> Block | None:
+        """Return the reason for which a job with GPUs would take those of a reservation that is not its own, or None.
+
+        Counts only: which GPUs stay free is not fixed.
+        """
+        if not gpus or not any(one.gpus for one in self.by_name.values()):
+            return None
+        end = now + job.time_limit if job.time_limit else math.inf
+        keeping = [one for name in self.overlapping(job, now, end) if (one := self.by_name[name]).gpus]
+        if not keeping:
+            return None
+        names = {one.name for one in keeping}
+        begin = min(occurrence(one, now)[0] for one in keeping)
+        busy = sum(
+            _gpus(one) for one in active if one.details.reservation not in names and max(one.end_time, now) > begin
+        )
+        kept = sum(one.gpus for one in keeping)
+        if busy + gpus + kept <= self._gpus:
+            return None
+        words = f"of {self._gpus} GPUs, reservation {', '.join(sorted(names))} keeps {kept} and other jobs use {busy}"
+        help_ = f"a time limit that ends before {moment(begin)}" if begin > now else ""
+        return Block(RESERVATION, words, help_, until=max(occurrence(one, now)[1] for one in keeping))
+
     def delete(self, name: str) -> None:
         """Delete a reservation. Raises KeyError."""
         del self.by_name[name]
         del self._cores[name]
 
     def has_changed(self, now: float) -> bool:
-        """True where a reservation has begun or ended since the last call. Drops expired reservations."""
+        """True where a reservation has begun or ended since the last call.
+
+        Drops expired reservations, and moves the times of those that come again.
+        """
         over = [name for name, one in self.by_name.items() if one.end_time <= now]
         for name in over:
-            self.delete(name)
+            one = self.by_name[name]
+            if repeat_of(one):
+                one.start_time, one.end_time = occurrence(one, now)
+            else:
+                self.delete(name)
         begun = {name for name, one in self.by_name.items() if one.start_time <= now}
         changed = bool(over) or begun != self._begun
         self._begun = begun
@@ -116,7 +165,7 @@ class Reservations:
         """Return the names of the other reservations in this span."""
         return [
             name for name, one in self.by_name.items()
-            if name != job.details.reservation and one.start_time < end and start < one.end_time
+            if name != job.details.reservation and _overlaps(one, start, end)
         ]  # fmt: skip
 
     def ends(self, now: float) -> list[float]:
@@ -145,9 +194,64 @@ class Reservations:
             raise NotAdmitted("Reservation names no user")
         if not request.start_time < request.end_time or request.end_time <= now:
             raise NotAdmitted("Invalid time specified: a reservation ends after its begin, and after now")
+        repeat = repeat_of(request)
+        if repeat and request.end_time - request.start_time > REPEATS[repeat] * _DAY:
+            raise NotAdmitted("Invalid time specified: a reservation ends before it comes again")
+        request.start_time, request.end_time = occurrence(request, now)
 
     def _keep(self, one: ReservationRequest) -> None:
         nodes = self._selection.nodes
         held = {nodes.by_name[name].index: mask for name, mask in one.held.items() if name in nodes.by_name}
         self.by_name[one.name] = one
         self._cores[one.name] = nodes.core_bitmap(held)
+
+
+def _gpus(job: JobRecord) -> int:
+    return 0 if job.job_resrcs is None else given(job.job_resrcs).gpus
+
+
+def repeat_of(one: ReservationRequest) -> str:
+    """Return the flag by which a reservation comes again, or ""."""
+    return next((flag for flag in one.flags if flag in REPEATS), "")
+
+
+def occurrence(one: ReservationRequest, after: float) -> tuple[float, float]:
+    """Return begin and end of the first occurrence that ends after this time, at the same times of the local clock."""
+    repeat = repeat_of(one)
+    days = 0
+    if repeat and one.end_time <= after:
+        days = max(0, int((after - one.end_time) // _DAY) - 1)
+        days -= days % REPEATS[repeat]
+    while True:
+        start, end = _later(one.start_time, days), _later(one.end_time, days)
+        is_on = repeat != "WEEKDAY" or time.localtime(start).tm_wday < 5
+        if not repeat or (is_on and end > after):
+            return start, end
+        days += REPEATS[repeat]
+
+
+def _later(at: float, days: int) -> float:
+    if not days:
+        return at
+    day = time.localtime(at)
+    return time.mktime((*day[:2], day.tm_mday + days, *day[3:6], 0, 0, -1)) + at % 1
+
+
+def _overlaps(one: ReservationRequest, start: float, end: float) -> bool:
+    """True where any occurrence of the reservation is in this span."""
+    begin, over = occurrence(one, start)
+    return begin < end and start < over
+
+
+def _meet(one: ReservationRequest, other: ReservationRequest) -> bool:
+    if not repeat_of(one):
+        return _overlaps(other, one.start_time, one.end_time)
+    if not repeat_of(other):
+        return _overlaps(one, other.start_time, other.end_time)
+    at = begin = max(one.start_time, other.start_time)
+    while at < begin + _CYCLE:
+        start, end = occurrence(one, at)
+        if _overlaps(other, start, end):
+            return True
+        at = end
+    return False

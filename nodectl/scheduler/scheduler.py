@@ -18,7 +18,7 @@ from nodectl.scheduler.decisions import Decision, NotAdmitted
 from nodectl.scheduler.explain import Explainer, Survey
 from nodectl.scheduler.explanation import Explanation
 from nodectl.scheduler.happened import Outcome
-from nodectl.scheduler.limits import Block
+from nodectl.scheduler.limits import Block, asked
 from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.priority import Points
 from nodectl.scheduler.reservation import Reservations
@@ -33,7 +33,8 @@ _CLOCK_STEP = 1.0  # seconds that the clock may go back without harm
 class Scheduler:
     """The queue.
 
-    `usage`: rows of user, CPU seconds used, and when that was so, as the method `usage` returned them. `new_id` returns
+    `usage`: rows of user, CPU seconds used, and when that was so, as the method `usage` returned them; `week` as
+    `week_rows` did. `new_id` returns
     the number of a job that is split off an array, or raises NotAdmitted. `outcome` returns how a job, or a task of an
     array, ended that is not among `jobs`.
     """
@@ -44,6 +45,7 @@ class Scheduler:
         policy: Policy,
         *,
         usage: Iterable[Sequence[float]] = (),
+        week: Iterable[tuple[str, float, float, float]] = (),
         reservations: Iterable[ReservationRequest] = (),
         new_id: Callable[[], int] | None = None,
         outcome: Callable[[int, int | None], Outcome | None] = lambda job_id, task: None,
@@ -51,7 +53,7 @@ class Scheduler:
         self.selection = selection
         self.policy = policy
         self._numbers = count(1)
-        self._book = Book(selection, policy, usage, new_id or self._next_number, outcome)
+        self._book = Book(selection, policy, usage, new_id or self._next_number, outcome, week)
         self.jobs = self._book.jobs
         self._reservations = Reservations(selection, reservations)
         self.reservations: Mapping[str, ReservationRequest] = self._reservations.by_name
@@ -88,6 +90,7 @@ class Scheduler:
             self._book.arrays.admit(job, self.policy.max_array_size)
         self._reservations.admit(job)
         self._book.accounts.admit(job)
+        self._book.week.admit(job, asked(job), "asks for")
         self.selection.info.admit(job)
         try:
             changes.possible(job, self._book, now)
@@ -114,6 +117,7 @@ class Scheduler:
             self._reservations.admit(job)
         if job.user_id:
             book.accounts.admit(job)
+            book.week.admit(job, asked(job), "asks for")
         if book.unlooked or (len(book.line) and (book.freed or book.fresh)):
             return states.PRIORITY
         self.selection.info.admit(job, is_kept=False)
@@ -321,6 +325,14 @@ class Scheduler:
     def usage(self, now: float) -> list[tuple[int, float, float]]:
         """Return the recent use of each user, to be stored and given to the next Scheduler."""
         return self._book.fair_share.rows(now)
+
+    def week_rows(self, now: float) -> list[tuple[str, float, float, float]]:
+        """Return the hours of this week of each user with limits, in seconds, to be stored and given back."""
+        return self._book.week.rows(now)
+
+    def week_hours(self, now: float) -> list[dict[str, object]]:
+        """Return the hours of this week of all users with limits."""
+        return self._book.week.hours(now)
 
     def reserve(self, request: ReservationRequest, now: float) -> ReservationRequest:
         """Reserve cores for users. Raises NotAdmitted."""

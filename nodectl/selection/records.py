@@ -356,7 +356,8 @@ class StepRecord:
 @dataclass(slots=True, eq=False)
 class ReservationRequest:
     """resv_desc_msg_t. `node_list`: names between commas, "" for any; `core_cnt`: cores of each node, 0 for whole
-    nodes; times in seconds since the epoch. `held`: once it is made, by node the machine mask of its cores.
+    nodes; times in seconds since the epoch. `held`: once it is made, by node the machine mask of its cores. `gpus`: how
+    many GPUs stay free for its jobs, of all nodes together, whichever these are.
     """
 
     name: str
@@ -368,6 +369,7 @@ class ReservationRequest:
     users: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     held: dict[str, int] = field(default_factory=dict)
+    gpus: int = 0
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""systemd/install on a machine that has nothing but python3, as far as that can be seen without being root on one."""
+"""systemd/install and systemd/uninstall, as far as that can be seen without being root on a machine of their own."""
 
 from __future__ import annotations
 
@@ -19,6 +19,80 @@ STUBS = {"id": "echo 0", "dpkg-query": ABSENT, "rpm": ABSENT, "sleep": ":"}
 REFUSES = 'case "$*" in *update*) ;; *) echo "$*" >>"$ASKED"; exit 1 ;; esac'
 
 
+def run(script: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script as a user who can change nothing of the machine, should the script not stop where it has to."""
+    who = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+    settings = {"PATH": os.environ["PATH"], **environment}
+    return subprocess.run([script, *words], env=settings, cwd="/", capture_output=True, text=True, check=False, **who)  # type: ignore[call-overload,no-any-return]
+
+
+def made(directory: Path, scripts: dict[str, str]) -> Path:
+    """Write programs that any user can run into the directory, and return it."""
+    directory.mkdir(exist_ok=True)
+    open_to_all(directory)
+    for name, text in scripts.items():
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o755)
+    return directory
+
+
+@pytest.mark.parametrize("script", ["install", "uninstall"])
+def test_help_is_printed_and_nothing_else_is_done(tmp_path: Path, script: str) -> None:
+    copies = made(tmp_path, {script: (ROOT / "systemd" / script).read_text()})
+    for words in (["--help"], ["-h"], ["--purge", "--help"] if script == "uninstall" else ["x.whl", "--help"]):
+        done = run(copies / script, *words)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith(f"usage: systemd/{script} [")
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "reason"),
+    [
+        ("install", ["--purge"], "unknown option --purge"),
+        ("install", ["wheel"], "not a wheel: 'wheel'"),
+        ("install", [""], "not a wheel: ''"),
+        ("install", ["/nowhere/nodectl.whl"], "no file /nowhere/nodectl.whl"),
+        ("install", ["a.whl", "b.whl"], "one wheel at most, not 2"),
+        ("uninstall", ["purge"], "unknown word purge; nothing was removed"),
+        ("uninstall", ["--purge", "--dry-run"], "unknown word --dry-run; nothing was removed"),
+    ],
+)
+def test_unknown_words_are_refused_in_one_line(tmp_path: Path, script: str, words: list[str], reason: str) -> None:
+    copies = made(tmp_path, {script: (ROOT / "systemd" / script).read_text()})
+    done = run(copies / script, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"{script}: {reason}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_old_python_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
+    text = (ROOT / "systemd/install").read_text()
+    old = '#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.12\n'
+    programs = made(tmp_path, {"id": "#!/bin/sh\necho 0\n", "python3": old})
+    made(tmp_path, {"install": text.replace("=/usr/bin/python3\n", f"={programs}/python3\n")})
+    done = run(tmp_path / "install", PATH=f"{programs}:{os.environ['PATH']}")
+    expected = f"install: nodectl needs Python 3.11 or later, and this is Python 3.10.12 ({programs}/python3)\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", expected)
+
+
+@pytest.mark.parametrize(("words", "removed"), [([], False), (["--purge"], True)])
+def test_group_and_settings_of_units_go_with_a_purge_alone(tmp_path: Path, words: list[str], removed: bool) -> None:
+    log = '#!/bin/sh\necho "${0##*/} $*" >>"$ASKED"\n'
+    changes = ("rm", "rmdir", "systemctl", "umount", "groupdel", "getent")
+    programs = made(tmp_path / "bin", {"id": "#!/bin/sh\necho 0\n", **dict.fromkeys(changes, log)})
+    copies = made(tmp_path, {"uninstall": (ROOT / "systemd/uninstall").read_text()})
+    asked = tmp_path / "asked"
+    asked.touch()
+    asked.chmod(0o666)
+    done = run(copies / "uninstall", *words, PATH=f"{programs}:{os.environ['PATH']}", ASKED=str(asked))
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = asked.read_text().splitlines()
+    assert "rm -rf /opt/nodectl" in lines
+    for line in ("groupdel nodectl", "rm -rf /etc/nodectl", "rm -rf /var/lib/nodectl"):
+        assert (line in lines) == removed
+    assert any("/nodectl-steps.service.d" in line for line in lines) == removed
+
+
 @pytest.mark.parametrize(("installer", "headers"), [("apt-get", "python3-dev"), ("dnf", "python3-devel")])
 def test_what_a_bare_machine_lacks_is_asked_of_its_distribution_before_anything_else(
     tmp_path: Path, installer: str, headers: str
@@ -37,9 +111,7 @@ def test_what_a_bare_machine_lacks_is_asked_of_its_distribution_before_anything_
     asked = tmp_path / "asked"
     asked.touch()
     asked.chmod(0o666)
-    who = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
-    words = {"PATH": str(programs), "ASKED": str(asked)}
-    done = subprocess.run([scripts / "install"], env=words, cwd="/", capture_output=True, text=True, check=False, **who)  # type: ignore[call-overload]
+    done = run(scripts / "install", PATH=str(programs), ASKED=str(asked))
     assert done.returncode == 1
     assert {"install", "gcc", "man-db", headers} <= set(asked.read_text().split())
     assert done.stdout.startswith("install: installing system packages: ")

@@ -35,6 +35,7 @@ NOT_HERE = {
     "nodectl select try ./first_fit.py select/cons_tres --nodes '4*2s:8c:2t,mem=64G,gpu=4' \\\n"
     "        --generate jobs=1000,users=20,load=1.2 --seed 7 --svg plan.svg": "a minute of emulated CPU time; "
     "tests/unit/simulation/test_guides_plugin.py plays it",
+    "sudo nodectl init": "asks on a terminal; tests/rootful/cli/test_init.py answers",
     "nodectl top": SCREEN,
     "nodectl web": SCREEN,
     "systemd-run --user --scope -p Delegate=yes nodectl --user daemon": "needs a session that systemd manages",
@@ -47,6 +48,7 @@ NOT_HERE = {
         "several machines: tests/cluster",
     ),
 }
+NOT_HERE |= dict.fromkeys(pages.commands("docs/guides/without-root.md")["Install it"], NETWORK)
 NOT_HERE |= dict.fromkeys(
     pages.commands("docs/guides/without-root.md")["A /tmp for each job"],
     "needs the file that the page has before it; tests/rootful/own_node/test_own_containers.py runs jobs so",

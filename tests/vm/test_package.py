@@ -65,6 +65,8 @@ def test_package_is_refused_beside_an_installation_which_goes_on_to_serve() -> N
 
 def test_package_is_installed_and_serves_with_its_manual_and_completion() -> None:
     assert service.run(str(RING / "systemd/uninstall"), "--purge").returncode == 0
+    assert service.run("getent", "group", "nodectl").returncode == 2
+    assert not any(Path(path).exists() for path in ("/etc/nodectl", "/opt/nodectl", "/run/nodectl", "/var/lib/nodectl"))
     others.update(named())
     succeeds("--install", str(RING / "nodectl.deb"))
     assert service.nodectl("run", "id", "-un", user="alice") == "alice\n"

@@ -301,6 +301,50 @@ def test_use_is_told(printed: list[str]) -> None:
     assert "socket" in told(topo)
 
 
+@follows((guide("lab"), "Install it and answer six questions"))
+def test_a_labs_machine_is_configured(printed: list[str]) -> None:
+    configure, restart, doctor = printed
+    assert f"{service.CONFIG} is written" in told(configure)
+    (old,) = service.CONFIG.parent.glob("nodectl.toml.2*")
+    old.unlink()
+    told(restart)
+    assert told(doctor).splitlines()[-1].endswith(" 0 fail")
+    assert json.loads(told("nodectl config --json"))["max_jobs_per_user"] == 20
+
+
+@big_machine(guide("lab"), "Who is in the way")
+def who_is_in_the_way(printed: list[str]) -> None:
+    queue, explain, topo, report = printed
+    step = Sleeper("alice", 0, "--exclusive")
+    waiting = int(told("nodectl submit --exclusive --wrap true").split()[-1])
+    assert all(str(number) in told(queue) for number in (step.job, waiting))
+    assert str(step.job) in told(of_job(explain, waiting))
+    assert "alice" in told(topo)
+    told(f"nodectl cancel {waiting}")
+    assert step.let_go()[0] == 0
+    assert "alice" in told(report)
+
+
+@big_machine(guide("lab"), "A course on Monday")
+def a_course(printed: list[str]) -> None:
+    make, shown, delete = printed
+    assert told(make) == "course\n"
+    assert "course" in told(shown)
+    told(delete)
+    assert "course" not in told(shown)
+
+
+@follows((guide("lab"), "Share the work of an administrator"))
+def test_a_lab_has_another_administrator(printed: list[str]) -> None:
+    add, reload = printed
+    told(add)
+    try:
+        told(reload)
+        told("nodectl node drain a new disk && nodectl node resume", user="alice")
+    finally:
+        service.run("gpasswd", "--delete", "alice", "nodectl")
+
+
 @follows((guide("layout"), "Layout and binding"))
 def test_layouts_are_computed(printed: list[str]) -> None:
     here, elsewhere, epyc, nodes = printed

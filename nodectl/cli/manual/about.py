@@ -65,6 +65,13 @@ DESCRIPTIONS = {
         "The layout says which task runs on which CPUs. It is computed before any process exists, so it can be asked "
         "for without one, also for a machine that is not here.",
     ),
+    "init": (
+        "Asks six questions, with a default for each, and writes a configuration that several people can live with: "
+        "how long a job runs that does not say, how much memory it has, what is left for logins, the most that one "
+        "user has at a time, who administrates, how long history is kept. Options answer instead of the terminal.",
+        "The file is checked as the service checks it, and is then put in place at once. A configuration that sets "
+        "something is replaced with `--force` alone; the old file stays beside it, with the time in its name.",
+    ),
     "config": (
         "Prints the configuration as the service would read it, from the file and the defaults. What it prints can be "
         "a configuration again. `nodectl.toml`(5) has all keys.",
@@ -120,6 +127,9 @@ EXAMPLES = {
     "reserve": (
         ("Sixteen CPUs for a course:",
          "nodectl reserve create course --start=9:00 --duration=3:00:00 --cpus=16 --users=alice,bob"),
+        ("The same each Monday at nine, until it is deleted:",
+         "nodectl reserve create course --start=2026-12-07T09:00 --duration=3:00:00 --cpus=16 --users=alice,bob "
+         "--repeat=weekly"),
     ),
     "node": (
         ("Start no more jobs; those that run go on:", "nodectl node drain new disk on Monday"),
@@ -128,6 +138,11 @@ EXAMPLES = {
     "bcast": (("A file written there, as the job's user:", "nodectl bcast data.bin /tmp/data.bin --job 7"),),
     "topo": (
         ("A picture of this machine:", "nodectl topo --svg machine.svg"),
+    ),
+    "init": (
+        ("Without questions, as it is said here and otherwise by default:",
+         "nodectl init --time=8:00:00 --user-cpus=16 --user-memory=64G --history=365"),
+        ("With all defaults:", "nodectl init --yes"),
     ),
     "schema": (("Of what `nodectl queue --json` prints:", "nodectl schema queue"),),
     "completion": (("For this shell:", "source <(nodectl completion bash)"),),
@@ -179,7 +194,8 @@ SEE = {
     "acct": ("nodectl-report(1)", "nodectl-show(1)"),
     "report": ("nodectl-acct(1)",),
     "metrics": ("nodectl-node(1)", "nodectl-report(1)"),
-    "config": ("nodectl.toml(5)", "nodectl-doctor(1)"),
+    "init": ("nodectl-config(1)", "nodectl.toml(5)"),
+    "config": ("nodectl-init(1)", "nodectl.toml(5)", "nodectl-doctor(1)"),
     "doctor": ("nodectl-config(1)", "nodectl.toml(5)"),
     "daemon": ("nodectl.toml(5)", "nodectl-log(7)", "nodectl.varlink(7)"),
 }  # fmt: skip

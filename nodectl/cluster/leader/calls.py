@@ -68,6 +68,7 @@ class Calls:
             "Trace": ({**_WHICH, "begin": Optional(integer(0, 2**31))}, self._trace),
             "Reserve": ({"jobid": Optional(_NUMBER), "request": Optional(_an_object)}, self._reserve),
             "Nodes": ({}, self._nodes),
+            "WeekHours": ({}, self._week_hours),
             "Queue": (
                 {
                     "jobs": _WORDS, "users": _WORDS, "states": _WORDS, "names": _WORDS,
@@ -249,6 +250,11 @@ class Calls:
         return {"job": books.job, "step": books.numbers.reserve()}
 
     # The allocation.
+
+    def _week_hours(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
+        """Return no limits of a week: those are a service's, and the jobs of a cluster are Slurm's."""
+        del call, parameters
+        return {"hours": []}
 
     def _nodes(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
         return {"nodes": list(shown.nodes(self._books))}

@@ -72,6 +72,7 @@ class Config:
     max_cpus_per_user: int
     max_memory_per_user: int
     max_devices_per_user: int
+    week_hours: tuple[str, ...]
     max_array_size: int
     qos: tuple[str, ...]
     preempt_mode: str

@@ -56,7 +56,7 @@ def toml(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return f"[{', '.join(map(toml, value))}]"
-    if isinstance(value, int):
+    if isinstance(value, int | float):
         return str(value)
     text = str(value or "").replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text) + '"'

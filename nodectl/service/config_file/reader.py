@@ -51,7 +51,7 @@ def load(path: str | None, *, must_exist: bool) -> Config:
     try:
         values = tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:  # also of int(), which has a limit of digits
-        raise ConfigError(f"{path}: no TOML: {error}") from error
+        raise ConfigError(f"{path}: no TOML: {error}{_advice(text, str(error))}") from error
     return build({**usual, **values}, path)
 
 
@@ -79,6 +79,15 @@ def build(values: Mapping[str, object], where: str = "configuration") -> Config:
 def with_section(config: Config, section: str, other: Config) -> Config:
     """Return `config` with the keys of a section taken from the second configuration."""
     return Config({key.name: getattr(other if key.section == section else config, key.name) for key in KEYS})
+
+
+def _advice(text: bytes, error: str) -> str:
+    """Return the line that is to blame, with the most frequent mistake."""
+    found = error.rpartition("(at line ")[2].partition(",")[0]
+    if not (error.startswith("Invalid value") and found.isdecimal()):
+        return ""
+    line = text.decode().split("\n")[int(found) - 1].strip()
+    return f', {_printable(line[:80])}: words stand in quotation marks, as in key = "yes"'
 
 
 def _unknown(name: str, value: object, names: tuple[str, ...]) -> str:

@@ -289,7 +289,10 @@ def _confine(config: Config, *, private: bool) -> tuple[Base, Constraints]:
         if base.path:
             tree.Group(base.mount + base.path).remove()
         raise CannotStart(str(error)) from None
-    for line in () if private else constraints.complaints:
+    complaints = constraints.complaints
+    if complaints and os.geteuid() != 0 and not wants_cgroups(config):  # each would give the same reason
+        complaints = ["memory, CPU time and processes of steps are not limited here; `nodectl --user doctor` says why"]
+    for line in () if private else complaints:
         messages.tell("not-enforced", line)
     return base, constraints
 

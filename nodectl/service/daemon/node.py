@@ -174,6 +174,7 @@ class Node:
             "Allocate": (allocate.ALLOCATE, self._allocate.allocate),
             "Await": (allocate.AWAIT, self._allocate.wait),
             "Queue": (show_queue.QUEUE, self._queue.queue),
+            "WeekHours": ({}, self._queue.week_hours),
             "ShowJob": (ONE_JOB, self._queue.show_job),
             "ExplainJob": (ONE_JOB, self._queue.explain_job),
             "Newest": ({}, self._queue.newest),

@@ -21,6 +21,8 @@ _NONE = "No reservations in the system"
 _KIND = ("reservation", "reservationname")
 _WITHOUT_MEANING = ("partition", "partitionname")  # there is only one partition
 _FLAGS = {"any_nodes", "part_nodes", "spec_nodes", "static", "static_alloc"}  # flags that always hold on one machine
+_TRES = {"cpu": "cpus", "gres/gpu": "gpus"}
+_REPEATS = {"daily", "weekday", "weekly"}
 
 
 def _read(session: Session) -> list[dict[str, Any]]:
@@ -42,6 +44,7 @@ def _facts(one: dict[str, Any], node: dict[str, Any]) -> list[list[str]]:
     start, end = float(one["start_time"]), float(one["end_time"])
     cpus = sum(int(mask).bit_count() for mask in one["held"].values())
     cores = one["core_cnt"] or node["sockets"] * node["cores_per_socket"]
+    flags = [*one["flags"], *([] if one["core_cnt"] else ["SPEC_NODES"])]
     return [
         [
             f"ReservationName={one['name']}", f"StartTime={moment(start)}", f"EndTime={moment(end)}",
@@ -49,9 +52,9 @@ def _facts(one: dict[str, Any], node: dict[str, Any]) -> list[list[str]]:
         ],
         [
             f"Nodes={os.uname().nodename}", "NodeCnt=1", f"CoreCnt={cores}", "Features=(null)",
-            f"PartitionName={node['partition']}", f"Flags={'' if one['core_cnt'] else 'SPEC_NODES'}",
+            f"PartitionName={node['partition']}", f"Flags={','.join(flags)}",
         ],
-        [f"TRES=cpu={cpus}"],
+        [f"TRES=cpu={cpus}" + (f",gres/gpu={one['gpus']}" if one["gpus"] else "")],
         [
             f"Users={','.join(one['users'])}", "Groups=(null)", "Accounts=(null)", "Licenses=(null)",
             f"State={_state(one)}",
@@ -130,17 +133,23 @@ def _node_count(_session: Session, text: str) -> Asked:
 
 
 def _tres(_session: Session, text: str) -> Asked:
-    key, _, count = text.partition("=")
-    if key.lower() != "cpu":
-        raise ValueError("only cpu=N is kept")
-    return {"cpus": positive(count)}
+    asked: Asked = {}
+    for word in text.split(","):
+        key, _, count = word.partition("=")
+        if key.lower() not in _TRES:
+            raise ValueError("only cpu=N and gres/gpu=N are kept")
+        asked[_TRES[key.lower()]] = positive(count)
+    return asked
 
 
 def _flags(_session: Session, text: str) -> Asked:
+    asked: Asked = {}
     for flag in text.lower().split(","):
-        if flag not in _FLAGS:
+        if flag in _REPEATS:
+            asked = {"repeat": flag}
+        elif flag not in _FLAGS:
             raise ValueError(f"{flag[:40]} is not supported")
-    return {}
+    return asked
 
 
 def _users(_session: Session, text: str) -> Asked:

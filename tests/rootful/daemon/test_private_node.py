@@ -248,20 +248,21 @@ def test_an_ordinary_user_gets_a_clear_line(alone: Node, command: str) -> None:
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line == (
-        f"nodectl: error: no service at {alone.socket}: start it with `{START}`, "
-        "or run this command as root, or as `nodectl --user`, for a private node"
+        f"nodectl: error: no service at {alone.socket}: root starts it with `{START}`; "
+        "`nodectl --user` gives this command a node of your own"
     )
     assert leftovers(alone) == []
 
 
-def test_an_ordinary_user_who_queues_a_job_is_told_of_a_node_of_their_own(alone: Node) -> None:
-    done = alone.nodectl("submit", "--wrap=true", user=NOBODY)
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line == (
-        f"nodectl: error: no service at {alone.socket}: start it with `{START}` as root; "
-        "without root, `nodectl --user daemon` is a node of your own, for `nodectl --user`"
-    )
+def test_an_ordinary_user_is_led_to_a_node_of_their_own(alone: Node) -> None:
+    runtime = alone.scratch / "runtime"
+    (runtime / "nodectl").mkdir(mode=0o700, parents=True)
+    os.chown(runtime / "nodectl", NOBODY.pw_uid, NOBODY.pw_gid)
+    begin = f"nodectl: error: no service at {alone.socket}: root starts it with `{START}`; "
+    for end in ("`nodectl --user daemon` is your own\n", "your own node answers `nodectl --user`\n"):
+        done = alone.nodectl("queue", user=NOBODY, env={"XDG_RUNTIME_DIR": str(runtime)})
+        assert (done.returncode, done.stderr) == (1, begin + end)
+        (runtime / "nodectl" / "nodectl.sock").touch()
 
 
 def test_a_private_node_is_roots(alone: Node) -> None:

@@ -136,6 +136,17 @@ def test_a_reservation_keeps_cpus_for_its_users(node: Node) -> None:
     refused(node, "reserve", "delete", "course", user=None)
 
 
+def test_a_reservation_that_comes_again_is_there_after_its_end_and_a_restart(node: Node) -> None:
+    words = ("--duration=60", "--users=nobody", "--repeat=weekly")
+    ok(node, "reserve", "create", "course", "--start=now+2days", *words, user=None)
+    refused(node, "reserve", "create", "late", "--start=now+16days", "--duration=60", "--users=nobody", user=None)
+    refused(node, "reserve", "create", "long", "--duration=8-0", "--users=nobody", "--repeat=daily", user=None)
+    node.restart()
+    (line,) = ok(node, "reserve").splitlines()[1:]
+    assert line.split()[4] == "weekly"
+    ok(node, "reserve", "delete", "course", user=None)
+
+
 def test_a_drained_node_starts_nothing_until_it_is_resumed(node: Node) -> None:
     refused(node, "node", "drain", "because")
     ok(node, "node", "drain", "new", "disk", user=None)

@@ -1,4 +1,4 @@
-"""Job ids that are reserved."""
+"""Job ids that are reserved, and GPUs that a reservation keeps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from nodectl.model.wire import framing
 from rootful import raw
-from rootful.node import NOBODY, Node
+from rootful.node import NOBODY, Node, wait_until
+from rootful.queued import queue_running, show, submit, wait_for
 
 AT_A_TIME = 50
 
@@ -70,3 +71,19 @@ def test_what_a_running_job_has_not_uses_up_no_number_of_its_steps(node: Node) -
     finally:
         client.kill()
         client.communicate()
+
+
+def test_a_reservation_keeps_gpus_whichever_they_are() -> None:
+    gres = [f"Name=gpu File=/dev/{name}" for name in ("null", "zero")]
+    with queue_running(gres=gres) as node:
+        made = node.nodectl("reserve", "create", "course", "--duration=60", "--cores=1", "--gpus=1", "--users=daemon")
+        assert (made.returncode, made.stderr) == (0, "")
+        assert "1 core, 1 GPU" in node.nodectl("reserve").stdout
+        second = submit(node, "true", "--gpus=2", "--time=1")
+        wait_until(lambda: show(node, second)["reason"] == "Reservation", "it waits for the end of the reservation")
+        assert "keeps 1" in node.nodectl("explain", str(second), user=NOBODY).stdout
+        assert node.nodectl(
+            "reserve", "create", "more", "--duration=60", "--cores=1", "--gpus=2", "--users=daemon"
+        ).returncode
+        assert node.nodectl("reserve", "delete", "course").returncode == 0
+        wait_for(node, second, "COMPLETED")

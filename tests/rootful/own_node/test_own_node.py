@@ -206,6 +206,12 @@ def test_a_step_outlives_its_daemon_and_the_next_one_records_it() -> None:
         wait_until(lambda: "COMPLETED" in node.nodectl("acct", "-j", "1.0").stdout, "its record is there")
 
 
+def test_daemon_without_a_cgroup_says_in_one_line_what_it_does_not_limit(shared: OwnNode) -> None:
+    lines = [line for line in shared.logged().splitlines() if "limited" in line or "enforced" in line]
+    why = "memory, CPU time and processes of steps are not limited here; `nodectl --user doctor` says why"
+    assert lines == [f"nodectl daemon: {why}"]
+
+
 def test_spank_plugins_are_called_as_the_user_and_roots_hooks_are_named_once() -> None:
     with own_node(started=False) as node:
         said = node.home / "said"

@@ -101,7 +101,7 @@ def test_jobs_are_shown_held_changed_and_released(cluster: Cluster) -> None:
         ("scontrol create reservation Users=nobody", "scontrol: error: a reservation has an end: give EndTime= or Dur"),
         ("scontrol create reservation Accounts=a", "scontrol: error: Accounts of a reservation is not supported"),
         ("scontrol create reservation Nodes=elsewhere", "scontrol: error: Invalid node name elsewhere"),
-        ("scontrol create reservation Flags=DAILY", "scontrol: error: Flags: daily is not supported"),
+        ("scontrol create reservation Flags=MAINT", "scontrol: error: Flags: maint is not supported"),
         ("scontrol create reservation NodeCnt=2", "scontrol: error: NodeCnt: there is one node"),
         ("scontrol create reservation StartTime=x", "scontrol: error: StartTime: Invalid time specification 'x'"),
         ("scontrol update PartitionName=x State=DOWN", "scontrol: error: Update of PartitionName"),

@@ -199,6 +199,8 @@ def test_socket_that_the_kernel_could_not_bind_is_refused(tmp_path: Path) -> Non
 def test_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path, "kill_wait 3\n").startswith("no TOML: ")
     assert refusal(tmp_path, f"kill_wait = {'9' * 5000}\n").startswith("no TOML: ")
+    said = refusal(tmp_path, "# mine\nconstrain_ram_space = yes\n")
+    assert said.endswith(', constrain_ram_space = yes: words stand in quotation marks, as in key = "yes"')
     (tmp_path / "bytes").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="no TOML"):
         reader.load(str(tmp_path / "bytes"), must_exist=True)

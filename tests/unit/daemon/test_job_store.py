@@ -98,16 +98,18 @@ def test_nodes_that_share_a_file_have_queues_of_their_own(path: str) -> None:
     one.put(a_job(1))
     one.put_node("drain", "why", 0, 1.0)
     one.put_usage([(1001, 5.0, 2.0)])
+    one.put_week([("ann", 7.0, 3.0, 2.0)])
     one.put_reservation("r", {"name": "r"})
     one.commit()
     two.put(a_job(2))
     two.commit()
     assert [kept.record.job_id for kept in two.waiting()] == [2]
     assert two.node() is None
-    assert two.usage() == []
+    assert (two.usage(), two.week()) == ([], [])
     assert two.reservations() == []
     assert one.node() == ("drain", "why", 0, 1.0)
     assert one.usage() == [(1001, 5.0, 2.0)]
+    assert one.week() == [("ann", 7.0, 3.0, 2.0)]
     assert one.reservations() == [{"name": "r"}]
 
 

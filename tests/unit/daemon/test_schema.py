@@ -56,6 +56,19 @@ def test_upgrade_from_the_first_version_loses_nothing(path: Path, tables: tuple[
     assert list(store.query("PRAGMA integrity_check")) == [("ok",)]
 
 
+def test_upgrade_from_the_second_version_adds_the_hours_of_the_week(path: Path) -> None:
+    store = Store(str(path), 10)
+    store.add([Ended({"job": 1, "step": 0, "uid": 0, "ended": 1.0}, b"trace")])
+    store.close()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TABLE week")
+        db.execute("PRAGMA user_version=2")
+    store = Store(str(path), 10)
+    assert list(store.query("SELECT * FROM week")) == []
+    assert store.trace(1, 0) == b"trace"
+    assert list(store.query("PRAGMA user_version")) == [(schema.VERSION,)]
+
+
 def test_full_disk_leaves_the_file_of_the_earlier_version_as_it_is(path: Path) -> None:
     with contextlib.closing(old_history.make(path, old_history.TABLES_1, old_history.COUNTS_1)) as db:
         fill(db, 300)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from nodectl.scheduler.decisions import NotAdmitted
+from nodectl.scheduler.reservation import occurrence
 from nodectl.scheduler.scheduler import Scheduler
 from nodectl.selection.records import ReservationRequest
 from unit.scheduler.bench import NOW, PLAIN, Bench
@@ -112,3 +115,137 @@ def test_a_job_of_a_reservation_that_was_given_up_waits_and_says_so() -> None:
     assert bench.scheduler.explain(job, bench.at).words == "reservation team is over"
     bench.scheduler.update(job, {"reservation": ""}, bench.at)
     assert bench.look() == [job]
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def at(text: str) -> float:
+    return time.mktime(time.strptime(text, "%Y-%m-%d %H:%M"))
+
+
+def again(flag: str, start: str, hours: float, name: str = "team", cores: int = 4) -> ReservationRequest:
+    begin = at(start)
+    return ReservationRequest(name, begin, begin + hours * 3600, core_cnt=cores, users=("u1000",), flags=(flag,))
+
+
+def times(flag: str, start: str, hours: float, after: str) -> str:
+    begin, end = occurrence(again(flag, start, hours), at(after))
+    assert end > at(after)
+    return f"{time.strftime('%F %R', time.localtime(begin))}-{time.strftime('%R', time.localtime(end))}"
+
+
+@pytest.mark.usefixtures("berlin")
+def test_reservations_come_again_at_the_same_time_of_the_day() -> None:
+    first = "2026-10-23 09:00"  # a Friday; on Sunday clocks are set back
+    assert times("DAILY", first, 3, "2026-10-23 11:59") == "2026-10-23 09:00-12:00"
+    assert times("DAILY", first, 3, "2026-10-24 12:00") == "2026-10-25 09:00-12:00"
+    assert times("WEEKDAY", first, 3, "2026-10-23 12:00") == "2026-10-26 09:00-12:00"
+    assert times("WEEKDAY", "2026-10-24 09:00", 3, "2026-10-20 00:00") == "2026-10-26 09:00-12:00"
+    assert times("WEEKLY", first, 3, "2026-10-23 12:00") == "2026-10-30 09:00-12:00"
+    assert times("WEEKLY", first, 3, "2046-10-23 12:00") == "2046-10-26 09:00-12:00"
+
+
+@pytest.mark.usefixtures("berlin")
+def test_jobs_keep_off_the_next_occurrence_and_its_users_run_in_it() -> None:
+    bench = Bench()
+    bench.at = at("2026-10-19 08:00")
+    bench.scheduler.reserve(again("DAILY", "2026-10-19 09:00", 2, cores=8), bench.at)
+    bench.at = at("2026-10-19 10:30")
+    late = bench.submit(1, reservation="team", limit=3600)  # half an hour is left today
+    other = bench.submit(1, limit=23 * 3600)
+    assert not bench.look()
+    bench.at = at("2026-10-19 11:00")
+    assert not bench.look()  # 23 hours reach into tomorrow's
+    assert bench.scheduler.next_time(bench.at) == at("2026-10-20 09:00")
+    bench.scheduler.update(other, {"time_limit": 22 * 3600}, bench.at)
+    assert bench.look() == [other]
+    bench.at = at("2026-10-20 09:00")
+    bench.end(other)
+    assert bench.look() == [late]
+    assert [one.start_time for one in bench.scheduler.reservations.values()] == [bench.at]
+
+
+@pytest.mark.usefixtures("berlin")
+@pytest.mark.parametrize(
+    ("other", "meets"),
+    [
+        (("WEEKLY", "2026-10-20 09:00", 2), False),  # a Tuesday
+        (("WEEKLY", "2027-10-18 10:00", 2), True),  # a Monday a year later
+        (("DAILY", "2026-10-13 08:00", 1), False),
+        (("WEEKDAY", "2026-10-14 08:00", 1.5), True),
+        (("", "2027-11-01 10:00", 1), True),
+        (("", "2027-11-02 10:00", 1), False),
+    ],
+)
+def test_two_reservations_never_have_the_same_cores_at_a_time(other: tuple[str, str, float], meets: bool) -> None:
+    for first, second in ((("WEEKLY", "2026-10-19 09:00", 2.0), other), (other, ("WEEKLY", "2026-10-19 09:00", 2.0))):
+        bench = Bench()
+        now = at("2026-10-12 00:00")
+        bench.scheduler.reserve(again(*first, name="first", cores=8), now)
+        if meets:
+            with pytest.raises(NotAdmitted):
+                bench.scheduler.reserve(again(*second, name="second", cores=8), now)
+        else:
+            bench.scheduler.reserve(again(*second, name="second", cores=8), now)
+
+
+@pytest.mark.usefixtures("berlin")
+def test_a_reservation_ends_before_it_comes_again() -> None:
+    bench = Bench()
+    now = at("2026-10-12 00:00")
+    with pytest.raises(NotAdmitted, match="ends before it comes again"):
+        bench.scheduler.reserve(again("DAILY", "2026-10-19 09:00", 25), now)
+    bench.scheduler.reserve(again("WEEKLY", "2026-10-19 09:00", 25), now)
+
+
+@pytest.mark.usefixtures("berlin")
+def test_the_next_daemon_has_it_also_where_it_ended_meanwhile() -> None:
+    bench = Bench()
+    made = bench.scheduler.reserve(again("WEEKLY", "2026-10-19 09:00", 2, cores=8), at("2026-10-12 00:00"))
+    after = Scheduler(bench.selection, PLAIN, reservations=[made])
+    now = at("2026-10-21 00:00")
+    list(after.schedule(now))
+    assert [one.start_time for one in after.reservations.values()] == [at("2026-10-26 09:00")]
+
+
+def test_gpus_of_a_reservation_stay_free_for_its_jobs() -> None:
+    bench = Bench()  # 8 cores, 4 GPUs
+    running = bench.run(gres={"gpu": 1}, limit=5000)
+    bench.scheduler.reserve(request(cores=1, gpus=2), bench.at)
+    short = bench.submit(gres={"gpu": 3}, limit=1000)
+    assert bench.look() == [short]
+    bench.end(short)
+    fits, too_many = bench.submit(gres={"gpu": 1}, limit=1500), bench.submit(gres={"gpu": 1}, limit=1500)
+    assert bench.look() == [fits]
+    said = bench.scheduler.explain(too_many, bench.at)
+    assert (said.reason, said.expected_start) == ("Reservation", NOW + 2000)
+    assert said.words == "of 4 GPUs, reservation team keeps 2 and other jobs use 2"
+    inside = bench.submit(gres={"gpu": 2}, limit=500, reservation="team")
+    assert bench.look(1000) == [inside]
+    bench.end(fits)
+    assert bench.look() == [too_many]
+    bench.end(running)
+    bench.end(inside)
+    assert bench.submit(gres={"gpu": 2}, limit=100) not in bench.look()  # the reservation's own are still to come
+    assert bench.scheduler.next_time(bench.at) == NOW + 2000
+    assert len(bench.look(1000)) == 1
+
+
+def test_more_gpus_than_there_are_cannot_be_reserved() -> None:
+    bench = Bench()
+    bench.run(gres={"gpu": 2}, limit=1500)
+    bench.scheduler.reserve(request(cores=1, gpus=2, start=1200), bench.at)
+    other = ReservationRequest("other", NOW + 1400, NOW + 3000, core_cnt=1, users=("u1000",), gpus=1)
+    with pytest.raises(
+        NotAdmitted, match="4 GPUs, and in this time other reservations keep 2 and running jobs may use 2"
+    ):
+        bench.scheduler.reserve(other, bench.at)
+    other.start_time = NOW + 1500
+    bench.scheduler.reserve(other, bench.at)

@@ -506,8 +506,13 @@ class Controller(Watcher):
 
     def _write_usage(self) -> None:
         self._usage_due = False
-        self.table.store.put_usage(self.scheduler.usage(time.time()))
+        self._put_usage()
         self.table.commits.soon()
+
+    def _put_usage(self) -> None:
+        now = time.time()
+        self.table.store.put_usage(self.scheduler.usage(now))
+        self.table.store.put_week(self.scheduler.week_rows(now))
 
     def _settled(self, job: JobRecord) -> None:
         self.table.changed(job)
@@ -852,7 +857,7 @@ class Controller(Watcher):
         self.leases.end_all()
         self._end_warnings()
         await self.tasks.finish(to_end.half())  # `NodeJobs.settle` waits for prologs and epilogs
-        self.table.store.put_usage(self.scheduler.usage(time.time()))
+        self._put_usage()
         with contextlib.suppress(NotWritten):  # the next daemon finds what is on the disk, and the files of steps
             await self.table.commits.durable()
         self.selection.save(self.config.state_dir)

@@ -16,6 +16,7 @@ from nodectl.model.wire.dispatch import Refused
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.happened import Outcome
 from nodectl.scheduler.policy import Policy
+from nodectl.scheduler.reservation import repeat_of
 from nodectl.scheduler.scheduler import Scheduler
 from nodectl.selection import known_nodes
 from nodectl.selection.host import Selection
@@ -66,6 +67,7 @@ async def restore(controller: Controller, selection: Selection, boot: str) -> No
         selection,
         Policy.of(controller.config),
         usage=store.usage(),
+        week=store.week(),
         reservations=_reservations(controller, now),
         new_id=lambda: _new_id(controller.parts.further_steps),
         outcome=lambda job_id, task: _outcome(controller, job_id, task),
@@ -96,7 +98,7 @@ def _reservations(controller: Controller, now: float) -> Iterator[ReservationReq
     store = controller.table.store
     for one in store.reservations():
         made = ReservationRequest(**{**one, "users": tuple(one["users"]), "flags": tuple(one["flags"])})
-        if made.end_time > now:
+        if made.end_time > now or repeat_of(made):
             yield made
         else:
             store.drop_reservation(made.name)

@@ -95,6 +95,12 @@ class JobStore:
             values = (self._node, uid, used, at)
             self._statements["usage", uid] = ("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?)", values)
 
+    def put_week(self, rows: Iterable[tuple[str, float, float, float]]) -> None:
+        """Queue each user's hours of the week: rows of (user, CPU seconds, GPU seconds, at)."""
+        for user, cpu, gpu, at in rows:
+            values = (self._node, _column(user), cpu, gpu, at)
+            self._statements["week", user] = ("INSERT OR REPLACE INTO week VALUES (?, ?, ?, ?, ?)", values)
+
     def put_node(self, state: str, reason: str, uid: int, at: float) -> None:
         """Queue the node's state (whether jobs may start), the reason, the author's uid and the time."""
         values = (self._node, state, _column(reason), uid, at)
@@ -218,6 +224,10 @@ class JobStore:
     def usage(self) -> list[tuple[int, float, float]]:
         """Return the rows written by `put_usage`."""
         return list(self._store.query("SELECT uid, used, at FROM usage WHERE node = ?", (self._node,)))
+
+    def week(self) -> list[tuple[str, float, float, float]]:
+        """Return the rows written by `put_week`."""
+        return list(self._store.query("SELECT user, cpu, gpu, at FROM week WHERE node = ?", (self._node,)))
 
     def node(self) -> tuple[str, str, int, float] | None:
         """Return the node's (state, reason, uid, time), or None if no state was written."""

@@ -7,7 +7,7 @@ refused. Used by `Store` when it opens the file.
 
 import sqlite3
 
-VERSION = 2
+VERSION = 3
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
@@ -78,6 +78,11 @@ _JOBS = (
         node TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (node, name)
     )""",
 )
+# Version 3: what users with a limit of hours used in the week of the time `at`, in seconds.
+_WEEK = """CREATE TABLE week (
+    node TEXT NOT NULL, user TEXT NOT NULL, cpu REAL NOT NULL, gpu REAL NOT NULL, at REAL NOT NULL,
+    PRIMARY KEY (node, user)
+)"""
 
 
 class UnknownVersion(Exception):
@@ -111,6 +116,12 @@ def _version(db: sqlite3.Connection) -> int:
 
 
 def _bring_up_to_date(db: sqlite3.Connection) -> None:
+    if _version(db) < 2:
+        _bring_to_second(db)
+    db.execute(_WEEK)
+
+
+def _bring_to_second(db: sqlite3.Connection) -> None:
     for statement in _TABLES:
         db.execute(statement)
     if _has(db, "step"):  # version 1, or a daemon that was killed before it set the version

@@ -8,6 +8,7 @@ from nodectl.model.value_class import values
 from nodectl.model.wire.dispatch import Call, Refused, invalid, subject
 from nodectl.model.wire.shape import Optional, integer
 from nodectl.scheduler.decisions import NotAdmitted
+from nodectl.scheduler.reservation import REPEATS
 from nodectl.selection.records import ReservationRequest
 from nodectl.service.daemon.controller.commits import NotWritten
 from nodectl.service.daemon.controller.options import MOMENT, WORD, WORDS
@@ -24,6 +25,8 @@ CREATE: "Shape" = {
     "cores": Optional(integer(1, 2**31)),
     "cpus": Optional(integer(1, 2**31)),
     "users": WORDS,
+    "repeat": Optional(WORD),
+    "gpus": Optional(integer(1, 2**31)),
 }
 DELETE: "Shape" = {"name": WORD}
 
@@ -63,11 +66,22 @@ class ReservationMethods:
         users: list[str] = given["users"]  # type: ignore[assignment]  # its shape was checked
         if not users:
             raise invalid("users", "name those for whom it is")
+        repeat = str(given.get("repeat", "")).upper()
+        if repeat and repeat not in REPEATS:
+            raise invalid("repeat", f"is one of {', '.join(map(str.lower, REPEATS))}")
         cores = int(str(given.get("cores", 0))) or self._cores_of(int(str(given.get("cpus", 0))))
         name = str(given.get("name") or self._free_name(users[0]))
         if name in self._calls.controller.scheduler.reservations:
             raise invalid("name", f"there is a reservation {name!r}")
-        return ReservationRequest(name, start, end, core_cnt=cores, users=tuple(users))
+        return ReservationRequest(
+            name,
+            start,
+            end,
+            core_cnt=cores,
+            users=tuple(users),
+            flags=(repeat,) if repeat else (),
+            gpus=int(str(given.get("gpus", 0))),
+        )
 
     def _cores_of(self, cpus: int) -> int:
         """Return the number of cores with at least `cpus` CPUs."""

@@ -95,6 +95,12 @@ class ShowQueue:
         told = rows.row(job, held, now, why if job.job_state in _WAITING else None)
         return told if self._calls.permissions.may_see(call.peer, job.user_id) else rows.without_private(told)
 
+    def week_hours(self, call: Call) -> Mapping[str, object]:
+        """Return the hours that users with limits used this week; none where users may not see each other's."""
+        if self._calls.hides_others and not self._calls.permissions.is_admin(call.peer):
+            return {"hours": []}
+        return {"hours": self._calls.controller.scheduler.week_hours(time.time())}
+
     async def show_job(self, call: Call) -> Mapping[str, object]:
         """Return the record of a job."""
         controller, name, why = self._calls.controller, str(call.parameters["job"]), None
