@@ -6,7 +6,8 @@ unique among srun's options and nodectl's; the first word that is no option begi
 """
 
 from nodectl.client.command import BadOption, BadUsage
-from nodectl.model.number import SHIFTS, scaled, whole
+from nodectl.model import number as number_of
+from nodectl.model.number import whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,11 +112,10 @@ def _numbers(words: "Iterable[str]", text: str) -> list[int]:
 
 def mebibytes(text: str) -> int:
     """Parse an amount of memory and return MiB, the unit of a bare number: 64M, 1G, 512K (rounded up), 2T."""
-    word = text.upper().removesuffix("B").removesuffix("I")
-    number = scaled(word if word[-1:] in SHIFTS else f"{word}M", _MOST << SHIFTS["T"])
+    number = number_of.mebibytes(text, _MOST << number_of.SHIFTS["M"])
     if number is None:
         raise ValueError(f'Invalid numeric value "{text[:20]}"')
-    return -(-number >> SHIFTS["M"])
+    return number
 
 
 def percent(text: str) -> int:

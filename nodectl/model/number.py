@@ -23,3 +23,10 @@ def scaled(text: str, most: int) -> "int | None":
     shift = SHIFTS.get(text[-1:].upper(), 0)
     number = whole(text[:-1] if shift else text, most >> shift)
     return None if number is None else number << shift
+
+
+def mebibytes(text: str, most: int) -> "int | None":
+    """Return an amount of memory in MiB, the unit of a bare number: 64M, 1G, 2T, 512K (rounded up); as `scaled`."""
+    word = text.upper().removesuffix("B").removesuffix("I")
+    number = scaled(word if word[-1:] in SHIFTS else f"{word}M", most << SHIFTS["M"])
+    return None if number is None else -(-number >> SHIFTS["M"])

@@ -99,7 +99,7 @@ QUEUE = section(
     ),
     Key(
         "max_devices_per_user", _COUNT, 0,
-        "Most devices that they may have together. 0: all.",
+        "Most devices that they may have together; a part of one counts as one. 0: all.",
     ),
     Key(
         "max_array_size", number(0, 4_000_001, "tasks"), 1_000_001,

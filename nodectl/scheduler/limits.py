@@ -5,6 +5,7 @@ Root has no limits. A limit that a quality of service sets goes before the one o
 
 from __future__ import annotations
 
+from nodectl.model.device_part import counted
 from nodectl.model.value_class import dataclass, names
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.policy import Policy, UserLimits
@@ -39,7 +40,7 @@ def asked(job: JobRecord) -> Demand:
     details = job.details
     nodes = max(details.min_nodes, 1)
     memory = details.pn_min_memory * nodes or details.mem_per_cpu * details.min_cpus
-    return Demand(1, details.min_cpus, memory, sum(details.gres.values()) * nodes)
+    return Demand(1, details.min_cpus, memory, counted(details.gres) * nodes)
 
 
 def given(resources: JobResources) -> Demand:
