@@ -27,7 +27,9 @@ LINK = re.compile(r"(!?)\[((?:[^\]`]|`[^`]*`)*)\]\(([^)\s]+)\)")
 # reference; documents that are not here follow as "More".
 CONTENTS = {
     "Begin": "tutorial guides/without-root commands",
-    "A machine for many": "guides/lab guides/service guides/confinement guides/jobs guides/metrics-and-logs failures",
+    "A machine for many": (
+        "guides/lab guides/service guides/confinement guides/jobs guides/gpus guides/metrics-and-logs failures"
+    ),
     "Your programs": "guides/layout guides/many-commands python mpi terminals",
     "Your plugins": "guides/plugins guides/spank-plugins guides/select-plugins",
     "From a cluster": "slurm-commands differences-from-slurm",

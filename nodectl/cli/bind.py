@@ -106,7 +106,9 @@ def answer_of(parsed: Parsed, config: Config, environ: Mapping[str, str] = os.en
         if (request.ntasks or 1) > config.max_tasks_per_node:
             raise Refused(f"--ntasks: {request.ntasks} is more than max_tasks_per_node = {config.max_tasks_per_node}")
         job.check_node(machine, request, settings, config.node_name)
-        known = detected_devices.of(config.gres) if asked.count else ()
+        known = detected_devices.of(config.gres, sharing=config.gpu_sharing) if asked.count else ()
+        if asked.is_share:
+            devices.hold(known, asked, {}, machine.online, machine)  # raises a better reason than the plugin's
         allocation, gpus = planning.of_run(machine, request, config, settings, asked, known)
     if asked.count and not gpus:
         gpus = _held(config, asked, machine, allocation, try_out=try_out)
@@ -217,7 +219,7 @@ def _held(
     if len(allocation.nodes) > 1:
         raise Refused("GPUs can be tried on one machine")
     known = devices.declared(config.gres)[0] if try_out else detected_devices.of(config.gres)
-    return devices.hold(known, asked, (), allocation.nodes[0].cpus, machine)
+    return devices.hold(known, asked, {}, allocation.nodes[0].cpus, machine)
 
 
 def _near(

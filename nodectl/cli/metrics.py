@@ -22,6 +22,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from nodectl.client.command import Failed, GlobalOptions, complain
 from nodectl.client.extras import needed
 from nodectl.client.session import Session
+from nodectl.model.device_part import SHARD, part_of
 from nodectl.model.wire import framing
 
 if TYPE_CHECKING:
@@ -165,8 +166,11 @@ def _of_nodes(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, Ma
 
 
 def _kinds(nodes: Iterable[Mapping[str, Any]], key: str) -> Mapping[str, float]:
-    """Count the devices of each kind: gpu:a100:3 is a gpu."""
-    return Counter(device.partition(":")[0] for node in nodes for device in node[key])
+    """Count the devices of each kind, with those that are given in part, and their shards: gpu:3/shard:2."""
+    keys = [device for node in nodes for device in node[key]]
+    found = Counter(device.partition(":")[0] for device in keys)
+    found[SHARD] += sum(part.shards for part in map(part_of, keys) if part is not None)
+    return +found
 
 
 def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> Iterator[tuple[str, float]]:

@@ -9,6 +9,7 @@ from nodectl.client.render.machine_figures import figure_words
 from nodectl.client.render.table import pairs, table
 from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
+from nodectl.model.device_part import SHARD, as_tres
 from nodectl.model.words import moment
 from nodectl.placement.machine import figures
 
@@ -73,7 +74,7 @@ def _lines(nodes: Any, screen: Screen, *, full: bool) -> list[str]:
 def node_row(node: dict[str, Any]) -> tuple[object, ...]:
     """Return the cells of a node for `NODE_HEADER`."""
     return (
-        node["name"], node.get("state", "-"), _used(node, "cpus"), _used(node, "memory"), _used(node, "gres"),
+        node["name"], node.get("state", "-"), _used(node, "cpus"), _used(node, "memory"), _devices(node),
         node.get("jobs", "-"), node.get("reason") or "-",
     )  # fmt: skip
 
@@ -83,6 +84,12 @@ def _used(node: dict[str, Any], name: str) -> str:
         len(value) if isinstance(value, list) else value or 0 for value in (node.get(name), node.get(f"{name}_used"))
     )
     return f"{used}/{whole}" if whole else "-"
+
+
+def _devices(node: dict[str, Any]) -> str:
+    """Return how many devices jobs hold, also in part, and how many shards: 2/4, 7/20 shards."""
+    shards, used = (as_tres(node.get(name) or ()).get(SHARD) for name in ("gres", "gres_used"))
+    return f"{_used(node, 'gres')}, {used or 0}/{shards} shards" if shards else _used(node, "gres")
 
 
 def _shown(node: dict[str, Any]) -> list[tuple[str, object]]:

@@ -1,6 +1,6 @@
-"""A device of the node, for the code that confines a step to the step's devices.
+"""A device of the node, for the code that counts devices and confines a step to its own.
 
-`binding/devices.py` makes such devices. `typing` is imported here: only the daemon imports this module at run time.
+`binding/devices.py` makes such devices. `typing` is imported here: no process of a step imports this module.
 """
 
 from typing import Protocol
@@ -20,3 +20,15 @@ class NodeDevice(Protocol):
     @property
     def also(self) -> tuple[str, ...]:
         """The paths of further files of the device."""
+
+    @property
+    def shards(self) -> int:
+        """The number of shards in which the device can be given, 0 for none."""
+
+    @property
+    def memory(self) -> int:
+        """The device's memory for jobs that share it, in MiB, 0 where it is unknown."""
+
+    @property
+    def one_user(self) -> bool:
+        """True where only jobs of the same user share the device."""

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
         def bind(self, req: "Step") -> None:
             """Fill in the CPUs, memory and devices of a step. Raises `binding.refused.Refused`."""
 
+        def for_containers(self, req: "Step") -> Mapping[str, object]:
+            """Return the description of the step's GPUs for containers, empty for a step without any."""
+
 
 NO_TASK = -1
 _NO_VAL = 0xFFFFFFFE

@@ -218,7 +218,7 @@ class Backfill:
                 return None
             if self._limit(job, found.resources, now) is not None:
                 return None
-            fits = preemption.fits_beside_suspended(policy, self._selection.ledger, found)
+            fits = preemption.fits_beside_suspended(policy, self._selection.ledger, found, job.user_id)
             if fits and room.delays(job, found.resources, now, found.preempted) is None:
                 return Claim(job, found.resources, list(found.preempted))
             stopping = [one for one in victims if preemption.way(policy, one) == SUSPEND]

@@ -11,7 +11,10 @@ from typing import NamedTuple, TypeVar
 from bitarray import bitarray
 
 from nodectl.model import states
+from nodectl.model.device_part import device_of
 from nodectl.model.words import duration
+from nodectl.placement.binding import devices
+from nodectl.placement.binding.refused import Refused
 from nodectl.scheduler.backfill import Backfill, unplace
 from nodectl.scheduler.book import Bar, Book
 from nodectl.scheduler.explanation import Explanation
@@ -302,8 +305,18 @@ class Explainer:
         if wanted.memory > memory:
             return f"it asks for {wanted.memory} MiB, {memory} are free"
         if wanted.devices:
-            return "devices that it asks for are not free where it could run"
+            return self._lacks_devices(job)
         return "what it asks for is not free together"
+
+    def _lacks_devices(self, job: JobRecord) -> str:
+        nodes, ledger = self._book.selection.nodes, self._book.selection.ledger
+        if len(nodes) == 1:
+            for one in devices.of_gres(job.details.gres):
+                try:
+                    devices.hold(nodes[0].devices, one, ledger.loads(0), 0, nodes[0].config, user=job.user_id)
+                except Refused as refused:
+                    return refused.reason
+        return "devices that it asks for are not free where it could run"
 
     def _free_cpus(self) -> int:
         return self._room.free_cpus()
@@ -392,7 +405,10 @@ class Explainer:
 def _meet(job: JobRecord, held: JobResources, wanted: JobResources) -> bool:
     if job.job_state != states.SUSPENDED and _overlap(held.core_bitmap, wanted.core_bitmap):
         return True
-    return any(set(keys).intersection(wanted.gres.get(node, ())) for node, keys in held.gres.items())
+    return any(
+        set(map(device_of, keys)).intersection(map(device_of, wanted.gres.get(node, ())))
+        for node, keys in held.gres.items()
+    )
 
 
 def _overlap(one: bitarray, other: bitarray) -> bool:

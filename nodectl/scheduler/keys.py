@@ -112,7 +112,7 @@ QUEUE = section(
     ),
     Key(
         "max_devices_per_user", _DEVICES, 0,
-        "Most devices that they may have together. 0: all.",
+        "Most devices that they may have together; a part of one counts as one. 0: all.",
     ),
     Key(
         "week_hours", WEEK_HOURS, (),

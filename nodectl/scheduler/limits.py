@@ -5,6 +5,7 @@ Root has no limits. A limit that a quality of service sets goes before the one o
 
 from __future__ import annotations
 
+from nodectl.model.device_part import MEMORY, SHARD, counted
 from nodectl.model.value_class import dataclass, names
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.policy import Policy, UserLimits
@@ -40,8 +41,8 @@ def asked(job: JobRecord) -> Demand:
     details = job.details
     nodes = max(details.min_nodes, 1)
     memory = details.pn_min_memory * nodes or details.mem_per_cpu * details.min_cpus
-    gpus = sum(number for name, number in details.gres.items() if is_gpu(name)) * nodes
-    return Demand(1, details.min_cpus, memory, sum(details.gres.values()) * nodes, gpus)
+    gpus = counted({name: number for name, number in details.gres.items() if is_gpu(name)})
+    return Demand(1, details.min_cpus, memory, counted(details.gres) * nodes, gpus * nodes)
 
 
 def given(resources: JobResources) -> Demand:
@@ -51,8 +52,8 @@ def given(resources: JobResources) -> Demand:
 
 
 def is_gpu(name: str) -> bool:
-    """True for a kind of devices, or a key of one: gpu, gpu:0."""
-    return name.partition(":")[0] == "gpu"
+    """True for a kind of devices, a key of one, or a kind of parts: gpu, gpu:0, shard. A part counts as one GPU."""
+    return name.partition(":")[0] in ("gpu", SHARD, MEMORY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nodectl.model.device_part import clash
 from nodectl.model.states import RUNNING
 from nodectl.scheduler.decisions import CANCEL, REQUEUE, SUSPEND
 from nodectl.scheduler.policy import Policy
@@ -43,16 +44,14 @@ def candidates(policy: Policy, job: JobRecord, active: Iterable[JobRecord]) -> l
     return sorted(found, key=lambda one: (policy.qos[one.qos].priority, -one.start_time, -one.job_id))
 
 
-def fits_beside_suspended(policy: Policy, ledger: Ledger, choice: Choice) -> bool:
-    """True where there is room for the memory and devices kept by suspended jobs."""
-    kept = [job for job in choice.preempted if way(policy, job) == SUSPEND]
+def fits_beside_suspended(policy: Policy, ledger: Ledger, choice: Choice, user: int) -> bool:
+    """True where there is room beside the memory and devices kept by suspended jobs. `user`: the new job's uid."""
     gone = [job for job in choice.preempted if way(policy, job) != SUSPEND]
     for node, wanted in choice.resources.memory.items():
         if wanted > ledger.memory_free(node) + memory(gone, node):
             return False
     for node, keys in choice.resources.gres.items():
-        held = {key for job in kept if job.job_resrcs for key in job.job_resrcs.gres.get(node, ())}
-        if held.intersection(keys):
+        if clash(ledger.nodes[node].devices, ledger.loads(node, gone), keys, user):
             return False
     return True
 

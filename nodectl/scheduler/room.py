@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
+from typing import NamedTuple
 
 from bitarray import bitarray
 
+from nodectl.model.device_part import FREE, clash, device_of, part_of
 from nodectl.model.value_class import dataclass, field
 from nodectl.scheduler import preemption
 from nodectl.scheduler.book import YEAR, Book
@@ -51,6 +53,11 @@ class Claim:
     job: JobRecord
     resources: JobResources
     victims: list[JobRecord] = field(default_factory=list)
+
+
+class _Promise(NamedTuple):
+    job: JobRecord
+    resources: JobResources
 
 
 class Room:
@@ -142,22 +149,44 @@ class Room:
         later = [] if shadow is None else self._promised(shadow, claims, now)
         if not claims and not later:
             return None
-        soon, gone = [claim.resources for claim in claims], self._gone(victims)
+        soon, gone = [_Promise(claim.job, claim.resources) for claim in claims], self._gone(victims)
         found = bitarray(len(self._selection.nodes))
         for node in resources.node_bitmap.search(1):
-            free = self._selection.ledger.memory_free(node) + preemption.memory(gone, node)
-            found[node] = _takes(resources, soon, node, free)
+            found[node] = self._takes(job, resources, soon, node, gone)
             if shadow is not None and later:
-                found[node] |= _takes(resources, later, node, self._free_at(shadow, node, gone))
+                found[node] |= self._takes(job, resources, later, node, self._over(shadow, gone))
         return found if found.any() else None
 
-    def _promised(self, shadow: Shadow, claims: list[Claim], now: float) -> list[JobResources]:
-        """Return the resources of the first in line, and of the other claims still in force at that start."""
+    def _takes(
+        self, job: JobRecord, resources: JobResources, promised: list[_Promise], node: int, over: set[JobRecord]
+    ) -> bool:
+        """True where a node lacks memory, or devices, for `resources` and the promised resources.
+
+        `over`: jobs that hold nothing any more at the time of the promise.
+        """
+        ledger, there = self._selection.ledger, [one.resources for one in promised]
+        wanted, kept = resources.memory.get(node, 0), sum(one.memory.get(node, 0) for one in there)
+        if wanted and kept and wanted + kept > ledger.memory_free(node) + preemption.memory(over, node):
+            return True
+        names = set(map(device_of, resources.gres.get(node, ())))
+        names.intersection_update(device_of(key) for one in there for key in one.gres.get(node, ()))
+        if not names:
+            return False
+        loads = ledger.loads(node, over)
+        for one in promised:
+            for key in one.resources.gres.get(node, ()):
+                name = device_of(key)
+                loads[name] = loads.get(name, FREE).plus(part_of(key), one.job.user_id)
+        keys = [key for key in resources.gres[node] if device_of(key) in names]
+        return bool(clash(self._selection.nodes[node].devices, loads, keys, job.user_id))
+
+    def _promised(self, shadow: Shadow, claims: list[Claim], now: float) -> list[_Promise]:
+        """Return what is promised to the first in line, and by the other claims still in force at that start."""
         if shadow.resources is None:
             return []
         others = [claim for claim in claims if claim.job is not shadow.job]
-        lasting = [claim.resources for claim in others if shadow.touches(self.end_of(claim.job, now))]
-        return [shadow.resources, *lasting]
+        lasting = [_Promise(one.job, one.resources) for one in others if shadow.touches(self.end_of(one.job, now))]
+        return [_Promise(shadow.job, shadow.resources), *lasting]
 
     def _gone(self, victims: Iterable[JobRecord]) -> set[JobRecord]:
         """Return the jobs whose memory will be free: `victims`, and all jobs making room already.
@@ -167,11 +196,10 @@ class Room:
         leaving = chain(victims, *map(self.leaving, self.claims.values()))
         return {one for one in leaving if preemption.way(self._book.policy, one) != SUSPEND}
 
-    def _free_at(self, shadow: Shadow, node: int, gone: set[JobRecord]) -> int:
-        """Return the free MiB of a node at the start of the first in line."""
+    def _over(self, shadow: Shadow, gone: set[JobRecord]) -> set[JobRecord]:
+        """Return the active jobs that hold nothing any more at the start of the first in line."""
         active = self._book.active.values()
-        over = (one for one in active if one in gone or not (shadow.strict or one.end_time > shadow.start))
-        return self._selection.ledger.memory_free(node) + preemption.memory(over, node)
+        return {one for one in active if one in gone or not (shadow.strict or one.end_time > shadow.start)}
 
     def claim(self, claim: Claim) -> None:
         """Keep resources, freed by the victims, for the job of the claim."""
@@ -228,15 +256,6 @@ class Room:
         if shadow is not None and shadow.job is job:
             del self.shadows[job.details.reservation]
             self._book.freed = True
-
-
-def _takes(resources: JobResources, promised: list[JobResources], node: int, free: int) -> bool:
-    """True where a node lacks memory for `resources` and the promised resources, or where both want the same device."""
-    wanted, kept = resources.memory.get(node, 0), sum(one.memory.get(node, 0) for one in promised)
-    devices = set(resources.gres.get(node, ()))
-    return bool(wanted and kept and wanted + kept > free) or any(
-        devices.intersection(one.gres.get(node, ())) for one in promised
-    )
 
 
 def _with(found: bitarray | None, cores: bitarray) -> bitarray:

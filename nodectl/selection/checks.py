@@ -10,6 +10,7 @@ from typing import Any
 
 from bitarray import bitarray
 
+from nodectl.model import device_part
 from nodectl.model.value_class import dataclass
 from nodectl.selection.offer import Offer
 from nodectl.selection.records import JobRecord, JobResources, NodeTable, ReservationRequest
@@ -120,7 +121,12 @@ def _amounts(given: JobResources, room: ChoiceBounds) -> str:
             return f"gave {memory} MiB of node {node.name}, which has {node.real_memory - node.mem_spec_limit}"
     for index, keys in given.gres.items():
         there = {device.key for device in table[index].devices}
-        if len(set(keys)) < len(keys) or not there.issuperset(keys):
+        given_here = [device_part.device_of(key) for key in keys]
+        if (
+            len(set(given_here)) < len(keys)
+            or not there.issuperset(given_here)
+            or not all(map(device_part.is_key, keys))
+        ):
             return f"gave {', '.join(keys)[:200]} of node {table[index].name}, not devices that it has, each once"
     return ""
 

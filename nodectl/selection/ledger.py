@@ -7,10 +7,12 @@ job's own nodes, and not of the table's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from bitarray import bitarray
 
+from nodectl.model import device_part
+from nodectl.model.device_part import DevicePart, Load
 from nodectl.model.value_class import dataclass
 from nodectl.selection.records import JobRecord, JobResources, NodeTable
 from nodectl.selection.slurmctld import Parameters
@@ -28,6 +30,7 @@ class _Held:
     cores: bitarray
     memory: dict[int, int]
     gres: dict[int, tuple[str, ...]]
+    user: int
     sharing: bool = False
     stopped: bool = False
 
@@ -53,7 +56,9 @@ class Ledger:
         self._held: dict[JobRecord, _Held] = {}
         self._more: dict[int, int] = {}  # by core: jobs beyond the first
         self._memory: dict[int, int] = {}  # MiB by node
-        self._devices: dict[int, dict[str, JobRecord]] = {}
+        self._devices: dict[
+            int, dict[str, dict[JobRecord, DevicePart | None]]
+        ] = {}  # by node and device: what each holds
 
     @property
     def jobs(self) -> list[JobRecord]:
@@ -74,7 +79,7 @@ class Ledger:
         """
         if len(self._held) > _FEW or any(held.stopped for held in self._held.values()):
             return None
-        devices = tuple((node, tuple(keys)) for node, keys in self._devices.items())
+        devices = tuple((node, tuple(self.loads(node).items())) for node in self._devices)
         more, memory = tuple(self._more.items()), tuple(self._memory.items())
         return self.busy.tobytes(), self.alone.tobytes(), more, memory, devices
 
@@ -94,9 +99,23 @@ class Ledger:
         """The nodes with a device held by a job."""
         return list(self._devices)
 
+    def loads(self, node: int, without: Collection[JobRecord] = ()) -> dict[str, Load]:
+        """Return what jobs, but those in `without`, hold of the node's devices, by the device's key."""
+        loads = {}
+        for key, holders in self._devices.get(node, {}).items():
+            load = device_part.FREE
+            for job, part in holders.items():
+                load = load if job in without else load.plus(part, self._held[job].user)
+            loads[key] = load
+        return loads
+
     def devices_used(self, node: int) -> dict[str, JobRecord]:
-        """Return the holding job by key of the device."""
-        return dict(self._devices.get(node, {}))
+        """Return a holding job by key of the device, with the parts of it that all jobs together hold."""
+        holders = self._devices.get(node, {})
+        used = {}
+        for key, load in self.loads(node).items():
+            used[key if load.wholes else f"{key}{load.part}"] = next(iter(holders[key]))
+        return used
 
     def cpus_used(self, node: int) -> int:
         """Return the mask of the node's CPUs on cores held by jobs."""
@@ -106,7 +125,7 @@ class Ledger:
         """Enter the job's `job_resrcs` as held."""
         if job in self._held or job.job_resrcs is None:
             return
-        held = self._of(job.job_resrcs)
+        held = self._of(job, job.job_resrcs)
         held.sharing = self.parameters.sharers(job) > 1
         self._put(job, held)
 
@@ -122,7 +141,9 @@ class Ledger:
         for node, memory in held.memory.items():
             self._memory[node] = self._memory.get(node, 0) + memory
         for node, keys in held.gres.items():
-            self._devices.setdefault(node, {}).update(dict.fromkeys(keys, job))
+            there = self._devices.setdefault(node, {})
+            for key in keys:
+                there.setdefault(device_part.device_of(key), {})[job] = device_part.part_of(key)
 
     def _lift(self, job: JobRecord) -> _Held | None:
         held = self._held.pop(job, None)
@@ -137,9 +158,11 @@ class Ledger:
                 self._memory[node] = left
         for node, keys in held.gres.items():
             there = self._devices[node]
-            for key in keys:
-                if there.get(key) is job:
-                    del there[key]
+            for name in map(device_part.device_of, keys):
+                holders = there.get(name, {})
+                holders.pop(job, None)
+                if not holders:
+                    there.pop(name, None)
             if not there:
                 del self._devices[node]
         return held
@@ -176,20 +199,20 @@ class Ledger:
             return "nothing is given to it"
         lifted = {one: held for one in (job, *without) if (held := self._lift(one)) is not None}
         try:
-            found = self._of(wanted)
+            found = self._of(job, wanted)
             return self._core_conflict(job, found) or self._rest_conflict(found)
         finally:
             for one, held in lifted.items():
                 self._put(one, held)
 
-    def _of(self, resources: JobResources) -> _Held:
+    def _of(self, job: JobRecord, resources: JobResources) -> _Held:
         nodes = resources.node_bitmap
         first, last = nodes.find(1), nodes.find(1, right=True)
         low = high = 0
         if first >= 0:
             low, high = self.nodes[first].core_offset, self.nodes[last].core_offset + self.nodes[last].cores
         memory = {node: mib for node, mib in resources.memory.items() if mib}
-        return _Held(low, resources.core_bitmap[low:high], memory, dict(resources.gres))
+        return _Held(low, resources.core_bitmap[low:high], memory, dict(resources.gres), job.user_id)
 
     def _core_conflict(self, job: JobRecord, wanted: _Held) -> str:
         most = self.parameters.sharers(job)
@@ -208,10 +231,12 @@ class Ledger:
             if memory > free:
                 return f"node {self.nodes[node].name} has {max(free, 0)} MiB free, and not {memory}"
         for node, keys in wanted.gres.items():
-            there = self._devices.get(node, {})
-            for key in keys:
-                if key in there:
-                    return f"{key} of node {self.nodes[node].name} is job {there[key].job_id}'s"
+            if taken := device_part.clash(self.nodes[node].devices, self.loads(node), keys, wanted.user):
+                name, _, why = taken.partition(" ")
+                holders = self._devices.get(node, {}).get(name, {})
+                if None in holders.values():
+                    why = f"is job {next(iter(holders)).job_id}'s"
+                return f"{name} of node {self.nodes[node].name} {why}"
         return ""
 
     def _core(self, number: int) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nodectl.placement.binding.allocation import Allocation, NodeGrant
-from nodectl.placement.binding.devices import Device, Wanted
+from nodectl.placement.binding.devices import Device, Wanted, held_of
 from nodectl.placement.binding.geometry import given
 from nodectl.placement.binding.job import check_names, inherited, specialised, tasks_of
 from nodectl.placement.binding.refused import Refused
@@ -72,7 +72,7 @@ def of_run(
     if details.num_tasks * details.cpus_per_task > node.cpus and not details.overcommit:
         details.whole = details.overcommit = True  # as the daemon does
     if asked.count:
-        details.gres = {f"{asked.name}:{asked.type}" if asked.type else asked.name: asked.count}
+        details.gres = asked.as_gres()
         details.layout = {"gres_flags": "enforce-binding"} if asked.enforce else {}
     caller = caller_of(config.spank_hook_timeout)
     plugin = load_plugin(config.select_type, config.plugin_dir, caller)
@@ -81,7 +81,7 @@ def of_run(
         allocation, held = _allocation(selection, request, details)
     finally:
         unload(plugin, caller)
-    return allocation, [device for device in devices if device.key in held]
+    return allocation, held_of(devices, held)
 
 
 def _allocation(

@@ -122,9 +122,10 @@ class JobDetails:
 
     MiB; counts of CPUs are threads; times in seconds since the epoch, 0 for none. `layout` holds srun's options of
     layout and binding by their names, as texts; `request` is the same parsed. `gres`: how many devices on each node, by
-    name or name:type. `share_res`: None where the user said nothing, False for --exclusive, True for --oversubscribe.
-    `whole`: all of the machine, for a job with more tasks than it has CPUs. `signal`: the signal to be sent before the
-    time limit, as `model.warning` writes it. `kill_invalid_dep`: the job ends when its dependency can never be met.
+    name or name:type; `shard` and `gpumem` (MiB) ask for a part of one GPU. `share_res`: None where the user said
+    nothing, False for --exclusive, True for --oversubscribe. `whole`: all of the machine, for a job with more tasks
+    than it has CPUs. `signal`: the signal to be sent before the time limit, as `model.warning` writes it.
+    `kill_invalid_dep`: the job ends when its dependency can never be met.
     """
 
     num_tasks: int = 1
@@ -182,7 +183,7 @@ class JobDetails:
 @dataclass(slots=True)
 class JobResources:
     """job_resources_t: the resources held by a job. By index of the node: `cpus` counted, `memory` in MiB, the number
-    of `tasks` in the layout, `gres` as the keys of the devices (gpu:0).
+    of `tasks` in the layout, `gres` as the keys of the devices (gpu:0), or of parts of them (`model/device_part.py`).
     """
 
     node_bitmap: bitarray

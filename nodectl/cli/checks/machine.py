@@ -14,7 +14,8 @@ import prctl
 from nodectl.cli.checks.check import FAIL, OK, WARN, Check
 from nodectl.kernel import _kernel
 from nodectl.kernel.processes import cgroup_of
-from nodectl.launch.cgroup.constraints import cannot_decide_devices, wants_cgroups
+from nodectl.launch.cgroup import device_memory
+from nodectl.launch.cgroup.constraints import cannot_decide_devices, declares_memory, wants_cgroups
 from nodectl.launch.cgroup.tree import MOUNTS, Group, find_mount
 from nodectl.model.config import Config
 from nodectl.model.cpu_list import format_cpulist
@@ -123,6 +124,11 @@ def cgroups(config: Config) -> Iterator[Check]:
         yield Check(WARN, "controllers", f"{error.filename}: {error.strerror}")
     else:
         yield from controllers(available, old)
+        if declares_memory(config) and device_memory.CONTROLLER not in available:
+            counted = "a job's part of a GPU's memory is counted, and nothing enforces it: cgroup2 has no dmem"
+            yield Check(
+                WARN, "GPU memory", counted, "use Linux 6.14 or later, with a driver that has regions in dmem.capacity"
+            )
     if os.geteuid() == 0:
         yield fork_into_cgroup(mount)
         yield device_programs()

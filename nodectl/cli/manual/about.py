@@ -88,6 +88,7 @@ EXAMPLES = {
         ("Four tasks, each on a core of its own; each line of output begins with its task's number:",
          "nodectl run -n 4 -l --cpu-bind=cores ./solver"),
         ("At most 8 GiB, half an hour, and one GPU:", "nodectl run --mem=8G --time=30 --gpus=1 ./train"),
+        ("A part of a GPU that other jobs may share:", "nodectl run --gpu-mem=20G ./infer"),
         ("A shell that can write nowhere but in the working and temporary directories:",
          "nodectl run --secure=strict --pty bash"),
     ),

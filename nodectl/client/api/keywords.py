@@ -36,10 +36,11 @@ class CommonOptions(TypedDict, total=False):
     extra_node_info: str
     gid: Text
     gpu_bind: str
+    gpu_mem: str
     gpus: Text
     gpus_per_node: Text
     gpus_per_task: Text
-    gres: Listed
+    gres: str
     gres_flags: str
     hint: str
     hold: bool

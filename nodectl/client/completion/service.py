@@ -14,6 +14,7 @@ from nodectl.client.configuration import configured
 from nodectl.client.job_name import NEWEST
 from nodectl.client.render.job_columns import name_of
 from nodectl.client.session import Session
+from nodectl.model.device_part import SHARD, device_of, part_of
 from nodectl.model.states import PENDING, RUNNING, SUSPENDED
 from nodectl.model.step_number import BATCH, step_name
 
@@ -94,5 +95,7 @@ def _reservations(session: Session) -> Iterator[Candidate]:
 
 def _devices(session: Session) -> Iterator[Candidate]:
     for node in session.call("Nodes")["nodes"]:  # type: ignore[attr-defined]
-        for word in node.get("gres") or ():
-            yield str(word).rpartition(":")[0] or str(word), str(word)
+        for word in map(str, node.get("gres") or ()):
+            yield device_of(word).rpartition(":")[0] or word, word
+            if (part := part_of(word)) is not None and part.shards:
+                yield SHARD, word

@@ -25,7 +25,7 @@ _GROUPS = {
     "oversubscribe priority qos reservation account",
     "Memory, and what a step may use": "mem mem-per-cpu cpu-max cpu-weight io-max io-weight pids-max hugetlb-max "
     "propagate tmp container-ns secure",
-    "GPUs": "gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags gpu-bind accel-bind cpus-per-gpu "
+    "GPUs": "gpus gpus-per-node gpus-per-socket gpus-per-task gres gpu-mem gres-flags gpu-bind accel-bind cpus-per-gpu "
     "mem-per-gpu ntasks-per-gpu ntasks-per-tres tres-bind tres-per-task",
     "Scripts and environment": "epilog export export-file preserve-env prolog task-epilog task-prolog",
     "Help": "help quiet test-only trace usage verbose version",

@@ -29,6 +29,7 @@ TEXTS = {
     )),
     "gres": ("Devices", (
         ("gpu[:TYPE][:N]", "N GPUs, of this type; 1 where no number is given"), ("none", "no device"),
+        ("shard[:TYPE][:N]", "N shards of one GPU, which other jobs may share"),
     )),
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from nodectl.placement.binding.devices import Wanted, wanted
 from nodectl.placement.binding.refused import Refused
 
-_COUNTS = ("gpus", "gpus_per_node", "gpus_per_task", "gres")
+_COUNTS = ("gpus", "gpus_per_node", "gpus_per_task", "gres", "gpu_mem")
 _OF_JOB = ("gpus", "gpus_per_node")
 _MORE = ("gpu_bind", "gres_flags")
 _ALL, _FOR_STEP, _FOR_TASK, _FOR_NODE = "all", "step", "task", "node"
@@ -71,6 +71,8 @@ def read(given: Mapping[str, str], texts: Mapping[str, str], ntasks: int) -> tup
     if not said:
         counted |= {name: "" for name in _OF_JOB if name in texts}
     asked = wanted({**counted, "gpu_bind": ""}, ntasks)
+    if asked.is_share:
+        raise Refused("--gres=shard and --gpu-mem: a cluster of several nodes gives GPUs whole")
     if counted.get("gpus_per_task"):
         way = _FOR_TASK
     elif counted.get("gpus"):

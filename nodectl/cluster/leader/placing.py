@@ -20,6 +20,7 @@ from nodectl.cluster.leader.gpus import ALL, Gpus
 from nodectl.cluster.leader.holding import Held, Share, resources_of, shares_of
 from nodectl.cluster.leader.wish import Placed, Wish
 from nodectl.cluster.machine import Machine
+from nodectl.model.device_part import WHOLE
 from nodectl.model.states import RUNNING
 from nodectl.placement.binding.allocation import Allocation, NodeGrant
 from nodectl.placement.binding.devices import GPU, Wanted, hold
@@ -320,9 +321,9 @@ class Table:
         if not count:
             return ()
         used = {} if wish.request.overlap else self._ledger().devices_used(part.node)
-        busy = (device for device in machine.devices if device.key in used)
+        loads = dict.fromkeys(used, WHOLE)
         asked = replace(self._asked(wish.gpus), count=count)
-        return tuple(device.key for device in hold(machine.devices, asked, busy, part.cpus, machine.topology))
+        return tuple(device.key for device in hold(machine.devices, asked, loads, part.cpus, machine.topology))
 
     def _must_fit_some_day(self, job: JobRecord, request: Request, busy: Refusal) -> None:
         """Raise Refused where the job would not fit on the present nodes, even idle."""

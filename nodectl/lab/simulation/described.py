@@ -2,8 +2,9 @@
 
 Groups are separated by semicolons: `[COUNT*]MACHINE[,WORD]...`. MACHINE is as for `nodectl bind --machine`: 2s:16c:2t,
 or a file that holds lscpu's table. The words: `mem=SIZE` (64G; without it memory is unknown and not counted), `NAME=N`
-or `NAME=N:TYPE` for N devices (gpu=4, gpu=2:a100; one word for each type), `feature=NAME`, `weight=N`, `name=PREFIX`
-(without it the names are n1, n2, ... over all groups).
+or `NAME=N:TYPE` for N devices (gpu=4, gpu=2:a100; one word for each type), `shard=N` shards of all GPUs together,
+`gpumem=SIZE` of memory of each GPU, `feature=NAME`, `weight=N`, `name=PREFIX` (without it the names are n1, n2, ...
+over all groups).
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from nodectl.model.device_part import MEMORY, MOST_SHARDS, SHARD
 from nodectl.model.number import whole
-from nodectl.placement.binding.devices import MOST, Device
+from nodectl.model.value_class import replace
+from nodectl.placement.binding.devices import GPU, MOST, Device, divided
 from nodectl.placement.machine import spec
 from nodectl.placement.machine.topology import Topology
 from nodectl.selection.records import NodeRecord, NodeTable
 
 _MOST_NODES = 200_000
 _MOST_CORES = 1 << 23  # in all: each is a bit of each bitmap
-_SETTINGS = ("mem", "feature", "weight", "name")
+_SETTINGS = ("mem", "feature", "weight", "name", SHARD, MEMORY)
 _LARGEST_MIB = 1 << 50
 _SIZE = re.compile(r"([0-9]{1,15})([KMGTP]?)", re.IGNORECASE)
 _UNITS = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
@@ -95,6 +98,12 @@ def _devices(text: str, values: dict[str, str], topology: Topology) -> list[Devi
             cores = tuple(core.number for core in near.cores) if len(sockets) > 1 else None
             found.append(Device(name, counted[name], kind, "", cores))
             counted[name] += 1
+    memory = _memory(text, values.get(MEMORY, ""))
+    if memory:
+        found = [replace(one, memory=memory) if one.name == GPU else one for one in found]
+    if SHARD in values:
+        shards = _number(text, SHARD, values[SHARD], MOST * MOST_SHARDS)
+        found = list(divided(found, [f"Name={SHARD} Count={shards}"]))
     return found
 
 

@@ -8,12 +8,13 @@ answer of the plugin that its host rejected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from nodectl.lab.simulation.starvation import Starvation
 from nodectl.lab.simulation.story import Run, Share, Violation
 from nodectl.lab.simulation.submission import BEGINNING
+from nodectl.model.device_part import DevicePart, device_of, part_of
 from nodectl.model.states import COMPLETED, PRIORITY, RESOURCES, SUSPENDED
 from nodectl.scheduler.decisions import Preempt
 from nodectl.scheduler.policy import Policy
@@ -65,7 +66,7 @@ class Rules:
         self.notes: list[str] = []
         self._cores: dict[tuple[int, int], list[JobRecord]] = {}
         self._memory: dict[int, int] = {}
-        self._devices: dict[tuple[int, str], JobRecord] = {}
+        self._devices: dict[tuple[int, str], dict[JobRecord, DevicePart | None]] = {}
         self._held: dict[JobRecord, dict[int, Share]] = {}
         self._off_cores: set[JobRecord] = set()
         self._outcomes: dict[tuple[int, int | None], tuple[str, int]] = {}
@@ -180,10 +181,21 @@ class Rules:
                 words = f"{used} MiB of node {node.name} are given, it has {room}"
                 self.broken(now, f"memory {TWICE}", (job.job_id,), words)
             for key in share.gres:
-                other = self._devices.setdefault((index, key), job)
-                if other is not job:
-                    words = f"{key} of node {node.name} is job {other.job_id}'s and now job {job.job_id}'s too"
-                    self.broken(now, f"device {TWICE}", (other.job_id, job.job_id), words)
+                holders = self._devices.setdefault((index, device_of(key)), {})
+                holders[job] = part_of(key)
+                if not self._fit(index, key, holders):
+                    ids = tuple(one.job_id for one in holders)
+                    words = f"{key} of node {node.name} is given to job {job.job_id} beside {ids[:-1]}"
+                    self.broken(now, f"device {TWICE}", ids, words)
+
+    def _fit(self, index: int, key: str, holders: Mapping[JobRecord, DevicePart | None]) -> bool:
+        """True where a single job has all of the device, or the parts of all jobs are together no more than it has."""
+        parts = [part for part in holders.values() if part is not None]
+        if len(parts) < len(holders):
+            return len(holders) == 1
+        device = next(one for one in self._host.nodes[index].devices if one.key == device_of(key))
+        shards, memory = sum(part.shards for part in parts), sum(part.memory for part in parts)
+        return bool(shards <= device.shards and memory <= device.memory)
 
     def _take_cores(self, job: JobRecord, now: float) -> None:
         most = self._host.parameters.sharers
@@ -206,8 +218,7 @@ class Rules:
         for index, share in shares.items():
             self._memory[index] -= share.memory
             for key in share.gres:
-                if self._devices.get((index, key)) is job:
-                    del self._devices[index, key]
+                self._devices.get((index, device_of(key)), {}).pop(job, None)
 
     def _give_cores(self, job: JobRecord) -> None:
         if job in self._off_cores:

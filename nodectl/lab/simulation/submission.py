@@ -7,6 +7,7 @@ from bitarray import bitarray
 from nodectl.lab.simulation.generator import Machine
 from nodectl.lab.simulation.story import Share
 from nodectl.lab.simulation.workload import WorkJob
+from nodectl.model.device_part import MEMORY, SHARD
 from nodectl.scheduler import job_array
 from nodectl.selection.records import BATCH, JobDetails, JobRecord, NodeTable
 
@@ -65,6 +66,8 @@ def machine_of(nodes: NodeTable) -> Machine:
     for node in nodes:
         have = [device.name for device in node.devices]
         devices = {name: min(count, have.count(name)) for name, count in devices.items()}
+    for name, part in ((SHARD, "shards"), (MEMORY, "memory")):
+        devices[name] = min(max((getattr(one, part) for one in node.devices), default=0) for node in nodes)
     return Machine(
         sum(node.cpus for node in nodes),
         min(node.cpus for node in nodes),

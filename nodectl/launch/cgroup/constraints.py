@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nodectl.kernel import _kernel
-from nodectl.launch.cgroup import delegation, device_access, shares, tree
+from nodectl.launch.cgroup import delegation, device_access, device_memory, shares, tree
 from nodectl.model.config import Config
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.node_device import NodeDevice
@@ -22,6 +22,7 @@ _OWN = {
     shares.CPU_MAX: 10,
 }  # for step runners and prologs: so a step's limits are reached first, and are reported
 _BPF = "bpf(2)"
+_GPU_MEMORY = "constrain_gpu_memory"
 _CONTROLLERS = {
     "constrain_cores": "cpuset",
     "constrain_ram_space": "memory",
@@ -30,6 +31,7 @@ _CONTROLLERS = {
     "constrain_cpu_time": "cpu",
     "constrain_io": "io",
     "constrain_devices": _BPF,  # a program instead of a controller
+    _GPU_MEMORY: device_memory.CONTROLLER,
 }
 _FILES = {"cpu.max": "constrain_cpu_time", "cpu.weight": "constrain_cpu_time",
           "io.max": "constrain_io", "io.weight": "constrain_io", "pids.max": "constrain_processes"}  # fmt: skip
@@ -89,7 +91,7 @@ class Constraints:
             why = self._missing(key, controller, base)
             if why and wish == "yes":
                 raise CannotConstrain(f"{key} = yes: {why} (`nodectl doctor` tells more; auto goes without)")
-            if why:
+            if why and (key != _GPU_MEMORY or declares_memory(self._config)):
                 self.complaints.append(f"{key}: not enforced: {why}")
         self._why[key] = why
         return not why
@@ -136,7 +138,7 @@ class Constraints:
             wanted = shares.files({}, _OWN)
             files = self._cpuset(step.allocation, "") | self._there(wanted)
             return CgroupConfinement(self._within(step, files), [])
-        files = self._limits(step, step.allocation, "", _OWN)
+        files = self._limits(step, step.allocation, "", _OWN) | self._gpu_memory(step)
         return CgroupConfinement(files, device_access.of_job(*self._devices(step)))
 
     def of_step(self, step: Step) -> CgroupConfinement:
@@ -176,6 +178,16 @@ class Constraints:
     def _there(self, wanted: Mapping[str, str]) -> dict[str, str]:
         return {name: text for name, text in wanted.items() if name in self._files}
 
+    def _gpu_memory(self, step: Step) -> dict[str, str]:
+        if _GPU_MEMORY not in self._kept or step.binder is None or not step.devices:
+            return {}
+        try:
+            with open(f"{self._mount}/{device_memory.CAPACITY}", encoding="ascii") as regions:
+                lines = device_memory.limits(step.binder.node_devices, step.devices, regions)
+        except OSError:
+            return {}
+        return {device_memory.FILE: lines} if lines else {}
+
     def _devices(self, step: Step) -> tuple[Sequence[NodeDevice], Sequence[str]]:
         """Return the node's confined devices, and the devices held by the step's job."""
         known = step.binder.node_devices if step.binder is not None and "constrain_devices" in self._kept else ()
@@ -212,6 +224,12 @@ def wanted_controllers(config: Config) -> list[str]:
     wanted = [controller for key, controller in _CONTROLLERS.items() if getattr(config, key) != "no"]
     wanted += ["hugetlb"] if config.hugetlb_max else []
     return [controller for controller in dict.fromkeys(wanted) if controller != _BPF]
+
+
+def declares_memory(config: Config) -> bool:
+    """Return True where the key gres says how much memory GPUs have, so that jobs share them by it."""
+    words = {word.partition("=")[0].lower() for line in config.gres for word in line.split()}
+    return "memory" in words
 
 
 def cannot_decide_devices() -> str:

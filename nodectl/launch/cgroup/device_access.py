@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 
+from nodectl.model.device_part import device_of
 from nodectl.model.node_device import NodeDevice
 
 BLOCK, CHARACTER = 1, 2  # BPF_DEVCG_DEV_*
@@ -27,9 +28,13 @@ _Node = tuple[int, int, int]  # kind, major, minor
 
 
 def of_job(devices: Iterable[NodeDevice], held: Sequence[str]) -> Rules:
-    """Return the rules of a job with the devices named `held` (gpu:0): deny all further devices of the node."""
-    ours = {*_EVERYBODYS, *_nodes(device for device in devices if device.key in held)}
-    others = _nodes(device for device in devices if device.key not in held)
+    """Return the rules of a job with the devices named `held` (gpu:0): deny all further devices of the node.
+
+    A part of a device opens the device: the kernel knows no parts.
+    """
+    devices, names = tuple(devices), set(map(device_of, held))
+    ours = {*_EVERYBODYS, *_nodes(device for device in devices if device.key in names)}
+    others = _nodes(device for device in devices if device.key not in names)
     return [[*node, _DENIED] for node in dict.fromkeys(others) if node not in ours]
 
 
@@ -39,7 +44,8 @@ def of_step(devices: Sequence[NodeDevice], held: Sequence[str], allowed: Sequenc
     if not allowed:
         return rules
     nodes = [*_EVERYBODYS, *((CHARACTER, major, _ANY) for major in _TERMINALS)]
-    nodes += _nodes(device for device in devices if device.key in held)
+    names = set(map(device_of, held))
+    nodes += _nodes(device for device in devices if device.key in names)
     nodes += (node for word in allowed for node in _named(word))
     return [*rules, *([*node, _ALLOWED] for node in dict.fromkeys(nodes)), _ALL_OTHERS]
 

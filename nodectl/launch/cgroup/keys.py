@@ -67,6 +67,10 @@ CGROUPS = section(
         "Whether jobs share disks by weight, and use them no faster than they may.",
     ),
     Key(
+        "constrain_gpu_memory", CONSTRAINT, "auto",
+        "Whether a job's part of a GPU's memory is a limit (dmem of Linux 6.14) or only counted.",
+    ),
+    Key(
         "constrain_devices", CONSTRAINT, "auto",
         "Whether a job may open, of the devices of the key gres, only those that it holds.",
     ),

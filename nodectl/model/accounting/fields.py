@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from nodectl.model.accounting.amounts import amount, near
 from nodectl.model.accounting.rows import Row
+from nodectl.model.device_part import as_tres
 from nodectl.model.words import cpu_time, duration, moment
 
 _MIB = 1 << 20
@@ -73,11 +74,8 @@ def _pressure(row: Row, resource: str) -> str:
 
 def _tres(row: Row, cpus: int, style: Style) -> str:
     parts = [f"cpu={cpus}", *([f"mem={_bytes(row.memory * _MIB, style)}"] if row.memory else []), "node=1"]
-    kinds: dict[str, int] = {}
-    for device in row.gres:
-        kind = device.partition(":")[0]
-        kinds[kind] = kinds.get(kind, 0) + 1
-    return ",".join([*parts, *(f"gres/{kind}={count}" for kind, count in kinds.items())]) if cpus else ""
+    gres = (f"gres/{kind}={count}" for kind, count in as_tres(row.gres).items())
+    return ",".join([*parts, *gres]) if cpus else ""
 
 
 def _time_limit(row: Row) -> str:

@@ -49,6 +49,7 @@ class Config:
     cpu_spec_list: str
     core_spec_count: int
     gres: tuple[str, ...]
+    gpu_sharing: str
     # selection
     select_type: str
     over_subscribe: str
@@ -99,6 +100,7 @@ class Config:
     constrain_processes: str
     constrain_cpu_time: str
     constrain_io: str
+    constrain_gpu_memory: str
     constrain_devices: str
     real_memory: int
     allowed_ram_space: float

@@ -1,30 +1,45 @@
 """The devices of this node: devices declared in the configuration, and GPUs found in sysfs.
 
-Reads sysfs under a root directory, as any user; no state. `binding/devices.py` decides which devices a task gets.
+Reads sysfs under a root directory, and asks nvidia-smi there for the memory of GPUs, as any user; no state.
+`binding/devices.py` decides which devices a task gets.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 from collections.abc import Iterable
 
 from nodectl.model.value_class import replace
-from nodectl.placement.binding.devices import GPU, Device, declared
+from nodectl.placement.binding import cdi
+from nodectl.placement.binding.devices import CDI, GPU, Device, declared, divided
 from nodectl.placement.machine import pci, sysfs
 
 _NVIDIA = "10de"
 _MINOR = "Device Minor:"
+ALL, ONE_USER, NOT = "all", "user", "no"
+_ASK = ("--query-gpu=pci.bus_id,memory.total", "--format=csv,noheader,nounits")
+_ANSWER = re.compile(r"^0000([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]), *([0-9]{1,9})\s*$", re.MULTILINE)
+_PATIENCE = 10.0  # seconds; the driver of a machine that has just booted is slow
 
 
-def of(lines: Iterable[str], root: str = "/") -> tuple[Device, ...]:
-    """Return the devices for the lines of the key `gres`. Raises ValueError for a meaningless line."""
+def of(lines: Iterable[str], root: str = "/", *, sharing: str = ALL) -> tuple[Device, ...]:
+    """Return the devices for the lines of the key `gres`. `sharing` is the value of the key `gpu_sharing`.
+
+    Raises ValueError for a meaningless line.
+    """
+    lines = tuple(lines)
     devices, detect = declared(lines)
-    if not detect:
-        return devices
-    files = {device.file for device in devices if device.file}
-    first = sum(device.name == GPU for device in devices)
-    found = [device for device in _found(root) if device.file not in files]
-    return (*devices, *(_numbered(device, first + place) for place, device in enumerate(found)))
+    if detect:
+        files = {device.file for device in devices if device.file}
+        first = sum(device.name == GPU for device in devices)
+        there = cdi.devices(cdi.read(root)) if detect == CDI else _found(root)
+        found = [device for device in there if device.file not in files]
+        devices = divided((*devices, *(_numbered(one, first + place) for place, one in enumerate(found))), lines)
+    if sharing == NOT:
+        return tuple(replace(device, shards=0, memory=0) for device in devices)
+    return tuple(replace(device, one_user=True) for device in devices) if sharing == ONE_USER else devices
 
 
 def _numbered(device: Device, number: int) -> Device:
@@ -34,6 +49,7 @@ def _numbered(device: Device, number: int) -> Device:
 
 def _found(root: str) -> Iterable[Device]:
     """Yield the GPUs with a device file for programs, by PCI address."""
+    nvidia = _nvidia_memory(root)
     for device in pci.read(root):
         if device.kind not in ("display", "accelerator", "co-processor"):
             continue
@@ -42,8 +58,30 @@ def _found(root: str) -> Iterable[Device]:
         # A GPU with neither file only drives displays.
         if minor >= 0 or render:
             file = f"/dev/nvidia{minor}" if minor >= 0 else f"/dev/dri/{render}"
-            also = (f"/dev/dri/{name}" for name in device.names if name.startswith(("card", "renderD")))
-            yield Device(GPU, minor, "", file, None, device.mask, tuple(path for path in also if path != file))
+            paths = (f"/dev/dri/{name}" for name in device.names if name.startswith(("card", "renderD")))
+            also = tuple(path for path in paths if path != file)
+            # amdgpu has it in a file, in bytes.
+            memory = sysfs.number(os.path.join(root, "sys/bus/pci/devices", device.address, "mem_info_vram_total"), 0)
+            memory = memory >> 20 or nvidia.get(device.address, 0)
+            yield Device(GPU, minor, "", file, None, device.mask, also, memory=memory)
+
+
+def _nvidia_memory(root: str) -> dict[str, int]:
+    """Return the MiB of memory of NVIDIA's GPUs by PCI address, as nvidia-smi has it from NVML; empty without it."""
+    if not os.path.isdir(os.path.join(root, "proc/driver/nvidia/gpus")):
+        return {}
+    places = (os.path.join(root, place, "nvidia-smi") for place in ("usr/bin", "usr/local/bin"))
+    program = next((path for path in places if os.access(path, os.X_OK)), "")
+    if not program:
+        return {}
+    try:
+        done = subprocess.run(
+            [program, *_ASK], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return {}
+    # As 00000000:3B:00.0, 81559; the domain of sysfs has four digits.
+    return {address.lower(): int(mib) for address, mib in _ANSWER.findall(done.stdout)}
 
 
 def _minor(root: str, address: str) -> int:

@@ -1,16 +1,18 @@
 """GPUs and further devices for tasks: the devices of a job, the devices visible to a task, the CPUs near a device.
 
 Owns: lines of gres.conf as the key `gres` holds them, the options --gpus, --gpus-per-node, --gpus-per-task,
---gres=gpu and --gpu-bind, the variables by which the makers' libraries choose a device. Pure functions of values, in
-the daemon and in `nodectl bind`.
+--gres=gpu, --gres=shard, --gpu-mem and --gpu-bind, the variables by which the makers' libraries choose a device. Pure
+functions of values, in the daemon and in `nodectl bind`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from nodectl.model import device_part
 from nodectl.model.cpu_list import cpus_of, parse_cpulist
-from nodectl.model.number import whole
+from nodectl.model.device_part import ANYONE, FREE, MEMORY, MOST_MEMORY, MOST_SHARDS, SHARD, Load
+from nodectl.model.number import mebibytes, whole
 from nodectl.model.value_class import dataclass, replace
 from nodectl.placement.binding import brackets
 from nodectl.placement.binding.entries import Entries, shown
@@ -18,16 +20,20 @@ from nodectl.placement.binding.refused import Refused
 from nodectl.placement.machine.topology import Topology
 
 GPU = "gpu"
-DETECT = "sysfs"
+SYSFS, CDI = "sysfs", "cdi"
 MOST = 1024  # devices of one node
 _LAST_MINOR = 9999
 _MOST_ASKED = 9999
-_WORDS = ("name", "type", "file", "cores", "count", "autodetect", "flags", "links")
+_WORDS = (
+    "name", "type", "file", "multiplefiles", "cores", "count", "memory", "uuid", "autodetect", "flags", "links",
+)  # fmt: skip
 # Each maker's library has a variable of its own. nodectl sets all of them, because the maker may be unknown.
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
 # What `visible` reads: the last two have Slurm's own numbers of the same devices.
 SEEN_BY = (*VISIBLE, "SLURM_JOB_ID", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
-OF_STEP = ("SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE")
+# NVIDIA's Multi-Process Service, where it runs, limits a program's memory of the first GPU that the program sees.
+_MPS_LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+OF_STEP = ("SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_SHARDS_ON_NODE", "NODECTL_GPU_MEM", _MPS_LIMIT)
 _NONE = ("", "-1", "NoDevFiles")
 _NOUNS = {GPU: "GPUs"}
 _BINDS = "none, closest, map_gpu:<list>, mask_gpu:<list>, per_task:<gpus> or single:<tasks>"
@@ -39,7 +45,9 @@ class Device:
 
     `cores` are the numbers of the cores near the device as gres.conf counts cores (abstract), None where nothing was
     declared; `cpus` is the machine mask of the near CPUs from sysfs, 0 if sysfs has none. `also` are further files of
-    the device. `id` is the libraries' name of the device where that is not a number, as GPU-5e6f.
+    the device. `id` is the libraries' name of the device where that is not a number, as GPU-5e6f. `shards` and
+    `memory` (MiB) are its capacity for jobs that share it, `one_user`: only jobs of one user do. `part` is what a job
+    holds of it, "" for all (`model/device_part.py`).
     """
 
     name: str
@@ -50,11 +58,15 @@ class Device:
     cpus: int = 0
     also: tuple[str, ...] = ()
     id: str = ""
+    shards: int = 0
+    memory: int = 0
+    one_user: bool = False
+    part: str = ""
 
     @property
     def key(self) -> str:
-        """The device's name inside a step: gpu:0."""
-        return f"{self.name}:{self.number}"
+        """The device's name inside a step, gpu:0, with the part that the step's job holds: gpu:0/shard:2."""
+        return f"{self.name}:{self.number}{self.part}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +75,7 @@ class Wanted:
 
     `count` GPUs in all, 0 for none, or devices of another `name`; `per_task` of them for each task, 0 if the request
     has no number for each task. `bind` is the way of binding and `entries` its numbers or masks; `enforce`: use only
-    CPUs near the devices.
+    CPUs near the devices. `shards` and `memory` (MiB): the part of a single device that is asked for instead.
     """
 
     count: int = 0
@@ -73,29 +85,97 @@ class Wanted:
     entries: tuple[int, ...] = ()
     enforce: bool = False
     name: str = GPU
+    shards: int = 0
+    memory: int = 0
+
+    @property
+    def is_share(self) -> bool:
+        """True for a request for a part of a device."""
+        return bool(self.shards or self.memory)
+
+    def as_gres(self) -> dict[str, int]:
+        """Return the request as a job's record counts it, by name or name:type; empty for no devices."""
+        kind = f":{self.type}" if self.type else ""
+        if self.is_share:
+            parts = {SHARD: self.shards, MEMORY: self.memory}
+            return {f"{name}{kind}": count for name, count in parts.items() if count}
+        return {f"{self.name}{kind}": self.count} if self.count else {}
 
 
 _NOTHING = Wanted()
-_OPTIONS = frozenset({"gpus", "gpus_per_node", "gpus_per_task", "gres", "gpu_bind", "gres_flags"})
+_OPTIONS = frozenset({"gpus", "gpus_per_node", "gpus_per_task", "gres", "gpu_mem", "gpu_bind", "gres_flags"})
 
 
-def declared(lines: Iterable[str]) -> tuple[tuple[Device, ...], bool]:
-    """Read gres.conf's lines. Return the devices, and whether to look for more in sysfs. Raises ValueError."""
+def of_gres(gres: Mapping[str, int]) -> list[Wanted]:
+    """Return the requests of a job's record, those with a type first, for they have less to choose from."""
+    found: list[Wanted] = []
+    share = Wanted(1)
+    for key, count in sorted(gres.items()):
+        name, _, kind = key.partition(":")
+        if name == SHARD:
+            share = replace(share, shards=count, type=kind)
+        elif name == MEMORY:
+            share = replace(share, memory=count, type=kind)
+        elif count:
+            found.append(Wanted(count, type=kind, name=name))
+    if share.is_share:
+        found.append(share)
+    return sorted(found, key=lambda one: not one.type)
+
+
+def declared(lines: Iterable[str]) -> tuple[tuple[Device, ...], str]:
+    """Read gres.conf's lines. Return the devices, and where to look for more: SYSFS, CDI or "". Raises ValueError."""
+    lines = tuple(lines)
     devices: list[Device] = []
-    detect = False
+    detect = ""
     for line in lines:
         words = _line(line)
         if "autodetect" in words:
-            if words["autodetect"].lower() not in (DETECT, "off"):
-                raise ValueError(f"has {line!r}: AutoDetect={DETECT} or off")
-            detect = words["autodetect"].lower() == DETECT
-        if "name" in words:
-            devices += _devices(line, words, sum(device.name == words["name"] for device in devices))
+            detect = words["autodetect"].lower()
+            if detect not in (SYSFS, CDI, "off"):
+                raise ValueError(f"has {line!r}: AutoDetect={SYSFS}, {CDI} or off")
+            detect = detect.removeprefix("off")
+        if words.get("name") == SHARD:
+            _shards(line, words)
+        elif "name" in words:
+            devices += _devices(line, words, devices)
         elif "autodetect" not in words:
             raise ValueError(f"has {line!r}: no Name=")
     if len(devices) > MOST:
         raise ValueError(f"declares more than {MOST} devices")
-    return tuple(devices), detect
+    return (tuple(devices) if detect else divided(devices, lines)), detect
+
+
+def divided(devices: Iterable[Device], lines: Iterable[str]) -> tuple[Device, ...]:
+    """Return the devices with the shards of the lines Name=shard: a line's are shared out evenly among its GPUs.
+
+    Those are the GPUs of its File=, or else all, and of its Type=. Raises ValueError.
+    """
+    made = list(devices)
+    for line in lines:
+        words = _line(line)
+        if words.get("name") != SHARD:
+            continue
+        count, files = _shards(line, words), set(_files(words.get("file", "")))
+        places = [
+            place for place, one in enumerate(made)
+            if one.name == GPU and (not files or one.file in files) and words.get("type", one.type) == one.type
+        ]  # fmt: skip
+        if files - {made[place].file for place in places}:
+            raise ValueError(f"has {line!r}: {min(files - {one.file for one in made})!r} is the file of no GPU")
+        for number, place in enumerate(places):
+            each = count // len(places) + (number < count % len(places))
+            if each > MOST_SHARDS:
+                raise ValueError(f"has {line!r}: more than {MOST_SHARDS} shards of a device")
+            made[place] = replace(made[place], shards=each)
+    return tuple(made)
+
+
+def _shards(line: str, words: Mapping[str, str]) -> int:
+    count = whole(words.get("count", ""), MOST * MOST_SHARDS)
+    if not count or words.keys() - {"name", "count", "file", "type"}:
+        raise ValueError(f"has {line!r}: give Name={SHARD} with Count=, and File= or Type= for some of the GPUs only")
+    return count
 
 
 def _line(line: str) -> dict[str, str]:
@@ -108,25 +188,48 @@ def _line(line: str) -> dict[str, str]:
     return words
 
 
-def _devices(line: str, words: Mapping[str, str], first: int) -> Iterator[Device]:
+def _devices(line: str, words: Mapping[str, str], before: Sequence[Device]) -> Iterator[Device]:
+    name = words["name"]
+    if not name or "/" in name or ":" in name or name == MEMORY:
+        raise ValueError(f"has {line!r}: {name!r} is no name of a device")
+    taken = {device.number for device in before if device.name == name}
     files = list(_files(words.get("file", "")))
-    if not files:
+    also = tuple(_files(words.get("multiplefiles", "")))  # one device with several files, as an instance of MIG
+    if files and also:
+        raise ValueError(
+            f"has {line!r}: File= makes a device of each file, MultipleFiles= one of all: give one of both"
+        )
+    if not files and not also:
         count = whole(words.get("count", "1"), MOST)
         if not count:
             raise ValueError(f"has {line!r}: Count={words['count']} is not from 1 to {MOST}")
         files = [""] * count
+    memory = _mebibytes(words.get("memory", "0"))
+    if memory < 0:
+        raise ValueError(f"has {line!r}: Memory={words['memory']} is no amount such as 80G")
     cores = tuple(sorted(parse_cpulist(words["cores"]))) if "cores" in words else None
-    for number, file in enumerate(files, first):
-        if file and not file.startswith("/"):
-            raise ValueError(f"has {line!r}: {file!r} is no absolute path")
-        yield Device(words["name"], _own_number(file, number), words.get("type", ""), file, cores)
+    if "uuid" in words and len(files) > 1:
+        raise ValueError(f"has {line!r}: UUID= is the name of one device, and not of {len(files)}")
+    for file in files or also[:1]:
+        for path in (file, *also):
+            if path and not path.startswith("/"):
+                raise ValueError(f"has {line!r}: {path!r} is no absolute path")
+        number = _own_number(file, taken) if files else _lowest(taken)
+        taken.add(number)
+        yield Device(
+            name, number, words.get("type", ""), file, cores, also=also[1:], id=words.get("uuid", ""), memory=memory
+        )
 
 
-def _own_number(file: str, number: int) -> int:
-    """Return the number in an NVIDIA file's name, which is also the library's number; else the count `number`."""
+def _own_number(file: str, taken: set[int]) -> int:
+    """Return the number in an NVIDIA file's name, which is also the library's number; else the lowest that is free."""
     tail = file.removeprefix("/dev/nvidia")
     own = whole(tail, _LAST_MINOR) if tail != file else None
-    return number if own is None else own
+    return _lowest(taken) if own is None or own in taken else own
+
+
+def _lowest(taken: set[int]) -> int:
+    return next(number for number in range(len(taken) + 1) if number not in taken)
 
 
 def _files(text: str) -> Iterator[str]:
@@ -171,6 +274,7 @@ def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
         return _NOTHING
     kind, per_task = _count("gpus-per-task", options.get("gpus_per_task", ""))
     count = per_task * ntasks
+    of_shards, shards = "", 0
     for name, text in (("gpus", options.get("gpus", "")), ("gpus-per-node", options.get("gpus_per_node", ""))):
         other, number = _count(name, text)
         kind, count = kind or other, max(count, number)
@@ -179,12 +283,36 @@ def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
         if name.lower() in ("none", GPU):
             other, number = _count("gres", text or colon or "1") if name.lower() == GPU else ("", 0)
             kind, count = kind or other, max(count, number)
+        elif name.lower() == SHARD:
+            of_shards, shards = _count("gres", text or colon or "1")
         elif text.rpartition(":")[2] != "0":  # a request for 0 of a missing device is fine
-            raise Refused(f"--gres={word[:60]}: only {GPU} can be asked for")
+            raise Refused(f"--gres={word[:60]}: only {GPU} and {SHARD} can be asked for")
+    memory = _memory(options.get("gpu_mem", ""))
+    if shards or memory:
+        if count:
+            raise Refused("GPUs are asked for, and a part of one: --gpus and its like give whole GPUs; leave one out")
+        kind, count = of_shards or kind, 1
     bind, entries = _bind(options.get("gpu_bind", ""))
     if bind and bind != "none" and not count:
         raise Refused("--gpu-bind: no GPUs are asked for")
-    return Wanted(count, per_task, kind, bind, entries, "enforce-binding" in options.get("gres_flags", "").split(","))
+    enforce = "enforce-binding" in options.get("gres_flags", "").split(",")
+    return Wanted(count, per_task, kind, bind, entries, enforce, shards=shards, memory=memory)
+
+
+def _memory(text: str) -> int:
+    amount = _mebibytes(text) if text else 0
+    if amount < 0 or (text and not amount):
+        raise Refused(f"--gpu-mem={text[:60]!r}: not an amount of memory, as 20G")
+    return amount
+
+
+def _mebibytes(text: str) -> int:
+    """Return an amount of memory of a device in MiB, -1 for another text or too much."""
+    try:
+        amount = mebibytes(text)
+    except ValueError:
+        return -1
+    return amount if amount <= MOST_MEMORY else -1
 
 
 def _count(option: str, text: str) -> tuple[str, int]:
@@ -233,22 +361,91 @@ def near(device: Device, topology: Topology) -> int:
     return device.cpus & topology.online or topology.online
 
 
-def hold(
-    devices: Sequence[Device], asked: Wanted, busy: Iterable[Device], cpus: int, topology: Topology
-) -> list[Device]:
+def hold(  # the arguments of a choice
+    devices: Sequence[Device], asked: Wanted, loads: Mapping[str, Load], cpus: int, topology: Topology, *,
+    user: int = ANYONE, entire: bool = False,
+) -> list[Device]:  # fmt: skip
     """Return the devices for a job: free devices of the requested type, near to `cpus` first, then by number.
 
-    Raises Refused if there are too few.
+    For a part of a device this is one device: of those with room the one that has least left, so that others stay
+    whole; with `entire`, a whole device that has so much. `loads`: what jobs hold of the devices by key, `user`: the
+    job's uid. Raises Refused if there are too few.
     """
-    taken = set(busy)
     fitting = [device for device in devices if device.name == asked.name and asked.type in ("", device.type)]
-    free = [device for device in fitting if device not in taken]
+    if asked.is_share:
+        able = [one for one in fitting if device_part.part_for(one, asked.shards, asked.memory) is not None]
+        if not able:
+            raise Refused(f"{_said(asked)} asked for: {_largest(fitting)}")
+        if not entire:
+            return [_shared(able, asked, loads, cpus, topology, user)]
+        fitting = able
+    free = [device for device in fitting if loads.get(device.key, FREE) == FREE]
     if len(free) < asked.count:
         kind = f" of type {asked.type}" if asked.type else ""
         there = f"this node has {len(fitting)}, of which {len(free)} are free"
         raise Refused(f"{asked.count} {_NOUNS.get(asked.name, asked.name)}{kind} asked for: {there}")
     free.sort(key=lambda device: (not near(device, topology) & cpus, device.number))
     return sorted(free[: asked.count], key=lambda device: device.number)
+
+
+def _shared(
+    able: Sequence[Device], asked: Wanted, loads: Mapping[str, Load], cpus: int, topology: Topology, user: int
+) -> Device:
+    places = []
+    for device in able:
+        part = device_part.part_for(device, asked.shards, asked.memory)
+        load = loads.get(device.key, FREE)
+        if part is not None and not device_part.conflict(device, load, part, user):
+            left = (device.shards - load.shards, device.memory - load.memory)
+            places.append((not load.is_shared, not near(device, topology) & cpus, left, device.number, device, part))
+    if not places:
+        raise Refused(f"{_said(asked)} asked for: no GPU that jobs may share has so much free")
+    *_, device, part = min(places, key=lambda place: place[:4])
+    return replace(device, part=str(part))
+
+
+def _said(asked: Wanted) -> str:
+    words = [_shards_of(asked.shards)] if asked.shards else []
+    words += [f"{asked.memory} MiB"] if asked.memory else []
+    return f"{' and '.join(words)} of a GPU{f' of type {asked.type}' if asked.type else ''}"
+
+
+def _shards_of(count: int) -> str:
+    return f"{count} shard{'s' if count > 1 else ''}"
+
+
+def _largest(devices: Sequence[Device]) -> str:
+    shards, memory = (max((getattr(one, name) for one in devices), default=0) for name in ("shards", "memory"))
+    if not shards and not memory:
+        return "this node has none that jobs share; the key gres says how many shards, or how much Memory=, a GPU has"
+    has = [_shards_of(shards)] if shards else []
+    has += [f"{memory} MiB of memory"] if memory else []
+    return f"a GPU has {' and '.join(has)} at most, and a job's part is of one GPU"
+
+
+def held_of(devices: Iterable[Device], keys: Iterable[str]) -> list[Device]:
+    """Return the devices of these keys, each with the part that the key names, in the order of the devices."""
+    parts = {device_part.device_of(key): key for key in keys}
+    return [
+        replace(device, part=parts[device.key].removeprefix(device.key)) if parts[device.key] != device.key else device
+        for device in devices
+        if device.key in parts
+    ]
+
+
+def within(held: Iterable[Device], *, entire: bool) -> list[Device]:
+    """Return a job's devices as devices for its steps: the job's part of a device is all that steps can share.
+
+    With `entire` only the devices that the job holds whole.
+    """
+    found = []
+    for device in held:
+        part = device_part.part_of(device.key)
+        if part is None:
+            found.append(device)
+        elif not entire:
+            found.append(replace(device, part="", shards=part.shards, memory=part.memory, one_user=False))
+    return found
 
 
 def cpus_near(held: Sequence[Device], allocation: int, asked: Wanted, need: int, topology: Topology) -> int:
@@ -324,6 +521,12 @@ def step_environment(held: Sequence[Device], options: Mapping[str, str]) -> dict
         return {}
     numbers = ",".join(str(device.number) for device in held)
     variables = {"SLURM_JOB_GPUS": numbers, "SLURM_STEP_GPUS": numbers, "SLURM_GPUS_ON_NODE": str(len(held))}
+    parts = [part for device in held if device.part and (part := device_part.part_of(device.key)) is not None]
+    if shards := sum(part.shards for part in parts):
+        variables["SLURM_SHARDS_ON_NODE"] = str(shards)
+    if parts and all(part.memory for part in parts):
+        variables["NODECTL_GPU_MEM"] = str(sum(part.memory for part in parts))
+        variables[_MPS_LIMIT] = f"0={parts[0].memory}M"
     for name in ("gpus", "gpus_per_node", "gpus_per_task", "gpu_bind"):
         if options.get(name):
             variables[f"SLURM_{name.upper()}"] = options[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodectl.model.config.key import Key, section
-from nodectl.model.config.values import Parser, number, string, words
+from nodectl.model.config.values import Parser, number, one_of, string, words
 
 
 def _cpu_list(value: object) -> str:
@@ -26,7 +26,7 @@ def _devices(value: object) -> tuple[str, ...]:
 
 
 CPU_LIST = Parser('CPU numbers and ranges as "0-3,8", or "" for none', _cpu_list)
-DEVICES = Parser("lines of words Name=, Type=, File=, Cores=, Count=, as a list", _devices)
+DEVICES = Parser("lines of words Name=, Type=, File=, Cores=, Count=, Memory=, as a list", _devices)
 
 BINDING = section(
     "binding",
@@ -66,6 +66,11 @@ BINDING = section(
     ),
     Key(
         "gres", DEVICES, ("AutoDetect=sysfs",),
-        "Devices that tasks can ask for, a line each as in gres.conf: Name=gpu Type=a File=/dev/nvidia[0-1] Cores=0-7.",
+        "Devices that tasks can ask for, a line each as in gres.conf: Name=gpu Type=a File=/dev/nvidia[0-1] Cores=0-7. "
+        "Memory=80G lets jobs share a GPU by its memory, and a line Name=shard Count=10 by ten shards of all GPUs.",
+    ),
+    Key(
+        "gpu_sharing", one_of("all", "user", "no"), "all",
+        "Whose jobs may share a GPU: all users' jobs, at one time only those of one user, or none.",
     ),
 )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from bitarray import bitarray
 
 from nodectl.model.value_class import dataclass, field
-from nodectl.selection.linear.machines import Machines
+from nodectl.selection.linear.machines import Machines, whole_devices
 from nodectl.selection.linear.occupancy import JobHolding, Occupancy
 from nodectl.selection.linear.runs import NodeWish, choose
 from nodectl.selection.records import JobRecord, JobResources
@@ -182,19 +182,5 @@ class Chooser:
 
     def _devices(self, node: int, occupancy: Occupancy | None) -> tuple[str, ...] | None:
         """Return the keys of free devices of a node for the job, the lowest numbers first; None for too few devices."""
-        taken = occupancy.devices.get(node, ()) if occupancy is not None else ()
-        keys: list[str] = []
-        for name, count in self._job.details.gres.items():
-            kind, _, word = name.partition(":")
-            fitting = [
-                device.key
-                for device in self._machines.nodes[node].devices
-                if device.name == kind
-                and word in ("", device.type)
-                and device.key not in taken
-                and device.key not in keys
-            ]
-            if len(fitting) < count:
-                return None
-            keys += fitting[:count]
-        return tuple(keys)
+        there = self._machines.nodes[node]
+        return whole_devices(there, self._job.details.gres, occupancy.devices.get(node, ()) if occupancy else ())

@@ -6,10 +6,13 @@ in planning commands.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bitarray import bitarray
 
+from nodectl.model import device_part
+from nodectl.placement.binding import devices
+from nodectl.placement.binding.refused import Refused
 from nodectl.placement.binding.request import UNLIMITED, Request
 from nodectl.selection.cores import kept_cores
 from nodectl.selection.linear.runs import Amounts
@@ -134,10 +137,8 @@ def _usable(node: NodeRecord, cpus: int, most: int, details: JobDetails) -> int:
 
     `most`: threads of its cores.
     """
-    for name, count in details.gres.items():
-        kind, _, word = name.partition(":")
-        if sum(device.name == kind and word in ("", device.type) for device in node.devices) < count:
-            return 0
+    if details.gres and whole_devices(node, details.gres, ()) is None:
+        return 0
     request = details.request
     threads = _threads(most, request, details.cpus_per_task)
     if not threads:
@@ -151,6 +152,23 @@ def _usable(node: NodeRecord, cpus: int, most: int, details: JobDetails) -> int:
         if tasks and tasks != UNLIMITED:
             cpus = min(cpus, tasks * places * details.cpus_per_task)
     return cpus
+
+
+def whole_devices(node: NodeRecord, gres: Mapping[str, int], taken: Iterable[str]) -> tuple[str, ...] | None:
+    """Return the keys of devices of a node without those `taken`, the lowest numbers first; None for too few.
+
+    A job that asks for a part of a device has all of it, as a job has all CPUs of its nodes.
+    """
+    loads = device_part.loads_of((key, device_part.ANYONE) for key in taken)
+    keys: list[str] = []
+    for asked in devices.of_gres(gres):
+        try:
+            held = devices.hold(node.devices, asked, loads, 0, node.config, entire=True)
+        except Refused:
+            return None
+        keys += [device.key for device in held]
+        loads |= device_part.loads_of((device.key, device_part.ANYONE) for device in held)
+    return tuple(keys)
 
 
 def _threads(threads: int, request: Request, cpus_per_task: int) -> int:

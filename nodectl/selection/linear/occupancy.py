@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from bitarray import bitarray
 
+from nodectl.model.device_part import device_of
 from nodectl.model.value_class import dataclass, field
 from nodectl.selection.records import JobRecord
 
@@ -94,7 +95,7 @@ class Occupancy:
         self.total = Counts(size)
         self.exclusive = Counts(size)
         self.memory: dict[int, int] = {}
-        self.devices: dict[int, set[str]] = {}
+        self.devices: dict[int, dict[str, int]] = {}  # by node and device: how many jobs hold any of it
         self.jobs: dict[JobRecord, JobHolding] = {}
 
     def copy(self) -> Occupancy:
@@ -159,6 +160,8 @@ class Occupancy:
                     self.exclusive.add(node, change)
             if share.memory.get(node):
                 self.memory[node] = self.memory.get(node, 0) + change * share.memory[node]
-            for key in share.gres.get(node, ()):
-                held = self.devices.setdefault(node, set())
-                held.add(key) if change > 0 else held.discard(key)
+            for key in map(device_of, share.gres.get(node, ())):
+                held = self.devices.setdefault(node, {})
+                held[key] = held.get(key, 0) + change
+                if held[key] <= 0:
+                    del held[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nodectl.model.device_part import MEMORY, SHARD
 from nodectl.selection.information import NodeInfo
 from nodectl.selection.slurmctld import Parameters
 from nodectl.selection.tres.state import State
@@ -20,7 +21,11 @@ def note(state: State, node: int) -> None:
     counts: dict[str, int] = {}
     for device in use.shape.devices_of(use.gres):
         counts[device.name] = counts.get(device.name, 0) + 1
-    info.tres = ",".join(words + [f"gres/{name}={count}" for name, count in sorted(counts.items())])
+    for _, load in use.loads:
+        for name, count in ((SHARD, load.shards), (MEMORY, load.memory)):
+            counts[name] = counts.get(name, 0) + count
+    gres = [f"gres/{name}={count}{'M' if name == MEMORY else ''}" for name, count in sorted(counts.items()) if count]
+    info.tres = ",".join(words + gres)
 
 
 def configuration(parameters: Parameters) -> list[tuple[str, str]]:

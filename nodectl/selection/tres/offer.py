@@ -9,17 +9,16 @@ from collections.abc import Sequence
 
 from bitarray import bitarray
 
+from nodectl.model.device_part import FREE, WHOLE, conflict, device_of, part_for
 from nodectl.model.value_class import dataclass
 from nodectl.placement.binding import devices
 from nodectl.placement.binding.geometry import sockets_used, threads_used
 from nodectl.placement.binding.refused import Refused
 from nodectl.selection.tres.cores import block, cyclic
 from nodectl.selection.tres.shape import Grid, Shape
-from nodectl.selection.tres.use import Use
+from nodectl.selection.tres.use import Loads, Use
 from nodectl.selection.tres.wish import CPU, SOCKET, Wish
 
-Wants = tuple[tuple[str, str, int], ...]
-"""Name, type ("" for any) and number of devices; those with a type first, for they have less to choose from."""
 _MOST_KEPT = 128  # answers of one use
 
 
@@ -45,13 +44,15 @@ class NodeOffer:
     enough free devices, 0 where none are requested.
     """
 
-    __slots__ = ("_free_memory", "_grants", "_gres", "_near", "_shape", "_sockets", "cpus", "grid", "room", "wish")
+    __slots__ = (
+        "_free_memory", "_grants", "_gres", "_loads", "_near", "_shape", "_sockets", "cpus", "grid", "room", "wish",
+    )  # fmt: skip
 
     def __init__(self, use: Use, wish: Wish, grid: Grid, sockets: Sequence[int], near: int, cpus: int) -> None:
         # And not the use, which keeps this: it is to go when no node is used so any more.
         self._shape = use.shape
         self._free_memory = use.shape.memory - use.memory
-        self._gres = use.gres
+        self._gres, self._loads = use.gres, use.loads
         self.wish = wish
         self.grid = grid
         self._sockets = sockets
@@ -97,7 +98,7 @@ class NodeOffer:
         keys: tuple[str, ...] = ()
         if wish.gres:
             try:
-                keys = _devices_held(shape, wish.gres, self._gres, cores)
+                keys = _devices_held(shape, wish, self._gres, self._loads, cores)
             except Refused:
                 return None
         bits = bitarray(endian="little")
@@ -131,7 +132,7 @@ def _offer(use: Use, wish: Wish, row: int) -> NodeOffer | None:
         return None
     near = 0
     if wish.gres:
-        found = _cores_near(shape, wish.gres, use.gres, free)
+        found = _cores_near(use, wish, free)
         if found is None:
             return None
         near = found
@@ -182,29 +183,48 @@ def _with_memory(cpus: int, use: Use, wish: Wish, grid: Grid) -> int:
     return most if wish.unit == CPU or wish.whole else most - most % grid.unit
 
 
-def _cores_near(shape: Shape, wants: Wants, taken: int, free: int) -> int | None:
+def _cores_near(use: Use, wish: Wish, free: int) -> int | None:
     """Return the cores near the free devices with the most free cores around; None where there are too few devices."""
+    shape = use.shape
     picked = near = 0
-    for name, kind, count in wants:
-        left = shape.fitting(name, kind) & ~taken & ~picked
-        if left.bit_count() < count:
+    for asked in wish.gres:
+        left = _with_room(use, asked, wish.user) & ~picked
+        if left.bit_count() < asked.count:
             return None
         numbers = [number for number in range(left.bit_length()) if left >> number & 1]
-        numbers.sort(key=lambda number: -(shape.near(number) & free).bit_count())
-        for number in numbers[:count]:
-            picked |= 1 << number
+        if not asked.is_share:
+            numbers.sort(key=lambda number: -(shape.near(number) & free).bit_count())
+            numbers = numbers[: asked.count]
+        for number in numbers:  # any of them may be the one that is shared
+            picked |= 0 if asked.is_share else 1 << number
             near |= shape.near(number)
     return near
 
 
-def _devices_held(shape: Shape, wants: Wants, taken: int, cores: int) -> tuple[str, ...]:
+def _with_room(use: Use, asked: devices.Wanted, user: int) -> int:
+    """Return the devices of which there is as much free as asked for, by their places as bits."""
+    shape = use.shape
+    fitting = shape.fitting(asked.name, asked.type) & ~use.gres
+    if not asked.is_share:
+        return fitting & ~use.shared
+    loads, found = dict(use.loads), 0
+    for number in range(fitting.bit_length()):
+        if fitting >> number & 1:
+            device = shape.devices[number]
+            part = part_for(device, asked.shards, asked.memory)
+            if part is not None and not conflict(device, loads.get(number, FREE), part, user):
+                found |= 1 << number
+    return found
+
+
+def _devices_held(shape: Shape, wish: Wish, taken: int, shared: Loads, cores: int) -> tuple[str, ...]:
     """Return the keys of the devices for a job on these cores, near devices first. Raises Refused for too few."""
     cpus = shape.cpu_mask(cores)
-    busy = set(shape.devices_of(taken))
+    loads = {device.key: WHOLE for device in shape.devices_of(taken)}
+    loads |= {shape.devices[place].key: load for place, load in shared}
     keys: list[str] = []
-    for name, kind, count in wants:
-        asked = devices.Wanted(count, type=kind, name=name)
-        found = devices.hold(shape.devices, asked, busy, cpus, shape.machine)
-        busy.update(found)
+    for asked in wish.gres:
+        found = devices.hold(shape.devices, asked, loads, cpus, shape.machine, user=wish.user)
+        loads |= {device_of(device.key): WHOLE for device in found}
         keys += [device.key for device in found]
     return tuple(keys)

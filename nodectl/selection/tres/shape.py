@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 
+from nodectl.model.device_part import DevicePart, device_of, part_of
 from nodectl.placement.binding.devices import Device, near
 from nodectl.placement.binding.job import specialised
 from nodectl.placement.binding.request import Settings
@@ -165,11 +166,20 @@ class Shape:
         return tuple(device for number, device in enumerate(self.devices) if bits >> number & 1)
 
     def bits_of(self, keys: tuple[str, ...]) -> int:
-        """Return the places of the devices with given keys, as bits; missing devices have none."""
+        """Return the places of the devices that the keys give whole, as bits; missing devices have none."""
         bits = 0
         for key in keys:
             bits |= self.bits.get(key, 0)
         return bits
+
+    def parts_of(self, keys: tuple[str, ...]) -> tuple[tuple[int, DevicePart], ...]:
+        """Return the places and parts of the devices that the keys give in parts; missing devices have none."""
+        found = []
+        for key in keys:
+            part, bit = part_of(key), self.bits.get(device_of(key), 0)
+            if part is not None and bit:
+                found.append((bit.bit_length() - 1, part))
+        return tuple(found)
 
     def left_to_system(self, count: int) -> int:
         """Return the cores left to the system by a job with `count` specialised cores."""

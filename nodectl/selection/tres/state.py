@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from bitarray import bitarray
 
+from nodectl.model.device_part import ANYONE, FREE, conflict
 from nodectl.model.states import RUNNING, SUSPENDED
 from nodectl.model.value_class import dataclass, field
 from nodectl.selection.records import JobRecord, NodeRecord, NodeTable
@@ -102,6 +103,8 @@ class State:
                 shape.bits_of(resources.gres[node]) if node in resources.gres else 0,
                 resources.cpus.get(node, 0),
                 alone=alone,
+                parts=shape.parts_of(resources.gres[node]) if node in resources.gres else (),
+                user=job.user_id,
             )
         return held
 
@@ -140,8 +143,14 @@ class State:
             return f"core {(clash & -clash).bit_length() - 1} of node {name} is another job's"
         if share.memory and use.memory + share.memory > use.shape.memory:
             return f"node {name} has {use.shape.memory - use.memory} MiB left, and not {share.memory}"
-        if use.gres & share.gres:
-            return f"{use.shape.devices_of(use.gres & share.gres)[0].key} of node {name} is another job's"
+        loads = dict(use.loads)
+        if clash := share.gres & (use.gres | use.shared):
+            return f"{use.shape.devices_of(clash)[0].key} of node {name} is another job's"
+        for place, part in share.parts:
+            device = use.shape.devices[place]
+            load = loads.get(place, FREE)._replace(wholes=use.gres >> place & 1)
+            if why := conflict(device, load, part, share.user if device.one_user else ANYONE):
+                return f"{device.key} of node {name} {why}"
         return ""
 
     def finish(self, job: JobRecord) -> None:

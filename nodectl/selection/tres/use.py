@@ -9,50 +9,72 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakValueDictionary
 
+from nodectl.model.device_part import ANYONE, FREE, DevicePart, Load
 from nodectl.selection.tres.shape import Shape
+
+Parts = tuple[tuple[int, DevicePart], ...]
+"""Places of devices, and the part that a job holds of each."""
+Loads = tuple[tuple[int, Load], ...]
+"""Places of shared devices in ascending order, and what all jobs hold of each."""
 
 
 class Share:
     """The resources of a job on a node.
 
-    Cores as a set, memory in MiB, devices by their places; `cpus` counted. `alone`: no other job may be on its cores.
+    Cores as a set, memory in MiB, whole devices by their places, `parts` of devices; `cpus` counted. `alone`: no other
+    job may be on its cores. `user`: the job's uid.
     """
 
-    __slots__ = ("alone", "cores", "cpus", "gres", "memory")
+    __slots__ = ("alone", "cores", "cpus", "gres", "memory", "parts", "user")
 
-    def __init__(self, cores: int, memory: int, gres: int, cpus: int, *, alone: bool) -> None:
+    def __init__(  # a value
+        self, cores: int, memory: int, gres: int, cpus: int, *, alone: bool, parts: Parts = (), user: int = ANYONE
+    ) -> None:  # fmt: skip
         self.cores = cores
         self.memory = memory
         self.gres = gres
         self.cpus = cpus
         self.alone = alone
+        self.parts = parts
+        self.user = user
 
     def at_rest(self) -> Share:
         """Return the share of the suspended job: memory and devices."""
-        return Share(0, self.memory, self.gres, 0, alone=self.alone)
+        return Share(0, self.memory, self.gres, 0, alone=self.alone, parts=self.parts, user=self.user)
 
 
 class Use:
     """The use of a node of this shape.
 
-    `alone`: cores closed to further jobs. `levels`: all cores in use. `memory` in MiB. `gres`: the devices. Made by
-    `Pool`, so that equal ones are the same.
+    `alone`: cores closed to further jobs. `levels`: all cores in use. `memory` in MiB. `gres`: the devices that are
+    given whole, `loads` what is given of those that jobs share. Made by `Pool`, so that equal ones are the same.
     """
 
-    __slots__ = ("__weakref__", "alone", "gres", "levels", "memory", "offers", "shape")
+    __slots__ = ("__weakref__", "alone", "gres", "levels", "loads", "memory", "offers", "shape")
 
-    def __init__(self, shape: Shape, alone: int, levels: tuple[int, ...], memory: int, gres: int) -> None:
+    def __init__(  # a value
+        self, shape: Shape, alone: int, levels: tuple[int, ...], memory: int, gres: int, loads: Loads
+    ) -> None:  # fmt: skip
         self.shape = shape
         self.alone = alone
         self.levels = levels
         self.memory = memory
         self.gres = gres
+        self.loads = loads
         self.offers: dict[object, Any] = {}  # as `offer.offer_of` keeps them
 
     @property
     def busy(self) -> int:
         """The cores with jobs."""
         return self.levels[0] if self.levels else 0
+
+    @property
+    def shared(self) -> int:
+        """The places of devices that jobs share, as bits."""
+        bits = 0
+        for place, _ in self.loads:
+            bits |= 1 << place
+        return bits
 
     def taken(self, row: int, *, sharing: bool) -> int:
         """Return the cores closed to a job.
@@ -65,7 +87,7 @@ class Use:
         return self.alone | self.levels[row] if row < len(self.levels) else self.alone
 
 
-_Key = tuple[Shape, int, tuple[int, ...], int, int]
+_Key = tuple[Shape, int, tuple[int, ...], int, int, Loads]
 
 
 class Pool:
@@ -77,9 +99,12 @@ class Pool:
     def __len__(self) -> int:
         return len(self._known)
 
-    def of(self, shape: Shape, alone: int = 0, levels: tuple[int, ...] = (), memory: int = 0, gres: int = 0) -> Use:
+    def of(  # a value's
+        self, shape: Shape, alone: int = 0, levels: tuple[int, ...] = (), memory: int = 0, gres: int = 0,
+        loads: Loads = (),
+    ) -> Use:  # fmt: skip
         """Return the use with these values, the same object each time."""
-        key = (shape, alone, levels, memory, gres)
+        key = (shape, alone, levels, memory, gres, loads)
         use = self._known.get(key)
         if use is None:
             use = self._known[key] = Use(*key)
@@ -89,7 +114,8 @@ class Pool:
         """Return the use with another job."""
         levels = raised(use.levels, share.cores)
         alone = use.alone | share.cores if share.alone else use.alone
-        return self.of(use.shape, alone, levels, use.memory + share.memory, use.gres | share.gres)
+        loads = _changed(use, share, 1) if share.parts else use.loads
+        return self.of(use.shape, alone, levels, use.memory + share.memory, use.gres | share.gres, loads)
 
     def minus(self, use: Use, share: Share) -> Use:
         """Return the use without a job.
@@ -102,14 +128,28 @@ class Pool:
         if alone and share.alone:
             shared = use.levels[1] if len(use.levels) > 1 else 0
             alone = alone & (~share.cores | shared) & (levels[0] if levels else 0)
-        return self.of(use.shape, alone, levels, max(use.memory - share.memory, 0), use.gres & ~share.gres)
+        loads = _changed(use, share, -1) if share.parts else use.loads
+        return self.of(use.shape, alone, levels, max(use.memory - share.memory, 0), use.gres & ~share.gres, loads)
 
     def without_cores(self, use: Use, cores: int) -> Use:
         """Return the use with these cores taken."""
         base = use.levels[0] if use.levels else 0
         if not cores & ~(base & use.alone):
             return use
-        return self.of(use.shape, use.alone | cores, (base | cores, *use.levels[1:]), use.memory, use.gres)
+        return self.of(use.shape, use.alone | cores, (base | cores, *use.levels[1:]), use.memory, use.gres, use.loads)
+
+
+def _changed(use: Use, share: Share, sign: int) -> Loads:
+    loads = dict(use.loads)
+    for place, part in share.parts:
+        load = loads.get(place, FREE)
+        user = share.user if use.shape.devices[place].one_user else ANYONE
+        load = load.plus(part, user) if sign > 0 else load.minus(part)
+        if load.is_shared:
+            loads[place] = load
+        else:
+            loads.pop(place, None)
+    return tuple(sorted(loads.items()))
 
 
 def raised(levels: tuple[int, ...], cores: int) -> tuple[int, ...]:

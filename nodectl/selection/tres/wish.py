@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from nodectl.model.device_part import ANYONE
 from nodectl.model.value_class import dataclass
+from nodectl.placement.binding.devices import Wanted, of_gres
 from nodectl.placement.binding.geometry import given
 from nodectl.placement.binding.request import BLOCK, PLANE, Distribution, Request, Settings
 from nodectl.selection.records import JobDetails, JobRecord
@@ -41,20 +43,21 @@ class Wish:
     """A job's request for each of its nodes.
 
     Equal wishes are one object, as far as `Wishes` remembers: a node's answer is kept under it. `size`: CPUs of a task;
-    `limit`: tasks on a node, 0 for any number; `least` CPUs; `memory` in MiB of a node or `per_cpu`; `gres`: name, type
-    and count of devices, those with a type first; `sharers`: jobs that may be on a core, itself included; `whole`: no
-    other job on the node; `system`: cores left to the system; `block`: sockets are filled one after the other.
+    `limit`: tasks on a node, 0 for any number; `least` CPUs; `memory` in MiB of a node or `per_cpu`; `gres`: the
+    devices, those with a type first; `user`: the job's uid, where it asks for a part of a device; `sharers`: jobs that
+    may be on a core, itself included; `whole`: no other job on the node; `system`: cores left to the system; `block`:
+    sockets are filled one after the other.
     """
 
     __slots__ = (
         "block", "enforce", "features", "gres", "least", "limit", "memory", "per_core", "per_cpu", "per_socket",
-        "picky", "request", "sharers", "size", "system", "unit", "whole",
+        "picky", "request", "sharers", "size", "system", "unit", "user", "whole",
     )  # fmt: skip
 
     def __init__(
         self, request: Request, unit: str, size: int, limit: int, least_cpus: int, per_core: int | None, memory: int,
-        per_cpu: int, gres: tuple[tuple[str, str, int], ...], features: frozenset[str], sharers: int, system: int,
-        *, block: bool, enforce: bool, whole: bool,
+        per_cpu: int, gres: tuple[Wanted, ...], features: frozenset[str], sharers: int, system: int,
+        *, block: bool, enforce: bool, whole: bool, user: int,
     ) -> None:  # fmt: skip
         self.request = request
         self.unit = unit
@@ -72,6 +75,7 @@ class Wish:
         self.block = block
         self.enforce = enforce
         self.whole = whole
+        self.user = user
         # Not any free core will do.
         self.picky = bool(
             self.per_socket or enforce or unit == SOCKET or request.cores_per_socket or request.sockets_per_node
@@ -158,8 +162,10 @@ class Wishes:
         enforce = "enforce-binding" in details.layout.get("gres_flags", "").split(",")
         gres = tuple(sorted(details.gres.items()))
         sharers = 1 if whole else self.sharers(job)
+        asked = tuple(of_gres(details.gres)) if gres else ()
+        user = job.user_id if any(one.is_share for one in asked) else ANYONE
         key = (
-            size, limit, floor, memory, per_cpu, gres, details.features, sharers, system, enforce, whole,
+            user, size, limit, floor, memory, per_cpu, gres, details.features, sharers, system, enforce, whole,
             request.threads_per_core, request.ntasks_per_core, request.cores_per_socket, request.sockets_per_node,
             request.ntasks_per_socket, request.cpus_per_task, request.distribution,
         )  # fmt: skip
@@ -169,17 +175,12 @@ class Wishes:
                 self._known.clear()
             block = policy.unit == CPU or _fills_sockets(request.distribution, default=policy.block)
             per_core = 1 if policy.one_task_per_core else None
-            asked = tuple(sorted((_wanted(*one) for one in gres if one[1]), key=lambda one: not one[1]))
             wish = self._known[key] = Wish(
                 request, policy.unit, size, limit, floor, per_core, memory, per_cpu, asked,
                 frozenset(details.features), sharers, system, block=block, enforce=enforce, whole=whole,
+                user=user,
             )  # fmt: skip
         return wish
-
-
-def _wanted(key: str, count: int) -> tuple[str, str, int]:
-    name, _, kind = key.partition(":")
-    return name, kind, count
 
 
 def _fills_sockets(distribution: Distribution | None, *, default: bool) -> bool:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nodectl.model.device_part import MEMORY, as_tres
 from nodectl.model.states import COMPLETED, IN_QUEUE, PENDING, SHORT
 from nodectl.model.words import moment, short_duration
 from nodectl.slurm.commands.column_format import Field, Row
@@ -109,14 +110,16 @@ def tres(job: Row) -> str:
     return ",".join([*parts, "node=1", f"billing={job.get('cpus') or 1}", *gres])
 
 
-def devices(job: Row) -> dict[str, int]:
+def devices(job: Row) -> dict[str, str]:
     """Return the number of devices held or requested, by name."""
+    words = list(filter(None, str(job.get("gres") or "").split(",")))
+    if job["state"] != PENDING:
+        return as_tres(words)
     found: dict[str, int] = {}
-    for word in filter(None, str(job.get("gres") or "").split(",")):
-        name, _, count = word.partition(":")
-        asked = job["state"] == PENDING and count.isdecimal()
-        found[name] = found.get(name, 0) + (int(count) if asked else 1)
-    return found
+    for word in words:
+        name, _, rest = word.partition(":")
+        found[name] = found.get(name, 0) + int(rest.rpartition(":")[2] or 1)
+    return {name: f"{count}M" if name == MEMORY else str(count) for name, count in found.items()}
 
 
 def _left(job: Row) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from nodectl.client.command import Failed
 from nodectl.client.session import Session
+from nodectl.model.device_part import SHARD, as_tres, device_of
 from nodectl.model.words import moment, user_name
 from nodectl.placement.machine import topology
 from nodectl.slurm.commands.job_fields import NULL
@@ -92,10 +93,12 @@ def scontrol_state(node: Facts) -> str:
 
 def gres(node: Facts, key: str = "gres") -> str:
     """Return the node's devices by kind: gpu:2."""
-    kinds: dict[str, int] = {}
-    for device in node.get(key) or ():
-        name = ":".join(str(device).split(":")[:-1]) or str(device)
-        kinds[name] = kinds.get(name, 0) + 1
+    keys = list(map(str, node.get(key) or ()))
+    if key == "gres":  # here the parts are the device's capacity
+        parts = as_tres(one for one in keys if "/" in one)
+        kinds = {**as_tres(map(device_of, keys)), **{name: parts[name] for name in (SHARD,) if name in parts}}
+    else:
+        kinds = as_tres(keys)
     return ",".join(f"{name}:{count}" for name, count in kinds.items()) or NULL
 
 

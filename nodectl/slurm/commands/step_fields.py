@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nodectl.client.session import Session
+from nodectl.model.device_part import as_tres
 from nodectl.model.step_number import step_name
 from nodectl.model.words import elapsed, moment, short_duration
 from nodectl.slurm.commands.column_format import Field, Row
@@ -67,8 +67,7 @@ def step_facts(step: Row) -> Iterator[list[str]]:
     yield [f"State={step['state']}", f"Partition={step['partition']}", f"NodeList={step.get('node', '')}"]
     yield ["Nodes=1", f"CPUs={step['cpu_count']}", f"Tasks={step['ntasks']}", f"Name={step['name']}", "Network=(null)"]
     memory = f",mem={step['memory']}M" if step.get("memory") else ""
-    devices = Counter(str(key).partition(":")[0] for key in step.get("devices") or ())
-    gres = "".join(f",gres/{name}={count}" for name, count in devices.items())
+    gres = "".join(f",gres/{name}={count}" for name, count in as_tres(step.get("devices") or ()).items())
     yield [f"TRES=cpu={step['cpu_count']}{memory},node=1{gres}"]
     yield ["ResvPorts=(null)"]
     yield ["CPUFreqReq=Default", "Dist=Block"]

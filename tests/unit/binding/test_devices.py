@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.model.device_part import loads_of
 from nodectl.placement.binding import detected_devices, devices
 from nodectl.placement.binding.devices import Device, Wanted, declared, wanted
 from nodectl.placement.binding.refused import Refused
@@ -45,8 +46,15 @@ def test_any_file_can_be_a_device_and_is_counted() -> None:
         ("Name=gpu Count=0", "Count=0 is not from 1"),
         ("Name=gpu Count=99999999999999999999", "is not from 1"),
         ("Name=gpu Cores=x", "'x' is not a number or a range"),
-        ("AutoDetect=nvml", "AutoDetect=sysfs or off"),
+        ("AutoDetect=nvml", "AutoDetect=sysfs, cdi or off"),
         ("gpu", "'gpu' is none of"),
+        ("Name=gpu Memory=much", "Memory=much is no amount"),
+        ("Name=a/b", "'a/b' is no name of a device"),
+        ("Name=shard", "give Name=shard with Count="),
+        ("Name=shard Count=2 Memory=1G", "give Name=shard with Count="),
+        ("Name=shard Count=2 File=/dev/null", "'/dev/null' is the file of no GPU"),
+        ("Name=gpu File=/dev/null MultipleFiles=/dev/zero", "give one of both"),
+        ("Name=gpu UUID=MIG-1 Count=2", "UUID= is the name of one device"),
     ],
 )
 def test_a_line_that_makes_no_sense_is_refused(line: str, wrong: str) -> None:
@@ -71,6 +79,11 @@ def test_a_line_that_makes_no_sense_is_refused(line: str, wrong: str) -> None:
         ({"gpus": "2", "gpu_bind": "map_gpu:0*2,1"}, Wanted(2, bind="map_gpu", entries=(0, 0, 1))),
         ({"gpus": "2", "gpu_bind": "mask_gpu:0x3,1"}, Wanted(2, bind="mask_gpu", entries=(3, 1))),
         ({"gpus": "2", "gres_flags": "enforce-binding"}, Wanted(2, enforce=True)),
+        ({"gres": "shard"}, Wanted(1, shards=1)),
+        ({"gres": "shard:a100:4"}, Wanted(1, type="a100", shards=4)),
+        ({"gpu_mem": "20G"}, Wanted(1, memory=20_480)),
+        ({"gres": "shard:2", "gpu_mem": "512"}, Wanted(1, shards=2, memory=512)),
+        ({"gres": "shard:0"}, Wanted()),
     ],
 )
 def test_options_say_what_is_wanted(options: dict[str, str], expected: Wanted) -> None:
@@ -93,6 +106,12 @@ def test_options_say_what_is_wanted(options: dict[str, str], expected: Wanted) -
         {"gpus": "1", "gpu_bind": "mask_gpu:-1"},
         {"gpus": "1", "gpu_bind": "per_task:0"},
         {"gpus": "1", "gpu_bind": "single:1,2"},
+        {"gres": "gpu:1,shard:1"},
+        {"gpus": "1", "gpu_mem": "1G"},
+        {"gpu_mem": "0"},
+        {"gpu_mem": "much"},
+        {"gres": "shard:x"},
+        {"gres": "shard:99999999999"},
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, str]) -> None:
@@ -102,7 +121,8 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, str]) -> None
 
 def test_a_job_holds_free_devices_of_its_type_near_its_cpus() -> None:
     def held(asked: Wanted, busy: tuple[Device, ...] = (), cpus: int = MACHINE.online) -> list[int]:
-        return [device.number for device in devices.hold(FOUR, asked, busy, cpus, MACHINE)]
+        loads = loads_of((device.key, 0) for device in busy)
+        return [device.number for device in devices.hold(FOUR, asked, loads, cpus, MACHINE)]
 
     assert held(Wanted(2)) == [0, 1]
     assert held(Wanted(2, type="b")) == [2, 3]
@@ -213,3 +233,77 @@ def test_a_gpu_that_has_a_name_instead_of_a_number_keeps_it() -> None:
     made = devices.visible((), {"CUDA_VISIBLE_DEVICES": "MIG-5e,GPU-6f"})
     assert [one.key for one in made] == ["gpu:0", "gpu:1"]
     assert devices.task_environment(made[1:])["CUDA_VISIBLE_DEVICES"] == "GPU-6f"
+
+
+def test_a_part_is_of_a_device_that_has_it_and_refused_in_words() -> None:
+    shared = declared(["Name=gpu Count=2 Memory=100G", "Name=shard Count=8"])[0]
+
+    def held(asked: Wanted, *keys: str) -> str:
+        return devices.hold(shared, asked, loads_of((key, 0) for key in keys), MACHINE.online, MACHINE)[0].key
+
+    assert held(Wanted(1, shards=1)) == "gpu:0/shard:1/mem:25600M"
+    assert held(Wanted(1, memory=1024), "gpu:1/shard:3/mem:76800M") == "gpu:1/mem:1024M", "the fuller one"
+    assert held(Wanted(1, shards=2), "gpu:0/shard:3") == "gpu:1/shard:2/mem:51200M"
+    with pytest.raises(Refused, match="5 shards of a GPU asked for: a GPU has 4 shards and 102400 MiB of memory at"):
+        held(Wanted(1, shards=5))
+    with pytest.raises(Refused, match="2 shards of a GPU asked for: no GPU that jobs may share has so much free"):
+        held(Wanted(1, shards=2), "gpu:0/shard:3", "gpu:1")
+    with pytest.raises(Refused, match="1 GPUs asked for: this node has 2, of which 0 are free"):
+        held(Wanted(1), "gpu:0/shard:3", "gpu:1")
+    with pytest.raises(Refused, match="this node has none that jobs share; the key gres says"):
+        devices.hold(FOUR, Wanted(1, shards=1), {}, MACHINE.online, MACHINE)
+
+
+def test_a_part_of_a_device_is_seen_as_the_device() -> None:
+    held = devices.held_of(FOUR, ["gpu:2/shard:2/mem:512M"])
+    assert [one.key for one in held] == ["gpu:2/shard:2/mem:512M"]
+    assert devices.task_environment(held)["CUDA_VISIBLE_DEVICES"] == "2"
+    assert devices.step_environment(held, {}) == {
+        "SLURM_JOB_GPUS": "2",
+        "SLURM_STEP_GPUS": "2",
+        "SLURM_GPUS_ON_NODE": "1",
+        "SLURM_SHARDS_ON_NODE": "2",
+        "NODECTL_GPU_MEM": "512",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=512M",
+    }
+    assert [(one.key, one.shards, one.memory) for one in devices.within(held, entire=False)] == [("gpu:2", 2, 512)]
+    assert not devices.within(held, entire=True)
+
+
+def test_instances_of_mig_are_devices_of_their_own() -> None:
+    caps = "/dev/nvidia-caps/nvidia-cap"
+    made = declared([
+        f"Name=gpu Type=1g.10gb MultipleFiles=/dev/nvidia0,{caps}21,{caps}22 UUID=MIG-1 Memory=10G",
+        f"Name=gpu Type=1g.10gb MultipleFiles=/dev/nvidia0,{caps}30,{caps}31 UUID=MIG-2",
+        "Name=gpu File=/dev/nvidia1",
+    ])[0]  # fmt: skip
+    assert [one.key for one in made] == ["gpu:0", "gpu:1", "gpu:2"]
+    assert made[0].also == (f"{caps}21", f"{caps}22")
+    assert devices.task_environment(made[1:2])["CUDA_VISIBLE_DEVICES"] == "MIG-2"
+
+
+def test_the_driver_of_amd_tells_the_memory(tmp_path: Path) -> None:
+    place = tmp_path / "sys/bus/pci/devices/0000:02:00.0"
+    (place / "drm/renderD128").mkdir(parents=True)
+    for file, text in (("class", "0x030200"), ("vendor", "0x1002"), ("mem_info_vram_total", str(64 << 30))):
+        (place / file).write_text(text + "\n")
+    (found,) = detected_devices.of(["AutoDetect=sysfs", "Name=shard Count=4"], str(tmp_path), sharing="user")
+    assert (found.shards, found.memory, found.one_user) == (4, 65_536, True)
+
+
+def test_the_memory_of_nvidias_gpus_is_what_nvidia_smi_says(tmp_path: Path) -> None:
+    for address in ("0000:3b:00.0", "0000:af:00.0"):
+        place, there = tmp_path / "sys/bus/pci/devices" / address, tmp_path / "proc/driver/nvidia/gpus" / address
+        place.mkdir(parents=True)
+        there.mkdir(parents=True)
+        (there / "information").write_text(f"Device Minor: \t {int(address[5:7] == 'af')}\n")
+        for file, text in (("class", "0x030200"), ("vendor", "0x10de")):
+            (place / file).write_text(text + "\n")
+    assert [one.memory for one in detected_devices.of(["AutoDetect=sysfs"], str(tmp_path))] == [0, 0]
+    program = tmp_path / "usr/bin/nvidia-smi"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho '00000000:3B:00.0, 81559'\necho '00000000:AF:00.0, [N/A]'\n")
+    program.chmod(0o755)
+    found = detected_devices.of(["AutoDetect=sysfs"], str(tmp_path))
+    assert [(one.file, one.memory) for one in found] == [("/dev/nvidia0", 81_559), ("/dev/nvidia1", 0)]
+    assert [one.memory for one in detected_devices.of(["AutoDetect=sysfs"], str(tmp_path), sharing="no")] == [0, 0]

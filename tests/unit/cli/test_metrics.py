@@ -11,9 +11,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import nodectl
-from nodectl.cli import metrics
+from nodectl.cli import metrics, node
 from nodectl.client.command import Failed, GlobalOptions
 from nodectl.service.daemon.history.counters import LAUNCH_BUCKETS, Counters
+from nodectl.slurm.commands import machine_facts
 
 
 def found() -> dict[str, object]:
@@ -76,3 +77,12 @@ def test_without_its_library_it_says_how_to_get_it() -> None:
     assert done.returncode == 1
     assert "needs prometheus-client" in done.stderr
     assert done.stderr.endswith(" prometheus-client\n")
+
+
+def test_shards_of_devices_are_counted_and_a_device_in_parts_is_one() -> None:
+    shared = {"gres": ["gpu:0/shard:5/mem:80M", "gpu:1/shard:5/mem:80M"], "gres_used": ["gpu:0/shard:3/mem:48M"]}
+    assert metrics._kinds([shared], "gres") == {"gpu": 2, "shard": 10}
+    assert metrics._kinds([shared], "gres_used") == {"gpu": 1, "shard": 3}
+    assert node._devices(shared) == "1/2, 3/10 shards"
+    assert machine_facts.gres(shared) == "gpu:2,shard:10"
+    assert machine_facts.gres(shared, "gres_used") == "shard:3,gpumem:48M"

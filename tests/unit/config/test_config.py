@@ -179,8 +179,8 @@ def test_unknown_key_is_refused(tmp_path: Path, line: str, message: str) -> None
         ("core_spec_count = -1", "is -1", "a number of cores from 0 to 65535"),
         (
             'gres = "Name=gpu Colour=red"',
-            "has 'Name=gpu Colour=red': 'Colour=red' is none of name, type, file, cores, "
-            "count, autodetect, flags, links with its value",
+            "has 'Name=gpu Colour=red': 'Colour=red' is none of name, type, file, "
+            "multiplefiles, cores, count, memory, uuid, autodetect, flags, links with its value",
             "lines of words Name=",
         ),
         ('admin_group = ""', "is ''", "letters, digits, "),

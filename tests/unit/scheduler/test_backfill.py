@@ -58,6 +58,23 @@ def test_memory_and_devices_that_the_first_in_line_needs_are_left_alone() -> Non
     assert bench.reason(long) == "Priority"
 
 
+def test_parts_of_devices_that_are_promised_to_the_first_in_line_are_not_given_away() -> None:
+    bench = Bench(nodes="1s:8c:1t,mem=8G,gpu=1,shard=4,gpumem=4000")
+    bench.run(1, limit=1000, gres={"shard": 2})
+    first = bench.submit(1, gres={"shard": 3})
+    assert not bench.look()
+    why = bench.scheduler.explain(first, bench.at)
+    assert (why.reason, why.expected_start) == ("Resources", bench.at + 1000)
+    assert (
+        why.words == "it is the next to start: 3 shards of a GPU asked for: no GPU that jobs may share has so much free"
+    )
+    long = bench.submit(1, limit=2000, gres={"gpumem": 1500})
+    short, beside = bench.submit(1, limit=500, gres={"shard": 1}), bench.submit(1, limit=2000, gres={"gpumem": 1000})
+    assert bench.look() == [short, beside], "1000 MiB are no one's when three shards are the first one's"
+    assert bench.reason(long) == "Priority"
+    assert bench.look(1000.0) == []
+
+
 def test_a_new_job_passes_by_at_once_by_the_same_rule() -> None:
     bench = Bench()
     bench.run(6, limit=1000)

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nodectl.model.device_part import device_of, part_of
 from nodectl.model.states import COMPLETING, RUNNING, SUSPENDED
 from nodectl.selection.records import JobRecord
 from nodectl.selection.tres.use import lowered, raised
@@ -16,13 +17,16 @@ from unit.selection.tres import Bed, nodes, parameters
 
 Draw = Callable[..., Any]  # of hypothesis
 SPEC, MEMORY, GPUS = "2s:3c:2t", 1000, "0011"
+SHARES: tuple[dict[str, int], ...] = ({"shard": 1}, {"shard": 3}, {"gpumem": 40}, {"shard": 1, "gpumem": 60})
 
 
 @st.composite
 def beds(draw: st.DrawFn) -> Bed:
     sharing = draw(st.sampled_from(("no", "yes", "force", "exclusive")))
     mode = draw(st.sampled_from(("CR_Core_Memory", "CR_CPU_Memory", "CR_Socket_Memory")))
-    return Bed(nodes(draw(st.integers(1, 3)), SPEC, MEMORY, GPUS), parameters(mode, sharing=sharing, count=3))
+    one_user = draw(st.booleans())
+    table = nodes(draw(st.integers(1, 3)), SPEC, MEMORY, GPUS, shards=5, gpu_memory=103, one_user=one_user)
+    return Bed(table, parameters(mode, sharing=sharing, count=3))
 
 
 def a_job(bed: Bed, draw: Draw) -> JobRecord:
@@ -30,8 +34,9 @@ def a_job(bed: Bed, draw: Draw) -> JobRecord:
         f"ntasks={draw(st.integers(1, 9))}",
         f"cpus_per_task={draw(st.integers(1, 3))}",
         mem_per_cpu=draw(st.sampled_from((0, 10, 100))),
-        gres=draw(st.sampled_from(({}, {"gpu": 1}, {"gpu": 3}))),
+        gres=draw(st.sampled_from(({}, {"gpu": 1}, {"gpu": 3}, *SHARES))),
         share_res=draw(st.sampled_from((None, None, True, False))),
+        user_id=draw(st.sampled_from((1000, 1001))),
     )
 
 
@@ -52,9 +57,26 @@ def nothing_is_given_twice(bed: Bed, most: int) -> None:
         sharing = [job for job in there if bed.state.wishes.sharers(job) > 1]
         assert len(there) == 1 or (len(there) <= most and sharing == there)
     assert all(used <= MEMORY for used in memory)
-    assert all(len(set(keys)) == len(keys) for keys in devices)
     assert [use.memory for use in bed.state.uses] == memory
-    assert [use.gres.bit_count() for use in bed.state.uses] == list(map(len, devices))
+    for node, there_held in enumerate(devices):
+        keys = tuple(there_held)
+        parts = [part_of(key) for key in keys]
+        wholes = [key for key, part in zip(keys, parts, strict=True) if part is None]
+        shared = {device_of(key) for key, part in zip(keys, parts, strict=True) if part is not None}
+        assert len(set(wholes)) == len(wholes)
+        assert not shared.intersection(wholes)
+        for name in shared:
+            of_it = [part for key in keys if device_of(key) == name and (part := part_of(key)) is not None]
+            assert sum(part.shards for part in of_it) <= 5
+            assert sum(part.memory for part in of_it) <= 103
+            users = {job.user_id for job in bed.jobs if name in map(device_of, _keys(job, node))}
+            assert len(users) == 1 or not table[node].devices[0].one_user
+        use = bed.state.uses[node]
+        assert (use.gres.bit_count(), use.shared.bit_count()) == (len(wholes), len(shared))
+
+
+def _keys(job: JobRecord, node: int) -> tuple[str, ...]:
+    return job.job_resrcs.gres.get(node, ()) if job.job_resrcs is not None else ()
 
 
 @settings(max_examples=120, deadline=None)
@@ -222,3 +244,37 @@ def test_a_job_begins_only_with_what_is_free() -> None:
     assert begin(two) == begin(two) == 0
     assert fini(two) == 0
     assert all(not use.levels for use in bed.state.uses)
+
+
+def test_a_fifth_of_a_device_each_runs_twenty_times_on_four_and_the_next_one_waits() -> None:
+    for gres in ({"shard": 1}, {"gpumem": 16_000}, {"shard": 1, "gpumem": 16_000}):
+        bed = Bed(nodes(1, "2s:16c:1t", 0, GPUS, shards=5, gpu_memory=80_000))
+        jobs = [bed.job("ntasks=1", gres=gres) for _ in range(21)]
+        assert [bed.start(job) for job in jobs] == [True] * 20 + [False]
+        held = [_keys(job, 0)[0] for job in bed.jobs]
+        assert {key: sum(map(key.__eq__, map(device_of, held))) for key in map(device_of, held)} == {
+            f"gpu:{number}": 5 for number in range(4)
+        }
+        assert not bed.start(bed.job("ntasks=1", gres={"gpu": 1})), "a shared device is not given whole"
+        for job in list(bed.jobs[:5]):
+            bed.end(job)
+        assert bed.start(bed.job("ntasks=1", gres={"gpu": 1}))
+        assert not bed.start(bed.job("ntasks=1", gres=gres)), "and a whole one not in parts"
+
+
+def test_jobs_fill_a_device_that_is_shared_before_they_share_another() -> None:
+    bed = Bed(nodes(1, "1s:16c:1t", 0, "0000", shards=4, gpu_memory=400))
+    wide, narrow, small = (bed.job("ntasks=1", gres={"shard": count}) for count in (3, 2, 1))
+    assert all(map(bed.start, (wide, narrow, small)))
+    assert [_keys(job, 0) for job in (wide, narrow, small)] == [
+        ("gpu:0/shard:3/mem:300M",), ("gpu:1/shard:2/mem:200M",), ("gpu:0/shard:1/mem:100M",),
+    ]  # fmt: skip
+
+
+def test_shards_and_memory_of_a_device_are_one_account() -> None:
+    bed = Bed(nodes(1, "1s:16c:1t", 0, "0", shards=4, gpu_memory=400))
+    assert bed.start(bed.job("ntasks=1", gres={"gpumem": 250}))
+    assert not bed.start(bed.job("ntasks=1", gres={"shard": 2})), "150 MiB are left, two shards are 200"
+    assert bed.start(bed.job("ntasks=1", gres={"shard": 1}))
+    assert not bed.start(bed.job("ntasks=1", gres={"gpumem": 51}))
+    assert bed.start(bed.job("ntasks=1", gres={"shard": 3, "gpumem": 50})), "so much memory for as many shards"

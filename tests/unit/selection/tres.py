@@ -31,11 +31,21 @@ def parameters(*words: str, sharing: str = "no", count: int = 1, def_mem_per_cpu
     )
 
 
-def node(name: str, spec: str, memory: int = 0, gpus: str = "", **more: Any) -> NodeRecord:
-    """`gpus`: for each the number of the socket that it is near, as "0011"."""
+def node(
+    name: str, spec: str, memory: int = 0, gpus: str = "", *, shards: int = 0, gpu_memory: int = 0,
+    one_user: bool = False, **more: Any,
+) -> NodeRecord:  # fmt: skip
+    """`gpus`: for each the number of the socket that it is near, as "0011". `shards` and `gpu_memory` of each."""
     machine = from_spec(spec)
     devices = tuple(
-        Device("gpu", number, cores=tuple(core.number for core in machine.sockets[int(socket)].cores))
+        Device(
+            "gpu",
+            number,
+            cores=tuple(core.number for core in machine.sockets[int(socket)].cores),
+            shards=shards,
+            memory=gpu_memory,
+            one_user=one_user,
+        )
         for number, socket in enumerate(gpus)
     )
     return NodeRecord(name, machine, memory, devices=devices, **more)
@@ -68,7 +78,7 @@ class Bed:
         layout = {name: value or "1" for name, _, value in (word.partition("=") for word in words)}
         request = request_of(layout, {})
         self._number += 1
-        record = {name: details.pop(name) for name in ("time_limit", "start_time") if name in details}
+        record = {name: details.pop(name) for name in ("time_limit", "start_time", "user_id") if name in details}
         least, most = request.nodes or (1, 0)
         asked: dict[str, Any] = {
             "num_tasks": request.ntasks or 1, "cpus_per_task": request.cpus_per_task or 1, "min_nodes": least,

@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 from nodectl.lab.simulation import described, generator, stage, submission
 from nodectl.lab.simulation.story import Played
 from nodectl.lab.simulation.workload import NodeEvent, WorkJob, Workload
+from nodectl.model.device_part import part_of
 from nodectl.scheduler.policy import Policy, UserLimits, qos_lines
 from nodectl.selection.slurmctld import Parameters
 
-NODES = ("8c,mem=16G,gpu=2", "2s:4c:2t,mem=64G", "3*4c,mem=8G,gpu=1", "2*2s:2c:2t,mem=4G;4c,mem=32G", "1c")
+SHARED = "8c,mem=16G,gpu=2,shard=8,gpumem=4003"
+NODES = ("8c,mem=16G,gpu=2", "2s:4c:2t,mem=64G", "3*4c,mem=8G,gpu=1", "2*2s:2c:2t,mem=4G;4c,mem=32G", "1c",
+         SHARED)  # fmt: skip
 HIGH = ("Name=high Priority=10 Preempt=normal", "Name=normal")
 ENDED = {"COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "DEADLINE", "CANCELLED"}
 
@@ -172,6 +175,22 @@ def test_nobody_waits_for_an_epilog_where_the_same_is_free(plugin: str) -> None:
     played = play(plugin, "16c,gpu=8", Workload("epilogs", tuple(jobs)), Policy(), epilog=30.0, parameters=sharing)
     assert_kept(played)
     assert [story.start for story in played.stories] == [job.submit for job in jobs]
+
+
+@pytest.mark.parametrize("plugin", ["select/cons_tres", "select/linear"])
+def test_devices_are_shared_and_no_part_is_given_twice(plugin: str) -> None:
+    """Ten seeds, of which each has jobs that ask for whole devices, for shards, for memory and for neither."""
+    shared = 0
+    for seed in range(10):
+        workload = spiced(made(SHARED, 150, 5, 3.0, seed), seed, preempting=True)
+        policy = Policy(qos=qos_lines(HIGH), preempt_mode=("suspend", "requeue")[seed % 2])
+        parameters = Parameters(over_subscribe="force", share_count=3)
+        played = play(plugin, SHARED, workload, policy, parameters=parameters, epilog=seed % 3 * 5.0)
+        assert_kept(played)
+        runs = [run for story in played.stories for run in story.runs]
+        held = [key for run in runs for share in run.shares.values() for key in share.gres]
+        shared += sum(part_of(key) is not None for key in held)
+    assert (shared > 20) == (plugin == "select/cons_tres")
 
 
 def test_ten_thousand_jobs_of_fifty_users_on_a_node_of_64_cpus() -> None:

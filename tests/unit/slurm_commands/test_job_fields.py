@@ -8,7 +8,7 @@ import pytest
 
 from nodectl.model.words import short_duration
 from nodectl.slurm.commands.column_format import by_letters
-from nodectl.slurm.commands.job_fields import FIELDS
+from nodectl.slurm.commands.job_fields import FIELDS, devices
 from nodectl.slurm.commands.job_values import as_json, job_facts
 from nodectl.slurm.commands.time_words import limit
 
@@ -81,3 +81,10 @@ def test_what_is_not_told_of_others_jobs_is_not_needed() -> None:
 def test_json_has_slurms_names() -> None:
     found = as_json(JOB)
     assert (found["job_id"], found["job_state"], found["state_reason"]) == (7, "PENDING", "Resources")
+
+
+def test_parts_of_devices_are_counted_as_slurm_counts_them() -> None:
+    held = {"state": "RUNNING", "gres": "gpu:1/shard:2/mem:512M"}
+    assert devices(held) == {"shard": "2", "gpumem": "512M"}
+    assert devices({"state": "PENDING", "gres": "shard:2,gpumem:512"}) == {"shard": "2", "gpumem": "512M"}
+    assert devices({"state": "PENDING", "gres": "gpu:a100:2"}) == {"gpu": "2"}

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from nodectl.model.config import Config
 from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.device_part import loads_of
 from nodectl.model.step import Step
-from nodectl.model.step_number import BATCH, EXTERN
-from nodectl.placement.binding import detected_devices, devices, node
+from nodectl.model.step_number import BATCH, EXTERN, step_name
+from nodectl.placement.binding import cdi, detected_devices, devices, node
 from nodectl.placement.binding.answer import add_devices, given_answer, layout_answer
 from nodectl.placement.binding.job import check_node
 from nodectl.placement.binding.layout import Layout
@@ -41,7 +42,8 @@ class Binder:
         self._machine = node.with_boards(topology.read(allowed=os.sched_getaffinity(0)), config.boards)
         self._settings = node.settings_of(config, self._machine)
         self._name = config.node_name
-        self._gres = config.gres
+        self._cdi = f"{config.runtime_dir}/cdi"
+        self._gres, self._sharing = config.gres, config.gpu_sharing
         self._running = running
         self._layouts = LayoutCache(self._lay_out)
         self._latest: tuple[dict[str, object], Request] = ({}, request_of({}, {}))
@@ -61,7 +63,7 @@ class Binder:
         if own:
             check_node(self._machine, request, self._settings, self._name)
             if asked.count:
-                devices.hold(self.node_devices, asked, (), self.allocation, self._machine)
+                devices.hold(self.node_devices, asked, {}, self.allocation, self._machine)
             if request.nodes and request.nodes[0] > 1:
                 self._layouts.get(request, self.allocation)  # raises the reason
 
@@ -96,9 +98,10 @@ class Binder:
 
     def choose(self, step: Step, keys: Iterable[str], taken: Iterable[str]) -> list[str]:
         """Return the keys of the step's devices, chosen among the job's `keys` without `taken`. Raises Refused."""
-        of_job = [device for device in self.node_devices if device.key in keys]
-        busy = [device for device in of_job if device.key in taken]
-        return [one.key for one in devices.hold(of_job, self.asked(step), busy, step.base, self._machine)]
+        asked = self.asked(step)
+        of_job = devices.within(devices.held_of(self.node_devices, keys), entire=not asked.is_share)
+        loads = loads_of((key, step.uid) for key in taken)
+        return [one.key for one in devices.hold(of_job, asked, loads, step.base, self._machine, user=step.uid)]
 
     def options_of(self, step: Step) -> Request:
         """Return the parsed options of layout. Raises Refused."""
@@ -165,6 +168,15 @@ class Binder:
             if not req.is_first:
                 del variables[_GPUS_OF_JOB]  # these are in the step's environment already
             req.environment.update(variables)
+        req.environment.pop(cdi.DIRECTORY, None)
+        if any(one.file for one in gpus):
+            req.environment[cdi.DIRECTORY] = f"{self._cdi}/{step_name(req.job_id, req.step_id)}"
+
+    def for_containers(self, req: Step) -> Mapping[str, object]:
+        """Return the description of the step's GPUs for containers, empty for a step without GPUs that have files."""
+        held = devices.held_of(self.node_devices, req.devices) if req.devices else []
+        gpus = [device for device in held if device.name == devices.GPU and device.file]
+        return cdi.spec_of(gpus, cdi.read()) if gpus else {}
 
     def _has_gpus_for_others(self, req: Step) -> bool:
         """Return True for a part without GPUs on its user's own node where the node has GPUs.
@@ -178,12 +190,14 @@ class Binder:
     def _held(self, req: Step, asked: devices.Wanted) -> list[devices.Device]:
         """Return the step's devices: given to the job already, or free devices for a first step. Raises Refused."""
         if req.devices:
-            return [device for device in self.node_devices if device.key in req.devices]
+            return devices.held_of(self.node_devices, req.devices)
         if asked.count and not req.is_first and req.part is None:
             raise Refused("devices are given to a job with its first step, not to a further one")
         if not asked.count or req.part is not None:
             return []
-        return devices.hold(self.node_devices, asked, self._taken(), req.allocation, self._machine)
+        held = {(live.job_id, key, live.uid) for live in self._running() for key in live.devices}
+        loads = loads_of((key, user) for _, key, user in held)
+        return devices.hold(self.node_devices, asked, loads, req.allocation, self._machine, user=req.uid)
 
     def _lay_out_tasks(self, req: Step, near: int) -> None:
         request = self._read(req.layout)
@@ -206,7 +220,7 @@ class Binder:
         answer = layout_answer(layout, {0: (self._name, req.allocation)})
         if req.devices:
             asked = devices.wanted(_texts(req.layout), req.ntasks)
-            held = [device for device in self.node_devices if device.key in req.devices]
+            held = devices.held_of(self.node_devices, req.devices)
             add_devices(answer, devices.of_tasks(held, asked, req.cpu_masks, self._machine))
         return answer
 
@@ -257,12 +271,8 @@ class Binder:
 
         A user's own node has only the devices that its variables leave, as it has only the CPUs of its affinity.
         """
-        found = detected_devices.of(self._gres)
+        found = detected_devices.of(self._gres, sharing=self._sharing)
         return found if os.geteuid() == 0 else devices.visible(found, os.environ)
-
-    def _taken(self) -> Iterable[devices.Device]:
-        taken = {name for live in self._running() for name in live.devices}
-        return (device for device in self.node_devices if device.key in taken)
 
 
 def _keep_to_job(req: Step) -> None:

@@ -69,7 +69,7 @@ class JobCpus:
         elif first.devices:
             self._binder.choose(step, first.devices, ())  # more than the job has: never
             try:
-                step.devices = self._binder.choose(step, first.devices, {key for one in others for key in one.devices})
+                step.devices = self._binder.choose(step, first.devices, [key for one in others for key in one.devices])
             except NoLayout:
                 raise _busy(first.job_id) from None
 

@@ -14,7 +14,7 @@ from nodectl.model.step import Step
 from nodectl.model.warning import warning_of
 from nodectl.model.wire.dispatch import Refused, invalid
 from nodectl.model.wire.shape import BadShape, check
-from nodectl.placement.binding.devices import GPU, wanted
+from nodectl.placement.binding.devices import wanted
 from nodectl.placement.binding.refused import Refused as NoLayout
 from nodectl.placement.binding.request import Request
 from nodectl.selection.answers import NOT_AVAILABLE
@@ -96,15 +96,12 @@ def _details(step: Step, asked: Request, machine: Machine, held_by: str, memory_
 
 def _gres(step: Step) -> dict[str, int]:
     """Return the number of devices by name or name:type. Raises Refused."""
-    if not any(name in step.layout for name in ("gpus", "gpus_per_node", "gpus_per_task", "gres")):
+    if not any(name in step.layout for name in ("gpus", "gpus_per_node", "gpus_per_task", "gres", "gpu_mem")):
         return {}
     try:
-        asked = wanted({name: str(value) for name, value in step.layout.items()}, step.ntasks)
+        return wanted({name: str(value) for name, value in step.layout.items()}, step.ntasks).as_gres()
     except NoLayout as error:
         raise invalid("layout", error.reason) from None
-    if not asked.count:
-        return {}
-    return {f"{GPU}:{asked.type}" if asked.type else GPU: asked.count}
 
 
 def told(argv: Sequence[str]) -> list[str]:

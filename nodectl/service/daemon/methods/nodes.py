@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.model.device_part import capacity
 from nodectl.model.states import RUNNING
 from nodectl.model.wire.dispatch import Call, invalid
 from nodectl.model.wire.shape import Optional
@@ -54,7 +55,7 @@ class Nodes:
             "cores": node.cores,
             "memory": node.real_memory,
             "memory_used": ledger.memory_used(node.index),
-            "gres": [device.key for device in node.devices],
+            "gres": [f"{device.key}{capacity(device)}" for device in node.devices],
             "gres_used": sorted(ledger.devices_used(node.index)),
             "features": list(node.features),
             "select": controller.selection.info.node_data(node),

@@ -146,10 +146,14 @@ class StepStart:
 
         The step's trace counts against the budget as well.
         """
-        spec = encoded(live.step.as_json())
-        most = record.room(live.step, len(spec))
-        self._budget.take(live, len(spec) + most + trace_room.of(live.step))
-        live.files.write_spec(spec, most)
+        text = encoded(live.step.as_json())
+        most = record.room(live.step, len(text))
+        binder = live.step.binder
+        of_gpus = encoded(spec) if binder is not None and (spec := binder.for_containers(live.step)) else b""
+        self._budget.take(live, len(text) + most + trace_room.of(live.step) + len(of_gpus))
+        live.files.write_spec(text, most)
+        if of_gpus:
+            live.files.write_cdi(of_gpus, live.step.uid)
 
     def _start(self, live: LiveStep, trace: int, call: Call | None) -> None:
         """Make the step's resources and order the step from the forkserver. Raises OSError, ForkserverDied, Refused.

@@ -3,12 +3,15 @@
 They lie in the steps directory, which only root can access. `J.S.json` (`J.batch.json` of a script's step) holds the
 daemon's decisions, `.trace` is the flight recorder (the stepd locks it while it lives), `.sock` is the stepd's socket,
 `.record` the step's result. `.prolog` and `.epilog` say that one of these has still to end. `.view` is the socket of
-the process that copies the step's streams, where there is one.
+the process that copies the step's streams, where there is one. Users read one file, in another directory: `cdi`.
 """
 
+import contextlib
+import errno
 import fcntl
 import os
 import socket
+import struct
 import sys
 from collections.abc import Mapping
 
@@ -31,6 +34,7 @@ SUFFIXES = (
 _PLAIN = (".json", ".trace", ".record")  # all files of a plain step with a record of its stepd
 _MOST_TRACED = 17 << 20  # bytes: no trace has more than 16 MiB (tracing/room.py)
 _BACKLOG = 16
+_CDI = "nodectl.json"
 
 
 def encoded(value: Mapping[str, object]) -> bytes:
@@ -64,6 +68,30 @@ class StepFiles:
             os.close(fd)
         _write(self.spec, spec, os.O_EXCL)
         self._is_plain = True
+
+    @property
+    def cdi(self) -> str:
+        """The directory of the step's description of its GPUs for containers, beside the directory of all steps."""
+        directory, _, name = self.stem.rpartition("/")
+        return f"{os.path.dirname(directory)}/cdi/{name}"
+
+    def write_cdi(self, spec: bytes, uid: int) -> None:
+        """Write the description for the step's user, and for no other user. Raises OSError.
+
+        It is root's file: what a user writes there would be in no budget. Without access control lists in the file
+        system others may read it too; it names devices, as the queue does.
+        """
+        self._is_plain = False
+        os.makedirs(os.path.dirname(self.cdi), 0o711, exist_ok=True)  # the names tell which steps there are
+        os.makedirs(self.cdi, 0o755, exist_ok=True)
+        path = f"{self.cdi}/{_CDI}"
+        _write(path, spec)
+        try:
+            os.setxattr(path, "system.posix_acl_access", _readable_by(uid))
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS):
+                raise
+            os.chmod(path, 0o644)
 
     def rewrite_spec(self, step: Step) -> None:
         """Replace the spec file as a whole, for later readers. Raises OSError."""
@@ -185,6 +213,9 @@ class StepFiles:
             if self._remove(_PLAIN):
                 return
         self._remove(SUFFIXES)
+        with contextlib.suppress(OSError):
+            os.unlink(f"{self.cdi}/{_CDI}")
+            os.rmdir(self.cdi)
 
     def _remove(self, suffixes: tuple[str, ...]) -> bool:
         """Remove the files with the suffixes. Return True if all existed."""
@@ -195,6 +226,13 @@ class StepFiles:
             except FileNotFoundError:
                 all_there = False
         return all_there
+
+
+def _readable_by(uid: int) -> bytes:
+    """Return an access control list for its owner, who writes, and a user, who reads: acl(5), as the kernel has it."""
+    none = 0xFFFFFFFF
+    entries = ((1, 6, none), (2, 4, uid), (4, 0, none), (16, 4, none), (32, 0, none))
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
 
 
 def _runs(pid: int) -> bool:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.cluster.leader import asked
+from nodectl.cluster.leader import gpus as gpus_of_step
 from nodectl.cluster.leader.holding import Held
 from nodectl.cluster.leader.placing import Table
 from nodectl.cluster.leader.wish import Placed, Wish
@@ -353,3 +354,9 @@ def test_gpus_are_held_for_steps_of_an_earlier_leader() -> None:
     later.hold(Held.from_json(first.held.as_json()))
     assert later.devices_used(0) == ["gpu:0"]
     assert gpus(later.place(wish(ntasks=1, gpus=1))) == ["1"]
+
+
+@pytest.mark.parametrize("given", [{"gres": "shard:1"}, {"gpu_mem": "1G"}])
+def test_a_cluster_gives_no_parts_of_gpus(given: dict[str, str]) -> None:
+    with pytest.raises(Refused, match="a cluster of several nodes gives GPUs whole"):
+        gpus_of_step.read(given, given, 1)
