@@ -6,6 +6,7 @@ It executes its companions before it imports anything else of the daemon, so tha
 import os
 import sys
 
+from nodectl.model import lean_code
 from nodectl.service.daemon.processes import companions
 
 TYPE_CHECKING = False
@@ -36,10 +37,12 @@ def serve(settings: "GlobalOptions") -> int:
         reason = "must be root, to start other users' steps; a node of your own is `nodectl --user daemon`"
         print(f"nodectl daemon: {reason}", file=sys.stderr)
         return 1
+    lean_code.begin()  # a service stays
     begun = companions.begin()
     from nodectl.model.config import ConfigError  # this and the next imports run beside the companions' imports
     from nodectl.service.daemon.main import run
 
+    lean_code.end()
     read = _reader(settings.config)
     try:
         config = read()

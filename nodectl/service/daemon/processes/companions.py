@@ -9,11 +9,12 @@ import _socket
 import os
 import sys
 
+from nodectl.model import lean_code
 from nodectl.spank import preload, probe_variable
 
 CHANNEL = 3  # a companion's descriptor of its channel
 _OF_LOG = ("JOURNAL_STREAM",)  # by this the forkserver knows that its stderr is the journal's
-_START = "import sys; sys.path[:0] = {path!r}; from {package} import main; main.main()"
+_START = "import sys; sys.path[:0] = {path!r}; {boot}; main.main()"
 
 
 class Companion:
@@ -63,12 +64,13 @@ def begin_listener() -> Companion:
 
 def _execute(package: str, environment: dict[str, str], *actions: tuple[int, int, int]) -> Companion:
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    start = _START.format(path=[p for p in sys.path if p], boot=lean_code.boot(package))
     try:
         # The exec would close a descriptor already at CHANNEL: dup2 onto itself leaves the flag unchanged.
         os.set_inheritable(theirs.fileno(), theirs.fileno() == CHANNEL)
         pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", "-c", _START.format(path=[p for p in sys.path if p], package=package)],
+            [sys.executable, "-I", "-S", "-c", start],
             environment,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
