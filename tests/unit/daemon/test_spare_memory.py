@@ -19,17 +19,17 @@ def test_memory_is_given_back_once_when_no_step_has_ended_for_a_while(monkeypatc
     async def act() -> None:
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(loop, "call_later", lambda _, call, *words: due.append(lambda: call(*words)))
-        spare = SpareMemory()
+        spare = SpareMemory(lambda: given.append("pages"))
         for _ in range(3):
             spare.used()
         assert len(due) == 1, "one look, however many steps end"
         due.pop()()
         assert (given, len(due)) == ([], 1), "steps have ended since the look was planned"
         due.pop()()
-        assert (given, len(due)) == (["back"], 0), "an idle service is left alone"
+        assert (given, len(due)) == (["pages", "back"], 0), "an idle service is left alone"
         spare.used()
         due.pop()()
-        assert given == ["back", "back"]
+        assert given == ["pages", "back"] * 2
 
     asyncio.run(act())
 

@@ -99,7 +99,7 @@ def test_files_of_a_later_run_are_not_removed_for_an_earlier_one(monkeypatch: py
     monkeypatch.setattr(batch_module, "_SECONDS_AGAIN", 0.01)
 
     async def play() -> tuple[Any, Any]:
-        store: Any = SimpleNamespace(add=lambda _: None)
+        store: Any = SimpleNamespace(add=lambda _: None, forget_pages=list)
         batch = Batch(store)
         earlier, other = Run(7), Run(8)
         for run in (earlier, other):
@@ -123,7 +123,7 @@ def test_no_run_begins_before_the_end_of_the_one_before_is_in_the_history() -> N
         def full(_: object) -> None:
             raise sqlite3.OperationalError("database or disk is full")
 
-        store: Any = SimpleNamespace(add=full)
+        store: Any = SimpleNamespace(add=full, forget_pages=list)
         batch, earlier = Batch(store), Run(7)
         earlier.fails = False
         batch.add(earlier, RECORD)  # type: ignore[arg-type]

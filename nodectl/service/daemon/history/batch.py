@@ -27,7 +27,7 @@ class Batch:
         self._steps: dict[tuple[int, int], tuple[Ended, LiveStep]] = {}
         self._failed: dict[tuple[int, int], LiveStep] = {}  # steps with files that could not be removed
         self._due = False
-        self._spare = SpareMemory()
+        self._spare = SpareMemory(store.forget_pages)
 
     def add(self, live: LiveStep, record: Mapping[str, object]) -> None:
         """Add a step with the record, to be written soon."""

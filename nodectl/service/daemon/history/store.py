@@ -303,6 +303,10 @@ class Store:
             found.append(json.loads(text))
         return found, False
 
+    def forget_pages(self) -> None:
+        """Free the pages of the file that SQLite keeps for later statements."""
+        self._db.execute("PRAGMA shrink_memory")
+
     def close(self) -> None:
         """Give back unused job ids, unless another node has drawn since; checkpoint and close the file."""
         latest = max(self._drawn, default=0)
