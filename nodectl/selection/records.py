@@ -125,6 +125,8 @@ class JobDetails:
     name or name:type. `share_res`: None where the user said nothing, False for --exclusive, True for --oversubscribe.
     `whole`: all of the machine, for a job with more tasks than it has CPUs. `signal`: the signal to be sent before the
     time limit, as `model.warning` writes it. `kill_invalid_dep`: the job ends when its dependency can never be met.
+    `notices`: of which events the job's user is told (`types`), by mail to `user` or by the line of shell `command`,
+    which runs as confined as `secure` says; empty for none.
     """
 
     num_tasks: int = 1
@@ -158,6 +160,7 @@ class JobDetails:
     open_append: bool = False
     signal: str = ""
     kill_invalid_dep: bool = False
+    notices: dict[str, str] = field(default_factory=dict)
     req_node_bitmap: bitarray | None = None
     exc_node_bitmap: bitarray | None = None
     _request: Request | None = None

@@ -146,6 +146,13 @@ class Config:
     warm_runners: int
     warm_runner_time: int
     always_fork: bool
+    # notices
+    sendmail: str | None
+    notify_command: str | None
+    notify_user: str
+    notify_events: tuple[str, ...]
+    notify_timeout: int
+    max_notices_per_user: int
     # records
     history_limit: int
     history_bytes: int

@@ -78,6 +78,15 @@ _JOBS = (
         node TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (node, name)
     )""",
 )
+# What people are to be told of jobs (`daemon/notices/`), by the way in which they are told. `done` rows were told and
+# are kept until the job, or the array, is over: nothing is told twice. An earlier daemon of version 2 does without.
+_NOTICES = (
+    """CREATE TABLE IF NOT EXISTS notice (
+        node TEXT NOT NULL, job INTEGER NOT NULL, restart INTEGER NOT NULL, event TEXT NOT NULL, way TEXT NOT NULL,
+        uid INTEGER NOT NULL, done INTEGER NOT NULL, record TEXT NOT NULL, PRIMARY KEY (node, job, restart, event, way)
+    )""",
+    "CREATE INDEX IF NOT EXISTS notice_waiting ON notice (node, way, uid) WHERE done = 0",
+)
 
 
 class UnknownVersion(Exception):
@@ -89,13 +98,15 @@ def prepare(db: sqlite3.Connection) -> None:
 
     A file of this version is only read: the disk may be full.
     """
-    if _version(db) == VERSION:
+    if _version(db) == VERSION and _has(db, "notice"):
         return
     db.execute("BEGIN IMMEDIATE")
     try:
         if _version(db) != VERSION:  # no other node has done it meanwhile
             _bring_up_to_date(db)
             db.execute(f"PRAGMA user_version={VERSION}")
+        for statement in _NOTICES:
+            db.execute(statement)
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:  # a full disk has ended it
