@@ -152,7 +152,7 @@ JOBS = section(
 NOTICES = section(
     "notices",
     Key(
-        "sendmail", SCRIPT, lambda _: next(filter(os.path.isfile, _SENDMAIL), None),
+        "sendmail", SCRIPT, lambda _: next(filter(os.path.isfile, _SENDMAIL), ""),
         "Program that takes the mails of --mail-type, as the job's user, with -i and the addresses; \"\" for none.",
         shown="/usr/sbin/sendmail or /usr/lib/sendmail, where there is one",
     ),

@@ -140,6 +140,7 @@ class Node:
         starts = Starts(self._maker, start.begin, registry, job_store, spool, base.path, jobs.cgroup_removals)
         table = JobTable(job_store, config.max_batch_bytes_per_user, config.kept_scripts_per_user)
         notices = Notices(config, job_store, base, self._levels, durable=table.commits.durable, lives=table.lives)
+        table.on_end = notices.ended
         parts = Parts(registry, jobs.further_steps, jobs.suspension, self._maker, starts, spool, growth, notices)
         return Controller(config, table, parts)
 

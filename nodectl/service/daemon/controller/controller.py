@@ -99,7 +99,6 @@ class Controller(Watcher):
         self.tasks = BackgroundTasks()
         self.departures = Departures(parts.registry, parts.further_steps)
         parts.starts.is_over = self.is_doomed
-        table.on_end = parts.notices.ended
         self._dooms: dict[int, Doom] = {}
         self._starting: set[int] = set()  # jobs whose first step is being made
         self._steps: dict[int, dict[int, StepRecord]] = {}  # that run, as the select plugin sees them, by job
