@@ -246,6 +246,11 @@ def is_of_job(place: str, base: str) -> bool:
     return bool(base) and place.startswith(f"{base}/job_")
 
 
+def is_of_command(place: str, base: str) -> bool:
+    """Return True for the cgroups in which commands of --notify run."""
+    return bool(base) and place.startswith(f"{base}/{NOTICES}/command-")
+
+
 def step_path(base: str, job_id: int, step_id: int) -> str:
     """Return the path of a step below the path of the base directory."""
     return f"{base}/job_{job_id}/step_{step_word(step_id)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import email.message
 import os
+import shlex
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -157,6 +158,15 @@ def test_a_command_runs_as_the_jobs_user_and_as_confined(mailing: Node) -> None:
     confined = (mailing.scratch / "confined").read_text(encoding="utf-8").split()
     assert set(confined) == {"NoNewPrivs:", "1", "CapBnd:", "0" * 16}
     assert f"notices/command-{NOBODY.pw_uid}" in (mailing.scratch / "cgroup").read_text(encoding="utf-8")
+
+
+def test_a_command_starts_no_job_that_is_less_confined(mailing: Node) -> None:
+    start = shlex.join(mailing.command("run", "--secure=none", "id"))
+    submit(mailing, "exit 0", f"--notify={start} >>answer 2>&1; {TELL}")
+    assert len(told(mailing, 2)) == 2
+    answers = (mailing.scratch / "answer").read_text(encoding="utf-8").splitlines()
+    assert len([line for line in answers if "starts and changes nothing" in line]) == 2
+    assert not [line for line in answers if "uid=" in line]
 
 
 def test_what_a_job_is_told_by_is_shown_to_its_user_alone(mailing: Node) -> None:

@@ -89,8 +89,7 @@ class Notices:
         for way, uid, count in self._store.waiting_notices():
             self._ready[way, uid] = None
             self._kept[uid] += count
-        os.makedirs(self._directory, 0o700, exist_ok=True)
-        for name in os.listdir(self._directory):
+        for name in os.listdir(self._directory) if os.path.isdir(self._directory) else ():
             word, _, number = name.partition("-")
             if word in WAYS and number.isdecimal():
                 key = word, int(number)
@@ -288,6 +287,7 @@ class Notices:
             "notify_user": self._config.notify_user,
             "hard_limits": self._hard_limits,
         }
+        os.makedirs(self._directory, 0o700, exist_ok=True)
         fd = order_file.write(self._path(key), order)
         try:
             process = ReportingProcess(
@@ -302,7 +302,7 @@ class Notices:
         if not self._base.path:
             return ""
         top = tree.Group(f"{self._base.mount}{self._base.path}/{tree.NOTICES}")
-        group = top.child(f"{key[0]}-{key[1]}")
+        group = top.child(f"{key[0]}-{key[1]}")  # `tree.is_of_command` knows the name
         while not group.exists():
             with contextlib.suppress(FileNotFoundError):  # a courier that ends removes `top` with its own
                 top.make().enable(self._base.controllers)
