@@ -3,13 +3,13 @@
 The daemon checks what a client has checked before: an address becomes an argument of sendmail.
 """
 
-BEGIN, END, FAIL, REQUEUE, TIME_LIMIT = "BEGIN", "END", "FAIL", "REQUEUE", "TIME_LIMIT"
+BEGIN, END, FAIL, REQUEUE, TIME_LIMIT, IDLE = "BEGIN", "END", "FAIL", "REQUEUE", "TIME_LIMIT", "IDLE"
 SHARES_OF_LIMIT = {"TIME_LIMIT_50": 50, "TIME_LIMIT_80": 80, "TIME_LIMIT_90": 90}  # percent of the time limit
 ARRAY_TASKS = "ARRAY_TASKS"
-EVENTS = (BEGIN, END, FAIL, REQUEUE, TIME_LIMIT, *SHARES_OF_LIMIT)
-OF_COMMAND = frozenset({BEGIN, END, FAIL, REQUEUE, "TIME_LIMIT_80"})
+EVENTS = (BEGIN, END, FAIL, REQUEUE, IDLE, TIME_LIMIT, *SHARES_OF_LIMIT)
+OF_COMMAND = frozenset({BEGIN, END, FAIL, REQUEUE, IDLE, "TIME_LIMIT_80"})
 """The events for which --notify runs."""
-_NONE, _ALL = "NONE", (BEGIN, END, FAIL, REQUEUE)
+_NONE, _ALL = "NONE", (BEGIN, END, FAIL, REQUEUE, IDLE)
 _NEVER_HERE = ("INVALID_DEPEND", "STAGE_OUT")  # sbatch's, without an event of this service
 _MOST_ADDRESSES = 8
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")

@@ -215,9 +215,10 @@ class JobRecord:
     as submitted, also in each task: how many tasks, the least and the greatest index, the step. `warned`: the run that
     got the requested signal. `to_requeue`: None, or the value for `held` ("" for not held) with which the job waits
     again when its processes have ended. `select_packed` is `select_jobinfo` as the plugin packed it, in hexadecimal.
-    `given_to`: the job that holds all resources of this job, whose processes end; `given_resrcs`: these resources,
-    which this job gets back where the other job ends before. `joining`: in a job that was given such resources, the
-    jobs that gave them and have not ended, each number with the MiB to which this job's limit is raised afterwards.
+    `idle_since`: since when a running job does nothing. `given_to`: the job that holds all resources of this job, whose
+    processes end; `given_resrcs`: these resources, which this job gets back where the other job ends before. `joining`:
+    in a job that was given such resources, the jobs that gave them and have not ended, each number with the MiB to
+    which this job's limit is raised afterwards.
     """
 
     job_id: int
@@ -254,6 +255,7 @@ class JobRecord:
     warned: int = -1
     to_requeue: str | None = None
     given_to: int = 0
+    idle_since: float = 0.0
     joining: tuple[tuple[int, int], ...] = ()
     comment: str = ""
     account: str = ""

@@ -211,6 +211,11 @@ MESSAGES = (
         "",
     ),
     (
+        "job-idle", "b69690f814e140e3b7bd64ba9e7b5968", INFO,
+        "A job that did nothing for longer than `idle_after` and `idle_grace` is ended.",
+        "",
+    ),
+    (
         "notice-failed", "3fbf3379a1e94c57a1a24539ccf6f433", WARNING,
         "An event of a job could not be told by mail or by `notify_command`, and is not tried again.",
         "The reason is the program's exit code: its own log may say more. `nodectl doctor` looks for sendmail.",

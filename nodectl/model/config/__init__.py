@@ -131,6 +131,9 @@ class Config:
     max_batch_bytes_per_user: int
     interactive_lease: int
     drain_on_failure: tuple[str, ...]
+    idle_after: int
+    idle_action: str
+    idle_grace: int
     private_data: tuple[str, ...]
     # steps
     kill_wait: int

@@ -6,7 +6,7 @@ import os
 
 from nodectl.launch.task.keys import HARD_LIMITS
 from nodectl.model.config.key import Key, section
-from nodectl.model.config.values import NAME, PATH, SCRIPT, SECONDS, SWITCH, Parser, absolute, number, words
+from nodectl.model.config.values import NAME, PATH, SCRIPT, SECONDS, SWITCH, Parser, absolute, number, one_of, words
 from nodectl.model.notice import EVENTS
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
@@ -142,6 +142,21 @@ JOBS = section(
         "drain_on_failure", words("prolog", "epilog"), ("prolog", "epilog"),
         "Which scripts and hooks around a job drain the node where they fail: no job starts before `nodectl node "
         "resume`.",
+    ),
+    Key(
+        "idle_after", number(0, 366 * 86_400, "seconds"), 0,
+        "Seconds after which people are told of a running job that does nothing: it uses less than one percent of a "
+        "CPU, reads and writes nothing, and its GPUs do not work. A GPU whose load the machine does not tell counts as "
+        "one that works. 0: never.",
+    ),
+    Key(
+        "idle_action", one_of("tell", "end"), "tell",
+        "What is done about such a job: its user is told, or it is ended, too, if it still does nothing idle_grace "
+        "later.",
+    ),
+    Key(
+        "idle_grace", number(0, 366 * 86_400, "seconds"), 600,
+        "Seconds between the notice and the end of such a job.",
     ),
     Key(
         "private_data", words("jobs"), (),

@@ -56,6 +56,7 @@ from nodectl.service.daemon.methods import (
 )
 from nodectl.service.daemon.methods.job_calls import JobCalls
 from nodectl.service.daemon.methods.start import StepStart
+from nodectl.service.daemon.notices.idle_watch import IdleWatch
 from nodectl.service.daemon.notices.notices import Notices
 from nodectl.service.daemon.processes.companions import Companion
 from nodectl.service.daemon.processes.forkserver_channel import ForkserverChannel
@@ -141,7 +142,8 @@ class Node:
         table = JobTable(job_store, config.max_batch_bytes_per_user, config.kept_scripts_per_user)
         notices = Notices(config, job_store, base, self._levels, durable=table.commits.durable, lives=table.lives)
         table.on_end = notices.ended
-        parts = Parts(registry, jobs.further_steps, jobs.suspension, self._maker, starts, spool, growth, notices)
+        idle = IdleWatch(config, base, self._maker.binder.node_devices)
+        parts = Parts(registry, jobs.further_steps, jobs.suspension, self._maker, starts, spool, growth, notices, idle)
         return Controller(config, table, parts)
 
     async def restore_queue(self) -> None:

@@ -43,7 +43,7 @@ def test_each_way_has_its_own_events() -> None:
     )
     assert found == {
         "mail": {"BEGIN", "TIME_LIMIT_50"},
-        "command": {"BEGIN", "END", "FAIL", "REQUEUE", "TIME_LIMIT_80"},
+        "command": {"BEGIN", "END", "FAIL", "REQUEUE", "IDLE", "TIME_LIMIT_80"},
         "site": {"BEGIN", "TIME_LIMIT_50", "FAIL"},
     }
     assert wishes.of(JobRecord(7), config()) == {}

@@ -7,9 +7,9 @@ import pytest
 from nodectl.model import notice
 
 
-def test_events_are_read_in_any_case_and_all_stands_for_four() -> None:
+def test_events_are_read_in_any_case_and_all_stands_for_most() -> None:
     assert notice.mail_types("end,Fail") == ("END", "FAIL")
-    assert notice.mail_types("ALL,TIME_LIMIT_80,END") == ("BEGIN", "END", "FAIL", "REQUEUE", "TIME_LIMIT_80")
+    assert notice.mail_types("ALL,TIME_LIMIT_80,END") == ("BEGIN", "END", "FAIL", "REQUEUE", "IDLE", "TIME_LIMIT_80")
     assert notice.mail_types("ALL,NONE") == ()
     assert notice.mail_types("INVALID_DEPEND,STAGE_OUT,ARRAY_TASKS") == ("ARRAY_TASKS",)
 

@@ -48,6 +48,7 @@ from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.jobs.registry import Registry
 from nodectl.service.daemon.jobs.suspension import Suspensions
 from nodectl.service.daemon.jobs.watcher import Watcher
+from nodectl.service.daemon.notices.idle_watch import IdleWatch
 from nodectl.service.daemon.notices.notices import Notices
 from nodectl.service.daemon.steps.live import LiveStep
 
@@ -71,6 +72,7 @@ class Parts(NamedTuple):
     spool: Spool
     growth: Growth
     notices: Notices
+    idle: IdleWatch
 
 
 class Doom(NamedTuple):
@@ -124,6 +126,8 @@ class Controller(Watcher):
         for job_id, record in early.items():
             self.job_over(job_id, record)
         self.parts.notices.begin()
+        self.parts.idle.tell, self.parts.idle.end = self._tell_idle, self._end_idle
+        self.parts.idle.begin(self.table.jobs)
         for job in self.table.jobs.values():
             self._watch_warning(job)
             if job.job_state in (states.RUNNING, states.SUSPENDED):
@@ -437,6 +441,18 @@ class Controller(Watcher):
         doom = self._dooms.pop(job.job_id)
         job.state_desc = doom.reason
         self._end_for_good(job, doom.state if doom.state in states.ENDED else states.CANCELLED, 1)
+
+    async def _tell_idle(self, job: JobRecord, words: str) -> None:
+        """Tell people, and the job's steps on their standard error, that the job does nothing."""
+        self.parts.notices.idle(job, words)
+        for live in self.parts.registry.steps_of(job.job_id):
+            if not live.in_prolog:
+                await live.ask("Say", {"text": f"job {job.job_id}: {words}"}, _ANSWER_SECONDS)
+
+    def _end_idle(self, job: JobRecord, reason: str) -> None:
+        """End a job that does nothing."""
+        messages.tell("job-idle", f"job {job.job_id} is ended: {reason}", job=job.job_id, uid=job.user_id)
+        self.cancel(job, "", "CANCELLED", reason)
 
     # Ends that happen.
 
@@ -866,6 +882,7 @@ class Controller(Watcher):
         self.rounds.end()
         self.leases.end_all()
         self._end_warnings()
+        self.parts.idle.stop()
         await self.tasks.finish(to_end.half())  # `NodeJobs.settle` waits for prologs and epilogs
         await self.parts.notices.settle(to_end)
         self.table.store.put_usage(self.scheduler.usage(time.time()))

@@ -65,6 +65,7 @@ def row(job: JobRecord, resources: Mapping[str, object], now: float, why: Explan
         "end": (job.end_time or None) if job.time_limit or not job.is_active else None,  # else unknown
         "time_limit": job.time_limit,
         "used": used_seconds(job, now),
+        "idle_since": job.idle_since or None,
         "tasks": details.num_tasks,
         "cpus": job.total_cpus or sum(int(str(share["cpus"])) for share in shares) or details.min_cpus,
         "memory": memory or details.pn_min_memory or details.mem_per_cpu * details.min_cpus,

@@ -124,6 +124,13 @@ class Notices:
         """Note that a run has ended and the job waits again. Called before the job's next run is counted."""
         self._note(job, notice.REQUEUE)
 
+    def idle(self, job: JobRecord, words: str) -> None:
+        """Note that a job does nothing; `words` say for how long, and what will come of it."""
+        for way, wanted in wishes.of(job, self._config).items():
+            if notice.IDLE in wanted:
+                self._put(job, notice.IDLE, way, words=words, spell=int(job.idle_since))
+                self._soon()
+
     def ended(self, job: JobRecord) -> None:
         """Note the end of a job, and of its array where the job was the last one. Called with the job's last change."""
         self.forget(job.job_id)
@@ -157,13 +164,17 @@ class Notices:
         for way, wanted in wishes.of(job, self._config).items():
             if event in wanted:
                 self._put(job, event, way, whole=whole)
-                self._durable().add_done_callback(lambda done: done.exception())  # a failed write is tried again
+                self._soon()
+
+    def _soon(self) -> None:
+        self._durable().add_done_callback(lambda done: done.exception())  # a failed write is tried again
 
     def _put(
-        self, job: JobRecord, event: str, way: str, *, whole: bool = False, wanted: list[str] | None = None
-    ) -> None:
+        self, job: JobRecord, event: str, way: str, *, whole: bool = False, wanted: list[str] | None = None,
+        words: str = "", spell: int = 0,
+    ) -> None:  # fmt: skip
         uid = job.user_id
-        made = wishes.made(job, event, way, at=time.time(), whole=whole)
+        made = wishes.made(job, event, way, at=time.time(), whole=whole, words=words, spell=spell)
         noted = self._noted.setdefault(made.job, set())
         if made[:4] in noted:
             return

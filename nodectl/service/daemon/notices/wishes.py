@@ -47,8 +47,13 @@ def events_of_end(wanted: frozenset[str], states: Mapping[str, int]) -> list[str
     return [*found, notice.END] if notice.END in wanted else found
 
 
-def made(job: JobRecord, event: str, way: str, *, at: float, whole: bool = False) -> Notice:
-    """Return the notice of an event of a job, of its array as a `whole`; `at`, seconds since the epoch, is when."""
+def made(
+    job: JobRecord, event: str, way: str, *, at: float, whole: bool = False, words: str = "", spell: int = 0
+) -> Notice:
+    """Return the notice of an event of a job, of its array as a `whole`; `at`, seconds since the epoch, is when.
+
+    `words` say more than the job's record does. Events that come several times in a run differ in their `spell`.
+    """
     details = job.details
     number = job.array_job_id if whole else job.job_id
     task = "" if whole or job.array_task_id is None else f"{job.array_job_id}_{job.array_task_id}"
@@ -58,7 +63,7 @@ def made(job: JobRecord, event: str, way: str, *, at: float, whole: bool = False
         "name": job.name[:_LONGEST],
         "user": job.user_name,
         "state": job.job_state,
-        "reason": job.state_desc[:_LONGEST],
+        "reason": words or job.state_desc[:_LONGEST],
         "exit_code": job.exit_code,
         "submit": job.submit_time,
         "start": job.start_time,
@@ -68,4 +73,8 @@ def made(job: JobRecord, event: str, way: str, *, at: float, whole: bool = False
         **({"to": details.notices["user"]} if way == MAIL else {}),
         **({"command": details.notices["command"], "secure": details.notices["secure"]} if way == COMMAND else {}),
     }
+    if spell:
+        return Notice(
+            number, job.restart_cnt, f"{event}.{spell}", way, job.user_id, {**record, "event": event, "spell": spell}
+        )
     return Notice(number, 0 if whole else job.restart_cnt, event, way, job.user_id, record)

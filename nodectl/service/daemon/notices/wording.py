@@ -18,6 +18,7 @@ _WORDS = {
     notice.END: "has ended",
     notice.FAIL: "has failed",
     notice.REQUEUE: "waits again",
+    notice.IDLE: "does nothing",
     notice.TIME_LIMIT: "has reached its time limit",
     **{event: f"has used {percent} % of its time limit" for event, percent in notice.SHARES_OF_LIMIT.items()},
 }
@@ -26,7 +27,8 @@ _OF_END = (notice.END, notice.FAIL, notice.TIME_LIMIT)
 
 def identity(told: Notice) -> str:
     """Return the identity of a notice, by which a second delivery shows: 7.0.END, with the time of the submission."""
-    return f"{told.job}.{told.restart}.{told.event}.{int(told.record['submit'])}"
+    spell = f".{told.record['spell']}" if "spell" in told.record else ""
+    return f"{told.job}.{told.restart}.{told.event}{spell}.{int(told.record['submit'])}"
 
 
 def subject(told: Notice) -> str:
