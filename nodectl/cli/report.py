@@ -22,6 +22,7 @@ from nodectl.client.render.terminal import put, write_document
 from nodectl.client.session import Session
 from nodectl.model.accounting.report import PERIODS, Period, Sum, over_all, report
 from nodectl.model.accounting.times import moment
+from nodectl.model.states import RUNNING
 from nodectl.model.words import duration
 
 HEADER = ("PERIOD", "USER", "JOBS", "CPU-HOURS", "SHARE", "EFF", "WAIT", "WAIT95", "MEM ASKED", "MEM USED")
@@ -92,7 +93,7 @@ def main(arguments: argparse.Namespace) -> int:
 def _print_idle(arguments: argparse.Namespace, now: float) -> int:
     session = Session(arguments.settings)
     try:
-        wanted = {"states": ["RUNNING"]} | ({"users": arguments.user.split(",")} if arguments.user else {})
+        wanted = {"states": [RUNNING]} | ({"users": arguments.user.split(",")} if arguments.user else {})
         found = [job for job in list_jobs.ask(session, wanted) if job.get("idle_since")]
     finally:
         session.close()

@@ -452,7 +452,7 @@ class Controller(Watcher):
     def _end_idle(self, job: JobRecord, reason: str) -> None:
         """End a job that does nothing."""
         messages.tell("job-idle", f"job {job.job_id} is ended: {reason}", job=job.job_id, uid=job.user_id)
-        self.cancel(job, "", "CANCELLED", reason)
+        self.cancel(job, "", states.CANCELLED, reason)
 
     # Ends that happen.
 

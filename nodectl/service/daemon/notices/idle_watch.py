@@ -12,9 +12,9 @@ from nodectl.kernel import pseudo_file
 from nodectl.launch.cgroup.delegation import Base
 from nodectl.model.config import Config
 from nodectl.model.node_device import NodeDevice
+from nodectl.model.states import RUNNING
 from nodectl.model.wire import lean_json
 from nodectl.model.words import duration
-from nodectl.selection.modes import RUNNING
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks
 from nodectl.service.daemon.notices.idleness import PERIOD, Rule, Sample, Spell, Verdict, is_idle, judged

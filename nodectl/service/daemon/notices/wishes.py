@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from nodectl.model import notice
 from nodectl.model.config import Config
-from nodectl.scheduler.happened import OK
+from nodectl.model.states import CANCELLED, COMPLETED, TIMEOUT
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.history.notice import Notice
 from nodectl.service.daemon.notices.ways import COMMAND, MAIL, SITE
 
 Wishes = Mapping[str, frozenset[str]]
-_WELL = (OK, "CANCELLED")
+_WELL = (COMPLETED, CANCELLED)
 _LONGEST = 200  # characters of a name
 
 
@@ -41,7 +41,7 @@ def shares_of_limit(job: JobRecord, config: Config) -> Iterator[tuple[str, int]]
 def events_of_end(wanted: frozenset[str], states: Mapping[str, int]) -> list[str]:
     """Return the events of the end of a job, or of an array, among the wanted ones. `states`: how many ended how."""
     failed = any(count and state not in _WELL for state, count in states.items())
-    found = [notice.TIME_LIMIT] if notice.TIME_LIMIT in wanted and states.get("TIMEOUT") else []
+    found = [notice.TIME_LIMIT] if notice.TIME_LIMIT in wanted and states.get(TIMEOUT) else []
     if failed and notice.FAIL in wanted:
         return [*found, notice.FAIL]
     return [*found, notice.END] if notice.END in wanted else found
