@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from rootful.node import NOBODY, OTHER, Node, wait_until
-from rootful.queued import QUEUE, emptied, refused, submit, wait_for
+from rootful.queued import QUEUE, emptied, refused, state, submit, wait_for
 
 # Each mail is a file; its name is made when it is whole.
 SENDMAIL = """#!/bin/sh
@@ -124,7 +124,15 @@ def test_what_is_no_address_is_refused(mailing: Node, address: str) -> None:
 
 
 def test_an_array_is_told_as_a_whole(mailing: Node) -> None:
-    submit(mailing, "[ $SLURM_ARRAY_TASK_ID != 1 ]", "--array=0-3", "--mail-type=ALL")
+    """Its last task, which has the array's number, ends before another."""
+    last = mailing.scratch / "last"
+    script = f"""case $SLURM_ARRAY_TASK_ID in
+    0) while [ ! -e {last} ]; do sleep 0.05; done;;
+    1) exit 1;;
+    esac"""
+    array = submit(mailing, script, "--array=0-3", "--mail-type=ALL")
+    wait_until(lambda: state(mailing, f"{array}_3") == "COMPLETED", "the last task has ended")
+    last.touch()
     assert events(mailing, 2) == ["BEGIN", "FAIL"]
     assert any("1 FAILED, 3 COMPLETED" in str(mail["Subject"]) or "3 COMPLETED, 1 FAILED" in str(mail["Subject"])
                for mail in mails(mailing))  # fmt: skip
@@ -251,6 +259,31 @@ def test_each_event_is_told_once_however_often_the_daemon_is_killed(counting: No
     wait_until(lambda: not list((counting.dir / "run/notices").iterdir()), "nothing is being told")
     assert set(counted(counting).values()) == {1}
     assert len(counted(counting)) == 2 * jobs
+
+
+def test_a_mail_under_way_when_the_daemon_is_killed_is_not_sent_again() -> None:
+    node = noting("#!/bin/sh\necho begun >>{scratch}/begun\nwhile [ ! -e {scratch}/go ]; do sleep 0.05; done\n")
+    begun = node.scratch / "begun"
+    begun.touch()
+    begun.chmod(0o666)
+    try:
+        node.start()
+        job = submit(node, "exit 0", "--mail-type=END")
+        wait_until(lambda: begun.read_text() != "", "the mail is on its way")
+        wait_for(node, job, "COMPLETED")
+        for _ in range(2):
+            node.restart(signal.SIGKILL)
+        other = submit(node, "exit 0", "--mail-type=END", user=OTHER)
+        wait_until(lambda: begun.read_text().split() == ["begun"] * 2, "another user's mail goes out meanwhile")
+        wait_for(node, other, "COMPLETED")
+        (node.scratch / "go").touch()
+        wait_until(lambda: not list((node.dir / "run/notices").iterdir()), "all is told")
+        node.restart()
+        assert begun.read_text().split() == ["begun"] * 2
+        node.assert_clean()
+    finally:
+        (node.scratch / "go").touch()
+        node.close()
 
 
 def test_none_of_a_thousand_jobs_is_told_twice_or_not_at_all(counting: Node) -> None:

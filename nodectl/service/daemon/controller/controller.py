@@ -442,12 +442,12 @@ class Controller(Watcher):
         job.state_desc = doom.reason
         self._end_for_good(job, doom.state if doom.state in states.ENDED else states.CANCELLED, 1)
 
-    async def _tell_idle(self, job: JobRecord, words: str) -> None:
+    def _tell_idle(self, job: JobRecord, words: str) -> None:
         """Tell people, and the job's steps on their standard error, that the job does nothing."""
         self.parts.notices.idle(job, words)
         for live in self.parts.registry.steps_of(job.job_id):
             if not live.in_prolog:
-                await live.ask("Say", {"text": f"job {job.job_id}: {words}"}, _ANSWER_SECONDS)
+                self.tasks.begin(live.ask("Say", {"text": f"job {job.job_id}: {words}"}, _ANSWER_SECONDS))
 
     def _end_idle(self, job: JobRecord, reason: str) -> None:
         """End a job that does nothing."""

@@ -97,7 +97,7 @@ def _step_of(told: Notice, user: pwd.struct_passwd, level: str, order: Mapping[s
         **wording.variables(told, order["node"]),
     }
     return Step.from_json(
-        {"job_id": told.job, "uid": user.pw_uid, "gid": user.pw_gid, "gids": gids, "umask": 0o077, "secure": level,
+        {"job_id": told.job, "uid": user.pw_uid, "gid": user.pw_gid, "gids": gids, "umask": 0o022, "secure": level,
          "hard_limits": order["hard_limits"], "environment": environment,
          "cwd": told.record["work_dir"] if told.way == COMMAND else "/"}
     )  # fmt: skip

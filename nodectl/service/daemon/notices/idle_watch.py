@@ -5,7 +5,7 @@ Devices are asked only for jobs whose CPUs do nothing. Used only from the event 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from nodectl import messages
 from nodectl.kernel import pseudo_file
@@ -24,14 +24,14 @@ _LOADS = "nodectl.service.daemon.notices.gpu_loads"
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 _PATIENCE = 10.0  # seconds, for the loads of GPUs
 _IN_A_SPELL = 8  # samples at least before a job is told
-_LEAST_PERIOD = 0.25
+_LEAST_PERIOD = 1.0
 _AT_A_TIME = 64  # jobs, before other work of the event loop has its turn
 
 
 class IdleWatch:
     """The watch of a node. From `begin` on, `tell` and `end` are called with a job and words about its idleness."""
 
-    tell: Callable[[JobRecord, str], Awaitable[None]]
+    tell: Callable[[JobRecord, str], None]
     end: Callable[[JobRecord, str], None]
 
     def __init__(self, config: Config, base: Base, devices: Iterable[NodeDevice]) -> None:
@@ -42,6 +42,7 @@ class IdleWatch:
         self._spells: dict[int, Spell] = {}
         self._tasks = BackgroundTasks()
         self._looking = False
+        self._asked: ReportingProcess | None = None  # of the loads of GPUs
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, jobs: Mapping[int, JobRecord]) -> None:
@@ -83,7 +84,7 @@ class IdleWatch:
                     samples[number] = samples[number]._replace(devices=_are_busy(files, loads))
             for job in running:
                 if jobs.get(job.job_id) is job and job.job_state == RUNNING:
-                    await self._judge(job, samples[job.job_id])
+                    self._judge(job, samples[job.job_id])
             self._spells = {number: spell for number, spell in self._spells.items() if number in samples}
         finally:
             self._looking = False
@@ -92,7 +93,7 @@ class IdleWatch:
         spell = self._spells.get(number)
         return spell is not None and is_idle(spell.last, sample, self._period)
 
-    async def _judge(self, job: JobRecord, sample: Sample) -> None:
+    def _judge(self, job: JobRecord, sample: Sample) -> None:
         spell, verdict = judged(self._spells.get(job.job_id), sample, self._rule, self._period)
         self._spells[job.job_id] = spell
         idle = sample.at - spell.since
@@ -100,7 +101,7 @@ class IdleWatch:
         words = f"it has done nothing for {duration(idle)}"
         if verdict is Verdict.TELL:
             grace = duration(self._rule.grace)
-            await self.tell(job, f"{words}, and is ended in {grace} if it goes on so" if self._rule.ends else words)
+            self.tell(job, f"{words}, and is ended in {grace} if it goes on so" if self._rule.ends else words)
         elif verdict is Verdict.END:
             self.end(job, f"{words} (idle_after)")
 
@@ -118,14 +119,14 @@ class IdleWatch:
         return [self._files.get(key, "") for key in keys]
 
     async def _loads(self) -> Mapping[str, object]:
+        """Return the loads of GPUs by their files; empty where they cannot be had in time."""
+        if self._asked is not None and self._asked.running:
+            return {}  # it hangs in the driver
         try:
-            process = ReportingProcess(_LOADS, {}, environment=_ENVIRONMENT, seconds=_PATIENCE)
-        except OSError:
-            return {}
-        await process.end()
-        try:
+            self._asked = process = ReportingProcess(_LOADS, {}, environment=_ENVIRONMENT, seconds=_PATIENCE)
+            await asyncio.wait_for(process.reported(), _PATIENCE)
             return lean_json.load_object(process.results[-1].encode()) if process.results else {}
-        except lean_json.BadJson:
+        except (OSError, TimeoutError, lean_json.BadJson):
             return {}
 
 

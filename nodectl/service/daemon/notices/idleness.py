@@ -1,8 +1,8 @@
 """Whether a job does nothing: a rule over samples of what it has used. Functions of values, in the daemon.
 
 A job is busy that has used CPU time or moved bytes to or from disks, or whose devices work. Less than one percent of
-one CPU is nothing: what waits for its user still looks at the clock now and then. Where a figure is not known, the job
-counts as busy: no job is ended for what could not be seen.
+one CPU is nothing: what waits for its user still looks at the clock now and then. Where its CPU time or the load of one
+of its devices is not known, the job counts as busy. Bytes are known where the kernel's io controller counts them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import NamedTuple
 PERIOD = 60.0
 """Seconds between two samples, at most. A longer gap, as while no daemon ran, excuses no more idleness than this."""
 _LEAST_CPU = 0.01  # of one CPU
+_NOISE = 0.03  # CPU seconds between two samples, which step runners use where someone asks them
 _LEAST_BYTES = 1 << 20  # in a period
 
 
@@ -56,7 +57,7 @@ def is_idle(before: Sample, now: Sample, period: float = PERIOD) -> bool:
     if now.devices is not False or before.cpu is None or now.cpu is None:
         return False
     seconds = min(max(now.at - before.at, 0.0), period)
-    if now.cpu - before.cpu >= _LEAST_CPU * seconds:
+    if now.cpu - before.cpu >= max(_LEAST_CPU * seconds, _NOISE):
         return False
     return (now.moved or 0) - (before.moved or 0) < _LEAST_BYTES * seconds / PERIOD
 

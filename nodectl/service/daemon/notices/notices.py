@@ -142,9 +142,13 @@ class Notices:
             of_task = wanted & {notice.TIME_LIMIT} if whole else wanted
             for event in wishes.events_of_end(of_task, {job.job_state: 1}):
                 self._put(job, event, way)
-        if whole and not self._lives(job.array_job_id):
+        array_lives = self._lives(job.array_job_id)
+        if whole and not array_lives:
             self._end_array(job, asked)
-        self._over(job.job_id)
+        if not (array_lives and job.job_id == job.array_job_id):  # the last task that began has the array's number
+            self._over(job.job_id)
+        if job.array_job_id and not array_lives:
+            self._over(job.array_job_id)
 
     def _over(self, number: int) -> None:
         self._noted.pop(number, None)
@@ -155,7 +159,6 @@ class Notices:
         for way, wanted in asked.items():
             if wanted & {notice.END, notice.FAIL}:
                 self._put(job, notice.END, way, whole=True, wanted=sorted(wanted))
-        self._over(job.array_job_id)
 
     def _note(self, job: JobRecord, event: str) -> None:
         whole = wishes.is_told_as_a_whole(job) and event not in notice.SHARES_OF_LIMIT
