@@ -59,8 +59,8 @@ def mailing(module_node: Node) -> Iterator[Node]:
 @pytest.fixture
 def counting() -> Iterator[Node]:
     node = noting(COUNTER)
-    (node.scratch / "mails").touch(0o666)
-    (node.scratch / "mails").chmod(0o666)
+    (node.scratch / "mails").touch()
+    (node.scratch / "mails").chmod(0o666)  # no user's file is open to others in a directory for all
     try:
         yield node.start()
         node.assert_clean()
@@ -287,7 +287,10 @@ def test_a_mail_under_way_when_the_daemon_is_killed_is_not_sent_again() -> None:
 
 
 def test_none_of_a_thousand_jobs_is_told_twice_or_not_at_all(counting: Node) -> None:
-    submit(counting, "exit 0", "--array=1-1000", "--mail-type=END,ARRAY_TASKS")
+    request = {"argv": ["x"], "cwd": "/", "ntasks": 1, "environment": {}}
+    for _ in range(1000):
+        counting.call("Submit", request=request, job={"hold": True, "mail_type": "END"}, script="#!/bin/sh\n")
+    counting.call("Cancel", states=["PENDING"])
     for moment in (100, 500, 900):
         wait_until(lambda moment=moment: counted(counting).total() >= moment, f"{moment} were told", 600)
         counting.restart(signal.SIGKILL)
