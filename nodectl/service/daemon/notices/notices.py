@@ -19,7 +19,8 @@ from typing import Any
 
 from nodectl import messages
 from nodectl.kernel import children
-from nodectl.launch.cgroup import tree
+from nodectl.launch.cgroup import delegation, tree
+from nodectl.launch.cgroup.constraints import wanted_controllers
 from nodectl.launch.cgroup.delegation import Base
 from nodectl.model import notice
 from nodectl.model.config import Config
@@ -40,7 +41,7 @@ _AT_ONCE = 16  # notices of an order
 _COURIERS = 8  # of a way
 _HELD_AGAIN = 0.2  # seconds between two looks for the end of an earlier daemon's courier
 _AGAIN = 60.0  # seconds, where the system refused a courier, or sendmail a mail for the time being
-_TRIES = 5  # of a mail
+_TRIES = 5  # of a mail, and of a cgroup
 _TEMPORARY = (75 << 8, children.NO_PROGRAM << 8, UNTRUSTED, UNKNOWN_USER)  # EX_TEMPFAIL of sendmail(8)
 _HOUR = 3600.0
 _LONGEST_WAIT = 3600.0  # the clock may be set meanwhile
@@ -317,10 +318,13 @@ class Notices:
             return ""
         top = tree.Group(f"{self._base.mount}{self._base.path}/{tree.NOTICES}")
         group = top.child(f"{key[0]}-{key[1]}")  # `tree.is_of_command` knows the name
-        while not group.exists():
-            with contextlib.suppress(FileNotFoundError):  # a courier that ends removes `top` with its own
+        for _ in range(_TRIES):
+            try:
                 top.make().enable(self._base.controllers)
                 group.make()
+                break
+            except FileNotFoundError:  # a courier that ended has removed `top`, or another process the base
+                delegation.make(self._config.cgroup_name, wanted_controllers(self._config))
         group.write({name: text for name, text in _LIMITS.items() if group.has(name)})
         return group.full_path
 
@@ -345,7 +349,8 @@ class Notices:
             self._pause(key, again)
         while said and not await self._is_written():  # noqa: ASYNC110  # a full disk has no event
             await asyncio.sleep(_AGAIN)
-        os.unlink(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
         self._release(key)
 
     async def _is_written(self) -> bool:
