@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from nodectl.cli import list_jobs
 from nodectl.client.accounting import Asked, ask, user_ids
 from nodectl.client.command import Failed
 from nodectl.client.render import stacked_bars
@@ -22,6 +23,7 @@ from nodectl.client.render.terminal import put, write_document
 from nodectl.client.session import Session
 from nodectl.model.accounting.report import PERIODS, Period, Sum, over_all, report
 from nodectl.model.accounting.times import moment
+from nodectl.model.states import RUNNING
 from nodectl.model.words import duration
 
 HEADER = ("PERIOD", "USER", "JOBS", "CPU-HOURS", "SHARE", "EFF", "WAIT", "WAIT95", "MEM ASKED", "MEM USED")
@@ -33,6 +35,7 @@ _USUAL = {"day": "now-6days", "week": "now-28days", "month": "now-180days", "tot
 _ALL = "all"
 _KINDS = ("cpu", "gpu")
 _WEEK_HEADER = ("USERS", "CPU-HOURS", "GPU-HOURS")
+_OF_IDLE = ("id", "user", "idle_since", "cpus", "gres", "name")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="print one JSON object")
     how.add_argument("--csv", action="store_true", help="print comma-separated values")
+    parser.add_argument(
+        "--idle", action="store_true", help="list the running jobs that do nothing, and what they hold (key idle_after)"
+    )
     parser.add_argument("--svg", metavar="FILE", help="write a picture to FILE, - for standard output")
     parser.epilog = (
         "CPU-HOURS are of allocated CPUs, SHARE is the part of them, EFF the part that was used. WAIT is what half of "
@@ -55,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Print or write the report. Return 0."""
     now = time.time()
+    if arguments.idle:
+        return _print_idle(arguments, now)
     try:
         until = min(moment(arguments.endtime, now), now) if arguments.endtime else now
         since = moment(arguments.starttime or _USUAL[arguments.by], now)
@@ -83,6 +91,27 @@ def main(arguments: argparse.Namespace) -> int:
         sys.stdout.write(as_csv(periods))
     elif not arguments.svg:
         put([*listing(periods, psutil.cpu_count() or 1), *week_listing(week)])
+    return 0
+
+
+def _print_idle(arguments: argparse.Namespace, now: float) -> int:
+    session = Session(arguments.settings)
+    try:
+        wanted = {"states": [RUNNING]} | ({"users": arguments.user.split(",")} if arguments.user else {})
+        found = [job for job in list_jobs.ask(session, wanted) if job.get("idle_since")]
+    finally:
+        session.close()
+    found.sort(key=lambda job: float(job["idle_since"]))
+    if arguments.json:
+        rows_ = [{name: job[name] for name in _OF_IDLE} for job in found]
+        print(json.dumps({"idle": rows_}, indent=2))
+    else:
+        cells = [
+            (job["id"], job["user"], duration(now - job["idle_since"]), job["cpus"], job["gres"] or "-", job["name"])
+            for job in found
+        ]
+        put(table(("JOB", "USER", "IDLE", "CPUS", "DEVICES", "NAME"), cells, right=("IDLE", "CPUS")) if cells else
+            ["no running job does nothing"])  # fmt: skip
     return 0
 
 

@@ -49,7 +49,7 @@ def queued(
 ) -> int:  # fmt: skip
     """Submit the script and print the job's number. Return the exit status, of the job where `waits`. Raises Failed."""
     command.session.hold_signals()
-    job = int(str(_accepted(command, request, options, text)))
+    job = waiting.accepted(_accepted(command, request, options, text))
     if not Program.quiet:
         _tell_number(job, f"{job}" if parsable else f"Submitted batch job {job}")
         if not parsable and not Program.is_slurms() and sys.stderr.isatty():
@@ -112,9 +112,11 @@ def _script(command: JobCommand) -> tuple[str, list[str]]:
     return script.read(argv[0]), argv
 
 
-def _accepted(command: JobCommand, request: dict[str, object], options: dict[str, object], text: str) -> object:
+def _accepted(
+    command: JobCommand, request: dict[str, object], options: dict[str, object], text: str
+) -> Mapping[str, object]:
     try:
-        return command.session.call("Submit", request=request, job=options, script=text)["job"]
+        return command.session.call("Submit", request=request, job=options, script=text)
     except Failed as failed:
         if failed.name:
             if not Program.is_slurms():

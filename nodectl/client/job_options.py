@@ -121,6 +121,22 @@ def signal_of_run(text: str) -> str:
     return found
 
 
+def mail_type(text: str) -> str:
+    """Return the events of --mail-type as typed."""
+    from nodectl.model import notice  # who does not ask for it does not pay for it
+
+    notice.mail_types(text)
+    return text
+
+
+def mail_user(text: str) -> str:
+    """Return the addresses of --mail-user as typed."""
+    from nodectl.model import notice
+
+    notice.addresses(text)
+    return text
+
+
 def yes(_text: str) -> bool:
     """Parse a switch: True."""
     return True
@@ -140,7 +156,12 @@ _WAITING = (
     _row("dependency", "d", "LIST", "after other jobs: afterok:7:8, afterany:, afternotok:, after:, aftercorr:, "
            "singleton, or expand:7 to give job 7 more; ',' means all of them, '?' any", str),
     _row("hold", "H", "", "does not start before `nodectl release`", yes, has_arg=NO_ARGUMENT),
+    _row("mail-type", "", "LIST", "events of which a mail tells: BEGIN, END, FAIL, REQUEUE, TIME_LIMIT, TIME_LIMIT_80, "
+           "ALL; of an array as a whole, or with ARRAY_TASKS of each task", mail_type),
+    _row("mail-user", "", "ADDRESSES", "who gets these mails (the job's user)", mail_user),
     _row("nice", "", "N", f"priority lower by N ({_NICE})", nice, has_arg=MAYBE_ARGUMENT),
+    _row("notify", "", "COMMAND", "line of shell, run at its begin, its end, 80 % of its time limit, and when it is "
+           "queued again; NODECTL_EVENT tells which", str),
     _row("oversubscribe", "s", "", "CPUs may be shared with other jobs, where the node permits it", yes,
            has_arg=NO_ARGUMENT),
     _row("priority", "", "N", "this priority; admins only", priority),

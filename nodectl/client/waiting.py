@@ -37,7 +37,7 @@ def job(session: "Session", request: "Mapping[str, object]", options: "Mapping[s
     to the step. Raises Failed; Interrupted if a signal came before.
     """
     session.hold_signals()
-    number = int(str(session.call("Allocate", request=request, job=options, held_by=held_by)["job"]))
+    number = accepted(session.call("Allocate", request=request, job=options, held_by=held_by))
     if patience is not None:
         session.until = time.monotonic() + max(patience, 1)
     try:
@@ -52,6 +52,14 @@ def job(session: "Session", request: "Mapping[str, object]", options: "Mapping[s
     finally:
         session.until = None
     return number
+
+
+def accepted(reply: "Mapping[str, object]") -> int:
+    """Return the number of a new job, and print what its user should know."""
+    warnings: Any = reply.get("warnings", ())
+    for line in warnings:
+        say(f"warning: {line}")
+    return int(str(reply["job"]))
 
 
 def _wait(session: "Session", number: int, *, tell: bool) -> None:

@@ -139,3 +139,9 @@ class JobOptions:
     """The signal before the job's time is up, as sbatch's: "B:USR1@300"."""
     kill_on_invalid_dep: bool = field()
     """Whether the job ends when its dependency can never be fulfilled."""
+    mail_type: str = field(LONGEST_NAME)
+    """Of which events a mail tells, as sbatch's: "BEGIN,END,FAIL,TIME_LIMIT_80,ARRAY_TASKS"."""
+    mail_user: str = field(LONGEST_NAME)
+    """The addresses of these mails; without a value, the job's user."""
+    notify: str = field(LONGEST_PATH)
+    """A line of shell that runs at each event, as the job's user and as confined as the job."""

@@ -125,7 +125,9 @@ class JobDetails:
     name or name:type; `shard` and `gpumem` (MiB) ask for a part of one GPU. `share_res`: None where the user said
     nothing, False for --exclusive, True for --oversubscribe. `whole`: all of the machine, for a job with more tasks
     than it has CPUs. `signal`: the signal to be sent before the time limit, as `model.warning` writes it.
-    `kill_invalid_dep`: the job ends when its dependency can never be met.
+    `kill_invalid_dep`: the job ends when its dependency can never be met. `notices`: of which events the job's user is
+    told (`types`), by mail to `user` or by the line of shell `command`, which runs as confined as `secure` says; empty
+    for none.
     """
 
     num_tasks: int = 1
@@ -159,6 +161,7 @@ class JobDetails:
     open_append: bool = False
     signal: str = ""
     kill_invalid_dep: bool = False
+    notices: dict[str, str] = field(default_factory=dict)
     req_node_bitmap: bitarray | None = None
     exc_node_bitmap: bitarray | None = None
     _request: Request | None = None
@@ -213,9 +216,10 @@ class JobRecord:
     as submitted, also in each task: how many tasks, the least and the greatest index, the step. `warned`: the run that
     got the requested signal. `to_requeue`: None, or the value for `held` ("" for not held) with which the job waits
     again when its processes have ended. `select_packed` is `select_jobinfo` as the plugin packed it, in hexadecimal.
-    `given_to`: the job that holds all resources of this job, whose processes end; `given_resrcs`: these resources,
-    which this job gets back where the other job ends before. `joining`: in a job that was given such resources, the
-    jobs that gave them and have not ended, each number with the MiB to which this job's limit is raised afterwards.
+    `idle_since`: since when a running job does nothing. `given_to`: the job that holds all resources of this job, whose
+    processes end; `given_resrcs`: these resources, which this job gets back where the other job ends before. `joining`:
+    in a job that was given such resources, the jobs that gave them and have not ended, each number with the MiB to
+    which this job's limit is raised afterwards.
     """
 
     job_id: int
@@ -252,6 +256,7 @@ class JobRecord:
     warned: int = -1
     to_requeue: str | None = None
     given_to: int = 0
+    idle_since: float = 0.0
     joining: tuple[tuple[int, int], ...] = ()
     comment: str = ""
     account: str = ""

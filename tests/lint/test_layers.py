@@ -58,6 +58,7 @@ LAYERS = {
     "service.daemon.jobs": "what is around the steps of a job",
     "service.daemon.recovery": "what an earlier daemon left",
     "service.daemon.admission": "from a request to a step",
+    "service.daemon.notices": "people are told of their jobs",
     "service.daemon.controller": "jobs: the queue, and what starts and ends them",
     "service.daemon.methods": "the methods of org.nodectl",
     "service.daemon.loop_errors": "exceptions in the event loop, for the log",

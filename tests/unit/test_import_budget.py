@@ -81,7 +81,7 @@ ENTRIES = {
     "configuration": Entry(
         "from nodectl.service.config_file import reader; reader.load('/nonexistent', must_exist=False)",
         CONFIGURATION,
-        39,
+        40,
         ENUM,
     ),
     # One for each prolog and epilog.

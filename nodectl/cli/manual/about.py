@@ -96,6 +96,8 @@ EXAMPLES = {
         ("A batch script:", "nodectl submit job.sh"),
         ("A line of shell instead of a file:", "nodectl submit --wrap 'make -j4' -c4"),
         ("100 tasks, 4 at a time, after job 7:", "nodectl submit -a 0-99%4 --dependency=afterok:7 job.sh"),
+        ("A mail at the end, and at 80 % of its time limit:",
+         "nodectl submit --mail-type=END,FAIL,TIME_LIMIT_80 job.sh"),
     ),
     "alloc": (("A shell that holds four CPUs and a GPU until it ends:", "nodectl alloc -n4 --gpus=1"),),
     "bind": (

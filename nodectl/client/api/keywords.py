@@ -49,6 +49,8 @@ class CommonOptions(TypedDict, total=False):
     io_priority: Text
     io_weight: int
     job_name: str
+    mail_type: str
+    mail_user: str
     mem: Amount
     mem_bind: str
     mem_per_cpu: Amount
@@ -57,6 +59,7 @@ class CommonOptions(TypedDict, total=False):
     nice: Text
     nodelist: Listed
     nodes: Text
+    notify: str
     ntasks: int
     ntasks_per_core: int
     ntasks_per_node: int

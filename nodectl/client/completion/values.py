@@ -9,6 +9,7 @@ from nodectl.client.job_changes import CHANGES
 from nodectl.client.launch_request import RLIMITS
 from nodectl.client.srun import value_help
 from nodectl.launch.container.settings import NAMESPACES
+from nodectl.model import notice
 from nodectl.model.states import IN_QUEUE, SHORT, STATES
 
 FILES, DIRECTORIES, USERS, COMMANDS, WORDS = "files", "directories", "users", "commands", "words"
@@ -84,6 +85,7 @@ _VALUES: dict[str, Callable[[], list[Candidate]]] = {
     "--exclusive": list,
     "--signal": _signals,
     "--kill-command": _signals,
+    "--mail-type": lambda: _plain((*notice.EVENTS, notice.ARRAY_TASKS, "ALL", "NONE")),
     "--state": lambda: list(_STATES),
     "acct --state": lambda: _plain(STATES),
     "acct --format": _acct_fields,
@@ -91,7 +93,8 @@ _VALUES: dict[str, Callable[[], list[Candidate]]] = {
     "KEY=VALUE": _changes,
 }
 LISTS = frozenset({"--cpu-bind", "--mem-bind", "--gpu-bind", "--container-ns", "--export", "--propagate", "--state",
-                   "--format", "--dependency", "--user", "--users", "--jobs", "--job"})  # fmt: skip
+                   "--format", "--dependency", "--user", "--users", "--jobs", "--job",
+                   "--mail-type"})  # fmt: skip
 
 
 def kind_of(item: Item) -> str:

@@ -149,6 +149,10 @@ def devices_of(gres: str) -> str:
     return ", ".join(gres.split(","))
 
 
+def _mail(notices: Mapping[str, str]) -> str:
+    return f"{notices['types']} to {notices['user']}" if notices.get("types") else ""
+
+
 # The facts about a job: the title and the function for the value, which is omitted where it is empty.
 _FACTS: tuple[tuple[str, Callable[[Job], object]], ...] = (
     ("job", name_of),
@@ -177,6 +181,8 @@ _FACTS: tuple[tuple[str, Callable[[Job], object]], ...] = (
     ("priority", lambda job: job.get("priority")),
     ("restarts", lambda job: job.get("restarts")),
     ("comment", lambda job: job.get("comment")),
+    ("mail", lambda job: _mail(job.get("notices") or {})),
+    ("notify", lambda job: (job.get("notices") or {}).get("command")),
 )
 
 

@@ -9,7 +9,7 @@ NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
 # A script may have them: going on without is what it would want. -v tells.
 IGNORED = (
     (ARGUMENT, "acctg-freq bb bbf cluster cluster-constraint clusters:M cpu-freq delay-boot extra gpu-freq licenses:L "
-               "mail-type mail-user max-time mcs-label msg-timeout partition:p power prefer profile segment "
+               "max-time mcs-label msg-timeout partition:p power prefer profile segment "
                "slurmd-debug switches threads:T wckey"),
     (MAYBE_ARGUMENT, "no-kill:k resv-ports"),
     (NO_ARGUMENT, "autocomplete consolidate-segments interactive reboot spread-job spread-segments "

@@ -211,6 +211,26 @@ MESSAGES = (
         "",
     ),
     (
+        "job-idle", "b69690f814e140e3b7bd64ba9e7b5968", INFO,
+        "A job that did nothing for longer than `idle_after` and `idle_grace` is ended.",
+        "",
+    ),
+    (
+        "notice-failed", "3fbf3379a1e94c57a1a24539ccf6f433", WARNING,
+        "An event of a job could not be told by mail or by `notify_command`, and is not tried again.",
+        "The reason is the program's exit code: its own log may say more. `nodectl doctor` looks for sendmail.",
+    ),
+    (
+        "notice-late", "2629e8d8056d43e4b8ca1ac9da5b227a", WARNING,
+        "Nothing can be told of a user's jobs for now; this is tried again.",
+        "The reason is the system's: processes, descriptors or disk space are short.",
+    ),
+    (
+        "notice-lost", "23f54e91728a4d40ba394d4de4ce3c42", WARNING,
+        "An event of a job is not told, because too many of its user wait to be told.",
+        "The key `max_notices_per_user` is the bound; a program that hangs may hold them up.",
+    ),
+    (
         "log-lost", "c92ad0db05ec4ca7886f528492715e2a", WARNING,
         "The journal did not take so many lines, and they are lost: the service does not wait for it.",
         "Look at systemd-journald: it hangs, or its disk does.",

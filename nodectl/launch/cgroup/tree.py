@@ -1,7 +1,7 @@
 """The cgroup v2 tree of steps: place, names of files, and how a step's part is made, emptied and removed.
 
     <cgroup2 mount>/<base>/job_J/step_S/{stepd, user/{task_T, mpi}, epilog}
-    <cgroup2 mount>/<base>/runners
+    <cgroup2 mount>/<base>/{runners, notices/WAY-UID}
 
 `cgroup/delegation.py` finds `base` and the controllers below it. Limits are written on `job_J` and on `user`; the stepd
 sits beside `user`, so that emptying it never touches the stepd, which is charged to the job. A stepd that serves
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MOUNTS = "/proc/self/mounts"
 MPI = "mpi"  # below a step's `user`: the server of its MPI plugin
+NOTICES = "notices"  # below the base: what tells people of their jobs (`service/daemon/notices/`)
 RUNNERS = "runners"  # below the base, beside the jobs: step runners that are kept between steps, or wait for one
 _WITHOUT_CHILDREN = 2  # links of a directory of the kernel's: its name, and its own .
 
@@ -247,6 +248,11 @@ def find_mount(mounts: str = MOUNTS) -> str:
 def is_of_job(place: str, base: str) -> bool:
     """Return True for the cgroup of a job of ours and for all cgroups below."""
     return bool(base) and place.startswith(f"{base}/job_")
+
+
+def is_of_command(place: str, base: str) -> bool:
+    """Return True for the cgroups in which commands of --notify run."""
+    return bool(base) and place.startswith(f"{base}/{NOTICES}/command-")
 
 
 def step_path(base: str, job_id: int, step_id: int) -> str:

@@ -43,17 +43,18 @@ def run(
 
 def start_as(
     path: str, environment: "Mapping[str, str]", cwd: str, *, errors: int, become: "Callable[[], bool]",
-    confinement: "Confinement",
+    confinement: "Confinement", words: "Iterable[str]" = (), source: int = -1,
 ) -> int:  # fmt: skip
-    """Start a script as the user, called by root, in a new process group. Returns the pid.
+    """Start a script, or a program with `words`, as the user, called by root, in a new process group. Returns the pid.
 
-    Its standard error goes to the descriptor `errors`, its output nowhere. `become` makes the process its user's; if
-    that fails the script does not run. The pid is for a caller that waits for its children anyway. Raises OSError where
-    it cannot be forked.
+    It reads from the descriptor `source`, -1 for nothing. Its standard error goes to `errors`, its output nowhere.
+    `become` makes the process its user's; if that fails the script does not run. The pid is for a caller that waits for
+    its children anyway. Raises OSError where it cannot be forked.
     """
     pid = os.fork()
     if pid == 0:
-        _become_script([path], environment, -1, confinement, errors=errors, become=become, cwd=cwd)
+        argv = [path, *words]
+        _become_script(argv, environment, -1, confinement, errors=errors, become=become, cwd=cwd, source=source)
     _lead_group(pid)
     return pid
 
@@ -95,7 +96,7 @@ def _run(
 
 def _become_script(
     argv: list[str], environment: "Mapping[str, str]", writer: int, confinement: "Confinement | None", *, errors: int,
-    become: "Callable[[], bool] | None" = None, cwd: str | None = None,
+    become: "Callable[[], bool] | None" = None, cwd: str | None = None, source: int = -1,
 ) -> None:  # fmt: skip
     """Execute the script in the new process. `writer` takes the output, -1 for nothing; `errors` standard error."""
     try:
@@ -106,7 +107,7 @@ def _become_script(
         if become is not None and not become():
             return
         null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-        os.dup2(null, 0, inheritable=True)  # not the task's own input
+        os.dup2(null if source < 0 else source, 0, inheritable=True)  # not the task's own input
         os.dup2(null if writer < 0 else writer, 1, inheritable=True)
         os.dup2(errors, 2, inheritable=True)
         close_all_but()  # a plugin's descriptors may lack close-on-exec

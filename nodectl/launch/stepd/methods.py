@@ -1,10 +1,11 @@
 """The methods of org.nodectl.step, for the step's user and the daemon. Runs in the stepd, as root.
 
-`Confine`, `Limit` and `Victim` are the daemon's alone: other limits of the step, another time limit, and which of its
-processes the kernel killed. So are the state and the reason of `End`; and `Suspend` and `Resume`, because the queue may
-have given the CPUs of a job that stands still to others.
+`Confine`, `Limit`, `Victim` and `Say` are the daemon's alone: other limits of the step, another time limit, which of
+its processes the kernel killed, a line for its user. So are the state and the reason of `End`; and `Suspend` and
+`Resume`, because the queue may have given the CPUs of a job that stands still to others.
 """
 
+from nodectl import messages
 from nodectl.kernel.identity import BEGAN_AS
 from nodectl.kernel.signals import KILL, TERM
 from nodectl.launch.stepd.suspension import TSTP
@@ -54,6 +55,7 @@ class Methods:
             f"{STEP}.Confine": (_CONFINE, self._confine),
             f"{STEP}.Limit": (_LIMIT, self._limit),
             f"{STEP}.Victim": (_VICTIM, self._victim),
+            f"{STEP}.Say": ({"text": text(1024)}, self._say),
             f"{STEP}.Run": ({"commands": _a_list}, self._run_commands),
             f"{STEP}.NoMore": ({}, self._no_more),
             f"{STEP}.Withdraw": ({}, self._withdraw),
@@ -146,6 +148,12 @@ class Methods:
                 task.out_of_memory = True  # of a command; there may be any number of them
             else:
                 self._run.end_reasons.add_victim(task, call.parameters["pid"], call.parameters["name"])
+        return {}
+
+    def _say(self, call: "Call") -> "Mapping[str, object]":
+        """Tell the step's user something, on standard error."""
+        _allow_service(call)
+        messages.say(messages.PLAIN, f"nodectl: {call.parameters['text']}")
         return {}
 
     def _commands(self, call: "Call") -> "Commands":

@@ -134,6 +134,9 @@ class Config:
     max_batch_bytes_per_user: int
     interactive_lease: int
     drain_on_failure: tuple[str, ...]
+    idle_after: int
+    idle_action: str
+    idle_grace: int
     private_data: tuple[str, ...]
     # steps
     kill_wait: int
@@ -149,6 +152,13 @@ class Config:
     warm_runners: int
     warm_runner_time: int
     always_fork: bool
+    # notices
+    sendmail: str | None
+    notify_command: str | None
+    notify_user: str
+    notify_events: tuple[str, ...]
+    notify_timeout: int
+    max_notices_per_user: int
     # records
     history_limit: int
     history_bytes: int

@@ -6,7 +6,8 @@ import os
 
 from nodectl.launch.task.keys import HARD_LIMITS
 from nodectl.model.config.key import Key, section
-from nodectl.model.config.values import NAME, PATH, SECONDS, SWITCH, Parser, absolute, number, words
+from nodectl.model.config.values import NAME, PATH, SCRIPT, SECONDS, SWITCH, Parser, absolute, number, one_of, words
+from nodectl.model.notice import EVENTS
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 # sun_path of unix(7) has 108 bytes with the NUL that ends it; ".new" is its name until it listens.
 _MAX_SOCKET_PATH = 103
+_SENDMAIL = ("/usr/sbin/sendmail", "/usr/lib/sendmail")
 
 
 def _host(values: Mapping[str, object]) -> str:
@@ -142,8 +144,54 @@ JOBS = section(
         "resume`.",
     ),
     Key(
+        "idle_after", number(0, 366 * 86_400, "seconds"), 0,
+        "Seconds after which people are told of a running job that does nothing: it uses less than one percent of a "
+        "CPU, reads and writes nothing, and its GPUs do not work. A GPU whose load the machine does not tell counts as "
+        "one that works. 0: never.",
+    ),
+    Key(
+        "idle_action", one_of("tell", "end"), "tell",
+        "What is done about such a job: its user is told, or it is ended, too, if it still does nothing idle_grace "
+        "later.",
+    ),
+    Key(
+        "idle_grace", number(0, 366 * 86_400, "seconds"), 600,
+        "Seconds between the notice and the end of such a job.",
+    ),
+    Key(
         "private_data", words("jobs"), (),
         'What users are not told of each other: "jobs" hides others\' jobs.',
+    ),
+)  # fmt: skip
+
+NOTICES = section(
+    "notices",
+    Key(
+        "sendmail", SCRIPT, lambda _: next(filter(os.path.isfile, _SENDMAIL), ""),
+        "Program that takes the mails of --mail-type, as the job's user, with -i and the addresses; \"\" for none.",
+        shown="/usr/sbin/sendmail or /usr/lib/sendmail, where there is one",
+    ),
+    Key(
+        "notify_command", SCRIPT, None,
+        "Program that is executed for each event of which a job's user wants a mail, and for those of notify_events: "
+        "NODECTL_EVENT, NODECTL_EVENT_ID, SLURM_JOB_ID and the like tell what it is about, its input is the text.",
+    ),
+    Key(
+        "notify_user", NAME, "nobody",
+        "User as whom notify_command is executed; not root.",
+    ),
+    Key(
+        "notify_events", words(*EVENTS), (),
+        "Events of all jobs of the queue of which notify_command is told, whatever their users want.",
+    ),
+    Key(
+        "notify_timeout", number(1, 86_400, "seconds"), 30,
+        "Seconds that sendmail, notify_command and the command of --notify have; then they are killed.",
+    ),
+    Key(
+        "max_notices_per_user", number(1, 10_000_000, "notices"), 5000,
+        "Most notices about the jobs of one user that may wait to be told, and that are told in an hour. Those beyond "
+        "the hour's wait; those beyond what may wait are lost, and named in the log.",
     ),
 )  # fmt: skip
 

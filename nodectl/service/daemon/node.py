@@ -56,6 +56,8 @@ from nodectl.service.daemon.methods import (
 )
 from nodectl.service.daemon.methods.job_calls import JobCalls
 from nodectl.service.daemon.methods.start import StepStart
+from nodectl.service.daemon.notices.idle_watch import IdleWatch
+from nodectl.service.daemon.notices.notices import Notices
 from nodectl.service.daemon.processes.companions import Companion
 from nodectl.service.daemon.processes.forkserver_channel import ForkserverChannel
 from nodectl.service.daemon.steps.oom_watch import OomWatch
@@ -113,7 +115,7 @@ class Node:
         self._view = view.View(registry, levels)
         self._enter = enter.Enter(registry, levels, jobs.containers)
         self._selection = this_machine.selection_of(config, plugins.stacks["select"][0], binder, constraints.total)
-        self.controller = self._make_controller(store, start, base.path, Growth(base.mount, binder, constraints))
+        self.controller = self._make_controller(store, start, base, Growth(base.mount, binder, constraints))
         jobs.watcher = self.controller
         self._launch = launch.Launch(
             config, base.path, store, maker=maker, budget=budget, numbers=jobs.further_steps,
@@ -131,16 +133,18 @@ class Node:
         self._metrics = metrics.Metrics(self._nodes, registry, store, self.forkserver)
         self._reservations = reservations.ReservationMethods(calls)
 
-    def _make_controller(self, store: Store, start: StepStart, base: str, growth: Growth) -> Controller:
+    def _make_controller(self, store: Store, start: StepStart, base: Base, growth: Growth) -> Controller:
         config, jobs, registry = self.config, self.jobs, self.registry
         nodes_of = self._selection.nodes
         job_store = JobStore(store, config.runtime_dir, reset_notes.boot_id(), lambda job: rows.held(job, nodes_of))
         spool = Spool(config.state_dir)
-        starts = Starts(self._maker, start.begin, registry, job_store, spool, base, jobs.cgroup_removals)
-        parts = Parts(registry, jobs.further_steps, jobs.suspension, self._maker, starts, spool, growth)
-        return Controller(
-            config, JobTable(job_store, config.max_batch_bytes_per_user, config.kept_scripts_per_user), parts
-        )
+        starts = Starts(self._maker, start.begin, registry, job_store, spool, base.path, jobs.cgroup_removals)
+        table = JobTable(job_store, config.max_batch_bytes_per_user, config.kept_scripts_per_user)
+        notices = Notices(config, job_store, base, self._levels, durable=table.commits.durable, lives=table.lives)
+        table.on_end = notices.ended
+        idle = IdleWatch(config, base, self._maker.binder.node_devices)
+        parts = Parts(registry, jobs.further_steps, jobs.suspension, self._maker, starts, spool, growth, notices, idle)
+        return Controller(config, table, parts)
 
     async def restore_queue(self) -> None:
         """Restore the queue of an earlier daemon, after the sweep. Raises SelectionFailed."""

@@ -90,8 +90,8 @@ def test_the_later_word_counts() -> None:
 
 
 def test_options_without_effect_are_taken_and_named() -> None:
-    parsed = JobParser("submit").parse(["-p", "debug", "--mail-type=END", "-Ame", "-n2"])
-    assert ignored(parsed) == ["partition", "mail-type"]
+    parsed = JobParser("submit").parse(["-p", "debug", "--switches=1", "-Ame", "-n2"])
+    assert ignored(parsed) == ["partition", "switches"]
     assert parsed.values == {"account": "me", "ntasks": 2}
 
 

@@ -219,7 +219,8 @@ def controller_of(jobs: Iterable[JobRecord], *, written: bool) -> tuple[Any, lis
         jobs={job.job_id: job for job in jobs}, changed=lambda _: None, commits=commits, store=store
     )
     registry = SimpleNamespace(steps_of=lambda _: [], first=lambda _: None)
-    parts: Any = SimpleNamespace(registry=registry, further_steps=None, starts=SimpleNamespace())
+    notices = SimpleNamespace(watch=lambda _: None, forget=lambda _: None, begun=lambda _: None)
+    parts: Any = SimpleNamespace(registry=registry, further_steps=None, starts=SimpleNamespace(), notices=notices)
     config: Any = SimpleNamespace(interactive_lease=60.0)
     controller: Any = Controller(config, table, parts)
     controller.scheduler = SimpleNamespace(

@@ -27,7 +27,8 @@ def store_of(tmp_path: Path) -> JobStore:
 def queue_of(tmp_path: Path) -> Controller:
     """A controller with a scheduler and a store, and without anything that runs."""
     config: Any = SimpleNamespace(interactive_lease=60.0)
-    parts: Any = SimpleNamespace(registry=None, further_steps=None, starts=SimpleNamespace())
+    notices = SimpleNamespace(forget=lambda _: None)
+    parts: Any = SimpleNamespace(registry=None, further_steps=None, starts=SimpleNamespace(), notices=notices)
     queue = Controller(config, JobTable(store_of(tmp_path), 1 << 30), parts)
     queue.scheduler = Scheduler(selection_of(), PLAIN, new_id=lambda: 99, outcome=lambda *_: None)
     queue.table.jobs = queue.scheduler.jobs

@@ -48,6 +48,8 @@ from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.jobs.registry import Registry
 from nodectl.service.daemon.jobs.suspension import Suspensions
 from nodectl.service.daemon.jobs.watcher import Watcher
+from nodectl.service.daemon.notices.idle_watch import IdleWatch
+from nodectl.service.daemon.notices.notices import Notices
 from nodectl.service.daemon.steps.live import LiveStep
 
 _ANSWER_SECONDS = 5.0
@@ -69,6 +71,8 @@ class Parts(NamedTuple):
     starts: Starts
     spool: Spool
     growth: Growth
+    notices: Notices
+    idle: IdleWatch
 
 
 class Doom(NamedTuple):
@@ -116,8 +120,14 @@ class Controller(Watcher):
         for live in self.parts.registry.live.values():
             self._restore_step(live.step)
         early, self._early = self._early, {}
+        for job in self.table.jobs.values():
+            if job.is_active and (self.parts.registry.first(job.job_id) is not None or job.job_id in early):
+                self.parts.notices.begun(job)
         for job_id, record in early.items():
             self.job_over(job_id, record)
+        self.parts.notices.begin()
+        self.parts.idle.tell, self.parts.idle.end = self._tell_idle, self._end_idle
+        self.parts.idle.begin(self.table.jobs)
         for job in self.table.jobs.values():
             self._watch_warning(job)
             if job.job_state in (states.RUNNING, states.SUSPENDED):
@@ -185,6 +195,7 @@ class Controller(Watcher):
         if job.job_state != states.RUNNING or job_id not in self.leases:  # or another call is launching it
             raise Refused("WrongState", f"job {job_id} is {job.job_state}: it does not wait for its first step")
         self.leases.end(job_id)
+        self.parts.notices.begun(job)
         return job
 
     def is_queued(self, job_id: object) -> bool:
@@ -263,6 +274,8 @@ class Controller(Watcher):
             raise
         finally:
             self._starting.discard(job.job_id)
+        if self.parts.registry.first(job.job_id) is not None:
+            self.parts.notices.begun(job)
         self._catch_up(job)
 
     def _not_begun(self, job: JobRecord, why: str, *, for_good: bool) -> None:
@@ -429,6 +442,18 @@ class Controller(Watcher):
         job.state_desc = doom.reason
         self._end_for_good(job, doom.state if doom.state in states.ENDED else states.CANCELLED, 1)
 
+    def _tell_idle(self, job: JobRecord, words: str) -> None:
+        """Tell people, and the job's steps on their standard error, that the job does nothing."""
+        self.parts.notices.idle(job, words)
+        for live in self.parts.registry.steps_of(job.job_id):
+            if not live.in_prolog:
+                self.tasks.begin(live.ask("Say", {"text": f"job {job.job_id}: {words}"}, _ANSWER_SECONDS))
+
+    def _end_idle(self, job: JobRecord, reason: str) -> None:
+        """End a job that does nothing."""
+        messages.tell("job-idle", f"job {job.job_id} is ended: {reason}", job=job.job_id, uid=job.user_id)
+        self.cancel(job, "", states.CANCELLED, reason)
+
     # Ends that happen.
 
     def _begin_end(self, job: JobRecord) -> None:
@@ -448,6 +473,8 @@ class Controller(Watcher):
             record = {**record, "exit_status": 0}  # its user wanted that end
         if record.get("prolog") or record.get("epilog"):
             self._drain_after(record)
+        if not record.get("prolog") and not record.get("never_began"):
+            self.parts.notices.begun(job)  # it may be over before `_begin_batch` goes on
         if job.held_by == BATCH:
             self.parts.spool.remove(job.job_id)
         if record.get("prolog") and job.held_by == BATCH and doom is None:
@@ -471,6 +498,8 @@ class Controller(Watcher):
         """
         job.end_time, job.to_requeue = time.time(), None
         self.table.store.put_run(job)
+        if not died:
+            self.parts.notices.requeued(job)
         self._wait_again(job, doom, died=died)
         self._settled(job)
 
@@ -647,12 +676,14 @@ class Controller(Watcher):
     def _watch_warning(self, job: JobRecord) -> None:
         """Set the timer for the job's warning signal: the job has started, or the time limit has changed."""
         self._forget_warning(job.job_id)
+        self.parts.notices.watch(job)
         if job.details.signal and job.time_limit and job.is_active and job.warned != job.restart_cnt:
             wait = min(max(self._left_to_warning(job), 0.0), _LONGEST_WAIT)
             self._warnings[job.job_id] = asyncio.get_running_loop().call_later(wait, self._look_at_warning, job)
 
     def _forget_warning(self, job_id: int) -> None:
-        """Remove the timer of a job after the end of a run."""
+        """Remove the timers of a job after the end of a run."""
+        self.parts.notices.forget(job_id)
         timer = self._warnings.pop(job_id, None)
         if timer is not None:
             timer.cancel()
@@ -856,7 +887,9 @@ class Controller(Watcher):
         self.rounds.end()
         self.leases.end_all()
         self._end_warnings()
+        self.parts.idle.stop()
         await self.tasks.finish(to_end.half())  # `NodeJobs.settle` waits for prologs and epilogs
+        await self.parts.notices.settle(to_end)
         self._put_usage()
         with contextlib.suppress(NotWritten):  # the next daemon finds what is on the disk, and the files of steps
             await self.table.commits.durable()

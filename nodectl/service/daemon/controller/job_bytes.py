@@ -19,6 +19,7 @@ def of(job: JobRecord) -> int:
     texts = [job.name, job.comment, job.account, job.qos, job.nodes, job.state_desc, job.select_packed]
     texts += [details.work_dir, details.std_in, details.std_out, details.std_err, details.reservation]
     texts += [*details.argv, *details.features, *details.req_nodes, *details.exc_nodes, *details.layout]
+    texts += details.notices.values()
     if details.known_request is not None:
         texts += details.known_request.hosts
     size = _FIXED + _TEXT * len(texts) + sum(map(len, texts))

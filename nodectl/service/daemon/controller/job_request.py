@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from nodectl.model import notice
 from nodectl.model.step import Step
 from nodectl.model.warning import warning_of
 from nodectl.model.wire.dispatch import Refused, invalid
@@ -141,12 +142,28 @@ def apply_options(job: JobRecord, options: Mapping[str, object], *, is_admin: bo
     details.features = tuple(filter(None, str(given.get("constraint", "")).split("&")))
     details.kill_invalid_dep = bool(given.get("kill_on_invalid_dep"))
     details.signal = _warning(str(given.get("signal", "")))
+    details.notices = _notices(job, given)
     if given.get("exclusive"):
         details.share_res = False
     elif given.get("oversubscribe"):
         details.share_res = True
     if details.deadline and details.deadline <= time.time():
         raise invalid("deadline", "it is in the past")
+
+
+def _notices(job: JobRecord, given: Mapping[str, object]) -> dict[str, str]:
+    """Return `JobDetails.notices`, still without the level of confinement. Raises Refused."""
+    found: dict[str, str] = {}
+    try:
+        if types := notice.mail_types(str(given.get("mail_type") or "NONE")):
+            found = {"types": ",".join(types), "user": str(given.get("mail_user") or job.user_name)}
+            notice.addresses(found["user"])
+    except ValueError as error:
+        raise invalid("mail_user" if found else "mail_type", str(error)) from None
+    command = str(given.get("notify", ""))
+    if "\0" in command:
+        raise invalid("notify", "a line of shell has no NUL")
+    return {**found, "command": command} if command else found
 
 
 def _warning(text: str) -> str:

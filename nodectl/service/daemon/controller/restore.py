@@ -75,6 +75,7 @@ async def restore(controller: Controller, selection: Selection, boot: str) -> No
     await work.through(scheduler.restoring(found.jobs, now))
     await work.through(controller.table.restoring(scheduler.jobs, scheduler.waiting_tasks))
     for job, state, reason in found.ended:
+        controller.parts.notices.begun(job)
         job.job_state, job.state_desc, job.end_time = state, reason, now
         job.state_reason = end_reason(state, job.exit_code)
         controller.table.ended(job)
@@ -175,6 +176,7 @@ def _is_gone(controller: Controller, kept: Kept, nodes: NodeTable, boot: str, fo
     if record is not None and job.to_requeue is not None:
         job.end_time = time.time()
         controller.table.store.put_run(job)
+        controller.parts.notices.requeued(job)
         _wait_again(job)
         job.restart_cnt += 1
         controller.table.store.put(job)
@@ -193,6 +195,7 @@ def _is_gone(controller: Controller, kept: Kept, nodes: NodeTable, boot: str, fo
     elif job.held_by == BATCH and job.details.requeue:
         job.end_time = time.time()
         controller.table.store.put_run(job, NODE_FAIL)
+        controller.parts.notices.requeued(job)
         _wait_again(job)
         job.restart_cnt += 1
         job.state_desc = _RESET

@@ -16,7 +16,7 @@ from nodectl.service.daemon.controller.job_names import name_of
 
 _OUTPUT, _OUTPUT_OF_ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
 _PRIVATE = ("name", "account", "command", "comment", "work_dir", "stdin", "stdout", "stderr", "output", "errors",
-            "dependency", "layout")  # fmt: skip
+            "dependency", "layout", "notices")  # fmt: skip
 """What only a job's owner and admins are told."""
 
 
@@ -65,6 +65,7 @@ def row(job: JobRecord, resources: Mapping[str, object], now: float, why: Explan
         "end": (job.end_time or None) if job.time_limit or not job.is_active else None,  # else unknown
         "time_limit": job.time_limit,
         "used": used_seconds(job, now),
+        "idle_since": job.idle_since or None,
         "tasks": details.num_tasks,
         "cpus": job.total_cpus or sum(int(str(share["cpus"])) for share in shares) or details.min_cpus,
         "memory": memory or details.pn_min_memory or details.mem_per_cpu * details.min_cpus,
@@ -143,6 +144,7 @@ def record(
         "resources": dict(resources),
         "suspended": job.suspended_seconds,
         "preempted_by": job.preempted_by or None,
+        "notices": {name: text for name, text in details.notices.items() if name != "secure"},
     }
 
 
@@ -152,7 +154,7 @@ def without_private(row_: dict[str, object]) -> dict[str, object]:
     The words of a waiting or suspended job stay, because everybody may know why a job waits. The words of an ended job
     may name its files.
     """
-    empty: dict[str, object] = {"command": [], "layout": {}}
+    empty: dict[str, object] = {"command": [], "layout": {}, "notices": {}}
     private = _PRIVATE if row_["state"] in (PENDING, SUSPENDED) else {*_PRIVATE, "words"}
     return {name: empty.get(name, "") if name in private else value for name, value in row_.items()}
 

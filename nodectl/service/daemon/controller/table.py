@@ -47,6 +47,7 @@ class JobTable:
         self._recent: OrderedDict[int, JobRecord] = OrderedDict()  # ended jobs
         self._unwritten: set[int] = set()  # jobs that are not in the store while they run
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
+        self.on_end: Callable[[JobRecord], None] = lambda _: None  # in the transaction of the end
 
     def restoring(
         self, jobs: Mapping[int, JobRecord], waiting_tasks: Callable[[JobRecord], job_array.Tasks]
@@ -154,14 +155,16 @@ class JobTable:
 
         A job with a row is written soon, a job without one together with its step.
         """
-        if job.job_id in self._unwritten:
-            self._unwritten.remove(job.job_id)
-        else:
+        is_queued = job.job_id not in self._unwritten
+        self._unwritten.discard(job.job_id)
+        if is_queued:
             self.commits.soon()
         self._put(job)
         size = self._texts.get(text_of(job), (0, 0))[1]
         if self._drop(job):
             self._keep_text(text_of(job), job.user_id, size)
+        if is_queued:
+            self.on_end(job)
         job.details.forget_request()
         self._recent[job.job_id] = job
         while len(self._recent) > _MOST_RECENT and not self.store.is_to_write(next(iter(self._recent))):
@@ -217,6 +220,10 @@ class JobTable:
                 waiter.set_result(None)
 
     # Finding.
+
+    def lives(self, number: int) -> bool:
+        """Return True for a job, or an array, that has not ended."""
+        return number in self.jobs or number in self._arrays
 
     def get(self, job_id: int) -> JobRecord | None:
         """Return a queued or recently ended job."""

@@ -15,6 +15,7 @@ from nodectl.model.states import IN_QUEUE, REQUEUED
 from nodectl.model.wire.lean_json import dumps
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.history.batch_text import PackedText
+from nodectl.service.daemon.history.notice import Notice
 from nodectl.service.daemon.history.schema import TASK
 from nodectl.service.daemon.history.store import Store
 
@@ -57,6 +58,7 @@ class JobStore:
         self._size = 0  # bytes of these, about
         # Written before the jobs, in this order. The key is the statement's subject: the latest statement counts.
         self._statements: dict[tuple[str, object], _Statement] = {}
+        self.after_write: Callable[[], None] = lambda: None
         store.beside.append(self)
 
     # Queued writes.
@@ -116,6 +118,25 @@ class JobStore:
         statement = "DELETE FROM reservation WHERE node = ? AND name = ?"
         self._statements["reservation", name] = (statement, (self._node, _column(name)))
 
+    def put_notice(self, notice: Notice) -> None:
+        """Queue a notice, with the change of the job that it tells. The notice of an event that is there stays."""
+        values = (self._node, *notice[:5], 0, dumps(notice.record))
+        self._statements["notice", notice[:4]] = (
+            "INSERT OR IGNORE INTO notice VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            values,
+        )
+
+    def put_told(self, notice: tuple[int, int, str, str], *, is_over: bool) -> None:
+        """Queue that a notice (its first four members) was told. `is_over`: no other event of the job will come."""
+        change = "DELETE FROM notice" if is_over else "UPDATE notice SET done = 1"
+        statement = f"{change} WHERE node = ? AND job = ? AND restart = ? AND event = ? AND way = ?"
+        self._statements["told", notice] = (statement, (self._node, *notice))
+
+    def drop_told(self, job: int) -> None:
+        """Queue the deletion of the notices of a job or array that were told: it is over."""
+        statement = "DELETE FROM notice WHERE node = ? AND job = ? AND done = 1"
+        self._statements["told", job] = (statement, (self._node, job))
+
     def forget(self, job: int) -> None:
         """Drop the queued writes of a job which could not be written and is now refused."""
         self._jobs.pop(job, None)
@@ -150,6 +171,7 @@ class JobStore:
         self._jobs.clear()
         self._size = 0
         self._statements.clear()
+        self.after_write()
 
     def _row(self, job: JobRecord, state: str) -> tuple[object, ...]:
         record = job.as_json()
@@ -233,6 +255,27 @@ class JobStore:
         """Return the node's (state, reason, uid, time), or None if no state was written."""
         rows = self._store.query("SELECT state, reason, uid, at FROM node WHERE node = ?", (self._node,))
         return next(rows, None)
+
+    def waiting_notices(self) -> list[tuple[str, int, int]]:
+        """Return (way, uid, how many) of the notices that wait to be told."""
+        where = "WHERE node = ? AND done = 0 GROUP BY way, uid"
+        return list(self._store.query(f"SELECT way, uid, COUNT(*) FROM notice {where}", (self._node,)))  # noqa: S608
+
+    def jobs_told_of(self) -> list[int]:
+        """Return the jobs and arrays with notices that were told."""
+        rows = self._store.query("SELECT DISTINCT job FROM notice WHERE node = ? AND done = 1", (self._node,))
+        return [job for (job,) in rows]
+
+    def notices(self, way: str, uid: int, most: int) -> list[Notice]:
+        """Return the first notices that wait to be told in this way of this user's jobs."""
+        statement = "SELECT job, restart, event, record FROM notice WHERE node = ? AND way = ? AND uid = ? AND done = 0"
+        rows = self._store.query(f"{statement} ORDER BY rowid LIMIT ?", (self._node, way, uid, most))
+        return [Notice(job, restart, event, way, uid, json.loads(record)) for job, restart, event, record in rows]
+
+    def ends_of_array(self, array: int) -> dict[str, int]:
+        """Return how many tasks of an array, of those kept in the history, ended in each state."""
+        statement = "SELECT state, COUNT(*) FROM job WHERE array = ? AND ended > 0 AND state != ? GROUP BY state"
+        return dict(self._store.query(statement, (array, REQUEUED)))
 
     def reservations(self) -> list[Mapping[str, Any]]:
         """Return the records of this node's reservations, sorted by name."""

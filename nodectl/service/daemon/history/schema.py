@@ -78,11 +78,20 @@ _JOBS = (
         node TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (node, name)
     )""",
 )
-# Version 3: what users with a limit of hours used in the week of the time `at`, in seconds.
-_WEEK = """CREATE TABLE week (
-    node TEXT NOT NULL, user TEXT NOT NULL, cpu REAL NOT NULL, gpu REAL NOT NULL, at REAL NOT NULL,
-    PRIMARY KEY (node, user)
-)"""
+# Version 3. `week`: what users with a limit of hours used in the week of the time `at`, in seconds. `notice`: what
+# people are to be told of jobs (`daemon/notices/`), by the way in which they are told; `done` rows were told and are
+# kept until the job, or the array, is over, so that nothing is told twice.
+_THIRD = (
+    """CREATE TABLE week (
+        node TEXT NOT NULL, user TEXT NOT NULL, cpu REAL NOT NULL, gpu REAL NOT NULL, at REAL NOT NULL,
+        PRIMARY KEY (node, user)
+    )""",
+    """CREATE TABLE notice (
+        node TEXT NOT NULL, job INTEGER NOT NULL, restart INTEGER NOT NULL, event TEXT NOT NULL, way TEXT NOT NULL,
+        uid INTEGER NOT NULL, done INTEGER NOT NULL, record TEXT NOT NULL, PRIMARY KEY (node, job, restart, event, way)
+    )""",
+    "CREATE INDEX notice_waiting ON notice (node, way, uid) WHERE done = 0",
+)
 
 
 class UnknownVersion(Exception):
@@ -118,7 +127,8 @@ def _version(db: sqlite3.Connection) -> int:
 def _bring_up_to_date(db: sqlite3.Connection) -> None:
     if _version(db) < 2:
         _bring_to_second(db)
-    db.execute(_WEEK)
+    for statement in _THIRD:
+        db.execute(statement)
 
 
 def _bring_to_second(db: sqlite3.Connection) -> None:

@@ -43,7 +43,7 @@ class Allocate:
         except Refused:
             self._numbers.give_back(wanted.numbered, call.peer.uid, wanted.job.job_id)
             raise
-        return {"job": wanted.job.job_id}
+        return self._calls.accepted(wanted.job)
 
     async def wait(self, call: Call) -> Mapping[str, object]:
         """Answer when the job has changed."""

@@ -61,6 +61,8 @@ class JobCalls:
         asked = self._maker.binder.options_of(step)
         job = job_of(step, asked, self._machine, request, held_by=held_by)
         apply_options(job, options, is_admin=self.permissions.is_admin(call.peer))
+        if job.details.notices:
+            job.details.notices["secure"] = level
         await self.learn(job.details.dependency)
         return WantedJob(job, step, request, level)
 
@@ -71,6 +73,11 @@ class JobCalls:
         user = await self._maker.user_of(shaped, caller)
         step = self._maker.make(shaped, user, caller, level)
         return job_of(step, self._maker.binder.options_of(step), self._machine, shaped, held_by=BATCH).details
+
+    def accepted(self, job: JobRecord) -> Mapping[str, object]:
+        """Return the reply about a new job."""
+        warnings = self.controller.parts.notices.warnings(job)
+        return {"job": job.job_id, "warnings": warnings} if warnings else {"job": job.job_id}
 
     async def learn(self, dependency: str) -> None:
         """Look up the jobs of a dependency in the history."""

@@ -59,7 +59,7 @@ class Submit:
         except Refused:
             self._numbers.give_back(wanted.numbered, call.peer.uid, job.job_id)
             raise
-        return {"job": job.job_id}
+        return self._calls.accepted(job)
 
     async def test_only(self, call: Call) -> Mapping[str, object]:
         """Return when and where a job would start."""

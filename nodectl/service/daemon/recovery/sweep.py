@@ -100,8 +100,8 @@ def _remove_strays(registry: Registry, jobs: NodeJobs, base: Base) -> None:
     # Processes of a job's prolog live as long as the job, and so does the first process of its pid namespace.
     known |= {f"{os.path.dirname(path)}/{name}" for path in known for name in (PROLOG.name, container.GROUP)}
     for job in _directories(place):
-        if job.name == tree.RUNNERS:
-            continue  # runners of a step stay; the others end with their forkserver
+        if job.name in (tree.RUNNERS, tree.NOTICES):
+            continue  # runners of a step stay, the others end with their forkserver; couriers end by themselves
         for step in _directories(job.path):
             if step.path.removeprefix(base.mount) not in known:
                 _remove_stray(jobs, base.mount, step.path)

@@ -1,0 +1,376 @@
+"""The notices of the node's jobs: noted with the jobs' changes, told by couriers, forgotten when they were told.
+
+The identity of a notice is its job, run, event and way. Its row is written once, in the transaction of the job's
+change, and marked after a courier has told it; it goes when the job is over. So any number of calls about one event,
+also by a later daemon, make one notice. Decision 64 says what remains when a courier is killed.
+
+Each user has one courier at a time for each way, and each way a number of couriers, in turn: a command that hangs
+delays only notices of its own user and way. Used only from the event loop.
+"""
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from nodectl import messages
+from nodectl.kernel import children
+from nodectl.launch.cgroup import delegation, tree
+from nodectl.launch.cgroup.constraints import wanted_controllers
+from nodectl.launch.cgroup.delegation import Base
+from nodectl.model import notice
+from nodectl.model.config import Config
+from nodectl.model.wire.dispatch import Refused
+from nodectl.selection.records import JobRecord
+from nodectl.service.daemon.admission.confinement import ConfinementLevels
+from nodectl.service.daemon.admission.step_maker import hard_limits
+from nodectl.service.daemon.history.job_store import JobStore
+from nodectl.service.daemon.history.notice import Notice
+from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks, TimeToEnd
+from nodectl.service.daemon.notices import order_file, wishes
+from nodectl.service.daemon.notices.ways import COMMAND, LATE, MAIL, UNKNOWN_USER, UNTRUSTED, WAYS
+from nodectl.service.daemon.processes.reporting_process import ReportingProcess
+
+_MODULE = "nodectl.service.daemon.notices.courier"
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+_AT_ONCE = 16  # notices of an order
+_COURIERS = 8  # of a way
+_HELD_AGAIN = 0.2  # seconds between two looks for the end of an earlier daemon's courier
+_AGAIN = 60.0  # seconds, where the system refused a courier, or sendmail a mail for the time being
+_TRIES = 5  # of a mail, and of a cgroup
+_TEMPORARY = (75 << 8, children.NO_PROGRAM << 8, UNTRUSTED, UNKNOWN_USER)  # EX_TEMPFAIL of sendmail(8)
+_HOUR = 3600.0
+_LONGEST_WAIT = 3600.0  # the clock may be set meanwhile
+_LIMITS = {"pids.max": "64", "memory.max": str(512 << 20), "cpu.weight": "20"}
+_WHY = {LATE: "took longer than notify_timeout", UNKNOWN_USER: "there is no such user",
+        UNTRUSTED: "its program is missing, or not trusted"}  # fmt: skip
+Key = tuple[str, int]
+"""A way and a user: what one courier tells."""
+
+
+class Notices:
+    """The notices of a node. `durable` has the store written, as `Commits.durable`; `lives` returns True for a job or
+    array that is not over.
+    """
+
+    def __init__(
+        self, config: Config, store: JobStore, base: Base, levels: ConfinementLevels, *,
+        durable: Callable[[], "asyncio.Future[None]"], lives: Callable[[int], bool],
+    ) -> None:  # fmt: skip
+        self._config = config
+        self._store = store
+        self._base = base
+        self._levels = levels
+        self._durable = durable
+        self._lives = lives
+        self._directory = f"{config.runtime_dir}/notices"
+        self._hard_limits = hard_limits(config)
+        self._fresh: dict[Key, None] = {}  # with notices that are not on the disk yet
+        self._ready: dict[Key, None] = {}  # that may have notices to tell, in turn
+        self._busy: dict[Key, asyncio.Future[None]] = {}
+        self._paused: dict[Key, asyncio.TimerHandle] = {}
+        self._noted: dict[int, set[tuple[object, ...]]] = {}  # by job or array: its notices so far
+        self._kept: Counter[int] = Counter()  # by user: notices that wait to be told, about
+        self._told: dict[int, tuple[float, int]] = {}  # by user: the beginning of an hour, and how many in it
+        self._tries: Counter[tuple[object, ...]] = Counter()
+        self._limits: dict[int, asyncio.TimerHandle] = {}  # by job: the next share of its time limit
+        self._tasks = BackgroundTasks()
+        self._serves = False
+
+    def begin(self) -> None:
+        """Begin to tell, with what an earlier daemon has left."""
+        self._serves = True
+        for job in self._store.jobs_told_of():
+            if not self._lives(job):
+                self._store.drop_told(job)
+        for way, uid, count in self._store.waiting_notices():
+            self._ready[way, uid] = None
+            self._kept[uid] += count
+        for name in os.listdir(self._directory) if os.path.isdir(self._directory) else ():
+            word, _, number = name.partition("-")
+            if word in WAYS and number.isdecimal():
+                key = word, int(number)
+                self._take(key)
+                self._tasks.begin(self._after_earlier(key))
+        self._store.after_write = self._written
+        self._written()
+
+    async def settle(self, to_end: TimeToEnd) -> None:
+        """Begin nothing more before the daemon ends, and wait a while for couriers; they live on beyond that."""
+        self._serves = False
+        for timer in (*self._limits.values(), *self._paused.values()):
+            timer.cancel()
+        if self._busy:
+            await asyncio.wait(self._busy.values(), timeout=to_end.half())
+
+    def warnings(self, job: JobRecord) -> list[str]:
+        """Return what the user of a new job should know about the notices asked for, a line each."""
+        asked = job.details.notices
+        if asked.get("types") and not self._config.sendmail and not self._config.notify_command:
+            return ["no mail will tell of this job: this machine has no sendmail (the key sendmail); --notify runs a "
+                    "command instead"]  # fmt: skip
+        return []
+
+    # Events.
+
+    def begun(self, job: JobRecord) -> None:
+        """Note that a job has begun; also again for the same run."""
+        self._note(job, notice.BEGIN)
+
+    def requeued(self, job: JobRecord) -> None:
+        """Note that a run has ended and the job waits again. Called before the job's next run is counted."""
+        self._note(job, notice.REQUEUE)
+
+    def idle(self, job: JobRecord, words: str) -> None:
+        """Note that a job does nothing; `words` say for how long, and what will come of it."""
+        for way, wanted in wishes.of(job, self._config).items():
+            if notice.IDLE in wanted:
+                self._put(job, notice.IDLE, way, words=words, spell=int(job.idle_since))
+                self._soon()
+
+    def ended(self, job: JobRecord) -> None:
+        """Note the end of a job, and of its array where the job was the last one. Called with the job's last change."""
+        self.forget(job.job_id)
+        asked = wishes.of(job, self._config)
+        if not asked:
+            return
+        whole = wishes.is_told_as_a_whole(job)
+        for way, wanted in asked.items():
+            of_task = wanted & {notice.TIME_LIMIT} if whole else wanted
+            for event in wishes.events_of_end(of_task, {job.job_state: 1}):
+                self._put(job, event, way)
+        array_lives = self._lives(job.array_job_id)
+        if whole and not array_lives:
+            self._end_array(job, asked)
+        if not (array_lives and job.job_id == job.array_job_id):  # the last task that began has the array's number
+            self._over(job.job_id)
+        if job.array_job_id and not array_lives:
+            self._over(job.array_job_id)
+
+    def _over(self, number: int) -> None:
+        self._noted.pop(number, None)
+        self._store.drop_told(number)
+
+    def _end_array(self, job: JobRecord, asked: wishes.Wishes) -> None:
+        """Note the end of an array. How its tasks ended is looked up when the end is on the disk."""
+        for way, wanted in asked.items():
+            if wanted & {notice.END, notice.FAIL}:
+                self._put(job, notice.END, way, whole=True, wanted=sorted(wanted))
+
+    def _note(self, job: JobRecord, event: str) -> None:
+        whole = wishes.is_told_as_a_whole(job) and event not in notice.SHARES_OF_LIMIT
+        if whole and event == notice.REQUEUE:
+            return
+        for way, wanted in wishes.of(job, self._config).items():
+            if event in wanted:
+                self._put(job, event, way, whole=whole)
+                self._soon()
+
+    def _soon(self) -> None:
+        self._durable().add_done_callback(lambda done: done.exception())  # a failed write is tried again
+
+    def _put(
+        self, job: JobRecord, event: str, way: str, *, whole: bool = False, wanted: list[str] | None = None,
+        words: str = "", spell: int = 0,
+    ) -> None:  # fmt: skip
+        uid = job.user_id
+        made = wishes.made(job, event, way, at=time.time(), whole=whole, words=words, spell=spell)
+        noted = self._noted.setdefault(made.job, set())
+        if made[:4] in noted:
+            return
+        noted.add(made[:4])
+        if self._kept[uid] >= self._config.max_notices_per_user:
+            words = f"job {job.job_id}: nothing tells of {event}: max_notices_per_user"
+            messages.tell("notice-lost", words, job=job.job_id, uid=uid)
+            return
+        self._store.put_notice(made if wanted is None else made._replace(record={**made.record, "wanted": wanted}))
+        self._kept[uid] += 1
+        self._fresh[way, uid] = None
+
+    # Shares of time limits.
+
+    def watch(self, job: JobRecord) -> None:
+        """Set the timer for the next share of a job's time limit of which people are told."""
+        self.forget(job.job_id)
+        if not job.time_limit or not job.is_active:
+            return
+        for event, percent in wishes.shares_of_limit(job, self._config):
+            left = job.start_time + job.time_limit * percent / 100 + job.suspended_seconds - time.time()
+            if left > 0:
+                wait = min(left, _LONGEST_WAIT)
+                self._limits[job.job_id] = asyncio.get_running_loop().call_later(wait, self.watch, job)
+                return
+            self._note(job, event)
+
+    def forget(self, job: int) -> None:
+        """Remove the timer of a job."""
+        timer = self._limits.pop(job, None)
+        if timer is not None:
+            timer.cancel()
+
+    # Couriers.
+
+    def _written(self) -> None:
+        """Tell what has just come to the disk."""
+        self._ready |= self._fresh
+        self._fresh.clear()
+        self._deliver()
+
+    def _deliver(self) -> None:
+        """Start couriers for what is on the disk, as many as may run."""
+        if not self._serves:
+            return
+        couriers = Counter(way for way, _ in self._busy)
+        for key in [key for key in self._ready if key not in self._busy and key not in self._paused]:
+            if couriers[key[0]] < _COURIERS and self._may_tell(key):
+                couriers[key[0]] += 1
+                self._take(key)
+                self._tasks.begin(self._send(key))
+
+    def _may_tell(self, key: Key) -> bool:
+        """Return False, and pause, where the user's share of the hour is used up."""
+        began, count = self._told.get(key[1], (0.0, 0))
+        left = began + _HOUR - time.monotonic()
+        if left <= 0:
+            self._told.pop(key[1], None)
+        elif count >= self._config.max_notices_per_user:
+            self._pause(key, left)
+            return False
+        return True
+
+    def _pause(self, key: Key, seconds: float) -> None:
+        self._paused[key] = asyncio.get_running_loop().call_later(seconds, self._go_on, key)
+
+    def _go_on(self, key: Key) -> None:
+        del self._paused[key]
+        self._deliver()
+
+    def _take(self, key: Key) -> None:
+        self._busy[key] = asyncio.get_running_loop().create_future()
+
+    def _release(self, key: Key) -> None:
+        self._busy.pop(key).set_result(None)
+        self._deliver()
+
+    def _path(self, key: Key) -> str:
+        return f"{self._directory}/{key[0]}-{key[1]}"
+
+    async def _send(self, key: Key) -> None:
+        """Start a courier with the next notices of a way and user."""
+        self._ready.pop(key, None)
+        try:
+            found = self._store.notices(*key, _AT_ONCE)
+            if not found:
+                self._release(key)
+                return
+            if len(found) == _AT_ONCE:
+                self._ready[key] = None  # behind the others
+            for level in {str(one.record["secure"]) for one in found if key[0] == COMMAND}:
+                await self._levels.ready(level)
+            self._start(key, [self._complete(one) for one in found])
+        except (
+            OSError,
+            Refused,
+            sqlite3.Error,
+        ) as error:  # the system has no room, or a level is not possible any more
+            messages.tell("notice-late", f"tell uid {key[1]} by {key[0]}: {error}", uid=key[1])
+            self._ready[key] = None
+            self._pause(key, _AGAIN)
+            self._release(key)
+
+    def _complete(self, told: Notice) -> Notice:
+        """Add to the end of an array how its tasks have ended."""
+        if "wanted" not in told.record:
+            return told
+        states = self._store.ends_of_array(told.job)
+        events = wishes.events_of_end(frozenset(told.record["wanted"]) - {notice.TIME_LIMIT}, states)
+        return told._replace(record={**told.record, "ends": states, "event": events[0] if events else ""})
+
+    def _start(self, key: Key, batch: list[Notice]) -> None:
+        group = self._group(key)
+        order = {
+            "notices": batch,
+            "group": group,
+            "node": self._config.node_name,
+            "seconds": self._config.notify_timeout,
+            "sendmail": self._config.sendmail,
+            "notify_command": self._config.notify_command,
+            "notify_user": self._config.notify_user,
+            "hard_limits": self._hard_limits,
+        }
+        os.makedirs(self._directory, 0o700, exist_ok=True)
+        fd = order_file.write(self._path(key), order)
+        try:
+            process = ReportingProcess(
+                _MODULE, {}, environment=_ENVIRONMENT, seconds=0, extra=[fd, self._levels.programs]
+            )
+        finally:
+            os.close(fd)
+        process.on_end = lambda: self._tasks.begin(self._settle(key, again=_AGAIN))
+
+    def _group(self, key: Key) -> str:
+        """Make the cgroup in which everything that a courier starts is found. Return its path, "" for none."""
+        if not self._base.path:
+            return ""
+        top = tree.Group(f"{self._base.mount}{self._base.path}/{tree.NOTICES}")
+        group = top.child(f"{key[0]}-{key[1]}")  # `tree.is_of_command` knows the name
+        for _ in range(_TRIES):
+            try:
+                top.make().enable(self._base.controllers)
+                group.make()
+                break
+            except FileNotFoundError:  # a courier that ended has removed `top`, or another process the base
+                delegation.make(self._config.cgroup_name, wanted_controllers(self._config))
+        group.write({name: text for name, text in _LIMITS.items() if group.has(name)})
+        return group.full_path
+
+    async def _after_earlier(self, key: Key) -> None:
+        """Wait for the courier of an earlier daemon, then take over what it has told."""
+        while order_file.is_held(self._path(key)):  # noqa: ASYNC110  # no event tells of a lock
+            await asyncio.sleep(_HELD_AGAIN)
+        await self._settle(key)
+
+    async def _settle(self, key: Key, again: float = 0) -> None:
+        """Note what a courier has told. The file goes when the disk knows, so that a later daemon knows it, too.
+
+        Where it has told nothing, the next one waits for `again` seconds.
+        """
+        path = self._path(key)
+        order, statuses = order_file.told(path)
+        rows: Any = order.get("notices", [])
+        said = [self._was_told(Notice(*rows[place]), status) for place, status in statuses.items() if place < len(rows)]
+        if sum(said) < len(rows):
+            self._ready[key] = None
+        if again and not all(said or [False]):
+            self._pause(key, again)
+        while said and not await self._is_written():  # noqa: ASYNC110  # a full disk has no event
+            await asyncio.sleep(_AGAIN)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        self._release(key)
+
+    async def _is_written(self) -> bool:
+        done = self._durable()
+        await asyncio.wait([done])
+        return done.exception() is None
+
+    def _was_told(self, told: Notice, status: int) -> bool:
+        """Note the outcome of a notice. Return False where it has to be told once more."""
+        identity = told[:4]
+        if status and told.way != COMMAND:
+            self._tries[identity] += 1
+            if told.way == MAIL and status in _TEMPORARY and self._tries[identity] < _TRIES:
+                return False
+            why = _WHY.get(status) or children.said(status)
+            words = f"job {told.job}: {told.event} was not told by {told.way}: {why}"
+            messages.tell("notice-failed", words, job=told.job, uid=told.uid)
+        self._tries.pop(identity, None)
+        self._store.put_told(identity, is_over=not self._lives(told.job))
+        self._kept[told.uid] = max(0, self._kept[told.uid] - 1)
+        began, count = self._told.get(told.uid, (time.monotonic(), 0))
+        self._told[told.uid] = began, count + 1
+        return True

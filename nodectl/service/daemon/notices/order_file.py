@@ -1,0 +1,66 @@
+"""The file by which a courier gets its notices and says which it has told: `runtime_dir`/notices/WAY-UID.
+
+The first line is the order, JSON; each further line "PLACE STATUS" a notice that was told. The courier holds the file's
+lock (flock(2)) as long as it lives, also after the end of the daemon that has started it. So nothing is told twice,
+whenever a daemon is killed: the next one waits for the lock, then reads what was told.
+"""
+
+import fcntl
+import os
+
+from nodectl.model.wire import lean_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MOST = 64 << 20  # bytes
+
+
+def write(path: str, order: "Mapping[str, object]") -> int:
+    """Write a new order and return a descriptor, which holds the lock. Raises OSError."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(fd, lean_json.dumps(order).encode("ascii") + b"\n")
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def order_of(fd: int) -> "Mapping[str, object]":
+    """Return the order, in the courier. Raises lean_json.BadJson, OSError."""
+    return lean_json.load_object(os.pread(fd, os.fstat(fd).st_size, 0).partition(b"\n")[0])
+
+
+def note(fd: int, place: int, status: int) -> None:
+    """Note that the notice at this place was told, in the courier. Raises OSError."""
+    os.write(fd, b"%d %d\n" % (place, status))
+
+
+def is_held(path: str) -> bool:
+    """Return True while a courier works on the order."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def told(path: str) -> "tuple[Mapping[str, object], dict[int, int]]":
+    """Return the order, and the status of each notice that was told, by place; both empty for a torn file."""
+    try:
+        with open(path, "rb") as file:
+            first, *lines = file.read(_MOST).split(b"\n")
+        order = lean_json.load_object(first)
+    except (OSError, lean_json.BadJson):
+        return {}, {}
+    rows = (line.split() for line in lines)
+    return order, {int(row[0]): int(row[1]) for row in rows if len(row) == 2}

@@ -1,0 +1,135 @@
+"""Jobs that do nothing are told and ended, and no other job is, in 200 simulated days of jobs of all kinds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from nodectl.service.daemon.notices.gpu_loads import nvidia_loads
+from nodectl.service.daemon.notices.idle_watch import _are_busy
+from nodectl.service.daemon.notices.idleness import PERIOD, Rule, Sample, Spell, Verdict, is_idle, judged
+
+DAY = 86_400.0
+RULE = Rule(after=3600, grace=600, ends=True)
+Work = Callable[[float, random.Random], tuple[float, int, bool | None]]
+"""What a job does in a minute that begins at a time: CPU seconds, bytes, whether its devices work."""
+
+
+def computes(_at: float, dice: random.Random) -> tuple[float, int, bool | None]:
+    return dice.uniform(20, 240), 0, False
+
+
+def waits_for_its_disk(_at: float, dice: random.Random) -> tuple[float, int, bool | None]:
+    return 0.1, dice.randrange(2 << 20, 1 << 30), False
+
+
+def works_on_a_gpu_alone(_at: float, _dice: random.Random) -> tuple[float, int, bool | None]:
+    return 0.1, 0, True
+
+
+def has_a_gpu_that_tells_nothing(_at: float, _dice: random.Random) -> tuple[float, int, bool | None]:
+    return 0.0, 0, None
+
+
+def works_for_a_second_each_half_hour(at: float, _dice: random.Random) -> tuple[float, int, bool | None]:
+    return float(at % 1800 < 60), 0, False
+
+
+def computes_and_rests_for_up_to_50_minutes(at: float, _dice: random.Random) -> tuple[float, int, bool | None]:
+    return (60.0 if at % 7200 < 4200 else 0.0), 0, False
+
+
+def does_nothing(_at: float, _dice: random.Random) -> tuple[float, int, bool | None]:
+    return 0.0, 0, False
+
+
+def is_a_notebook_whose_user_has_gone(_at: float, dice: random.Random) -> tuple[float, int, bool | None]:
+    return dice.uniform(0.05, 0.5), dice.randrange(1 << 16), False
+
+
+BUSY = (computes, waits_for_its_disk, works_on_a_gpu_alone, has_a_gpu_that_tells_nothing,
+        works_for_a_second_each_half_hour, computes_and_rests_for_up_to_50_minutes)  # fmt: skip
+IDLE = (does_nothing, is_a_notebook_whose_user_has_gone)
+
+
+def played(work: Work, days: float, dice: random.Random) -> Iterator[tuple[float, Verdict]]:
+    """The verdicts about a job. Samples are late at times, and now and then there is no daemon for some hours."""
+    at = taken = 0.0
+    cpu, moved, spell, away = 0.0, 0, None, 0.0
+    while at < days * DAY:
+        spent, bytes_, devices = work(at, dice)
+        cpu, moved, at = cpu + spent, moved + bytes_, at + PERIOD
+        if dice.random() < 0.0003:
+            away, spell = at + dice.uniform(60, 6 * 3600), None  # the next daemon knows nothing of the job
+        if at < away or (at - taken < 4 * PERIOD and dice.random() < 0.1):
+            continue
+        taken = at
+        spell, verdict = judged(spell, Sample(at, cpu, moved, devices), RULE)
+        yield at, verdict
+        if verdict is Verdict.END:
+            return
+
+
+@pytest.mark.parametrize("work", BUSY)
+def test_no_job_that_does_something_is_told_or_ended_in_200_days(work: Work) -> None:
+    dice = random.Random(7)  # noqa: S311  # the same jobs each time
+    wrong = [at for at, verdict in played(work, 200 / len(BUSY), dice) if verdict is not Verdict.NOTHING]
+    assert not wrong
+
+
+@pytest.mark.parametrize("work", IDLE)
+def test_each_job_that_does_nothing_is_told_once_and_then_ended(work: Work) -> None:
+    for seed in range(20):
+        dice = random.Random(seed)  # noqa: S311
+        said = [(at, verdict) for at, verdict in played(work, 2, dice) if verdict is not Verdict.NOTHING]
+        assert [verdict for _, verdict in said][-2:] == [Verdict.TELL, Verdict.END]
+        told, ended = (at for at, _ in said[-2:])
+        assert told >= RULE.after
+        assert ended - told >= RULE.grace - 5 * PERIOD
+
+
+def test_a_job_that_goes_on_after_it_was_told_is_told_anew_and_not_ended() -> None:
+    spell, seen = None, []
+    for minute in range(300):
+        cpu = 100.0 if minute >= 65 else 0.0  # it works in one minute, just after it was told
+        spell, verdict = judged(spell, Sample(minute * 60.0, cpu), RULE)
+        seen.append(verdict)
+        if verdict is Verdict.END:
+            break
+    assert seen.count(Verdict.TELL) == 2
+    assert seen.index(Verdict.END) == 65 + 60 + 10
+
+
+def test_who_is_only_to_be_told_is_not_ended() -> None:
+    spell: Spell | None = None
+    verdicts = set()
+    for minute in range(600):
+        spell, verdict = judged(spell, Sample(minute * 60.0, 0.0), RULE._replace(ends=False))
+        verdicts.add(verdict)
+    assert verdicts == {Verdict.NOTHING, Verdict.TELL}
+
+
+def test_a_job_that_no_file_tells_of_is_never_idle() -> None:
+    assert is_idle(Sample(0, 5.0), Sample(60, 5.0))
+    assert not is_idle(Sample(0, None), Sample(60, None))
+    assert not is_idle(Sample(0, 5.0), Sample(60, 5.0, devices=None))
+    assert not is_idle(Sample(0, 5.0), Sample(60, 5.0, devices=True))
+
+
+def test_a_gap_between_samples_excuses_no_more_than_a_period() -> None:
+    assert not is_idle(Sample(0, 0.0), Sample(6 * 3600, 0.7))
+
+
+def test_a_job_is_busy_where_one_of_its_devices_is_or_does_not_tell() -> None:
+    loads = {"/dev/nvidia0": 0, "/dev/nvidia1": 7}
+    assert _are_busy(["/dev/nvidia0"], loads) is False
+    assert _are_busy(["/dev/nvidia0", "/dev/nvidia1"], loads) is True
+    assert _are_busy(["/dev/nvidia0", ""], loads) is None
+
+
+def test_loads_are_those_of_the_files_that_programs_open() -> None:
+    said = "00000000:3B:00.0, 35\n00000000:AF:00.0, [N/A]\n00000001:3b:00.0, 0\nno devices\n"
+    minors = {"0000:3b:00.0": "1", "0000:af:00.0": "0", "0001:3b:00.0": "2"}
+    assert nvidia_loads(said, minors) == {"/dev/nvidia1": 35, "/dev/nvidia2": 0}
