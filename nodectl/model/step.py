@@ -5,6 +5,7 @@ it in task_p_slurmd_launch_request) and their stepd_step_rec_t afterwards. It tr
 JSON in a root-owned file. `Task` is a task of the step, in the stepd and in that task's own process.
 """
 
+from itertools import repeat
 from operator import attrgetter
 
 from nodectl.kernel.identity import Identity
@@ -56,8 +57,7 @@ class Step(StepFields):
     container_id: int  # 64 bits, set by proctrack_p_create in the stepd; never travels
 
     def __init__(self, **fields: object) -> None:
-        for name in self.FIELDS:
-            setattr(self, name, fields[name])
+        any(map(setattr, repeat(self), self.FIELDS, map(fields.__getitem__, self.FIELDS)))  # setattr returns None
         self.binder = None
         self.refused = ""
         self.container_id = 0
