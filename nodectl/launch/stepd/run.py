@@ -208,7 +208,10 @@ class Run(StepContext):
         self.progress = Progress(fds.progress, step.ntasks)
         os.close(fds.progress)
         self.recorder = Recorder(fds.trace, "stepd")
-        self.caller = PluginCaller(self.recorder, self.progress, STEPD_SLOT, step.hook_timeout, single_threaded=True)
+        self.may_be_changed = bool(step.stack) or not node.are_ours  # this process, by plugins that are not nodectl's
+        self.caller = PluginCaller(
+            self.recorder, self.progress, STEPD_SLOT, step.hook_timeout, single_threaded=self.may_be_changed
+        )
         only = launch_order.EXTERN_HOOKS if step.step_id == EXTERN else None
         self.spank = Stack(self.caller, Spank(S_CTX_REMOTE, step), only)
         self.group = tree.Group(cgroup_mount + step.cgroup) if step.cgroup else None
@@ -218,7 +221,6 @@ class Run(StepContext):
         self.aside: tree.Group | None = None  # where the stepd is to end, where that is not in the step's cgroup
         self.children: list[Child] = []  # the tasks' launch data
         self.gate_writer = -1
-        self.may_be_changed = bool(step.stack) or not node.are_ours  # this process, by plugins that are not nodectl's
         self.gate_is_open = self.may_be_spared = False
         self.may_share_memory = self.may_fork_into_cgroup = True  # until the kernel refuses it
         self.private: list[int] = []  # descriptors of the stepd that no task needs
