@@ -9,7 +9,6 @@ from nodectl.client.command import BadOption, Failed, GlobalOptions, Program
 from nodectl.client.job_command import JobCommand, run_command
 from nodectl.client.launch_request import takes_all
 from nodectl.client.srun import wording
-from nodectl.client.start_test import would_start
 from nodectl.model.wire.names import WRAP
 
 _FROM_INPUT = "submit"  # the name of a job whose script comes on standard input
@@ -128,6 +127,8 @@ def _accepted(
 
 
 def _test(command: JobCommand, request: dict[str, object], options: dict[str, object]) -> int:
+    from nodectl.client.start_test import would_start  # few submissions are tests
+
     wanted = {**request, "environment": waiting.told(request)}
     waiting.say(would_start(command.session, wanted, options))
     return 0

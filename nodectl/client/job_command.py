@@ -2,7 +2,6 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from nodectl.client.advice import refuse
 from nodectl.client.command import BadOption, BadUsage, Failed, Program, complain
@@ -14,6 +13,7 @@ from nodectl.client.srun import wording
 from nodectl.client.srun.manners import settle
 from nodectl.spank import S_CTX_ALLOCATOR
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 

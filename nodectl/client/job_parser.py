@@ -5,7 +5,6 @@ SALLOC_*), the command line.
 """
 
 import os
-from typing import TYPE_CHECKING
 
 from nodectl.client.command import Program
 from nodectl.client.job_options import ALLOC, RESUBMIT, SUBMIT
@@ -26,6 +25,7 @@ from nodectl.client.srun import names
 from nodectl.client.srun.options import ignored_options, of_jobs
 from nodectl.model.request_fields import JobOptions
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 

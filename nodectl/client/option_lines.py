@@ -1,7 +1,6 @@
 """Help text lines for options."""
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

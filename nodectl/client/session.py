@@ -82,6 +82,8 @@ class Events:
 
         A second call does nothing, because the descriptors' numbers may have been reused by then.
         """
+        if self.fd < 0:
+            return
         fds, self.fd, self._commands = (self.fd, self._commands), -1, -1
         for fd in fds:
             try:

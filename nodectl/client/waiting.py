@@ -8,7 +8,6 @@ is given up. The wait outlives the service, whose successor is asked again.
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from nodectl.client.command import Failed, Interrupted, Program
 from nodectl.client.session import Gone
@@ -16,6 +15,7 @@ from nodectl.client.signals import TooLate
 from nodectl.model.states import BEGUN, IN_QUEUE, PENDING
 from nodectl.model.wire.names import NODE
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any

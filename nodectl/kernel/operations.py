@@ -262,7 +262,7 @@ def environment(variables: "Mapping[str, str]") -> "Operation":
     SLURM_TASK_PID is filled in where it is empty.
     """
     text = "\0".join([f"{name}={value}" for name, value in variables.items()] + [""])
-    if text.count("\0") != len(variables) or any(not name or "=" in name for name in variables):
+    if text.count("\0") != len(variables) or "" in variables or "=" in "".join(variables):
         raise ValueError("illegal environment variable")
     return _kernel.OP_ENVIRONMENT, 0, 0, os.fsencode(text), _SILENT
 

@@ -12,7 +12,7 @@ process nothing, because Python drops them.
 # Not `from __future__ import annotations`: the types of a table are objects.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from nodectl.model.part import Part
@@ -58,13 +58,17 @@ def names(table: type) -> "dict[str, Any]":
 
 def empty(table: type) -> dict[str, object]:
     """Return a value for each field of a table, as if none was given."""
-    return {name: _default(getattr(table, name, None), kind) for name, kind in names(table).items()}
+    return {name: make() for name, make in _makers(table).items()}
 
 
-def _default(field: "Field | None", kind: "Any") -> object:
-    if field is not None and field.default is not None:
-        return field.default
-    return None if isinstance(kind, str) else kind()
+def _makers(table: type) -> "dict[str, Callable[[], object]]":
+    """Return for each field of a table a function that makes the value of a field not given."""
+    return {name: _maker(getattr(table, name, None), kind) for name, kind in names(table).items()}
+
+
+def _maker(field: "Field | None", kind: "Any") -> "Callable[[], Any]":
+    default = None if field is None else field.default
+    return kind if default is None and not isinstance(kind, str) else lambda: default
 
 
 class Passed:
@@ -182,5 +186,7 @@ class StepFields(Passed, Revised):
 
 def passed(request: "Mapping[str, object]") -> dict[str, object]:
     """Return the step's values of the fields which are passed on, from a request whose shape was checked."""
-    fields = empty(Passed)
-    return {**fields, **{name: request[name] for name in fields if name in request}}
+    return {name: request[name] if name in request else make() for name, make in _OF_PASSED.items()}
+
+
+_OF_PASSED = _makers(Passed)

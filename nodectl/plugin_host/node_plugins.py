@@ -31,16 +31,17 @@ class NodePlugins:
     """The node's plugins. `stacks`: the plugins of each kind in calling order.
 
     `earlier`: container plugins by type, for jobs that began under another configuration, or the reason why a plugin
-    cannot be used.
+    cannot be used. `are_ours`: all plugins of `stacks` came with nodectl.
     """
 
-    __slots__ = ("_ended", "earlier", "stacks")
+    __slots__ = ("_ended", "are_ours", "earlier", "stacks")
 
     def __init__(
         self, stacks: "Mapping[str, Sequence[Plugin]]", earlier: "Mapping[str, Plugin | PluginRefused]"
     ) -> None:
         self.stacks = stacks
         self.earlier = earlier
+        self.are_ours = all(plugin.path.startswith(f"{BUILTIN_DIR}/") for stack in stacks.values() for plugin in stack)
         self._ended = False
 
     @property
@@ -92,7 +93,7 @@ class NodePlugins:
             if row.call not in plugin.hooks:
                 continue
             outcome = call_one(caller, row, place, plugin, arguments, task)
-            if not outcome:
+            if outcome is not OK:
                 return outcome
         return OK
 

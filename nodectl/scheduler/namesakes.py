@@ -62,7 +62,7 @@ class Namesakes:
 
         All further jobs waiting under this name wait at least for it.
         """
-        for _, number in self._alone.get(_name(job), ()):
+        for _, number in self._alone.get(_name(job), ()) if self._alone else ():
             if number in self._jobs:
                 return self._jobs[number]
         return None
@@ -110,13 +110,16 @@ def _has(index: Mapping[_Name, list[_Place]], job: JobRecord) -> bool:
 
 
 def _add(index: dict[_Name, list[_Place]], job: JobRecord) -> None:
-    if not _has(index, job):
-        insort(index.setdefault(_name(job), []), _place(job))
+    places, place = index.setdefault(_name(job), []), _place(job)
+    at = bisect_left(places, place)
+    if places[at : at + 1] != [place]:
+        places.insert(at, place)
 
 
 def _remove(index: dict[_Name, list[_Place]], job: JobRecord) -> None:
-    if _has(index, job):
-        places = index[_name(job)]
-        del places[bisect_left(places, _place(job))]
+    if index and _has(index, job):
+        name, place = _name(job), _place(job)
+        places = index[name]
+        del places[bisect_left(places, place)]
         if not places:
-            del index[_name(job)]
+            del index[name]

@@ -104,6 +104,8 @@ class Watchers:
     def changed(self, job: JobRecord) -> set[int]:
         """Note the start or end of a job; return the jobs for which something is different."""
         told: set[int] = set()
+        if not self._watched:
+            return told
         for target in {(job.job_id, None), (base(job), None), (base(job), job.array_task_id)}:
             watched = self._watched.get(target)
             for kind in list(watched.who) if watched is not None else ():

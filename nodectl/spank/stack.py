@@ -163,7 +163,7 @@ class Stack:
 
     def has(self, row: "Hook") -> bool:
         """Return True if any plugin of the stack defines the hook and this process calls the hook."""
-        if self._only is not None and row not in self._only:
+        if not self.plugins or (self._only is not None and row not in self._only):
             return False
         if self._ready is not None:
             return row.call in self._ready.hooks

@@ -77,6 +77,13 @@ ENTRIES = {
         18,
         OS,
     ),
+    "submission": Entry(
+        "from nodectl.cli.main import main;"
+        "main(['--socket', '/nonexistent', 'submit', '--begin=now+1day', '--wrap=true'])",
+        COMMAND | {"client.srun", "placement.binding", "spank"},
+        40,
+        ENUM,
+    ),
     # A command that has to read the configuration: of the subjects no more than their keys.
     "configuration": Entry(
         "from nodectl.service.config_file import reader; reader.load('/nonexistent', must_exist=False)",

@@ -3,11 +3,10 @@
 Pure, over the options by name; a given option overrides a counted one.
 """
 
-from typing import TYPE_CHECKING
-
 from nodectl.client.command import BadOption
 from nodectl.model.number import whole
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

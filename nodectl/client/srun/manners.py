@@ -6,11 +6,11 @@ command.
 
 import os
 import time
-from typing import TYPE_CHECKING
 
 from nodectl.client.command import BadOption, Program
 from nodectl.client.srun import devices, text_file
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -3,8 +3,6 @@
 Ignored options are kept as a list of names under `IGNORED`; refused options give the reason.
 """
 
-from typing import TYPE_CHECKING
-
 from nodectl.client.command import BadOption
 from nodectl.client.job_options import count, open_mode, yes
 from nodectl.client.run_options import (
@@ -18,6 +16,7 @@ from nodectl.client.run_options import (
 from nodectl.client.srun import names
 from nodectl.model.number import mebibytes, seconds
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import NoReturn

@@ -3,8 +3,7 @@
 Not imported otherwise: nodectl's own lines stand in `nodectl/client/watch.py`.
 """
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.client.command import Failed
 

@@ -133,7 +133,7 @@ class TlsConnection:
         """Return what was decrypted of the received bytes. Raises Refused."""
         found = []
         try:
-            while data := self._tls.read(_READ):
+            while (self._came.pending or self._tls.pending()) and (data := self._tls.read(_READ)):
                 found.append(data)
         except ssl.SSLWantReadError:
             pass

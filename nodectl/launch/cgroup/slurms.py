@@ -51,8 +51,7 @@ def step_path(place: str, step: int) -> str:
 
 def is_within(step: str) -> bool:
     """Return True for the path of a step of ours within Slurm's job, and False for a step in a job of ours."""
-    ours = os.path.dirname(step)
-    return os.path.basename(ours) == _OURS and os.path.basename(os.path.dirname(ours)) == _USER
+    return step.split("/")[-3:-1] == [_USER, _OURS]
 
 
 def is_of_step(place: str) -> bool:

@@ -102,8 +102,9 @@ class Runners:
         """
         while self._all:
             self._ends.register(channel, select.POLLIN)
-            ready = {fd for fd, _ in self._ends.poll()}
-            for runner in [runner for runner in self._all if runner.pidfd in ready]:
+            ready = dict(self._ends.poll())
+            has_come = ready.pop(channel.fileno(), 0)
+            for runner in [runner for runner in self._all if runner.pidfd in ready] if ready else ():
                 if runner not in self._all:
                     continue  # dropped for the order before; it had no order
                 try:
@@ -114,7 +115,7 @@ class Runners:
                 self._forget(runner)
                 if data:
                     yield data, fds
-            if channel.fileno() in ready:
+            if has_come:
                 return
 
     def let_go(self) -> None:

@@ -78,10 +78,7 @@ class Reaper:
         self.gone: set[int] = set()  # children that are no tasks and have been collected
 
     def _listen(self) -> None:
-        """Install the handlers of SIGCHLD, SIGPIPE and SIGTERM.
-
-        Called before each sleep: a plugin may have changed all of this.
-        """
+        """Install the handlers of SIGCHLD, SIGPIPE and SIGTERM. A plugin may change all of this later."""
         _signal.signal(_signal.SIGCHLD, _wake_up)
         _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)  # a client may close its end
         _signal.signal(_signal.SIGTERM, self.termination.told_to_stop)
@@ -128,15 +125,16 @@ class Reaper:
 
     def turn(self, patience: float | None) -> None:
         """Run a round of the loop: sleep at most `patience` seconds, then serve all events."""
-        self._listen()
         self._run.pass_on_plugin_output()
         if self._run.script is not None:
             self._run.script.write()
         if self._ended and (patience is None or patience > _PAUSE):
             patience = _PAUSE
-        ended = children.next_to_collect()
-        if ended or (ended == children.NO_CHILD and (self._children or self._epilogs.any())):
-            patience = 0  # a child ended before the handler was installed
+        if self._run.may_be_changed:
+            self._listen()
+            ended = children.next_to_collect()
+            if ended or (ended == children.NO_CHILD and (self._children or self._epilogs.any())):
+                patience = 0  # a child ended before the handler was installed
         for fd, mask in self._ready(patience):
             if fd == self._wakeup:
                 os.read(self._wakeup, 4096)

@@ -172,6 +172,7 @@ class Run(StepContext):
         "gate_writer",
         "kept",
         "links",
+        "may_be_changed",
         "may_be_spared",
         "may_fork_into_cgroup",
         "may_share_memory",
@@ -207,7 +208,10 @@ class Run(StepContext):
         self.progress = Progress(fds.progress, step.ntasks)
         os.close(fds.progress)
         self.recorder = Recorder(fds.trace, "stepd")
-        self.caller = PluginCaller(self.recorder, self.progress, STEPD_SLOT, step.hook_timeout, single_threaded=True)
+        self.may_be_changed = bool(step.stack) or not node.are_ours  # this process, by plugins that are not nodectl's
+        self.caller = PluginCaller(
+            self.recorder, self.progress, STEPD_SLOT, step.hook_timeout, single_threaded=self.may_be_changed
+        )
         only = launch_order.EXTERN_HOOKS if step.step_id == EXTERN else None
         self.spank = Stack(self.caller, Spank(S_CTX_REMOTE, step), only)
         self.group = tree.Group(cgroup_mount + step.cgroup) if step.cgroup else None
@@ -217,8 +221,7 @@ class Run(StepContext):
         self.aside: tree.Group | None = None  # where the stepd is to end, where that is not in the step's cgroup
         self.children: list[Child] = []  # the tasks' launch data
         self.gate_writer = -1
-        self.gate_is_open = False
-        self.may_be_spared = False
+        self.gate_is_open = self.may_be_spared = False
         self.may_share_memory = self.may_fork_into_cgroup = True  # until the kernel refuses it
         self.private: list[int] = []  # descriptors of the stepd that no task needs
         self.on_begun: Callable[[], None] | None = None  # called when the gate is open
@@ -262,7 +265,11 @@ class Run(StepContext):
         Raises LaunchFailed where the step ends. The caller judges a failure that counts for a task, and any other
         failure is logged.
         """
+        if row.kind == "spank" and not self.spank.has(row):
+            return OK
         outcome = self._call_as(row, arguments, task)
+        if outcome is OK:
+            return outcome
         if row.costs == launch_order.STEP_ENDS:
             self.require(outcome)
         elif row.costs != launch_order.TASK_COUNTS:
@@ -271,12 +278,12 @@ class Run(StepContext):
 
     def _call_as(self, row: "Hook", arguments: "Sequence[object]", task: "Task | None") -> "Outcome":
         """Call the row's plugins, as the step's user where the row says so and a plugin has the function."""
-        if row.identity != launch_order.EFFECTIVE_USER:
-            return self._call_plugins(row, arguments, task)
-        if not (self.spank.has(row) if row.kind == "spank" else self.node.has(row)):
-            return OK
-        with effective_user(self.step.identity):
-            return self._call_plugins(row, arguments, task)
+        if row.identity == launch_order.EFFECTIVE_USER:
+            if row.kind != "spank" and not self.node.has(row):
+                return OK
+            with effective_user(self.step.identity):
+                return self._call_plugins(row, arguments, task)
+        return self._call_plugins(row, arguments, task)
 
     def _call_plugins(self, row: "Hook", arguments: "Sequence[object]", task: "Task | None") -> "Outcome":
         if row.kind == "spank":

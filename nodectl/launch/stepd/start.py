@@ -17,7 +17,6 @@ from nodectl.launch.task.common_words import CommonWords
 from nodectl.launch.task.main import launch, plan, prepare, run_task
 from nodectl.launch.task.stdio import TaskStreams
 from nodectl.model import launch_order
-from nodectl.plugin_host import BUILTIN_DIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,11 +38,10 @@ def confine_runner(run: "Run") -> None:
     """
     step = run.step
     several = step.bulk or step.ntasks > 1 or run.kept
-    if not several or step.stack or step.container:
+    if not several or step.container or run.may_be_changed:
         return
-    if all(plugin.path.startswith(f"{BUILTIN_DIR}/") for stack in run.node.stacks.values() for plugin in stack):
-        needs_calls = run.kept or (step.task_epilogs and step.device_rules)
-        Confinement(step, {}).confine_runner(for_good=not needs_calls)
+    needs_calls = run.kept or (step.task_epilogs and step.device_rules)
+    Confinement(step, {}).confine_runner(for_good=not needs_calls)
 
 
 def start_tasks(run: "Run", reaper: "Reaper") -> None:

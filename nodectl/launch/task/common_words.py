@@ -39,7 +39,8 @@ class CommonWords:
             if len(self._made) >= _MOST:
                 self._made.clear()
             without = set(left_out)
-            shared = operations.environment({name: common[name] for name in common if name not in without})
+            kept = {name: common[name] for name in common if name not in without} if without else common
+            shared = operations.environment(kept)
             self._made[left_out] = shared
         return [shared, operations.environment(own)]
 

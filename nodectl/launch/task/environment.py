@@ -129,9 +129,10 @@ def of_rank(task: "Task") -> dict[str, str]:
 
 def for_tasks(step: "Step") -> dict[str, str]:
     """Return the environment of all tasks: the step's variables, without any too long for a program."""
-    return {
-        name: value for name, value in step.environment.items() if len(name) + len(value) < _SHORT or _fits(name, value)
-    }
+    given = step.environment
+    if max(map(len, given), default=0) + max(map(len, given.values()), default=0) < _SHORT:
+        return given.copy()
+    return {name: value for name, value in given.items() if len(name) + len(value) < _SHORT or _fits(name, value)}
 
 
 def for_task(step: "Step", task: "Task", common: "Mapping[str, str]") -> dict[str, str]:

@@ -48,13 +48,12 @@ def plan(child: Child) -> "list[Operation] | None":
             if look is not None and stage in common and common[stage][0] == seen:
                 found += common[stage][1]
                 continue
-            before = len(found)
-            for piece in stage(child):
-                if not isinstance(piece, tuple):
-                    return None
-                found.append(piece)
+            wanted: list[Operation] = list(stage(child))  # type: ignore[arg-type]  # as the next line checks
+            if not {tuple}.issuperset(map(type, wanted)):
+                return None
+            found += wanted
             if look is not None:
-                common[stage] = seen, found[before:]
+                common[stage] = seen, wanted
     except ValueError as error:
         found.append(_impossible(child, error))
     return found

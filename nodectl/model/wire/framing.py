@@ -9,6 +9,7 @@ import _socket
 import errno
 import posix as os  # the half in C: the other one is a millisecond of each step
 import select
+import sys
 
 from nodectl.model.wire import lean_json
 
@@ -177,10 +178,8 @@ def close(fds: "Iterable[int]") -> None:
 def _rights(fds: "Sequence[int]") -> list[tuple[int, int, bytes]]:
     if not fds:
         return []
-    numbers = memoryview(bytearray(len(fds) * _INT)).cast("i")
-    for index, fd in enumerate(fds):
-        numbers[index] = fd
-    return [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers.tobytes())]
+    numbers = b"".join([fd.to_bytes(_INT, sys.byteorder) for fd in fds])
+    return [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)]
 
 
 class Inbox:
@@ -206,8 +205,8 @@ class Inbox:
         data, ancillary, flags, _ = sock.recvmsg(_CHUNK, room, _socket.MSG_CMSG_CLOEXEC)
         if fds := descriptors_in(ancillary):
             self._brought.append((len(self._data) + len(data) - 1, fds))
-        if len(self.descriptors) + sum(len(fds) for _, fds in self._brought) > MAX_DESCRIPTORS:
-            raise BrokenWire(f"more than {MAX_DESCRIPTORS} descriptors in one message")
+            if len(self.descriptors) + sum(len(fds) for _, fds in self._brought) > MAX_DESCRIPTORS:
+                raise BrokenWire(f"more than {MAX_DESCRIPTORS} descriptors in one message")
         if flags & _socket.MSG_CTRUNC:
             raise BrokenWire("no room for the descriptors of a message")
         self._data += data
@@ -243,9 +242,10 @@ class Inbox:
         text = bytes(self._data[:end])
         del self._data[: end + 1]
         self._searched = 0
-        while self._brought and self._brought[0][0] <= end:
-            self.descriptors += self._brought.pop(0)[1]
-        self._brought = [(at - end - 1, fds) for at, fds in self._brought]
+        if self._brought:
+            while self._brought and self._brought[0][0] <= end:
+                self.descriptors += self._brought.pop(0)[1]
+            self._brought = [(at - end - 1, fds) for at, fds in self._brought]
         return text
 
     @property

@@ -37,8 +37,9 @@ def check(parameters: object, shape: "Mapping[str, Check | Optional]") -> "Mappi
         if name not in shape:
             raise BadShape(str(name)[:64], "no such parameter")
     found = {}
-    for name, rule in shape.items():
-        value = parameters.get(name)
+    # A launch has few of its many parameters.
+    for name in [name for name, rule in shape.items() if name in parameters or not isinstance(rule, Optional)]:
+        value, rule = parameters.get(name), shape[name]
         if value is None:
             if isinstance(rule, Optional):
                 continue

@@ -142,9 +142,9 @@ def request_of(given: "Mapping[str, object]", environ: "Mapping[str, str]", host
 def gathered(given: "Mapping[str, object]", environ: "Mapping[str, str]") -> "dict[str, object]":
     """Return the options in force: the given options, and from the variables the rest. Raises Refused."""
     values: dict[str, object] = {}
-    for variable, name in VARIABLES.items():
-        text = environ.get(variable)
-        if text is not None and name not in values:
+    for variable in [variable for variable in VARIABLES if variable in environ]:
+        name, text = VARIABLES[variable], environ[variable]
+        if name not in values:
             values[name] = text.lower() not in ("0", "no", "false") if name in _FLAGS else text
     if str(values.get("distribution")).lower() == "plane":
         values["distribution"] = f"plane={environ.get('SLURM_DIST_PLANESIZE', '')}"

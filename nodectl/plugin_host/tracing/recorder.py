@@ -13,6 +13,8 @@ from nodectl.model.wire.lean_json import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from nodectl.model.launch_order import Hook
 
 FIELDS = (
@@ -37,7 +39,8 @@ class Recorder:
 
     def begin(self, hook: "Hook") -> int:
         """Return the time at which a call of `hook` begins, for `write`. Raises RuntimeError in another's process."""
-        self._require_process(hook)
+        if hook.process != self.process:
+            self._refuse(hook)
         return now()
 
     def write(
@@ -69,7 +72,8 @@ class Recorder:
 
         Raises RuntimeError in another's process.
         """
-        self._require_process(hook)
+        if hook.process != self.process:
+            self._refuse(hook)
         if self.fd < 0:
             return ""
         return f'{hook.facts},"plugin":{quoted(plugin)},"process":"{self.process}","pid":'
@@ -82,9 +86,8 @@ class Recorder:
             self._cgroup = _kernel.own_cgroup()
         return f',"cgroup":{quoted(self._cgroup)},"task":{self.task}'
 
-    def _require_process(self, hook: "Hook") -> None:
-        if hook.process != self.process:
-            raise RuntimeError(f"{hook.call} belongs to the {hook.process}, not to the {self.process}")
+    def _refuse(self, hook: "Hook") -> "NoReturn":
+        raise RuntimeError(f"{hook.call} belongs to the {hook.process}, not to the {self.process}")
 
     def _look(self) -> str:
         if self._cgroup is None:

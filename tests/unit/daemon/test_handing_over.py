@@ -5,7 +5,6 @@ neither the daemon nor the forkserver is to close any of them.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -36,7 +35,7 @@ class Launch:
             stack=(),
         )  # fmt: skip
         self.live: Any = SimpleNamespace(
-            step=step, files=files, progress_fd=-1, connect=socket.socket.close, needs_epilog=False, size=0
+            step=step, files=files, progress_fd=-1, connect=lambda link: link.close(), needs_epilog=False, size=0
         )
         self.start = cast("Any", StepStart.__new__(StepStart))
         self.start._registry = SimpleNamespace(add=lambda _: None)

@@ -169,7 +169,7 @@ class FurtherSteps:
 
     def must_wait(self, request: Mapping[str, object]) -> bool:
         """Return True where the request needs a new job number, and another process has locked the history."""
-        return not any(name in request for name in ("job", "jobid", "part")) and self._store.must_wait()
+        return request.keys().isdisjoint(("job", "jobid", "part")) and self._store.must_wait()
 
     async def ready(self, request: Mapping[str, object]) -> None:
         """Wait a few seconds for the lock of the history, where `must_wait` is True. Raises Refused."""

@@ -5,10 +5,10 @@ A step without a prolog starts synchronously: thousands of short steps come this
 undone, unless a prolog has begun: then the step gets a record, and its job an epilog.
 """
 
+import _socket  # the half in C: a step's sockets are few calls
 import contextlib
 import errno
 import os
-import socket
 from collections.abc import Awaitable, Iterator, Mapping
 
 from nodectl.launch.cgroup import delegation, slurms, tree
@@ -172,7 +172,7 @@ class StepStart:
             fds.append(files.listen())
             if step.cgroup:
                 self._make_cgroups(step)
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
             fds.append(theirs.detach())
             live.connect(ours)
             if client is not None:
@@ -251,7 +251,7 @@ def _connect_client() -> tuple[list[int], list[int]]:
 
 
 def _socketpair() -> tuple[int, int]:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     return ours.detach(), theirs.detach()
 
 

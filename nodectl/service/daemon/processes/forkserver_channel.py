@@ -170,7 +170,7 @@ class ForkserverChannel:
         while self._waiting and self._sock is not None:
             data, fds = self._waiting[0]
             try:
-                socket.send_fds(self._sock, [data], fds)
+                framing.send_some(self._sock, data, fds)
             except BlockingIOError:
                 if not self._is_full:
                     self._is_full = True

@@ -12,7 +12,6 @@ import os
 from nodectl.model.config import Config
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH, EXTERN
-from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.plugin_host.node_plugins import NodePlugins
 
 _LARGEST = 1 << 19  # bytes of the step's files
@@ -25,11 +24,10 @@ class WarmRunners:
     """The daemon's rule for warm runners."""
 
     def __init__(self, config: Config, plugins: NodePlugins) -> None:
-        ours = all(plugin.path.startswith(f"{BUILTIN_DIR}/") for stack in plugins.stacks.values() for plugin in stack)
         self._by_cgroup = config.proctrack_type == _BY_CGROUP
         # Other trackers may miss processes of a step, or leave root's runner in no cgroup.
         tracked = self._by_cgroup or (config.proctrack_type == _BY_PARENT and os.geteuid() != 0)
-        self._any = config.warm_runners > 0 and ours and tracked
+        self._any = config.warm_runners > 0 and plugins.are_ours and tracked
 
     def of(self, step: Step, size: int) -> int | None:
         """Return the user's uid if a warm runner of the user may serve the step, else None.

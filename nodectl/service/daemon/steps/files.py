@@ -6,11 +6,11 @@ daemon's decisions, `.trace` is the flight recorder (the stepd locks it while it
 the process that copies the step's streams, where there is one. Users read one file, in another directory: `cdi`.
 """
 
+import _socket
 import contextlib
 import errno
 import fcntl
 import os
-import socket
 import struct
 import sys
 from collections.abc import Mapping
@@ -111,7 +111,7 @@ class StepFiles:
 
     def listen(self) -> int:
         """Create the step's listening socket, on which the stepd will answer."""
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         os.fchmod(sock.fileno(), 0o600)  # mode of the socket file: users reach their step through the daemon
         sock.bind(f"{self.stem}.sock")
         sock.listen(_BACKLOG)
@@ -147,12 +147,12 @@ class StepFiles:
         """Return the trace, cut to 17 MiB."""
         return self.read(".trace", _MOST_TRACED) or b""
 
-    def connect(self) -> socket.socket | None:
+    def connect(self) -> _socket.socket | None:
         """Connect to the stepd's socket. Return None if the stepd is dead, even if a child still holds the socket.
 
         Raises BlockingIOError while other connections crowd the socket of a busy stepd.
         """
-        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         link.setblocking(False)
         try:
             link.connect(f"{self.stem}.sock")

@@ -1,9 +1,9 @@
 """A live step, begun and not yet recorded as ended: the daemon's data on the step and the connection to the stepd."""
 
+import _socket
 import asyncio
 import contextlib
 import os
-import socket
 import time
 from collections.abc import Callable, Mapping
 from signal import SIGKILL
@@ -44,7 +44,7 @@ class LiveStep:
         self.ended: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
         self._on_end = on_end
         self._on_ending = on_ending
-        self._link: socket.socket | None = None
+        self._link: _socket.socket | None = None
         self._inbox = framing.Inbox(8 << 20)
         self._out = bytearray()
         self._is_full = False  # the link is full: `_out` waits for room
@@ -69,7 +69,7 @@ class LiveStep:
         """The step's key, (job, step)."""
         return self.step.job_id, self.step.step_id
 
-    def connect(self, link: socket.socket) -> None:
+    def connect(self, link: _socket.socket) -> None:
         """Take the connection to the stepd. The connection's close means the step's end."""
         link.setblocking(False)
         self._link = link
@@ -107,14 +107,14 @@ class LiveStep:
         # A bulk step's runner serves no other step, so all its time is the step's. This daemon may be a later one.
         if not self.step.cgroup and not self.step.bulk:
             self.spent_before = spent_by_children(pid)
+        if not has_taken_it:
+            return
         try:
             self._pidfd = os.pidfd_open(pid)
         except ProcessLookupError:
-            if has_taken_it:
-                asyncio.get_running_loop().call_soon(self._finish)
+            asyncio.get_running_loop().call_soon(self._finish)
             return
-        if has_taken_it:
-            asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
+        asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
 
     def fail(self, why: str, state: str = FAILED) -> None:
         """End the step, which has no stepd and will have none."""
@@ -196,7 +196,7 @@ class LiveStep:
         assert self._link is not None  # noqa: S101  # the writer is removed with it
         try:
             while self._out:
-                del self._out[: self._link.send(self._out, socket.MSG_NOSIGNAL)]
+                del self._out[: self._link.send(self._out, _socket.MSG_NOSIGNAL)]
         except BlockingIOError:
             self._wait_for_room(on=True)
             return
