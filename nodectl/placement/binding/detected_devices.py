@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterable
 
 from nodectl.model.value_class import replace
@@ -74,6 +73,8 @@ def _nvidia_memory(root: str) -> dict[str, int]:
     program = next((path for path in places if os.access(path, os.X_OK)), "")
     if not program:
         return {}
+    import subprocess  # only where NVIDIA's driver is
+
     try:
         done = subprocess.run(
             [program, *_ASK], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE, check=False

@@ -56,15 +56,15 @@ def test_upgrade_from_the_first_version_loses_nothing(path: Path, tables: tuple[
     assert list(store.query("PRAGMA integrity_check")) == [("ok",)]
 
 
-def test_upgrade_from_the_second_version_adds_the_hours_of_the_week(path: Path) -> None:
+def test_upgrade_from_the_second_version_adds_the_hours_of_the_week_and_the_notices(path: Path) -> None:
     store = Store(str(path), 10)
     store.add([Ended({"job": 1, "step": 0, "uid": 0, "ended": 1.0}, b"trace")])
     store.close()
     with contextlib.closing(sqlite3.connect(path)) as db:
-        db.execute("DROP TABLE week")
+        db.executescript("DROP TABLE week; DROP TABLE notice")
         db.execute("PRAGMA user_version=2")
     store = Store(str(path), 10)
-    assert list(store.query("SELECT * FROM week")) == []
+    assert list(store.query("SELECT * FROM week")) == list(store.query("SELECT * FROM notice")) == []
     assert store.trace(1, 0) == b"trace"
     assert list(store.query("PRAGMA user_version")) == [(schema.VERSION,)]
 

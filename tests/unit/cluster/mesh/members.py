@@ -27,7 +27,7 @@ def played(play: Coroutine[Any, Any, None]) -> None:
 
     async def watched() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context))
-        async with asyncio.timeout(2 * LONG):
+        async with asyncio.timeout(4 * LONG):
             await play
 
     asyncio.run(watched())
