@@ -41,7 +41,6 @@ CONFIGURATION = {
 COMMAND = {"cli", "client", "messages", "model", "model.wire"}
 _ROOMS = {"launch", "placement", "service", "slurm"}  # with nothing but folders
 ENUM = frozenset({"enum"})
-COLLECTIONS = frozenset({"collections"})  # a fifth of a megabyte of what every stepd shares or copies
 OS = ENUM | {"os"}  # a tenth of what a step costs its command
 
 
@@ -102,18 +101,11 @@ ENTRIES = {
         25,
         ENUM,
     ),
-    "forkserver": Entry("import nodectl.launch.forkserver.main", {*LAUNCH, "launch.forkserver"}, 117, COLLECTIONS),
-    "listener": Entry(
-        "import nodectl.service.listener.main",
-        {"kernel", "model", "model.wire", "service.listener"},
-        23,
-        COLLECTIONS,
-    ),
+    "forkserver": Entry("import nodectl.launch.forkserver.main", {*LAUNCH, "launch.forkserver"}, 115),
     "task": Entry(
         "import nodectl.launch.task.main, nodectl.launch.stepd.main, nodectl.launch.confine.scripts",
         LAUNCH,
-        106,
-        COLLECTIONS,
+        104,
     ),
 }
 

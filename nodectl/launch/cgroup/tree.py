@@ -12,10 +12,6 @@ which doubles the price of every fork: no process imports it.
 
 import os
 
-from nodectl.launch.cgroup import lean_cgroupspy  # noqa: F401  # before all that imports cgroupspy
-
-# isort: split
-
 from cgroupspy.controllers import Controller
 from cgroupspy.interfaces import CommaDashSetFile, DictFile, FlagFile, IntegerFile, ListFile, MultiLineIntegerFile
 

@@ -11,15 +11,13 @@ import _socket
 import os
 import select
 import time
+from collections import deque
 
 from nodectl.model.wire import terminal_packets as packets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Iterator
-else:
-    from _collections import deque  # without five modules that `collections` brings
 
 _ROOM = packets.HEAD + packets.LONGEST
 _MOST = 16  # attached viewers
