@@ -6,9 +6,15 @@ loaded: modules of plugins, and the modules that these import, keep everything. 
 assertions, in plugins too, and no installer compiles modules for it.
 """
 
-import gc
 import sys
-from _frozen_importlib_external import SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
+from _frozen_importlib_external import (
+    BYTECODE_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from _imp import extension_suffixes
 from _operator import is_not
 
@@ -50,7 +56,7 @@ def begin() -> None:
     """Leave out those parts from now on."""
     if sys.version_info < (3, 14):  # later code says elsewhere whether it has a docstring
         loaders = (ExtensionFileLoader, extension_suffixes()), (_Loader, SOURCE_SUFFIXES)
-        _hooks.append(FileFinder.path_hook(*loaders))
+        _hooks.append(FileFinder.path_hook(*loaders, (SourcelessFileLoader, BYTECODE_SUFFIXES)))
         sys.path_hooks[:0] = _hooks
         sys.path_importer_cache.clear()
 
@@ -59,13 +65,6 @@ def end() -> None:
     """Import whole modules again."""
     sys.path_hooks[:] = [hook for hook in sys.path_hooks if hook not in _hooks]
     sys.path_importer_cache.clear()
-
-
-def forget(*names: str) -> None:
-    """Free modules that no other module uses, and those within them."""
-    for name in [name for name in sys.modules if name.partition(".")[0] in names]:
-        del sys.modules[name]
-    gc.collect()
 
 
 def boot(package: str) -> str:

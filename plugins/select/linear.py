@@ -295,4 +295,5 @@ def _set(node: NodeRecord) -> None:
         return
     info.alloc_cpus = _State.machines.cpus(node.index) if _State.occupancy.running.of(node.index) else 0
     info.alloc_memory = _State.occupancy.memory.get(node.index, 0)
+    info.weighted = float(info.alloc_cpus)
     info.tres = f"cpu={info.alloc_cpus},mem={info.alloc_memory}M" if info.alloc_cpus else ""

@@ -125,13 +125,14 @@ class Reaper:
 
     def turn(self, patience: float | None) -> None:
         """Run a round of the loop: sleep at most `patience` seconds, then serve all events."""
+        if self._run.may_be_changed:
+            self._listen()  # first: what follows writes to pipes whose reader may have gone
         self._run.pass_on_plugin_output()
         if self._run.script is not None:
             self._run.script.write()
         if self._ended and (patience is None or patience > _PAUSE):
             patience = _PAUSE
         if self._run.may_be_changed:
-            self._listen()
             ended = children.next_to_collect()
             if ended or (ended == children.NO_CHILD and (self._children or self._epilogs.any())):
                 patience = 0  # a child ended before the handler was installed

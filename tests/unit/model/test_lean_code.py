@@ -68,12 +68,6 @@ def test_modules_that_a_plugin_imports_later_are_whole(tmp_path: Path) -> None:
     )
 
 
-def test_forgotten_modules_are_imported_anew(tmp_path: Path) -> None:
-    (tmp_path / "passing.py").write_text(MODULE)
-    code = "import passing; old = passing; lean_code.forget('passing'); import passing; assert passing is not old"
-    _run(f"{code}; assert 'sys' in sys.modules", tmp_path)
-
-
 def test_companions_leave_out_the_same_as_the_daemon(tmp_path: Path) -> None:
     package = tmp_path / "companion"
     package.mkdir()

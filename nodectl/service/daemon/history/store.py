@@ -305,7 +305,8 @@ class Store:
 
     def forget_pages(self) -> None:
         """Free the pages of the file that SQLite keeps for later statements."""
-        self._db.execute("PRAGMA shrink_memory")
+        with contextlib.suppress(sqlite3.Error):  # it may be closed by then, and is only memory
+            self._db.execute("PRAGMA shrink_memory")
 
     def close(self) -> None:
         """Give back unused job ids, unless another node has drawn since; checkpoint and close the file."""
