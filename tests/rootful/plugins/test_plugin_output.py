@@ -60,32 +60,3 @@ def test_a_step_that_the_history_has_noted_passes_on_the_last_lines_of_its_plugi
             "say task_exit 1",
         ]
         node.assert_clean()
-
-
-RESETS = """
-import os, signal
-from nodectl.spank import spank_remote
-
-def slurm_spank_task_post_fork(sp, ac, argv):
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    return 0
-
-def slurm_spank_task_exit(sp, ac, argv):
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    os.write(2, b"a line that waits\\n")
-    return 0
-"""
-
-
-def test_a_plugin_that_resets_sigpipe_does_not_end_the_step_runner_when_the_client_has_gone() -> None:
-    with running() as node:
-        node.plugstack(f"required {node.plugin('resets', RESETS)}\n")
-        client = node.popen("sh", "-c", "echo ready; sleep 1000", user=NOBODY)
-        assert client.stdout is not None
-        assert client.stdout.readline() == "ready\n"
-        client.kill()
-        client.communicate()
-        job = node.last_job()
-        wait_until(lambda: node.call("Show", job=job, step=0)["record"].get("ended"), "the step has ended")
-        record = node.call("Show", job=job, step=0)["record"]
-        assert record["state"] == "CANCELLED", record["reason"]
