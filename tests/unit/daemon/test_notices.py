@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import email.policy
 import json
 import os
 import subprocess
@@ -16,9 +17,11 @@ import pytest
 from nodectl.model.config import Config
 from nodectl.selection.records import JobDetails, JobRecord
 from nodectl.service.daemon.history.notice import Notice
-from nodectl.service.daemon.notices import order_file, wishes, wording
+from nodectl.service.daemon.notices import courier, order_file, wishes, wording
+from nodectl.service.daemon.notices.ways import FAILED
 
 HOSTILE = "x\nBcc: eve@example.org\r\n\r\n.\n\x1b[2Jé\udcff"
+ENCODED = ("=?utf-8?q?a=0aBcc:_evil@x.y?=", "=?us-ascii?q?=e9?= é", "==??utf-8?q?=0aBcc:_evil@x.y?=")
 
 
 def config(**keys: object) -> Config:
@@ -66,8 +69,9 @@ def test_an_end_is_told_once_as_end_or_as_failure(wanted: set[str], states: dict
     assert wishes.events_of_end(frozenset(wanted), states) == events
 
 
-def test_a_hostile_name_is_one_line_of_a_mail_and_one_value_of_a_variable() -> None:
-    made = wishes.made(job(name=HOSTILE, state_desc=HOSTILE), "END", "mail", at=1e9)
+@pytest.mark.parametrize("name", [HOSTILE, *ENCODED])
+def test_a_hostile_name_is_one_line_of_a_mail_and_one_value_of_a_variable(name: str) -> None:
+    made = wishes.made(job(name=name, state_desc=name), "END", "mail", at=1e9)
     read = email.message_from_bytes(wording.mail(made, ["ann", "bob@example.org"], "node"))
     assert sorted(read.keys()) == sorted(
         ["To", "Subject", "Date", "Message-ID", "Auto-Submitted", "X-Nodectl-Job", "X-Nodectl-Event", "Content-Type",
@@ -77,6 +81,21 @@ def test_a_hostile_name_is_one_line_of_a_mail_and_one_value_of_a_variable() -> N
     assert not [line for line in wording.text(made, "node").split("\n") if line.startswith(("Bcc", ".", "\x1b"))]
     assert "\n" not in wording.variables(made, "node")["NODECTL_EVENT_TEXT"]
     assert not [value for value in wording.variables(made, "node").values() if "\0" in value]
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_a_name_that_looks_like_an_encoded_word_is_read_as_it_is(name: str) -> None:
+    text = wording.mail(wishes.made(job(name=name), "END", "mail", at=1e9), ["ann"], "node")
+    read = email.message_from_bytes(text, policy=email.policy.default)
+    assert read["Subject"] == f"job 7 ({name.replace('=?', '= ?')}) has ended: PENDING"
+
+
+def test_an_error_about_one_notice_keeps_no_other_from_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> int:
+        raise UnicodeEncodeError("ascii", "é", 0, 1, "as of a mail")
+
+    monkeypatch.setattr(courier, "_tell", fails)
+    assert courier._guarded(wishes.made(job(), "END", "mail", at=1e9), {}, None) == FAILED
 
 
 def test_the_identity_of_an_event_is_the_same_whenever_it_is_told() -> None:

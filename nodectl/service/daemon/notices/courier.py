@@ -22,7 +22,7 @@ from nodectl.model.confinement_level import NONE
 from nodectl.model.step import Step
 from nodectl.service.daemon.history.notice import Notice
 from nodectl.service.daemon.notices import order_file, wording
-from nodectl.service.daemon.notices.ways import COMMAND, LATE, MAIL, UNKNOWN_USER, UNTRUSTED
+from nodectl.service.daemon.notices.ways import COMMAND, FAILED, LATE, MAIL, UNKNOWN_USER, UNTRUSTED
 
 REPORT, ORDER, PROGRAMS = 3, 4, 5  # descriptors: unused, the order's file, the filters that confine
 _SHELL = "/bin/sh"
@@ -41,10 +41,18 @@ def main(_arguments: Mapping[str, object]) -> None:
     order: Any = order_file.order_of(ORDER)
     group = Group(order["group"]) if order["group"] else None
     for place, row in enumerate(order["notices"]):
-        order_file.note(ORDER, place, _tell(Notice(*row), order, group))
+        order_file.note(ORDER, place, _guarded(Notice(*row), order, group))
     if group is not None:
         _remove(group)
     os._exit(0)
+
+
+def _guarded(told: Notice, order: Mapping[str, Any], group: Group | None) -> int:
+    """Tell one notice, as `_tell`. No error about one of them keeps its user's others from being told."""
+    try:
+        return _tell(told, order, group)
+    except Exception:  # noqa: BLE001  # a door; nothing is printed, since that imports
+        return FAILED
 
 
 def _tell(told: Notice, order: Mapping[str, Any], group: Group | None) -> int:

@@ -32,7 +32,7 @@ from nodectl.service.daemon.history.job_store import JobStore
 from nodectl.service.daemon.history.notice import Notice
 from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks, TimeToEnd
 from nodectl.service.daemon.notices import order_file, wishes
-from nodectl.service.daemon.notices.ways import COMMAND, LATE, MAIL, UNKNOWN_USER, UNTRUSTED, WAYS
+from nodectl.service.daemon.notices.ways import COMMAND, FAILED, LATE, MAIL, UNKNOWN_USER, UNTRUSTED, WAYS
 from nodectl.service.daemon.processes.reporting_process import ReportingProcess
 
 _MODULE = "nodectl.service.daemon.notices.courier"
@@ -47,7 +47,7 @@ _HOUR = 3600.0
 _LONGEST_WAIT = 3600.0  # the clock may be set meanwhile
 _LIMITS = {"pids.max": "64", "memory.max": str(512 << 20), "cpu.weight": "20"}
 _WHY = {LATE: "took longer than notify_timeout", UNKNOWN_USER: "there is no such user",
-        UNTRUSTED: "its program is missing, or not trusted"}  # fmt: skip
+        UNTRUSTED: "its program is missing, or not trusted", FAILED: "an error of nodectl"}  # fmt: skip
 Key = tuple[str, int]
 """A way and a user: what one courier tells."""
 

@@ -64,7 +64,8 @@ def mail(told: Notice, to: Sequence[str], node: str) -> bytes:
     """Return the notice as a mail for sendmail(8), which adds the sender."""
     made = email.message.EmailMessage(policy=email.policy.SMTP.clone(linesep="\n"))
     made["To"] = ", ".join(to)
-    made["Subject"] = subject(told).encode("utf-8", "replace").decode("utf-8")
+    # A name that reads as an encoded word would be decoded, to lines of its own or to bytes that are no text.
+    made["Subject"] = subject(told).encode("utf-8", "replace").decode("utf-8").replace("=?", "= ?")
     made["Date"] = email.utils.formatdate(told.record["at"], localtime=True)
     made["Message-ID"] = f"<{identity(told)}.nodectl@{node}>"
     made["Auto-Submitted"] = "auto-generated"
