@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable
 
+from nodectl.kernel import trust
 from nodectl.model.value_class import replace
 from nodectl.placement.binding import cdi
 from nodectl.placement.binding.devices import CDI, GPU, Device, declared, divided
@@ -71,7 +72,7 @@ def _nvidia_memory(root: str) -> dict[str, int]:
         return {}
     places = (os.path.join(root, place, "nvidia-smi") for place in ("usr/bin", "usr/local/bin"))
     program = next((path for path in places if os.access(path, os.X_OK)), "")
-    if not program:
+    if not program or (root == "/" and not trust.is_trusted(program)):
         return {}
     import subprocess  # only where NVIDIA's driver is
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 from collections.abc import Mapping
 
+from nodectl.kernel import trust
 from nodectl.model.wire import lean_json
 from nodectl.spank.reporter import Reporter
 
@@ -36,7 +37,7 @@ def _amd(root: str = "/sys/class/drm") -> dict[str, int]:
 
 def _nvidia() -> dict[str, int]:
     program = next((path for path in _PROGRAMS if os.access(path, os.X_OK)), "")
-    if not program or not os.path.isdir(_DRIVER):
+    if not program or not trust.is_trusted(program) or not os.path.isdir(_DRIVER):
         return {}
     said = subprocess.run([program, *_ASK], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     minors = {address.lower(): _minor(f"{_DRIVER}/{address}/information") for address in os.listdir(_DRIVER)}
