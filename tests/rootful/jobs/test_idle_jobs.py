@@ -1,4 +1,7 @@
-"""Jobs that do nothing are told of it, listed, and ended with that reason; others run on."""
+"""Jobs that do nothing are told of it, listed, and ended with that reason; others run on.
+
+None computes here, since it could get no CPU time on a busy machine: see `tests/unit/daemon/test_idleness.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ def watching(**config: object) -> Node:
 
 
 def test_a_job_that_does_nothing_is_told_and_ended_with_that_reason_and_no_other() -> None:
-    node = watching(idle_action="end")
+    node = watching(idle_action="end", gres=["Name=gpu File=/dev/null"])  # it tells no load
     try:
         node.start()
-        busy = submit(node, "while :; do :; done")
+        busy = submit(node, "sleep 1000", "--gres=gpu:1")
         idle = submit(node, "sleep 1000", "--notify=echo $NODECTL_EVENT >>told; cat >>texts")
         assert "it has done nothing for" in str(wait_for(node, idle, "CANCELLED")["words"])
         assert state(node, busy) == "RUNNING"

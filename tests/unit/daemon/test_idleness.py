@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from nodectl.launch.cgroup.delegation import Base
+from nodectl.model.states import RUNNING
+from nodectl.selection.records import JobRecord
+from nodectl.service.config_file.reader import build
+from nodectl.service.daemon.notices import gpu_loads
 from nodectl.service.daemon.notices.gpu_loads import nvidia_loads
-from nodectl.service.daemon.notices.idle_watch import _are_busy
+from nodectl.service.daemon.notices.idle_watch import IdleWatch, _are_busy
 from nodectl.service.daemon.notices.idleness import PERIOD, Rule, Sample, Spell, Verdict, is_idle, judged
 
 DAY = 86_400.0
@@ -116,6 +125,51 @@ def test_a_job_that_no_file_tells_of_is_never_idle() -> None:
     assert not is_idle(Sample(0, None), Sample(60, None))
     assert not is_idle(Sample(0, 5.0), Sample(60, 5.0, devices=None))
     assert not is_idle(Sample(0, 5.0), Sample(60, 5.0, devices=True))
+
+
+def test_a_counter_that_went_down_tells_nothing() -> None:
+    """As after a cgroup was made anew."""
+    assert not is_idle(Sample(0, 5.0), Sample(60, 0.0))
+    assert not is_idle(Sample(0, 5.0, 9), Sample(60, 5.0, 8))
+
+
+def test_jobs_are_judged_by_what_their_cgroups_have_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, told, ended = [1000.0], list[int](), list[int]()
+    monkeypatch.setattr("nodectl.service.daemon.notices.idle_watch.time.monotonic", lambda: now[0])
+    watch = IdleWatch(
+        build({"idle_after": 60, "idle_grace": 30, "idle_action": "end"}), Base(str(tmp_path), "/n", (), {}), []
+    )
+    watch.tell, watch.end = lambda job, _: told.append(job.job_id), lambda job, _: ended.append(job.job_id)
+    jobs = {number: JobRecord(number, job_state=RUNNING) for number in (1, 2, 3)}
+    for number in jobs:
+        (tmp_path / f"n/job_{number}").mkdir(parents=True)
+    for tick in range(30):
+        used = {1: 0, 2: 10**6 * tick, 3: 0}  # microseconds: the second computes, the third writes to a disk
+        for number in jobs:
+            (tmp_path / f"n/job_{number}/cpu.stat").write_text(f"usage_usec {used[number]}\nuser_usec 0\n")
+        (tmp_path / "n/job_3/io.stat").write_text(f"8:0 rbytes=0 wbytes={tick << 24}\n")
+        asyncio.run(watch._look(jobs))
+        now[0] += 7.5
+    assert set(told) == {1}
+    assert set(ended) == {1}
+
+
+def test_a_part_of_a_gpu_has_the_load_of_the_gpu() -> None:
+    gpu: Any = SimpleNamespace(key="gpu:0", file="/dev/nvidia0")
+    watch = IdleWatch(build({"idle_after": 60}), Base("", "", (), {}), [gpu])
+    holder: Any = SimpleNamespace(job_resrcs=SimpleNamespace(gres={0: ["gpu:0/shard:2"], 1: ["gpu:0/mem:16384M"]}))
+    assert watch._held(holder) == ["/dev/nvidia0"] * 2
+
+
+def test_root_runs_no_nvidia_smi_that_another_user_could_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    def runs(*_: object, **__: object) -> None:
+        raise AssertionError("it is run")
+
+    monkeypatch.setattr(gpu_loads, "_PROGRAMS", ("/bin/sh",))
+    monkeypatch.setattr(gpu_loads, "_DRIVER", "/")
+    monkeypatch.setattr("nodectl.service.daemon.notices.gpu_loads.subprocess.run", runs)
+    monkeypatch.setattr("nodectl.service.daemon.notices.gpu_loads.trust.is_trusted", lambda path: path != "/bin/sh")
+    assert gpu_loads._nvidia() == {}
 
 
 def test_a_gap_between_samples_excuses_no_more_than_a_period() -> None:

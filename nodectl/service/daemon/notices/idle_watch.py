@@ -11,6 +11,7 @@ from nodectl import messages
 from nodectl.kernel import pseudo_file
 from nodectl.launch.cgroup.delegation import Base
 from nodectl.model.config import Config
+from nodectl.model.device_part import device_of
 from nodectl.model.node_device import NodeDevice
 from nodectl.model.states import RUNNING
 from nodectl.model.wire import lean_json
@@ -116,7 +117,7 @@ class IdleWatch:
     def _held(self, job: JobRecord) -> list[str]:
         """Return the files of the devices that the job holds, "" for a device without one."""
         keys = () if job.job_resrcs is None else [key for keys in job.job_resrcs.gres.values() for key in keys]
-        return [self._files.get(key, "") for key in keys]
+        return [self._files.get(device_of(key), "") for key in keys]
 
     async def _loads(self) -> Mapping[str, object]:
         """Return the loads of GPUs by their files; empty where they cannot be had in time."""

@@ -2,7 +2,8 @@
 
 A job is busy that has used CPU time or moved bytes to or from disks, or whose devices work. Less than one percent of
 one CPU is nothing: what waits for its user still looks at the clock now and then. Where its CPU time or the load of one
-of its devices is not known, the job counts as busy. Bytes are known where the kernel's io controller counts them.
+of its devices is not known, or a counter went down, the job counts as busy. Bytes are known where the kernel's io
+controller counts them.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ def is_idle(before: Sample, now: Sample, period: float = PERIOD) -> bool:
     """Return True if a job did nothing between two samples."""
     if now.devices is not False or before.cpu is None or now.cpu is None:
         return False
+    if now.cpu < before.cpu or (now.moved or 0) < (before.moved or 0):
+        return False  # the counters are those of a new cgroup, and tell nothing of what went before
     seconds = min(max(now.at - before.at, 0.0), period)
     if now.cpu - before.cpu >= max(_LEAST_CPU * seconds, _NOISE):
         return False
