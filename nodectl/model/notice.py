@@ -39,14 +39,15 @@ def addresses(text: str) -> tuple[str, ...]:
     """
     found = tuple(text.split(","))
     for one in found:
-        if not _is_address(one):
+        if not is_address(one):
             raise ValueError(f"Invalid address {one[:40]!r}: a user's name, or name@host, with ',' between several")
     if len(found) > _MOST_ADDRESSES:
         raise ValueError(f"{len(found)} addresses: {_MOST_ADDRESSES} at most")
     return found
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """Return True for a user's name, or name@host."""
     name, at, host = text.partition("@")
     is_name = 0 < len(name) <= _LONGEST_NAME and name[0] not in ".-" and _IN_NAME.issuperset(name)
     if not at:

@@ -10,7 +10,8 @@ import pytest
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Refused
 from nodectl.placement.binding.options import request_of
-from nodectl.service.daemon.controller.job_request import Machine, job_of
+from nodectl.selection.records import JobRecord
+from nodectl.service.daemon.controller.job_request import Machine, _notices, job_of
 from unit.selection.tres import Bed, nodes
 
 
@@ -47,3 +48,11 @@ def test_a_run_of_more_tasks_than_cpus_has_the_whole_machine() -> None:
     layout = {"ntasks": "17"}
     job = job_of(step_of(17, layout), request_of(layout, {}), Machine(16, "main"), {}, held_by="run")
     assert (job.details.min_cpus, job.details.whole) == (16, True)
+
+
+@pytest.mark.parametrize("name", ["DOM\\ann", "user$"])
+def test_a_user_whose_name_is_no_address_is_told_to_give_one(name: str) -> None:
+    job = JobRecord(7, 1000, user_name=name)
+    with pytest.raises(Refused, match=r"no mail reaches the user's name '.*': give an address, name@host"):
+        _notices(job, {"mail_type": "END"})
+    assert _notices(job, {"mail_type": "END", "mail_user": "ann@example.org"})["user"] == "ann@example.org"

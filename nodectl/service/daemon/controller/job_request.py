@@ -157,6 +157,8 @@ def _notices(job: JobRecord, given: Mapping[str, object]) -> dict[str, str]:
     try:
         if types := notice.mail_types(str(given.get("mail_type") or "NONE")):
             found = {"types": ",".join(types), "user": str(given.get("mail_user") or job.user_name)}
+            if not given.get("mail_user") and not notice.is_address(job.user_name):
+                raise ValueError(f"no mail reaches the user's name {job.user_name[:40]!r}: give an address, name@host")
             notice.addresses(found["user"])
     except ValueError as error:
         raise invalid("mail_user" if found else "mail_type", str(error)) from None
