@@ -256,15 +256,16 @@ class JobStore:
         rows = self._store.query("SELECT state, reason, uid, at FROM node WHERE node = ?", (self._node,))
         return next(rows, None)
 
-    def waiting_notices(self) -> list[tuple[str, int, int]]:
-        """Return (way, uid, how many) of the notices that wait to be told."""
-        where = "WHERE node = ? AND done = 0 GROUP BY way, uid"
-        return list(self._store.query(f"SELECT way, uid, COUNT(*) FROM notice {where}", (self._node,)))  # noqa: S608
+    def waiting_notices(self) -> list[tuple[str, int]]:
+        """Return (way, uid) of the notices that wait to be told."""
+        rows = self._store.query("SELECT DISTINCT way, uid FROM notice WHERE node = ? AND done = 0", (self._node,))
+        return list(rows)
 
-    def jobs_told_of(self) -> list[int]:
-        """Return the jobs and arrays with notices that were told."""
-        rows = self._store.query("SELECT DISTINCT job FROM notice WHERE node = ? AND done = 1", (self._node,))
-        return [job for (job,) in rows]
+    def noted(self) -> Iterator[tuple[tuple[int, int, str, str], int, bool]]:
+        """Yield the identity (the first four members) of each notice that is kept, its uid, and whether it was told."""
+        rows = self._store.query("SELECT job, restart, event, way, uid, done FROM notice WHERE node = ?", (self._node,))
+        for job, restart, event, way, uid, done in rows:
+            yield (job, restart, event, way), uid, bool(done)
 
     def notices(self, way: str, uid: int, most: int) -> list[Notice]:
         """Return the first notices that wait to be told in this way of this user's jobs."""

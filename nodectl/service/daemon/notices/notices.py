@@ -74,7 +74,11 @@ class Notices:
         self._busy: dict[Key, asyncio.Future[None]] = {}
         self._paused: dict[Key, asyncio.TimerHandle] = {}
         self._noted: dict[int, set[tuple[object, ...]]] = {}  # by job or array: its notices so far
-        self._kept: Counter[int] = Counter()  # by user: notices that wait to be told, about
+        self._waiting: dict[int, set[tuple[object, ...]]] = {}  # by user: notices that wait to be told
+        for identity, uid, is_told in store.noted():  # an earlier daemon's, which this one notes again
+            self._noted.setdefault(identity[0], set()).add(identity)
+            if not is_told:
+                self._waiting.setdefault(uid, set()).add(identity)
         self._told: dict[int, tuple[float, int]] = {}  # by user: the beginning of an hour, and how many in it
         self._tries: Counter[tuple[object, ...]] = Counter()
         self._limits: dict[int, asyncio.TimerHandle] = {}  # by job: the next share of its time limit
@@ -84,20 +88,17 @@ class Notices:
     def begin(self) -> None:
         """Begin to tell, with what an earlier daemon has left."""
         self._serves = True
-        for job in self._store.jobs_told_of():
-            if not self._lives(job):
-                self._store.drop_told(job)
-        for way, uid, count in self._store.waiting_notices():
-            self._ready[way, uid] = None
-            self._kept[uid] += count
+        for job in [job for job in self._noted if not self._lives(job)]:
+            self._over(job)
+        self._ready |= dict.fromkeys(self._store.waiting_notices())
         for name in os.listdir(self._directory) if os.path.isdir(self._directory) else ():
             word, _, number = name.partition("-")
             if word in WAYS and number.isdecimal():
                 key = word, int(number)
                 self._take(key)
                 self._tasks.begin(self._after_earlier(key))
-        self._store.after_write = self._written
-        self._written()
+        self._store.after_write = self._written  # which also makes `_fresh` ready: it may not be on the disk yet
+        self._deliver()
 
     async def settle(self, to_end: TimeToEnd) -> None:
         """Begin nothing more before the daemon ends, and wait a while for couriers; they live on beyond that."""
@@ -183,12 +184,13 @@ class Notices:
         if made[:4] in noted:
             return
         noted.add(made[:4])
-        if self._kept[uid] >= self._config.max_notices_per_user:
+        waiting = self._waiting.setdefault(uid, set())
+        if len(waiting) >= self._config.max_notices_per_user:
             words = f"job {job.job_id}: nothing tells of {event}: max_notices_per_user"
             messages.tell("notice-lost", words, job=job.job_id, uid=uid)
             return
         self._store.put_notice(made if wanted is None else made._replace(record={**made.record, "wanted": wanted}))
-        self._kept[uid] += 1
+        waiting.add(made[:4])
         self._fresh[way, uid] = None
 
     # Shares of time limits.
@@ -370,7 +372,10 @@ class Notices:
             messages.tell("notice-failed", words, job=told.job, uid=told.uid)
         self._tries.pop(identity, None)
         self._store.put_told(identity, is_over=not self._lives(told.job))
-        self._kept[told.uid] = max(0, self._kept[told.uid] - 1)
+        waiting = self._waiting.get(told.uid, set())
+        waiting.discard(identity)
+        if not waiting:
+            self._waiting.pop(told.uid, None)
         began, count = self._told.get(told.uid, (time.monotonic(), 0))
         self._told[told.uid] = began, count + 1
         return True
