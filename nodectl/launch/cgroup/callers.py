@@ -80,8 +80,8 @@ class Callers:
             return Origin(own, is_certain=True) if own is not entered and _confines(own, peer) else None
         if tree.is_of_job(place, self._base) or slurms.is_of_step(place):
             raise _nothing(f"process {peer.pid} is of a step that is over")
-        if tree.is_of_command(place, self._base):  # as confined as a job, which it outlives
-            raise _nothing(f"process {peer.pid} is of a command of --notify")
+        if tree.is_of_notice(place, self._base):  # of a job, which it outlives, and no less confined
+            raise _nothing(f"process {peer.pid} is of a mail or a command of --notify")
         steps = [step for step in self._it_may_be_in(peer, place, running) if step is not entered]
         return Origin(max(steps, key=lambda step: LEVELS.index(step.secure)), is_certain=False) if steps else None
 

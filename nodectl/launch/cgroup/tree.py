@@ -246,9 +246,12 @@ def is_of_job(place: str, base: str) -> bool:
     return bool(base) and place.startswith(f"{base}/job_")
 
 
-def is_of_command(place: str, base: str) -> bool:
-    """Return True for the cgroups in which commands of --notify run."""
-    return bool(base) and place.startswith(f"{base}/{NOTICES}/command-")
+def is_of_notice(place: str, base: str) -> bool:
+    """Return True for the cgroups in which mails and commands of --notify tell a user of jobs.
+
+    Both run what the user wrote: sendmail may be a program that reads a file of the user's, with commands in it.
+    """
+    return bool(base) and place.startswith((f"{base}/{NOTICES}/command-", f"{base}/{NOTICES}/mail-"))
 
 
 def step_path(base: str, job_id: int, step_id: int) -> str:

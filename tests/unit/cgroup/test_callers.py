@@ -52,10 +52,11 @@ def has_it(monkeypatch: pytest.MonkeyPatch, *, caller: bool, we: bool = False) -
     monkeypatch.setattr(callers, "has_no_new_privs", lambda pid="self": we if pid == "self" else caller)
 
 
-def test_a_command_of_notify_starts_and_changes_nothing(pidfd: int) -> None:
-    with pytest.raises(Refused, match="command of --notify: it starts and changes nothing"):
-        WITH_CGROUPS.origin(peer(pidfd, f"{BASE}/notices/command-1000"), RUNNING)
-    assert WITH_CGROUPS.origin(peer(pidfd, f"{BASE}/notices/mail-1000"), RUNNING) is None
+@pytest.mark.parametrize("way", ["command", "mail"])
+def test_a_command_of_notify_and_a_mail_start_and_change_nothing(pidfd: int, way: str) -> None:
+    with pytest.raises(Refused, match="a mail or a command of --notify: it starts and changes nothing"):
+        WITH_CGROUPS.origin(peer(pidfd, f"{BASE}/notices/{way}-1000"), RUNNING)
+    assert WITH_CGROUPS.origin(peer(pidfd, f"{BASE}/notices/site-1000"), RUNNING) is None
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from nodectl.service.daemon.notices.ways import COMMAND, FAILED, LATE, MAIL, UNK
 
 REPORT, ORDER, PROGRAMS = 3, 4, 5  # descriptors: unused, the order's file, the filters that confine
 _SHELL = "/bin/sh"
-_NONE = "/nonexistent"  # a key that is not set any more
+_NONE = "/nonexistent"  # a key that is not set any more; or a home, so that ~/.msmtprc runs nothing for a confined job
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _PAUSE, _TRIES = 0.01, 100  # until the last process has left the cgroup
 
@@ -98,7 +98,7 @@ def _step_of(told: Notice, user: pwd.struct_passwd, level: str, order: Mapping[s
     environment = {
         "PATH": _PATH,
         "LANG": "C.UTF-8",
-        "HOME": user.pw_dir,
+        "HOME": user.pw_dir if told.way != MAIL or told.record["secure"] == NONE else _NONE,
         "USER": user.pw_name,
         "LOGNAME": user.pw_name,
         "SHELL": _SHELL,

@@ -319,7 +319,7 @@ class Notices:
         if not self._base.path:
             return ""
         top = tree.Group(f"{self._base.mount}{self._base.path}/{tree.NOTICES}")
-        group = top.child(f"{key[0]}-{key[1]}")  # `tree.is_of_command` knows the name
+        group = top.child(f"{key[0]}-{key[1]}")  # `tree.is_of_notice` knows the name
         for _ in range(_TRIES):
             try:
                 top.make().enable(self._base.controllers)

@@ -70,8 +70,9 @@ def made(
         "time_limit": job.time_limit,
         "work_dir": details.work_dir,
         "at": at,
+        **({"secure": details.notices["secure"]} if way != SITE else {}),
         **({"to": details.notices["user"]} if way == MAIL else {}),
-        **({"command": details.notices["command"], "secure": details.notices["secure"]} if way == COMMAND else {}),
+        **({"command": details.notices["command"]} if way == COMMAND else {}),
     }
     if spell:
         return Notice(
