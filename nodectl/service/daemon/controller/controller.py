@@ -889,7 +889,7 @@ class Controller(Watcher):
         self._end_warnings()
         self.parts.idle.stop()
         await self.tasks.finish(to_end.half())  # `NodeJobs.settle` waits for prologs and epilogs
-        await self.parts.notices.settle(to_end)
+        await self.parts.notices.settle()
         self._put_usage()
         with contextlib.suppress(NotWritten):  # the next daemon finds what is on the disk, and the files of steps
             await self.table.commits.durable()

@@ -28,6 +28,7 @@ REPORT, ORDER, PROGRAMS = 3, 4, 5  # descriptors: unused, the order's file, the 
 _SHELL = "/bin/sh"
 _NONE = "/nonexistent"  # a key that is not set any more; or a home, so that ~/.msmtprc runs nothing for a confined job
 _PATH = "/usr/local/bin:/usr/bin:/bin"
+_DYING = 5.0  # seconds
 _PAUSE, _TRIES = 0.01, 100  # until the last process has left the cgroup
 
 
@@ -112,7 +113,10 @@ def _step_of(told: Notice, user: pwd.struct_passwd, level: str, order: Mapping[s
 
 
 def _run(argv: list[str], text: bytes, step: Step, user: pwd.struct_passwd, group: Group | None, seconds: float) -> int:
-    """Run a program with `text` as its input, until its end or for `seconds`. Return the wait status, or LATE."""
+    """Run a program with `text` as its input, until its end or for `seconds`. Return the wait status, or LATE.
+
+    A process that does not die, as in a system call on a file system that hangs, is left to init.
+    """
     confined = Confinement(step, step.environment)
 
     def become() -> bool:
@@ -134,8 +138,9 @@ def _run(argv: list[str], text: bytes, step: Step, user: pwd.struct_passwd, grou
     signals.send_group_of_child(pid, signals.KILL)
     if group is not None:
         group.kill_all()
+    dies = bool(poll.poll(_DYING * 1000))
     os.close(pidfd)
-    _, status = os.waitpid(pid, 0)
+    status = os.waitpid(pid, 0)[1] if dies else 0
     return LATE if late else status
 
 

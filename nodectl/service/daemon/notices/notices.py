@@ -30,7 +30,8 @@ from nodectl.service.daemon.admission.confinement import ConfinementLevels
 from nodectl.service.daemon.admission.step_maker import hard_limits
 from nodectl.service.daemon.history.job_store import JobStore
 from nodectl.service.daemon.history.notice import Notice
-from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks, TimeToEnd
+from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks
+from nodectl.service.daemon.jobs.step_cgroups import constrain_devices
 from nodectl.service.daemon.notices import order_file, wishes
 from nodectl.service.daemon.notices.ways import COMMAND, FAILED, LATE, MAIL, UNKNOWN_USER, UNTRUSTED, WAYS
 from nodectl.service.daemon.processes.reporting_process import ReportingProcess
@@ -45,7 +46,8 @@ _TRIES = 5  # of a mail, and of a cgroup
 _TEMPORARY = (75 << 8, children.NO_PROGRAM << 8, UNTRUSTED, UNKNOWN_USER)  # EX_TEMPFAIL of sendmail(8)
 _HOUR = 3600.0
 _LONGEST_WAIT = 3600.0  # the clock may be set meanwhile
-_LIMITS = {"pids.max": "64", "memory.max": str(512 << 20), "cpu.weight": "20"}
+_AT_THE_END = 1.0  # seconds for couriers that have just begun; a command that hangs delays no restart
+_LIMITS = {"cpu.max": "100000 100000", "pids.max": "64", "memory.max": str(512 << 20), "cpu.weight": "20"}
 _WHY = {LATE: "took longer than notify_timeout", UNKNOWN_USER: "there is no such user",
         UNTRUSTED: "its program is missing, or not trusted", FAILED: "an error of nodectl"}  # fmt: skip
 Key = tuple[str, int]
@@ -100,13 +102,13 @@ class Notices:
         self._store.after_write = self._written  # which also makes `_fresh` ready: it may not be on the disk yet
         self._deliver()
 
-    async def settle(self, to_end: TimeToEnd) -> None:
-        """Begin nothing more before the daemon ends, and wait a while for couriers; they live on beyond that."""
+    async def settle(self) -> None:
+        """Begin nothing more before the daemon ends, and wait a moment for couriers; they live on beyond that."""
         self._serves = False
         for timer in (*self._limits.values(), *self._paused.values()):
             timer.cancel()
         if self._busy:
-            await asyncio.wait(self._busy.values(), timeout=to_end.half())
+            await asyncio.wait(self._busy.values(), timeout=_AT_THE_END)
 
     def warnings(self, job: JobRecord) -> list[str]:
         """Return what the user of a new job should know about the notices asked for, a line each."""
