@@ -151,6 +151,12 @@ class Constraints:
         allowed = self._config.allowed_devices if "constrain_devices" in self._kept else ()
         return CgroupConfinement(files, device_access.of_step(*self._devices(step), allowed))
 
+    def of_no_job(self, devices: Sequence[NodeDevice]) -> device_access.Rules:
+        """Return the rules for processes of a user outside of jobs, who hold none of the node's devices."""
+        if "constrain_devices" not in self._kept:
+            return []
+        return device_access.of_step(devices, (), self._config.allowed_devices)
+
     def controllers_of(self, step: Step) -> Sequence[str]:
         """Return the controllers of the cgroup of the step's job. Raises OSError if another manager's job is over."""
         if not step.within:

@@ -115,7 +115,7 @@ class Node:
         self._view = view.View(registry, levels)
         self._enter = enter.Enter(registry, levels, jobs.containers)
         self._selection = this_machine.selection_of(config, plugins.stacks["select"][0], binder, constraints.total)
-        self.controller = self._make_controller(store, start, base, Growth(base.mount, binder, constraints))
+        self.controller = self._make_controller(store, start, base, constraints)
         jobs.watcher = self.controller
         self._launch = launch.Launch(
             config, base.path, store, maker=maker, budget=budget, numbers=jobs.further_steps,
@@ -133,16 +133,22 @@ class Node:
         self._metrics = metrics.Metrics(self._nodes, registry, store, self.forkserver)
         self._reservations = reservations.ReservationMethods(calls)
 
-    def _make_controller(self, store: Store, start: StepStart, base: Base, growth: Growth) -> Controller:
+    def _make_controller(self, store: Store, start: StepStart, base: Base, constraints: Constraints) -> Controller:
         config, jobs, registry = self.config, self.jobs, self.registry
         nodes_of = self._selection.nodes
         job_store = JobStore(store, config.runtime_dir, reset_notes.boot_id(), lambda job: rows.held(job, nodes_of))
         spool = Spool(config.state_dir)
         starts = Starts(self._maker, start.begin, registry, job_store, spool, base.path, jobs.cgroup_removals)
         table = JobTable(job_store, config.max_batch_bytes_per_user, config.kept_scripts_per_user)
-        notices = Notices(config, job_store, base, self._levels, durable=table.commits.durable, lives=table.lives)
+        binder = self._maker.binder
+        growth = Growth(base.mount, binder, constraints)
+        notices = Notices(
+            config, job_store, base, self._levels, durable=table.commits.durable, lives=table.lives,
+            has_row=lambda job: not table.is_unwritten(job),
+            device_rules=lambda: constraints.of_no_job(binder.node_devices),
+        )  # fmt: skip
         table.on_end = notices.ended
-        idle = IdleWatch(config, base, self._maker.binder.node_devices)
+        idle = IdleWatch(config, base, binder.node_devices)
         parts = Parts(registry, jobs.further_steps, jobs.suspension, self._maker, starts, spool, growth, notices, idle)
         return Controller(config, table, parts)
 

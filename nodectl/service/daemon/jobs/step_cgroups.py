@@ -28,13 +28,13 @@ def make_step_cgroup(mount: str, path: str, confinement: CgroupConfinement, cont
     job.enable(controllers)
     job.write(confinement.files)
     if confinement.device_rules:
-        _constrain_devices(job, confinement.device_rules)
+        constrain_devices(job, confinement.device_rules)
     step.make().enable(controllers)
 
 
-def _constrain_devices(job: tree.Group, rules: Rules) -> None:
-    """Attach the device program, unless an earlier step of the job has done so."""
-    fd = job.open()
+def constrain_devices(group: tree.Group, rules: Rules) -> None:
+    """Attach the device program, unless an earlier step of the job has done so. Raises OSError."""
+    fd = group.open()
     try:
         if not _kernel.device_programs(fd):
             _kernel.constrain_devices(fd, rules)

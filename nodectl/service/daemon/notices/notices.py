@@ -22,6 +22,7 @@ from nodectl.kernel import children
 from nodectl.launch.cgroup import delegation, tree
 from nodectl.launch.cgroup.constraints import wanted_controllers
 from nodectl.launch.cgroup.delegation import Base
+from nodectl.launch.cgroup.device_access import Rules
 from nodectl.model import notice
 from nodectl.model.config import Config
 from nodectl.model.wire.dispatch import Refused
@@ -33,7 +34,7 @@ from nodectl.service.daemon.history.notice import Notice
 from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks
 from nodectl.service.daemon.jobs.step_cgroups import constrain_devices
 from nodectl.service.daemon.notices import order_file, wishes
-from nodectl.service.daemon.notices.ways import COMMAND, FAILED, LATE, MAIL, UNKNOWN_USER, UNTRUSTED, WAYS
+from nodectl.service.daemon.notices.ways import COMMAND, FAILED, LATE, MAIL, SITE, UNKNOWN_USER, UNTRUSTED, WAYS
 from nodectl.service.daemon.processes.reporting_process import ReportingProcess
 
 _MODULE = "nodectl.service.daemon.notices.courier"
@@ -56,12 +57,14 @@ Key = tuple[str, int]
 
 class Notices:
     """The notices of a node. `durable` has the store written, as `Commits.durable`; `lives` returns True for a job or
-    array that is not over.
+    array that is not over, `has_row` for a job that is not of a run that began at once: of the others nothing is told.
+    `device_rules` say which devices the processes of users may open.
     """
 
     def __init__(
         self, config: Config, store: JobStore, base: Base, levels: ConfinementLevels, *,
         durable: Callable[[], "asyncio.Future[None]"], lives: Callable[[int], bool],
+        has_row: Callable[[JobRecord], bool], device_rules: Callable[[], Rules],
     ) -> None:  # fmt: skip
         self._config = config
         self._store = store
@@ -69,6 +72,8 @@ class Notices:
         self._levels = levels
         self._durable = durable
         self._lives = lives
+        self._has_row = has_row
+        self._device_rules = device_rules
         self._directory = f"{config.runtime_dir}/notices"
         self._hard_limits = hard_limits(config)
         self._fresh: dict[Key, None] = {}  # with notices that are not on the disk yet
@@ -330,6 +335,8 @@ class Notices:
             except FileNotFoundError:  # a courier that ended has removed `top`, or another process the base
                 delegation.make(self._config.cgroup_name, wanted_controllers(self._config))
         group.write({name: text for name, text in _LIMITS.items() if group.has(name)})
+        if key[0] != SITE and (rules := self._device_rules()):
+            constrain_devices(group, rules)
         return group.full_path
 
     async def _after_earlier(self, key: Key) -> None:
