@@ -185,6 +185,8 @@ class Notices:
         self, job: JobRecord, event: str, way: str, *, whole: bool = False, wanted: list[str] | None = None,
         words: str = "", spell: int = 0,
     ) -> None:  # fmt: skip
+        if not self._has_row(job):
+            return
         uid = job.user_id
         made = wishes.made(job, event, way, at=time.time(), whole=whole, words=words, spell=spell)
         noted = self._noted.setdefault(made.job, set())
