@@ -25,6 +25,7 @@ _DROP_OLDER = "DELETE FROM job WHERE id = ? AND restart < ? AND ended = 0"
 _PUT_BATCH = "INSERT OR REPLACE INTO batch VALUES (?, ?, ?, ?, ?, ?)"
 _MUCH = 256 << 10  # bytes of records: to write these takes some milliseconds
 _LEAST = 4 << 10  # bytes of one
+_SLICE = 5000  # runs of an array, read at a time: some milliseconds
 _LATEST = 100  # ended jobs, among which the newest one is looked for
 
 _Statement = tuple[str, tuple[object, ...]]
@@ -273,10 +274,14 @@ class JobStore:
         rows = self._store.query(f"{statement} ORDER BY rowid LIMIT ?", (self._node, way, uid, most))
         return [Notice(job, restart, event, way, uid, json.loads(record)) for job, restart, event, record in rows]
 
-    def ends_of_array(self, array: int) -> dict[str, int]:
-        """Return how many tasks of an array, of those kept in the history, ended in each state."""
-        statement = "SELECT state, COUNT(*) FROM job WHERE array = ? AND ended > 0 AND state != ? GROUP BY state"
-        return dict(self._store.query(statement, (array, REQUEUED)))
+    def runs_of_array(self, array: int, after: tuple[int, int]) -> list[tuple[int, int, str]]:
+        """Return the next runs of an array's tasks, in order: job, restart, and the state in which the run ended.
+
+        `after` are job and restart of the last one known. The state is "" for a run that goes on.
+        """
+        state = "CASE WHEN ended > 0 AND state != ? THEN state ELSE '' END"
+        statement = f"SELECT id, restart, {state} FROM job WHERE array = ? AND (id, restart) > (?, ?)"  # noqa: S608  # ours
+        return list(self._store.query(f"{statement} ORDER BY id, restart LIMIT ?", (REQUEUED, array, *after, _SLICE)))
 
     def reservations(self) -> list[Mapping[str, Any]]:
         """Return the records of this node's reservations, sorted by name."""

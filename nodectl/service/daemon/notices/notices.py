@@ -282,7 +282,7 @@ class Notices:
                 self._ready[key] = None  # behind the others
             for level in {str(one.record["secure"]) for one in found if key[0] == COMMAND}:
                 await self._levels.ready(level)
-            self._start(key, [self._complete(one) for one in found])
+            self._start(key, [await self._complete(one) for one in found])
         except (
             OSError,
             Refused,
@@ -293,13 +293,30 @@ class Notices:
             self._pause(key, _AGAIN)
             self._release(key)
 
-    def _complete(self, told: Notice) -> Notice:
+    async def _complete(self, told: Notice) -> Notice:
         """Add to the end of an array how its tasks have ended."""
         if "wanted" not in told.record:
             return told
-        states = self._store.ends_of_array(told.job)
+        states = await self._ends_of_array(told.job)
         events = wishes.events_of_end(frozenset(told.record["wanted"]) - {notice.TIME_LIMIT}, states)
         return told._replace(record={**told.record, "ends": states, "event": events[0] if events else ""})
+
+    async def _ends_of_array(self, array: int) -> dict[str, int]:
+        """Return how many tasks of an array, of those kept in the history, ended in each state.
+
+        They are read in slices: a million of them would keep the event loop for seconds.
+        """
+        ends: Counter[str] = Counter()
+        job, restart, state = 0, -1, ""
+        while runs := self._store.runs_of_array(array, (job, restart)):
+            for run in runs:
+                if run[0] != job:  # else an earlier run has just come
+                    ends[state] += 1
+                job, restart, state = run
+            await asyncio.sleep(0)
+        ends[state] += 1
+        del ends[""]
+        return dict(ends)
 
     def _start(self, key: Key, batch: list[Notice]) -> None:
         group = self._group(key)
