@@ -288,6 +288,14 @@ class JobRecord:
         """True while the job holds resources."""
         return self.job_state in (RUNNING, SUSPENDED, COMPLETING)
 
+    def used_seconds(self, now: float) -> float:
+        """Return how long the job has run, minus the time for which an admin or another job had the job suspended."""
+        if not self.start_time or self.job_state == PENDING:
+            return 0.0
+        stands_still = self.job_state == SUSPENDED and not self.suspended_by_owner
+        until = self.end_time if not self.is_active else self.suspend_time if stands_still else now
+        return max(0.0, until - self.start_time - self.suspended_seconds)
+
     def as_json(self) -> dict[str, object]:
         """Return the fields independent of the table of nodes. `resources_as_json` writes the job's resources."""
         record = dict(zip(_RECORD, _record_values(self), strict=True))

@@ -20,15 +20,6 @@ _PRIVATE = ("name", "account", "command", "comment", "work_dir", "stdin", "stdou
 """What only a job's owner and admins are told."""
 
 
-def used_seconds(job: JobRecord, now: float) -> float:
-    """Return how long the job has run, minus the time for which an admin or another job had the job suspended."""
-    if not job.start_time or job.job_state == PENDING:
-        return 0.0
-    stands_still = job.job_state == SUSPENDED and not job.suspended_by_owner
-    until = job.end_time if not job.is_active else job.suspend_time if stands_still else now
-    return max(0.0, until - job.start_time - job.suspended_seconds)
-
-
 def held(job: JobRecord, nodes: NodeTable) -> dict[str, object]:
     """Return the resources of a job in the format of `resources_as_json`, empty for none."""
     return {} if job.job_resrcs is None else resources_as_json(job.job_resrcs, nodes)
@@ -64,7 +55,7 @@ def row(job: JobRecord, resources: Mapping[str, object], now: float, why: Explan
         "start": (why.expected_start if why and job.job_state == PENDING else job.start_time) or None,
         "end": (job.end_time or None) if job.time_limit or not job.is_active else None,  # else unknown
         "time_limit": job.time_limit,
-        "used": used_seconds(job, now),
+        "used": job.used_seconds(now),
         "idle_since": job.idle_since or None,
         "tasks": details.num_tasks,
         "cpus": job.total_cpus or sum(int(str(share["cpus"])) for share in shares) or details.min_cpus,

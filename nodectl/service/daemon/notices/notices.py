@@ -25,6 +25,7 @@ from nodectl.launch.cgroup.delegation import Base
 from nodectl.launch.cgroup.device_access import Rules
 from nodectl.model import notice
 from nodectl.model.config import Config
+from nodectl.model.states import SUSPENDED
 from nodectl.model.wire.dispatch import Refused
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.admission.confinement import ConfinementLevels
@@ -46,6 +47,7 @@ _AGAIN = 60.0  # seconds, where the system refused a courier, or sendmail a mail
 _TRIES = 5  # of a mail, and of a cgroup
 _TEMPORARY = (75 << 8, children.NO_PROGRAM << 8, UNTRUSTED, UNKNOWN_USER)  # EX_TEMPFAIL of sendmail(8)
 _HOUR = 3600.0
+_LEAST_WAIT = 1.0
 _LONGEST_WAIT = 3600.0  # the clock may be set meanwhile
 _AT_THE_END = 1.0  # seconds for couriers that have just begun; a command that hangs delays no restart
 _LIMITS = {"cpu.max": "100000 100000", "pids.max": "64", "memory.max": str(512 << 20), "cpu.weight": "20"}
@@ -209,10 +211,11 @@ class Notices:
         self.forget(job.job_id)
         if not job.time_limit or not job.is_active:
             return
+        used = job.used_seconds(time.time())
         for event, percent in wishes.shares_of_limit(job, self._config):
-            left = job.start_time + job.time_limit * percent / 100 + job.suspended_seconds - time.time()
-            if left > 0:
-                wait = min(left, _LONGEST_WAIT)
+            left = job.time_limit * percent / 100 - used
+            if left > 0:  # still, where the clock stands: the job is suspended
+                wait = min(max(left, _LEAST_WAIT if job.job_state == SUSPENDED else 0.0), _LONGEST_WAIT)
                 self._limits[job.job_id] = asyncio.get_running_loop().call_later(wait, self.watch, job)
                 return
             self._note(job, event)
