@@ -52,7 +52,7 @@ def _guarded(told: Notice, order: Mapping[str, Any], group: Group | None) -> int
     """Tell one notice, as `_tell`. No error about one of them keeps its user's others from being told."""
     try:
         return _tell(told, order, group)
-    except Exception:  # noqa: BLE001  # a door; nothing is printed, since that imports
+    except Exception:  # a door; nothing is printed, since that imports
         return FAILED
 
 

@@ -45,7 +45,8 @@ _COURIERS = 8  # of a way
 _HELD_AGAIN = 0.2  # seconds between two looks for the end of an earlier daemon's courier
 _AGAIN = 60.0  # seconds, where the system refused a courier, or sendmail a mail for the time being
 _TRIES = 5  # of a mail, and of a cgroup
-_TEMPORARY = (75 << 8, children.NO_PROGRAM << 8, UNTRUSTED, UNKNOWN_USER)  # EX_TEMPFAIL of sendmail(8)
+_NO_PROGRAM = children.NO_PROGRAM << 8
+_TEMPORARY = (75 << 8, _NO_PROGRAM, UNTRUSTED, UNKNOWN_USER)  # EX_TEMPFAIL of sendmail(8)
 _HOUR = 3600.0
 _LEAST_WAIT = 1.0
 _LONGEST_WAIT = 3600.0  # the clock may be set meanwhile
@@ -376,7 +377,7 @@ class Notices:
         order, statuses = order_file.told(path)
         rows: Any = order.get("notices", [])
         said = [self._was_told(Notice(*rows[place]), status) for place, status in statuses.items() if place < len(rows)]
-        if sum(said) < len(rows):
+        if not order or sum(said) < len(rows):
             self._ready[key] = None
         if again and not all(said or [False]):
             self._pause(key, again)
@@ -394,7 +395,7 @@ class Notices:
     def _was_told(self, told: Notice, status: int) -> bool:
         """Note the outcome of a notice. Return False where it has to be told once more."""
         identity = told[:4]
-        if status and told.way != COMMAND:
+        if status < 0 or status == _NO_PROGRAM or (status and told.way != COMMAND):  # a command may fail as it likes
             self._tries[identity] += 1
             if told.way == MAIL and status in _TEMPORARY and self._tries[identity] < _TRIES:
                 return False

@@ -18,11 +18,11 @@ _MOST = 64 << 20  # bytes
 
 
 def write(path: str, order: "Mapping[str, object]") -> int:
-    """Write a new order and return a descriptor, which holds the lock. Raises OSError."""
+    """Write a new order and return a descriptor, which holds the lock. Raises OSError, also for a full disk."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(fd, lean_json.dumps(order).encode("ascii") + b"\n")
+        _write(fd, lean_json.dumps(order).encode("ascii") + b"\n")
     except OSError:
         os.close(fd)
         raise
@@ -36,7 +36,13 @@ def order_of(fd: int) -> "Mapping[str, object]":
 
 def note(fd: int, place: int, status: int) -> None:
     """Note that the notice at this place was told, in the courier. Raises OSError."""
-    os.write(fd, b"%d %d\n" % (place, status))
+    _write(fd, b"%d %d\n" % (place, status))
+
+
+def _write(fd: int, text: bytes) -> None:
+    """Write all: where the disk has room for a part only, the next write says so. Raises OSError."""
+    while text:
+        text = text[os.write(fd, text) :]
 
 
 def is_held(path: str) -> bool:
@@ -58,7 +64,9 @@ def told(path: str) -> "tuple[Mapping[str, object], dict[int, int]]":
     """Return the order, and the status of each notice that was told, by place; both empty for a torn file."""
     try:
         with open(path, "rb") as file:
-            first, *lines = file.read(_MOST).split(b"\n")
+            first, *lines = file.read(_MOST).split(b"\n")[:-1] or [
+                b""
+            ]  # nothing behind the last end of a line is whole
         order = lean_json.load_object(first)
     except (OSError, lean_json.BadJson):
         return {}, {}
