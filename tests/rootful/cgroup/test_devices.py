@@ -57,6 +57,16 @@ def test_step_opens_the_devices_that_its_job_holds_and_not_those_of_others(node:
         holder.terminate()
 
 
+def test_a_command_of_notify_opens_none_of_the_devices_that_jobs_hold(node: Node) -> None:
+    node.start()
+    paths = " ".join(f"{node.dir}/{name}" for name in ("first", "second", "other"))
+    command = f"set -- {paths} /dev/null; {{ {OPEN}; }} >>{node.scratch}/opened"
+    assert node.run("--gpus=2", f"--notify={command}", "true", user=NOBODY).returncode == 0
+    found = node.scratch / "opened"
+    wait_until(lambda: found.exists() and len(found.read_text().splitlines()) == 2, "begin and end were told")
+    assert set(found.read_text().splitlines()) == {"other null "}
+
+
 def test_only_devices_that_are_named_can_be_opened_beside_those_of_the_job(node: Node) -> None:
     node.configure(allowed_devices=["/dev/nothing-of-this-name*"])
     node.start()

@@ -9,9 +9,11 @@ import shlex
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from nodectl.launch.cgroup import tree
 from rootful.node import NOBODY, OTHER, Node, wait_until
 from rootful.queued import QUEUE, emptied, refused, state, submit, wait_for
 
@@ -166,6 +168,20 @@ def test_a_command_runs_as_the_jobs_user_and_as_confined(mailing: Node) -> None:
     confined = (mailing.scratch / "confined").read_text(encoding="utf-8").split()
     assert set(confined) == {"NoNewPrivs:", "1", "CapBnd:", "0" * 16}
     assert f"notices/command-{NOBODY.pw_uid}" in (mailing.scratch / "cgroup").read_text(encoding="utf-8")
+
+
+def test_a_command_has_no_more_than_one_cpu(mailing: Node) -> None:
+    place, go = mailing.scratch / "place", mailing.scratch / "go"
+    submit(
+        mailing,
+        "exit 0",
+        f"--notify=sed -n s/^0:://p /proc/self/cgroup >place; while [ ! -e {go} ]; do sleep 0.1; done",
+    )
+    wait_until(lambda: place.exists() and place.read_text().endswith("\n"), "the command runs")
+    group = tree.Group(tree.find_mount() + place.read_text().strip())
+    found = Path(group.full_path, "cpu.max").read_text(encoding="ascii") if group.has("cpu.max") else None
+    go.touch()
+    assert found in (None, "100000 100000\n"), "None where the machine has no cpu controller"
 
 
 def test_a_command_starts_no_job_that_is_less_confined(mailing: Node) -> None:

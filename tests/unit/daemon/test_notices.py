@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import email
 import email.policy
+import errno
 import json
 import os
+import pwd
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from nodectl.launch.cgroup.delegation import Base
 from nodectl.model.config import Config
+from nodectl.model.states import REQUEUED
 from nodectl.selection.records import JobDetails, JobRecord
+from nodectl.service.config_file.reader import build
+from nodectl.service.daemon.history import job_store
+from nodectl.service.daemon.history.job_store import JobStore
 from nodectl.service.daemon.history.notice import Notice
-from nodectl.service.daemon.notices import courier, order_file, wishes, wording
-from nodectl.service.daemon.notices.ways import FAILED
+from nodectl.service.daemon.history.store import Store
+from nodectl.service.daemon.notices import courier, notices, order_file, wishes, wording
+from nodectl.service.daemon.notices.notices import Notices
+from nodectl.service.daemon.notices.ways import FAILED, LATE, UNKNOWN_USER
 
 HOSTILE = "x\nBcc: eve@example.org\r\n\r\n.\n\x1b[2Jé\udcff"
 ENCODED = ("=?utf-8?q?a=0aBcc:_evil@x.y?=", "=?us-ascii?q?=e9?= é", "==??utf-8?q?=0aBcc:_evil@x.y?=")
@@ -27,6 +38,23 @@ ENCODED = ("=?utf-8?q?a=0aBcc:_evil@x.y?=", "=?us-ascii?q?=e9?= é", "==??utf-8?
 def config(**keys: object) -> Config:
     found: Any = SimpleNamespace(**{"sendmail": "/s", "notify_command": None, "notify_events": (), **keys})
     return found  # type: ignore[no-any-return]  # as much of one as is asked for
+
+
+class Life:
+    """A daemon's notices, over a history that outlives it. Nothing is written before `write`, nothing told."""
+
+    def __init__(self, path: Path, lives: set[int], **keys: object) -> None:
+        self.store = JobStore(Store(str(path), 100), "/run/one", "boot", lambda _: {})
+        self.notices = Notices(
+            build({"runtime_dir": str(path.parent), "max_notices_per_user": 3, "sendmail": "/bin/true", **keys}),
+            self.store, Base("", "", (), {}), SimpleNamespace(),  # type: ignore[arg-type]  # of no level
+            durable=asyncio.get_running_loop().create_future, lives=lives.__contains__,
+            has_row=lambda job: job.name != "at once", device_rules=list,
+        )  # fmt: skip
+
+    def waiting(self) -> list[str]:
+        self.store.commit()
+        return [one.event for one in self.store.notices("mail", 1000, 99)]
 
 
 def job(**fields: Any) -> JobRecord:
@@ -136,3 +164,188 @@ def test_a_record_without_notices_is_read_as_of_an_earlier_version() -> None:
     record = json.loads(json.dumps(job().as_json()))
     del record["details"]["notices"]
     assert JobRecord.from_json(record).details.notices == {}
+
+
+def test_what_daemons_note_again_takes_no_room_from_the_end(tmp_path: Path) -> None:
+    """Of three notices that may wait."""
+
+    async def lives() -> None:
+        running, known = job(types="BEGIN,END", job_state="RUNNING"), {7}
+        for _ in range(5):
+            life = Life(tmp_path / "history.db", known)
+            life.notices.begun(running)
+            life.notices.begun(running)
+            assert life.waiting() == ["BEGIN"]
+            life.notices._serves = False
+        known.clear()
+        running.job_state = "COMPLETED"
+        life.notices.ended(running)
+        assert life.waiting() == ["BEGIN", "END"]
+        assert not life.notices._noted
+
+    asyncio.run(lives())
+
+
+def test_a_notice_that_was_told_is_known_to_the_next_daemon_until_its_job_is_over(tmp_path: Path) -> None:
+    async def lives() -> None:
+        running, known = job(types="BEGIN,END", job_state="RUNNING"), {7}
+        life = Life(tmp_path / "history.db", known)
+        life.notices.begun(running)
+        assert life.waiting() == ["BEGIN"]
+        (told,) = life.store.notices("mail", 1000, 1)
+        assert life.notices._was_told(told, 0)
+        assert life.waiting() == []
+        again = Life(tmp_path / "history.db", known)
+        again.notices.begun(running)
+        assert again.waiting() == []
+        assert not again.notices._waiting
+        known.clear()
+        again.notices.begin()
+        assert not again.notices._noted
+        again.store.commit()
+        assert not list(again.store.noted())
+
+    asyncio.run(lives())
+
+
+def test_nothing_is_told_of_a_run_that_began_at_once(tmp_path: Path) -> None:
+    """The service does not write its end, either."""
+
+    async def lives() -> None:
+        life = Life(tmp_path / "history.db", {7})
+        running = job(types="ALL", job_state="RUNNING", name="at once")
+        life.notices.begun(running)
+        life.notices.idle(running, "it does nothing")
+        assert life.waiting() == []
+        assert not life.notices._noted
+
+    asyncio.run(lives())
+
+
+def test_each_task_of_an_array_counts_once_with_its_last_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_store, "_SLICE", 2)
+
+    async def ends() -> dict[str, int]:
+        life = Life(tmp_path / "history.db", set())
+        for number in range(1, 6):
+            task = JobRecord(number, 1000, array_job_id=5, array_task_id=number, end_time=1.0)
+            for restart in range(number % 3):  # none, one or two runs before the last one
+                task.restart_cnt = restart
+                life.store.put_run(task, "NODE_FAIL" if restart else REQUEUED)
+            task.restart_cnt, task.job_state = number % 3, "FAILED" if number == 5 else "COMPLETED"
+            life.store.put(task)
+            life.store.commit()
+        return await life.notices._ends_of_array(5)
+
+    assert asyncio.run(ends()) == {"COMPLETED": 4, "FAILED": 1}
+
+
+def test_a_command_that_could_not_run_is_logged_and_one_that_failed_is_its_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(
+        "nodectl.service.daemon.notices.notices.messages.tell", lambda name, words, **_: said.append(f"{name}: {words}")
+    )
+
+    async def told() -> None:
+        life = Life(tmp_path / "history.db", {7})
+        of_command = wishes.made(job(command="x"), "END", "command", at=1e9)
+        for status in (0, 3 << 8, LATE, UNKNOWN_USER, FAILED, 127 << 8):
+            assert life.notices._was_told(of_command, status)
+
+    asyncio.run(told())
+    assert [line.partition("command: ")[2] for line in said] == [
+        "took longer than notify_timeout", "there is no such user", "an error of nodectl",
+        "ended with exit code 127",
+    ]  # fmt: skip
+    assert said[0].startswith("notice-failed: job 7: END was not told by command")
+
+
+def test_what_a_torn_order_named_is_told_by_the_next_courier(tmp_path: Path) -> None:
+    async def settles() -> None:
+        life = Life(tmp_path / "history.db", {7})
+        (tmp_path / "notices").mkdir()
+        (tmp_path / "notices/mail-1000").write_text('{"notices":[[7,', encoding="ascii")
+        life.notices._take(("mail", 1000))
+        await life.notices._settle(("mail", 1000))
+        assert list(life.notices._ready) == [("mail", 1000)]
+
+    asyncio.run(settles())
+
+
+def test_an_order_is_whole_or_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, room, write = str(tmp_path / "mail-1000"), [1 << 20], os.write
+
+    def on_a_full_disk(fd: int, text: bytes) -> int:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        part = text[: min(7, room[0])]
+        room[0] -= len(part)
+        return write(fd, part)
+
+    monkeypatch.setattr("nodectl.service.daemon.notices.order_file.os.write", on_a_full_disk)
+    os.close(order_file.write(path, {"notices": list(range(100))}))
+    assert order_file.told(path) == ({"notices": list(range(100))}, {})
+    room[0] = 20
+    with pytest.raises(OSError, match="No space left"):
+        order_file.write(path, {"notices": list(range(100))})
+    assert order_file.told(path) == ({}, {})
+
+
+def test_half_of_a_courier_s_line_tells_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "mail-1000"
+    path.write_bytes(b"{}\n0 0\n1 1")  # of "1 127"
+    assert order_file.told(str(path)) == ({}, {0: 0})
+
+
+def test_the_shares_of_a_time_limit_stand_still_with_the_job(tmp_path: Path) -> None:
+    async def watched() -> None:
+        life = Life(tmp_path / "history.db", {7})
+        now = time.time()
+        stopped = job(types="TIME_LIMIT_50", job_state="SUSPENDED", time_limit=100, start_time=now - 90)
+        stopped.suspend_time = now - 60  # by an administrator, after 30 s
+        life.notices.watch(stopped)
+        assert life.waiting() == []
+        assert list(life.notices._limits) == [7]
+        life.notices.forget(7)
+        stopped.suspended_by_owner = True
+        life.notices.watch(stopped)
+        assert life.waiting() == ["TIME_LIMIT_50"]
+
+    asyncio.run(watched())
+
+
+def test_a_command_that_hangs_delays_no_end_of_the_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notices, "_AT_THE_END", 0.01)
+
+    async def ends() -> None:
+        life = Life(tmp_path / "history.db", {7})
+        life.notices._take(("command", 1000))
+        await life.notices.settle()
+
+    asyncio.run(ends())
+
+
+def test_a_courier_leaves_a_process_that_does_not_die(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one in a system call on a file system that hangs."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True) as undying:
+        monkeypatch.setattr("nodectl.service.daemon.notices.courier.scripts.start_as", lambda *_, **__: undying.pid)
+        monkeypatch.setattr("nodectl.service.daemon.notices.courier.signals.send_group_of_child", lambda *_: None)
+        monkeypatch.setattr(courier, "_DYING", 0.01)
+        monkeypatch.setattr(courier, "Confinement", lambda *_: None)
+        step: Any = SimpleNamespace(environment={}, cwd="/")
+        user: Any = None
+        assert courier._run(["/bin/sh"], b"", step, user, None, 0.01) == LATE
+        undying.communicate("\n")
+
+
+def test_sendmail_reads_no_file_of_the_home_of_a_user_whose_job_is_confined() -> None:
+    """In ~/.msmtprc, say, stands a command."""
+    user = pwd.getpwuid(os.getuid())
+    order = {"node": "n", "hard_limits": {}}
+    for level, home in (("none", user.pw_dir), ("default", "/nonexistent"), ("strict", "/nonexistent")):
+        confined = job()
+        confined.details.notices["secure"] = level
+        told = wishes.made(confined, "END", "mail", at=1e9)
+        assert courier._step_of(told, user, "none", order).environment["HOME"] == home
