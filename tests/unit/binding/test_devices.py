@@ -307,3 +307,14 @@ def test_the_memory_of_nvidias_gpus_is_what_nvidia_smi_says(tmp_path: Path) -> N
     found = detected_devices.of(["AutoDetect=sysfs"], str(tmp_path))
     assert [(one.file, one.memory) for one in found] == [("/dev/nvidia0", 81_559), ("/dev/nvidia1", 0)]
     assert [one.memory for one in detected_devices.of(["AutoDetect=sysfs"], str(tmp_path), sharing="no")] == [0, 0]
+
+
+def test_the_daemon_runs_no_nvidia_smi_that_another_user_could_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    def runs(*_: object, **__: object) -> None:
+        raise AssertionError("it is run")
+
+    monkeypatch.setattr("nodectl.placement.binding.detected_devices.os.path.isdir", lambda _: True)
+    monkeypatch.setattr("nodectl.placement.binding.detected_devices.os.access", lambda *_: True)
+    monkeypatch.setattr("nodectl.placement.binding.detected_devices.trust.is_trusted", lambda _: False)
+    monkeypatch.setattr("subprocess.run", runs)
+    assert detected_devices._nvidia_memory("/") == {}

@@ -186,3 +186,14 @@ def test_import_brings_nothing_heavy(module: str) -> None:
     program = f"import sys; sys.path.insert(0, {root!r}); import {module}; print(*sys.modules, sep='\\n')"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True, capture_output=True, text=True)
     assert HEAVY.intersection(done.stdout.split()) == set()
+
+
+def test_what_others_can_change_or_is_not_there_is_no_trusted_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = file_in(tmp_path, "nvidia-smi")
+    program.chmod(0o777)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert not trust.is_trusted(str(program))
+    assert not trust.is_trusted(str(tmp_path / "none"))
+    assert trust.is_trusted("/")
