@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 
+from nodectl import messages
 from nodectl.cli.checks import machine
 from nodectl.launch.cgroup import device_memory
 from nodectl.launch.cgroup.constraints import CannotConstrain, Constraints, is_memory_shared
 from nodectl.launch.cgroup.delegation import Base
 from nodectl.launch.cgroup.tree import find_mount
+from nodectl.model.wire.dispatch import Refused
 from nodectl.placement.binding import detected_devices
 from nodectl.placement.binding.devices import Device
 from nodectl.service.config_file.reader import build
+from nodectl.service.daemon import main
+from nodectl.service.daemon.methods.start import StepStart
 
 REGIONS = ("drm/0000:03:00.0/vram0 17163091968\n", "drm/0000:03:00.0/gtt 1\n", "drm/0000:83:00.0/vram0 17163091968\n")
 
@@ -74,6 +78,41 @@ def test_a_part_of_memory_that_nothing_limits_is_refused_with_yes_and_told_with_
     assert constraints.check_gpu_memory(step) == "", "a whole GPU has no limit"
 
 
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the log is told of constraints that are not enforced."""
+    lines: list[str] = []
+    monkeypatch.setattr(messages, "tell", lambda _kind, line, **_about: lines.append(line))
+    return lines
+
+
+def test_a_step_is_refused_or_the_log_is_told_once(told: list[str]) -> None:
+    start: Any = StepStart.__new__(StepStart)
+    start._told_of_gpus = False
+    start._constraints = SimpleNamespace(check_gpu_memory=lambda _step: "not enforced")
+    step: Any = "7.0"
+    for _ in range(3):
+        start._check_gpu_memory(step)
+    assert told == ["not enforced"]
+
+    def refuse(_step: object) -> str:
+        raise CannotConstrain("constrain_gpu_memory = yes: gpu:0")
+
+    start._constraints = SimpleNamespace(check_gpu_memory=refuse)
+    with pytest.raises(Refused, match=r"step 7\.0: constrain_gpu_memory = yes: gpu:0"):
+        start._check_gpu_memory(step)
+
+
+@pytest.mark.parametrize(("memory", "lines"), [(1024, ["counted"]), (0, [])])
+def test_a_service_with_gpus_that_share_memory_tells_that_it_is_counted(
+    tmp_path: Path, told: list[str], memory: int, lines: list[str]
+) -> None:
+    node: Any = SimpleNamespace(devices=[Device("gpu", 0, memory=memory)])
+    constraints: Any = SimpleNamespace(gpu_memory_complaint="counted")
+    main._look_at_machine(build({"runtime_dir": str(tmp_path)}), node, constraints)
+    assert told == lines
+
+
 def test_memory_that_is_found_and_not_declared_counts_as_shared_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Constraints(build({}), Base("", "", (), {})).gpu_memory_complaint.startswith(
         "constrain_gpu_memory: not enforced: dmem:"
@@ -83,7 +122,7 @@ def test_memory_that_is_found_and_not_declared_counts_as_shared_too(monkeypatch:
     for sharing, shared in (("all", True), ("no", False)):
         config = build({"gres": ["AutoDetect=sysfs"], "gpu_sharing": sharing})
         assert is_memory_shared(detected_devices.of(config.gres, sharing=config.gpu_sharing)) == shared
-        told = [one.detail for one in machine.cgroups(config) if one.what == "GPU memory"]
+        found_by_doctor = [one.detail for one in machine.cgroups(config) if one.what == "GPU memory"]
         controllers = Path(find_mount() or "/", "cgroup.controllers")
         has_dmem = controllers.exists() and "dmem" in controllers.read_text().split()
-        assert bool(told) == (shared and not has_dmem and bool(find_mount()))
+        assert bool(found_by_doctor) == (shared and not has_dmem and bool(find_mount()))
