@@ -129,13 +129,14 @@ def test_running_jobs_are_added_up_once_a_round_and_anew_after_a_change(monkeypa
     queue = bench("CpuHours=10")
     running = queue.run(4, limit=2 * HOUR)
     waiting = [queue.submit(1, limit=3 * HOUR + number) for number in range(20)]
+    waiting.append(queue.submit(3, limit=2 * HOUR + 60))
     sums = Mock(wraps=week._sum)
     monkeypatch.setattr(week, "_sum", sums)
     assert queue.look() == []
     assert {job.state_reason for job in waiting} == {CPU}
     assert sums.call_count == 2, "what was used, and what may be"
     queue.scheduler.update(running, {"time_limit": HOUR}, queue.at)
-    assert "may use 4 more" in queue.scheduler.explain(queue.submit(3, limit=2 * HOUR + 60), queue.at).words
+    assert "may use 4 more" in queue.scheduler.explain(waiting[-1], queue.at).words
 
 
 def test_without_limits_nothing_is_counted() -> None:
