@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from bitarray import bitarray
 
-from nodectl.model.device_part import FREE, MEMORY, SHARD, conflict, device_of, part_for
+from nodectl.model.device_part import FREE, Load, conflict, device_of, part_for
 from nodectl.model.states import RESERVATION
 from nodectl.model.value_class import replace
 from nodectl.model.words import duration, moment
+from nodectl.placement.binding.devices import Device, of_gres
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.limits import Block, is_gpu
 from nodectl.selection.answers import Refusal
@@ -33,12 +34,14 @@ _CYCLE = 8 * _DAY  # two that come again meet within a week, or never; a day mor
 class _Kept(NamedTuple):
     """What stays free for some reservations: their names, and how many GPUs.
 
-    `busy`: node and device of the GPUs that other jobs may have in that time, from `begin` until `over` at the latest.
+    `busy` is how many GPUs other jobs may have in that time, from `begin` until `over` at the latest; they have parts
+    of those in `shared`.
     """
 
     names: str
     gpus: int
-    busy: set[tuple[int, str]]
+    busy: int
+    shared: list[tuple[Device, Load]]
     begin: float
     over: float
 
@@ -117,9 +120,8 @@ class Reservations:
         found = self._kept_from(job, active, now, version) if gpus else None
         if found is None:
             return None
-        busy = len(found.busy)
-        more = gpus - (busy + found.gpus <= self._gpus and self._has_room(job, found.busy))
-        if busy + more + found.gpus <= self._gpus:
+        busy, left = found.busy, self._gpus - found.gpus - found.busy
+        if gpus <= left or (left >= 0 and _has_room(job, found.shared)):
             return None
         words = f"of {self._gpus} GPUs, reservation {found.names} keeps {found.gpus} and other jobs use {busy}"
         help_ = f"a time limit that ends before {moment(found.begin)}" if found.begin > now else ""
@@ -140,35 +142,25 @@ class Reservations:
 
     def _sum(self, keeping: list[tuple[float, str]], active: Iterable[JobRecord], now: float) -> _Kept:
         names, begin = {name for _, name in keeping}, keeping[0][0]
-        others = (one for one in active if one.details.reservation not in names and max(one.end_time, now) > begin)
+        busy = _gpus_of(
+            one for one in active if one.details.reservation not in names and max(one.end_time, now) > begin
+        )
+        nodes, ledger = self._selection.nodes, self._selection.ledger
+        loads = {index: ledger.loads(index) for index, _ in busy}
+        of_busy = [
+            (device, loads[index].get(device.key, FREE))
+            for index in loads
+            for device in nodes[index].devices
+            if (index, device.key) in busy
+        ]
         return _Kept(
             ", ".join(sorted(names)),
             sum(self._made[name].gpus for name in names),
-            _gpus_of(others),
+            len(busy),
+            [(device, load) for device, load in of_busy if load.is_shared],
             begin,
             max(self._times(name, now)[1] for name in names),
         )
-
-    def _has_room(self, job: JobRecord, busy: set[tuple[int, str]]) -> bool:
-        """True where the job asks for a part of a GPU, and one of these has room for it: such GPUs are filled first."""
-        amounts, kinds = {SHARD: 0, MEMORY: 0}, {""}
-        for key, amount in job.details.gres.items():
-            name, _, kind = key.partition(":")
-            if name in amounts:
-                amounts[name] = amount
-                kinds.add(kind)
-        if not any(amounts.values()) or job.details.min_nodes > 1:
-            return False
-        kind = max(kinds)
-        for node in self._selection.nodes if busy else ():
-            loads = self._selection.ledger.loads(node.index)
-            for device in node.devices:
-                load = loads.get(device.key, FREE)
-                if (node.index, device.key) in busy and load.is_shared and kind in ("", device.type):
-                    part = part_for(device, amounts[SHARD], amounts[MEMORY])
-                    if part is not None and not conflict(device, load, part, job.user_id):
-                        return True
-        return False
 
     def delete(self, name: str) -> None:
         """Delete a reservation. Raises KeyError."""
@@ -301,6 +293,19 @@ def _gpus_of(jobs: Iterable[JobRecord]) -> set[tuple[int, str]]:
         for key in keys
         if is_gpu(key)
     }
+
+
+def _has_room(job: JobRecord, shared: Iterable[tuple[Device, Load]]) -> bool:
+    """True where the job asks for a part of a GPU, and a shared GPU has room for it: such GPUs are filled first."""
+    wanted = [one for one in of_gres(job.details.gres) if one.is_share]
+    if not wanted or job.details.min_nodes > 1:
+        return False
+    asked = wanted[0]
+    for device, load in shared:
+        part = part_for(device, asked.shards, asked.memory) if asked.type in ("", device.type) else None
+        if part is not None and not conflict(device, load, part, job.user_id):
+            return True
+    return False
 
 
 def repeat_of(one: ReservationRequest) -> str:
