@@ -5,6 +5,7 @@ service.
 import argparse
 import grp
 import os
+import stat
 import sys
 import textwrap
 import time
@@ -224,11 +225,14 @@ def _replace(path: str, text: str) -> str:
         os.makedirs(directory, 0o755, exist_ok=True)
         fd = whole_file.open_directory(directory)
         try:
+            mode = 0o644
             if os.path.lexists(path):
+                old = os.lstat(name, dir_fd=fd).st_mode
+                mode = stat.S_IMODE(old) if stat.S_ISREG(old) else mode
                 os.link(name, kept, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
             else:
                 kept = ""
-            whole_file.write(fd, name, 0o644, [text.encode()])
+            whole_file.write(fd, name, mode, [text.encode()])
         finally:
             os.close(fd)
     except OSError as error:

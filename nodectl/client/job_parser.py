@@ -23,6 +23,7 @@ from nodectl.client.run_options import (
 )
 from nodectl.client.srun import names
 from nodectl.client.srun.options import ignored_options, of_jobs
+from nodectl.model import part_variables
 from nodectl.model.request_fields import JobOptions
 
 TYPE_CHECKING = False
@@ -133,7 +134,9 @@ def outside_of_jobs(environment: "Mapping[str, str]") -> dict[str, str]:
     if "NODECTL_JOB_ID" not in environment:
         return dict(environment)
     of_a_job = ("SLURM_", "SLURMD_", "NODECTL_JOB_")
-    return {name: value for name, value in environment.items() if not name.startswith(of_a_job)}
+    found = {name: value for name, value in environment.items() if not name.startswith(of_a_job)}
+    part_variables.remove(found)
+    return found
 
 
 def ignored(parsed: Parsed) -> list[str]:

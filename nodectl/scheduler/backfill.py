@@ -14,7 +14,7 @@ from nodectl.scheduler import preemption
 from nodectl.scheduler.arrays import is_waiting_array
 from nodectl.scheduler.book import Book
 from nodectl.scheduler.decisions import SUSPEND, NotAdmitted
-from nodectl.scheduler.limits import Block, asked, given
+from nodectl.scheduler.limits import Block, Demand, asked, given
 from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Claim, Room, Shadow
 from nodectl.scheduler.watchers import DONE
@@ -94,11 +94,16 @@ class Backfill:
             words = f"{job.array_limit} tasks of its array run, the most at a time"
             return Block(ARRAY_LIMIT, words, "a higher limit after % in --array")
         demand = asked(job)
-        block = self._book.accounts.block(job, demand) or self._book.week.block(job, demand, now)
+        block = self._over_limit(job, demand, now)
         block = block or self._known_limit(job)
         if block is None and job.details.reservation:
             block = self._reservations.block(job, now)
-        return block or self._reservations.block_gpus(job, demand.gpus, self._book.active.values(), now)
+        book = self._book
+        return block or self._reservations.block_gpus(job, demand.gpus, book.active.values(), now, book.version)
+
+    def _over_limit(self, job: JobRecord, demand: Demand, now: float) -> Block | None:
+        book = self._book
+        return book.accounts.block(job, demand) or book.week.block(job, demand, now, book.version)
 
     def _known_limit(self, job: JobRecord) -> Block | None:
         """Return the remembered block of the job's shape, if any.
@@ -116,7 +121,7 @@ class Backfill:
         `block` knows the reason from then on, so that nothing is kept for the job and no other job makes room for it.
         """
         demand = given(resources)
-        block = self._book.accounts.block(job, demand) or self._book.week.block(job, demand, now)
+        block = self._over_limit(job, demand, now)
         if block is not None:
             self.limited[shape_of(job, None)] = block
         return block

@@ -156,6 +156,7 @@ class Book:
 
     def clock_set_back(self, now: float, by: float) -> None:
         """Correct all times after the clock was set back by `by` seconds. No job loses the time waited."""
+        self.version += 1
         self.line.clock_set_back(now)
         for job in [one for one in self.jobs.values() if one.job_state == states.PENDING]:
             if job.eligible_time > now:
@@ -339,6 +340,7 @@ class Book:
             yield None
 
     def _charge(self, job: JobRecord, now: float) -> None:
+        self.version += 1  # also while the jobs of an earlier daemon are taken over
         if job.job_id not in self._rates:
             self._rates[job.job_id] = job.total_cpus
             self.fair_share.begin(job.user_id, job.total_cpus, now)

@@ -157,3 +157,4 @@ class Update:
             accounts.submitted(job)
         if job.is_active:
             job.end_time = self._book.expected_end(job, now)
+            self._book.version += 1

@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 import string
 import time
+from bisect import bisect_left
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from bitarray import bitarray
 
+from nodectl.model.device_part import FREE, Load, conflict, device_of, part_for
 from nodectl.model.states import RESERVATION
+from nodectl.model.value_class import replace
 from nodectl.model.words import duration, moment
+from nodectl.placement.binding.devices import Device, of_gres
 from nodectl.scheduler.decisions import NotAdmitted
-from nodectl.scheduler.limits import Block, given, is_gpu
+from nodectl.scheduler.limits import Block, is_gpu
 from nodectl.selection.answers import Refusal
 from nodectl.selection.cores import cores_of
 from nodectl.selection.host import Selection
@@ -26,36 +31,62 @@ REPEATS = {"DAILY": 1, "WEEKDAY": 1, "WEEKLY": 7}
 _CYCLE = 8 * _DAY  # two that come again meet within a week, or never; a day more, for clocks that change
 
 
+class _Kept(NamedTuple):
+    """What stays free for some reservations: their names, and how many GPUs.
+
+    `busy` is how many GPUs other jobs may have in that time, from `begin` until `over` at the latest; they have parts
+    of those in `shared`.
+    """
+
+    names: str
+    gpus: int
+    busy: int
+    shared: list[tuple[Device, Load]]
+    begin: float
+    over: float
+
+
 class Reservations:
-    """The reservations by name. `has_changed` drops expired reservations."""
+    """The reservations by name, with the times of the present or next occurrence. `has_changed` drops expired ones.
+
+    The record of a reservation, which is also on the disk, has its times as they were asked for. Every occurrence is
+    reckoned from these: an occurrence on the day on which clocks change may be at another time of the day.
+    """
 
     def __init__(self, selection: Selection, made: Iterable[ReservationRequest]) -> None:
         self._selection = selection
         self._gpus = sum(is_gpu(device.key) for node in selection.nodes for device in node.devices)
         self.by_name: dict[str, ReservationRequest] = {}
+        self._made: dict[str, ReservationRequest] = {}
+        self._seen = -math.inf  # `by_name` has the first occurrences that end after this time
         self._cores: dict[str, bitarray] = {}
         self._begun: set[str] = set()
+        self._counted: tuple[object, ...] = ()  # for which time and queue the next ones are
+        self._keeping: list[tuple[float, str]] = []  # begin and name of those that keep GPUs, in order
+        self._kept: dict[tuple[int, str], _Kept | None] = {}
         for one in made:
             self._keep(one)
 
     def make(self, request: ReservationRequest, active: Iterable[JobRecord], now: float) -> ReservationRequest:
         """Make a reservation and write the cores into `held`. Raises NotAdmitted where no reservation can be made."""
         self._check(request, now)
+        start, end = occurrence(request, now)
+        first = replace(request, start_time=start, end_time=end)
         nodes = self._selection.nodes
         busy = bitarray(nodes.core_count)
-        for name, one in self.by_name.items():
+        for name, one in self._made.items():
             if _meet(one, request):
                 busy |= self._cores[name]
         for job in active:
-            if job.job_resrcs is not None and max(job.end_time, now) > request.start_time:
+            if job.job_resrcs is not None and max(job.end_time, now) > start:
                 busy |= job.job_resrcs.core_bitmap
         try:
             wanted = [nodes.by_name[name].index for name in request.node_list.split(",") if name]
         except KeyError as error:
             raise NotAdmitted(f"Invalid node name specified: {error.args[0]}", "node name") from None
-        self._admit_gpus(request, active, now)
+        self._admit_gpus(request, active, start, now)
         offered = nodes.bitmap(wanted or range(len(nodes)))
-        found = self._selection.resv_test(request, offered, busy, now)
+        found = self._selection.resv_test(first, offered, busy, now)
         if isinstance(found, Refusal):
             raise NotAdmitted(f"nothing can be reserved for this: {found.reason}")
         cores = cores_of(nodes, found.nodes.search(1)) if found.cores is None else found.cores
@@ -63,59 +94,96 @@ class Reservations:
             raise NotAdmitted("Requested nodes are busy: running jobs or other reservations have them in this time")
         request.held = {nodes[i].name: nodes.cpu_mask(nodes[i], cores) for i in found.nodes.search(1)}
         request.node_list = ",".join(request.held)
+        self._seen = max(self._seen, now)
         self._keep(request)
         return request
 
-    def _admit_gpus(self, request: ReservationRequest, active: Iterable[JobRecord], now: float) -> None:
+    def _admit_gpus(self, request: ReservationRequest, active: Iterable[JobRecord], start: float, now: float) -> None:
         if not request.gpus:
             return
-        others = sum(one.gpus for one in self.by_name.values() if _meet(one, request))
-        busy = sum(_gpus(job) for job in active if max(job.end_time, now) > request.start_time)
+        others = sum(one.gpus for one in self._made.values() if one.gpus and _meet(one, request))
+        busy = len(_gpus_of(job for job in active if max(job.end_time, now) > start))
         if request.gpus + others + busy > self._gpus:
             raise NotAdmitted(
                 f"there are {self._gpus} GPUs, and in this time other reservations keep {others} and running jobs may "
                 f"use {busy}"
             )
 
-    def block_gpus(self, job: JobRecord, gpus: int, active: Iterable[JobRecord], now: float) -> Block | None:
+    def block_gpus(
+        self, job: JobRecord, gpus: int, active: Iterable[JobRecord], now: float, version: int
+    ) -> Block | None:
         """Return the reason for which a job with GPUs would take those of a reservation that is not its own, or None.
 
-        Counts only: which GPUs stay free is not fixed.
+        Counts only: which GPUs stay free is not fixed. A GPU of which jobs have parts counts once. `version` is the
+        queue's: what was counted for it at this time is kept, because a round asks for each waiting job.
         """
-        if not gpus or not any(one.gpus for one in self.by_name.values()):
+        found = self._kept_from(job, active, now, version) if gpus else None
+        if found is None:
             return None
+        busy, left = found.busy, self._gpus - found.gpus - found.busy
+        if gpus <= left or (left >= 0 and _has_room(job, found.shared)):
+            return None
+        words = f"of {self._gpus} GPUs, reservation {found.names} keeps {found.gpus} and other jobs use {busy}"
+        help_ = f"a time limit that ends before {moment(found.begin)}" if found.begin > now else ""
+        return Block(RESERVATION, words, help_, until=found.over)
+
+    def _kept_from(self, job: JobRecord, active: Iterable[JobRecord], now: float, version: int) -> _Kept | None:
+        """Return what other reservations keep in the time of the job, None for nothing."""
+        if self._counted != (now, version):
+            self._counted = now, version
+            self._keeping = sorted((self._times(name, now)[0], name) for name, one in self._made.items() if one.gpus)
+            self._kept = {}
         end = now + job.time_limit if job.time_limit else math.inf
-        keeping = [one for name in self.overlapping(job, now, end) if (one := self.by_name[name]).gpus]
-        if not keeping:
-            return None
-        names = {one.name for one in keeping}
-        begin = min(occurrence(one, now)[0] for one in keeping)
-        busy = sum(
-            _gpus(one) for one in active if one.details.reservation not in names and max(one.end_time, now) > begin
+        count, own = bisect_left(self._keeping, (end, "")), job.details.reservation
+        if (count, own) not in self._kept:
+            found = [(begin, name) for begin, name in self._keeping[:count] if name != own]
+            self._kept[count, own] = self._sum(found, active, now) if found else None
+        return self._kept[count, own]
+
+    def _sum(self, keeping: list[tuple[float, str]], active: Iterable[JobRecord], now: float) -> _Kept:
+        names, begin = {name for _, name in keeping}, keeping[0][0]
+        busy = _gpus_of(
+            one for one in active if one.details.reservation not in names and max(one.end_time, now) > begin
         )
-        kept = sum(one.gpus for one in keeping)
-        if busy + gpus + kept <= self._gpus:
-            return None
-        words = f"of {self._gpus} GPUs, reservation {', '.join(sorted(names))} keeps {kept} and other jobs use {busy}"
-        help_ = f"a time limit that ends before {moment(begin)}" if begin > now else ""
-        return Block(RESERVATION, words, help_, until=max(occurrence(one, now)[1] for one in keeping))
+        nodes, ledger = self._selection.nodes, self._selection.ledger
+        loads = {index: ledger.loads(index) for index, _ in busy}
+        of_busy = [
+            (device, loads[index].get(device.key, FREE))
+            for index in loads
+            for device in nodes[index].devices
+            if (index, device.key) in busy
+        ]
+        return _Kept(
+            ", ".join(sorted(names)),
+            sum(self._made[name].gpus for name in names),
+            len(busy),
+            [(device, load) for device, load in of_busy if load.is_shared],
+            begin,
+            max(self._times(name, now)[1] for name in names),
+        )
 
     def delete(self, name: str) -> None:
         """Delete a reservation. Raises KeyError."""
         del self.by_name[name]
+        del self._made[name]
         del self._cores[name]
+        self._counted = ()
 
     def has_changed(self, now: float) -> bool:
         """True where a reservation has begun or ended since the last call.
 
-        Drops expired reservations, and moves the times of those that come again.
+        Drops expired reservations, and moves the times of those that come again: to the next ones, or back to earlier
+        ones where the clock was set back.
         """
-        over = [name for name, one in self.by_name.items() if one.end_time <= now]
+        is_back = now < self._seen
+        self._seen = now
+        over = [name for name, one in self.by_name.items() if is_back or one.end_time <= now]
         for name in over:
-            one = self.by_name[name]
-            if repeat_of(one):
-                one.start_time, one.end_time = occurrence(one, now)
-            else:
+            one, made = self.by_name[name], self._made[name]
+            if repeat_of(made):
+                one.start_time, one.end_time = occurrence(made, now)
+                self._counted = ()
+            elif one.end_time <= now:
                 self.delete(name)
         begun = {name for name, one in self.by_name.items() if one.start_time <= now}
         changed = bool(over) or begun != self._begun
@@ -164,9 +232,16 @@ class Reservations:
     def overlapping(self, job: JobRecord, start: float, end: float) -> list[str]:
         """Return the names of the other reservations in this span."""
         return [
-            name for name, one in self.by_name.items()
-            if name != job.details.reservation and _overlaps(one, start, end)
+            name for name in self.by_name
+            if name != job.details.reservation and _is_within(self._times(name, start), start, end)
         ]  # fmt: skip
+
+    def _times(self, name: str, after: float) -> tuple[float, float]:
+        """Return begin and end of the first occurrence of the reservation that ends after this time."""
+        one = self.by_name[name]
+        if self._seen <= after < one.end_time:
+            return one.start_time, one.end_time
+        return occurrence(self._made[name], after)
 
     def ends(self, now: float) -> list[float]:
         """Return the future ends of all reservations, in order."""
@@ -197,17 +272,40 @@ class Reservations:
         repeat = repeat_of(request)
         if repeat and request.end_time - request.start_time > REPEATS[repeat] * _DAY:
             raise NotAdmitted("Invalid time specified: a reservation ends before it comes again")
-        request.start_time, request.end_time = occurrence(request, now)
 
     def _keep(self, one: ReservationRequest) -> None:
         nodes = self._selection.nodes
         held = {nodes.by_name[name].index: mask for name, mask in one.held.items() if name in nodes.by_name}
-        self.by_name[one.name] = one
+        start, end = occurrence(one, self._seen)
+        self.by_name[one.name] = replace(one, start_time=start, end_time=end)
+        self._made[one.name] = one
+        self._counted = ()
         self._cores[one.name] = nodes.core_bitmap(held)
 
 
-def _gpus(job: JobRecord) -> int:
-    return 0 if job.job_resrcs is None else given(job.job_resrcs).gpus
+def _gpus_of(jobs: Iterable[JobRecord]) -> set[tuple[int, str]]:
+    """Return node and device of the GPUs that the jobs hold, whole or in parts."""
+    return {
+        (node, device_of(key))
+        for job in jobs
+        if job.job_resrcs is not None
+        for node, keys in job.job_resrcs.gres.items()
+        for key in keys
+        if is_gpu(key)
+    }
+
+
+def _has_room(job: JobRecord, shared: Iterable[tuple[Device, Load]]) -> bool:
+    """True where the job asks for a part of a GPU, and a shared GPU has room for it: such GPUs are filled first."""
+    wanted = [one for one in of_gres(job.details.gres) if one.is_share]
+    if not wanted or job.details.min_nodes > 1:
+        return False
+    asked = wanted[0]
+    for device, load in shared:
+        part = part_for(device, asked.shards, asked.memory) if asked.type in ("", device.type) else None
+        if part is not None and not conflict(device, load, part, job.user_id):
+            return True
+    return False
 
 
 def repeat_of(one: ReservationRequest) -> str:
@@ -216,7 +314,11 @@ def repeat_of(one: ReservationRequest) -> str:
 
 
 def occurrence(one: ReservationRequest, after: float) -> tuple[float, float]:
-    """Return begin and end of the first occurrence that ends after this time, at the same times of the local clock."""
+    """Return begin and end of the first occurrence that ends after this time, at the same times of the local clock.
+
+    `one` has the times as they were asked for. A begin in the hour that the clock leaves out is an hour later by the
+    clock; of an hour that comes twice the first one counts.
+    """
     repeat = repeat_of(one)
     days = 0
     if repeat and one.end_time <= after:
@@ -224,6 +326,8 @@ def occurrence(one: ReservationRequest, after: float) -> tuple[float, float]:
         days -= days % REPEATS[repeat]
     while True:
         start, end = _later(one.start_time, days), _later(one.end_time, days)
+        if end <= start:  # only the begin is in the hour left out
+            end = start + one.end_time - one.start_time
         is_on = repeat != "WEEKDAY" or time.localtime(start).tm_wday < 5
         if not repeat or (is_on and end > after):
             return start, end
@@ -231,16 +335,25 @@ def occurrence(one: ReservationRequest, after: float) -> tuple[float, float]:
 
 
 def _later(at: float, days: int) -> float:
+    """Return when the local clock shows the same time so many days later; mktime(3) may choose the hour freely."""
     if not days:
         return at
-    day = time.localtime(at)
-    return time.mktime((*day[:2], day.tm_mday + days, *day[3:6], 0, 0, -1)) + at % 1
+    here = time.localtime(at).tm_gmtoff
+    clock = at + here + days * _DAY  # as if the clock were one of Greenwich
+    before, behind = (time.localtime(clock - here + days).tm_gmtoff for days in (-_DAY, _DAY))
+    for offset in (before, behind):
+        if time.localtime(clock - offset).tm_gmtoff == offset:
+            return clock - offset
+    return clock - before
+
+
+def _is_within(times: tuple[float, float], start: float, end: float) -> bool:
+    return times[0] < end and start < times[1]
 
 
 def _overlaps(one: ReservationRequest, start: float, end: float) -> bool:
     """True where any occurrence of the reservation is in this span."""
-    begin, over = occurrence(one, start)
-    return begin < end and start < over
+    return _is_within(occurrence(one, start), start, end)
 
 
 def _meet(one: ReservationRequest, other: ReservationRequest) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from nodectl.model.value_class import dataclass
 from nodectl.model.words import moment
@@ -44,6 +45,13 @@ class _Account:
     rate: tuple[int, int] = (0, 0)
 
 
+class _Sums(NamedTuple):
+    """The CPU and GPU seconds that some users together used in the week, and that their running jobs may still use."""
+
+    used: tuple[float, float]
+    promised: tuple[float, float]
+
+
 class Week:
     """The hours of all users in this week. `rows`: user, CPU seconds, GPU seconds, and when they were right."""
 
@@ -51,6 +59,9 @@ class Week:
         self._lines = lines
         self._accounts = {user: _Account((cpu, gpu), at) for user, cpu, gpu, at in rows} if lines else {}
         self._running: dict[int, tuple[JobRecord, tuple[int, int]]] = {}
+        self._summed: tuple[float, int] = (0.0, -1)  # for which time and queue the next ones are
+        self._sums: dict[tuple[str, ...], _Sums] = {}
+        self._ends = 0.0
 
     def __bool__(self) -> bool:
         """True where there are limits."""
@@ -129,32 +140,46 @@ class Week:
                     f"name a shorter --time ({_REASONS[kind]})"
                 )
 
-    def block(self, job: JobRecord, demand: Demand, now: float) -> Block | None:
-        """Return the reason for which a job with this demand cannot start now, or None."""
+    def block(self, job: JobRecord, demand: Demand, now: float, version: int) -> Block | None:
+        """Return the reason for which a job with this demand cannot start now, or None.
+
+        `version` is the queue's: what was added up for it at this time is kept, because a round asks for each waiting
+        job.
+        """
         line = self._line(job.user_name) if self._lines and job.user_id else None
         if line is None:
             return None
         users = line.users or (job.user_name,)
-        for kind, most in enumerate(line.hours):
-            wanted = _wanted(job, demand)[kind]
-            if not most or not wanted:
-                continue
-            used = sum(self._used(self._accounts[user], now)[kind] for user in users if user in self._accounts)
-            promised = sum(
-                rate[kind] * min(max(0.0, one.end_time - now), WEEK)
-                for one, rate in self._running.values()
-                if one.user_name in users
-            )
-            if used + promised + wanted > most * _HOUR:
-                until = end_of(now)
+        used, promised = self._sums_of(users, now, version)
+        for kind, (most, wanted) in enumerate(zip(line.hours, _wanted(job, demand), strict=True)):
+            if most and wanted and used[kind] + promised[kind] + wanted > most * _HOUR:
                 return Block(
                     _REASONS[kind],
-                    f"{', '.join(users)} used {_hours(used)} of {most} {_UNITS[kind]} of this week, and running jobs "
-                    f"may use {_hours(promised)} more; this job may use {_hours(wanted)}",
-                    f"a new week begins on {moment(until, '')}; before, a shorter --time may fit",
-                    until=until,
+                    f"{', '.join(users)} used {_hours(used[kind])} of {most} {_UNITS[kind]} of this week, and running "
+                    f"jobs may use {_hours(promised[kind])} more; this job may use {_hours(wanted)}",
+                    f"a new week begins on {moment(self._ends, '')}; before, a shorter --time may fit",
+                    until=self._ends,
                 )
         return None
+
+    def _sums_of(self, users: tuple[str, ...], now: float, version: int) -> _Sums:
+        if self._summed != (now, version):
+            self._summed, self._sums, self._ends = (now, version), {}, end_of(now)
+        found = self._sums.get(users)
+        if found is None:
+            used = [self._used(self._accounts[user], now) for user in users if user in self._accounts]
+            promised = [
+                (rate[0] * seconds, rate[1] * seconds)
+                for one, rate in self._running.values()
+                if one.user_name in users
+                for seconds in (min(max(0.0, one.end_time - now), WEEK),)
+            ]
+            found = self._sums[users] = _Sums(_sum(used), _sum(promised))
+        return found
+
+
+def _sum(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
 
 
 def _wanted(job: JobRecord, demand: Demand) -> tuple[float, float]:

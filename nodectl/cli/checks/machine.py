@@ -15,10 +15,12 @@ from nodectl.cli.checks.check import FAIL, OK, WARN, Check
 from nodectl.kernel import _kernel
 from nodectl.kernel.processes import cgroup_of
 from nodectl.launch.cgroup import device_memory
-from nodectl.launch.cgroup.constraints import cannot_decide_devices, declares_memory, wants_cgroups
+from nodectl.launch.cgroup.constraints import cannot_decide_devices, is_memory_shared, wants_cgroups
 from nodectl.launch.cgroup.tree import MOUNTS, Group, find_mount
 from nodectl.model.config import Config
 from nodectl.model.cpu_list import format_cpulist
+from nodectl.placement.binding import detected_devices
+from nodectl.placement.binding.devices import Device
 from nodectl.placement.machine.topology import read
 
 # What each version brought, and what is done without it.
@@ -124,7 +126,7 @@ def cgroups(config: Config) -> Iterator[Check]:
         yield Check(WARN, "controllers", f"{error.filename}: {error.strerror}")
     else:
         yield from controllers(available, old)
-        if declares_memory(config) and device_memory.CONTROLLER not in available:
+        if device_memory.CONTROLLER not in available and is_memory_shared(_devices(config)):
             counted = "a job's part of a GPU's memory is counted, and nothing enforces it: cgroup2 has no dmem"
             yield Check(
                 WARN, "GPU memory", counted, "use Linux 6.14 or later, with a driver that has regions in dmem.capacity"
@@ -132,6 +134,13 @@ def cgroups(config: Config) -> Iterator[Check]:
     if os.geteuid() == 0:
         yield fork_into_cgroup(mount)
         yield device_programs()
+
+
+def _devices(config: Config) -> tuple[Device, ...]:
+    try:
+        return detected_devices.of(config.gres, sharing=config.gpu_sharing)
+    except ValueError:  # another check says what is wrong
+        return ()
 
 
 def v1_controllers(mounts: Iterable[str]) -> set[str]:

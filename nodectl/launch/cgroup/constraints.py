@@ -5,7 +5,7 @@ Names and arithmetic are Slurm's (cgroup.conf, section "memory"). The daemon dec
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from nodectl.kernel import _kernel
@@ -59,7 +59,8 @@ class CgroupConfinement(NamedTuple):
 class Constraints:
     """The constraints in force.
 
-    `total` is the machine's memory in MiB, `complaints` says which constraints are not enforced and why.
+    `total` is the machine's memory in MiB, `complaints` says which constraints are not enforced and why. For memory of
+    GPUs, which few machines share, `gpu_memory_complaint` does, "" for none.
     """
 
     def __init__(self, config: Config, base: delegation.Base) -> None:
@@ -68,6 +69,7 @@ class Constraints:
         self.total = config.real_memory or _machine_memory()
         self.controllers = base.controllers
         self.complaints: list[str] = []
+        self.gpu_memory_complaint = ""
         self._why: dict[str, str] = {}  # of what is not enforced
         self._kept = {key for key, controller in _CONTROLLERS.items() if self._keeps(key, controller, base)}
         group = tree.Group(base.mount + base.path)
@@ -91,8 +93,11 @@ class Constraints:
             why = self._missing(key, controller, base)
             if why and wish == "yes":
                 raise CannotConstrain(f"{key} = yes: {why} (`nodectl doctor` tells more; auto goes without)")
-            if why and (key != _GPU_MEMORY or declares_memory(self._config)):
-                self.complaints.append(f"{key}: not enforced: {why}")
+            complaint = f"{key}: not enforced: {why}" if why else ""
+            if key == _GPU_MEMORY:
+                self.gpu_memory_complaint = complaint
+            elif complaint:
+                self.complaints.append(complaint)
         self._why[key] = why
         return not why
 
@@ -185,14 +190,31 @@ class Constraints:
         return {name: text for name, text in wanted.items() if name in self._files}
 
     def _gpu_memory(self, step: Step) -> dict[str, str]:
+        lines = dict.fromkeys(line for of_device in self._of_gpus(step).values() for line in of_device)
+        return {device_memory.FILE: "\n".join(lines)} if lines else {}
+
+    def _of_gpus(self, step: Step) -> dict[str, list[str]]:
         if _GPU_MEMORY not in self._kept or step.binder is None or not step.devices:
             return {}
         try:
-            with open(f"{self._mount}/{device_memory.CAPACITY}", encoding="ascii") as regions:
-                lines = device_memory.limits(step.binder.node_devices, step.devices, regions)
+            with open(f"{self._mount}/{device_memory.CAPACITY}", encoding="ascii") as file:
+                regions = file.readlines()
         except OSError:
-            return {}
-        return {device_memory.FILE: lines} if lines else {}
+            regions = []
+        return device_memory.limits(step.binder.node_devices, step.devices, regions)
+
+    def check_gpu_memory(self, step: Step) -> str:
+        """Return why nothing limits the step's part of a GPU's memory, "" if it is limited or has none.
+
+        Raises CannotConstrain where the configuration has `yes`.
+        """
+        bare = [device for device, lines in self._of_gpus(step).items() if not lines]
+        if not bare:
+            return ""
+        why = f"{', '.join(bare)}: its driver has no region in {self._mount}/{device_memory.CAPACITY}"
+        if self._config.constrain_gpu_memory == "yes":
+            raise CannotConstrain(f"{_GPU_MEMORY} = yes: {why} (auto goes without)")
+        return f"{_GPU_MEMORY}: not enforced: {why}"
 
     def _devices(self, step: Step) -> tuple[Sequence[NodeDevice], Sequence[str]]:
         """Return the node's confined devices, and the devices held by the step's job."""
@@ -232,10 +254,9 @@ def wanted_controllers(config: Config) -> list[str]:
     return [controller for controller in dict.fromkeys(wanted) if controller != _BPF]
 
 
-def declares_memory(config: Config) -> bool:
-    """Return True where the key gres says how much memory GPUs have, so that jobs share them by it."""
-    words = {word.partition("=")[0].lower() for line in config.gres for word in line.split()}
-    return "memory" in words
+def is_memory_shared(devices: Iterable[NodeDevice]) -> bool:
+    """Return True where jobs can have a part of the memory of a device, be it declared or found."""
+    return any(device.memory for device in devices)
 
 
 def cannot_decide_devices() -> str:

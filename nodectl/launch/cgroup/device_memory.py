@@ -17,18 +17,24 @@ from nodectl.model.node_device import NodeDevice
 CONTROLLER, FILE, CAPACITY = "dmem", "dmem.max", "dmem.capacity"
 
 
-def limits(devices: Iterable[NodeDevice], held: Sequence[str], regions: Iterable[str], root: str = "/") -> str:
-    """Return the lines of dmem.max for a job that holds these keys, "" for none. `regions`: lines of dmem.capacity."""
+def limits(
+    devices: Iterable[NodeDevice], held: Sequence[str], regions: Iterable[str], root: str = "/"
+) -> dict[str, list[str]]:
+    """Return the lines of dmem.max for a job that holds these keys, by the device of each part of memory.
+
+    Nothing limits the part of a device without lines: it has no region. `regions`: lines of dmem.capacity.
+    """
     parts = {device_of(key): part.memory for key in held if (part := part_of(key)) is not None and part.memory}
     if not parts:
-        return ""
+        return {}
     names = [line.split()[0] for line in regions if line.strip()]
     of_device = {device.key: device for device in devices}
-    lines: list[str] = []
+    lines: dict[str, list[str]] = {}
     for key, memory in parts.items():
-        for address in _addresses(of_device[key], root) if key in of_device else ():
-            lines += (f"{name} {memory << 20}" for name in names if _is_of(name.lower(), address))
-    return "\n".join(dict.fromkeys(lines))
+        addresses = list(_addresses(of_device[key], root)) if key in of_device else []
+        of_it = [name for name in names if any(_is_of(name.lower(), address) for address in addresses)]
+        lines[key] = [f"{name} {memory << 20}" for name in of_it]
+    return lines
 
 
 def _is_of(region: str, address: str) -> bool:

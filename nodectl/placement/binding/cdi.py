@@ -41,13 +41,40 @@ class Described(NamedTuple):
         return [str(node.get("hostPath") or node.get("path") or "") for node in nodes]
 
 
+class Site:
+    """The site's files, read anew only where a directory or a file has changed: each step with GPUs asks for them."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._places = [os.path.join(root, place) for place in _PLACES]
+        self._files: list[str] = []
+        self._stamps: list[tuple[int, ...]] = []
+        self._found: list[Described] = []
+
+    def read(self) -> list[Described]:
+        """Return the devices of the files; a file that is not root's, or is malformed, has none."""
+        if not self._stamps or self._stamps != self._now():
+            self._files = [path for place in self._places for path in sorted(glob.glob(os.path.join(place, "*.json")))]
+            self._stamps = self._now()  # before the files are read: a change meanwhile is seen the next time
+            found = {(one.kind, one.name): one for path in self._files for one in _described(_content(path))}
+            self._found = list(found.values())
+        return self._found
+
+    def _now(self) -> list[tuple[int, ...]]:
+        return [_stamp(path) for path in (*self._places, *self._files)]
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    """Return what changes with a file's content, owner or mode; empty for a missing file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
+
+
 def read(root: str = "/") -> list[Described]:
-    """Return the devices of the site's files; a file that is not root's, or is malformed, has none."""
-    found: dict[tuple[str, str], Described] = {}
-    for path in (path for place in _PLACES for path in sorted(glob.glob(os.path.join(root, place, "*.json")))):
-        for device in _described(_content(path)):
-            found[device.kind, device.name] = device
-    return list(found.values())
+    """Return the devices of the site's files, once."""
+    return Site(root).read()
 
 
 def _content(path: str) -> Mapping[str, Any]:
@@ -93,7 +120,8 @@ def spec_of(held: Sequence[Device], described: Sequence[Described]) -> dict[str,
     every: list[Edits] = []
     rows = []
     for device in held:
-        known = [one for one in described if device.file in one.files]
+        files = {device.file, *device.also}  # an instance of MIG shares the first one with its GPU and other instances
+        known = [one for one in described if files.issubset(one.files)]
         if known:
             best = min(known, key=lambda one: len(one.files))  # and not the site's `all`
             edits = best.edits

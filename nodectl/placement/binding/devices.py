@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from nodectl.model import device_part
+from nodectl.model import device_part, part_variables
 from nodectl.model.cpu_list import cpus_of, parse_cpulist
 from nodectl.model.device_part import ANYONE, FREE, MEMORY, MOST_MEMORY, MOST_SHARDS, SHARD, Load
 from nodectl.model.number import mebibytes, whole
@@ -31,9 +31,7 @@ _WORDS = (
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
 # What `visible` reads: the last two have Slurm's own numbers of the same devices.
 SEEN_BY = (*VISIBLE, "SLURM_JOB_ID", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
-# NVIDIA's Multi-Process Service, where it runs, limits a program's memory of the first GPU that the program sees.
-_MPS_LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
-OF_STEP = ("SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_SHARDS_ON_NODE", "NODECTL_GPU_MEM", _MPS_LIMIT)
+OF_STEP = ("SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE", *part_variables.ALL)
 _NONE = ("", "-1", "NoDevFiles")
 _NOUNS = {GPU: "GPUs"}
 _BINDS = "none, closest, map_gpu:<list>, mask_gpu:<list>, per_task:<gpus> or single:<tasks>"
@@ -523,10 +521,10 @@ def step_environment(held: Sequence[Device], options: Mapping[str, str]) -> dict
     variables = {"SLURM_JOB_GPUS": numbers, "SLURM_STEP_GPUS": numbers, "SLURM_GPUS_ON_NODE": str(len(held))}
     parts = [part for device in held if device.part and (part := device_part.part_of(device.key)) is not None]
     if shards := sum(part.shards for part in parts):
-        variables["SLURM_SHARDS_ON_NODE"] = str(shards)
+        variables[part_variables.SHARDS] = str(shards)
     if parts and all(part.memory for part in parts):
-        variables["NODECTL_GPU_MEM"] = str(sum(part.memory for part in parts))
-        variables[_MPS_LIMIT] = f"0={parts[0].memory}M"
+        variables[part_variables.MEMORY] = str(sum(part.memory for part in parts))
+        variables[part_variables.MPS_LIMIT] = part_variables.mps_limit(parts[0].memory)
     for name in ("gpus", "gpus_per_node", "gpus_per_task", "gpu_bind"):
         if options.get(name):
             variables[f"SLURM_{name.upper()}"] = options[name]

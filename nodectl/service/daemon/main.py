@@ -23,7 +23,13 @@ from collections.abc import Callable
 from nodectl import messages
 from nodectl.kernel import _kernel, signals
 from nodectl.launch.cgroup import delegation, tree
-from nodectl.launch.cgroup.constraints import CannotConstrain, Constraints, wanted_controllers, wants_cgroups
+from nodectl.launch.cgroup.constraints import (
+    CannotConstrain,
+    Constraints,
+    is_memory_shared,
+    wanted_controllers,
+    wants_cgroups,
+)
 from nodectl.launch.cgroup.delegation import Base
 from nodectl.launch.cgroup.slurms import BEYOND_SLURMS
 from nodectl.launch.confine import keys as confine_keys
@@ -110,7 +116,7 @@ async def _serve(
     base, constraints = _confine(config, private=private)  # after all that may fail: nothing would remove it
     node = Node(config, store, plugins, lock=lock.fd, base=base, constraints=constraints, forkserver=begun.forkserver)
     if not private:
-        remove_dead_private_nodes(config.runtime_dir)
+        _look_at_machine(config, node, constraints)
     # Only root's service has steps in Slurm's jobs: other nodes would find foreign cgroups there.
     await _take_over(node, base, "" if private or os.geteuid() else scope_of(config))
     if not private:  # only its user can connect to a private node
@@ -295,6 +301,13 @@ def _confine(config: Config, *, private: bool) -> tuple[Base, Constraints]:
     for line in () if private else complaints:
         messages.tell("not-enforced", line)
     return base, constraints
+
+
+def _look_at_machine(config: Config, node: Node, constraints: Constraints) -> None:
+    """Remove what dead private nodes left, and tell the log where the memory of the GPUs found is only counted."""
+    remove_dead_private_nodes(config.runtime_dir)
+    if constraints.gpu_memory_complaint and is_memory_shared(node.devices):
+        messages.tell("not-enforced", constraints.gpu_memory_complaint)
 
 
 def _listen(config: Config, *, private: bool) -> tuple[socket.socket, bool]:

@@ -4,13 +4,14 @@ One object per daemon, touched only from the event loop.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl import __version__
 from nodectl.launch.cgroup.constraints import Constraints
 from nodectl.launch.cgroup.delegation import Base
 from nodectl.model.config import Config
+from nodectl.model.node_device import NodeDevice
 from nodectl.model.wire.dispatch import NODE, Call, Service
 from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.service.daemon.admission.accounts import LookUpFailed, UnknownUser, Users, group_id
@@ -151,6 +152,11 @@ class Node:
         idle = IdleWatch(config, base, binder.node_devices)
         parts = Parts(registry, jobs.further_steps, jobs.suspension, self._maker, starts, spool, growth, notices, idle)
         return Controller(config, table, parts)
+
+    @property
+    def devices(self) -> Sequence[NodeDevice]:
+        """The devices of the node."""
+        return self._maker.binder.node_devices
 
     async def restore_queue(self) -> None:
         """Restore the queue of an earlier daemon, after the sweep. Raises SelectionFailed."""

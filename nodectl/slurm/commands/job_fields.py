@@ -113,7 +113,8 @@ def tres(job: Row) -> str:
 def devices(job: Row) -> dict[str, str]:
     """Return the number of devices held or requested, by name."""
     words = list(filter(None, str(job.get("gres") or "").split(",")))
-    if job["state"] != PENDING:
+    never_began = job["state"] == PENDING or (job["state"] not in IN_QUEUE and not job.get("start"))
+    if not never_began:
         return as_tres(words)
     found: dict[str, int] = {}
     for word in words:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -99,3 +100,46 @@ def test_a_file_that_others_can_write_is_not_read(root: Path) -> None:
     assert cdi.read(str(root)) == []
     write(root / "etc/cdi/a.yaml", "kind: nvidia.com/gpu\n")
     assert cdi.read(str(root)) == []
+
+
+def test_an_instance_of_mig_has_the_edits_of_no_other_device() -> None:
+    def entry(name: str, *files: str) -> dict[str, Any]:
+        return {"name": name, "containerEdits": {"deviceNodes": [{"path": path} for path in files]}}
+
+    caps = [f"/dev/nvidia-caps/nvidia-cap{number}" for number in range(21, 25)]
+    site = {
+        "kind": "nvidia.com/gpu",
+        "devices": [
+            entry("0", "/dev/nvidia0"),
+            entry("0:0", "/dev/nvidia0", *caps[:2]),
+            entry("0:1", "/dev/nvidia0", *caps[2:]),
+            entry("all", "/dev/nvidia0", *caps),
+        ],
+    }
+    described = list(cdi._described(site))
+    for also in (caps[:2], caps[2:], caps[1:3]):
+        spec = cdi.spec_of([Device("gpu", 0, file="/dev/nvidia0", also=tuple(also))], described[:3])
+        assert paths(spec["devices"][0]["containerEdits"]) == ["/dev/nvidia0", *also]
+    spec = cdi.spec_of([Device("gpu", 0, file="/dev/nvidia0")], described)
+    assert paths(spec["devices"][0]["containerEdits"]) == ["/dev/nvidia0"]
+
+
+def test_the_sites_files_are_read_again_where_one_has_changed_and_only_there(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(root / "etc/cdi/nvidia.json", SITE)
+    read = Mock(wraps=cdi._content)
+    monkeypatch.setattr(cdi, "_content", read)
+    site = cdi.Site(str(root))
+    first = site.read()
+    assert [one.name for one in first] == ["all", "0", "1", "GPU-5e"]
+    assert site.read() is first
+    assert read.call_count == 1
+    write(path, SITE | {"devices": SITE["devices"][:2]})  # type: ignore[index]
+    assert [one.name for one in site.read()] == ["all", "0"]
+    other = write(root / "run/cdi/amd.json", {"kind": "amd.com/gpu", "devices": [{"name": "7", **nodes(7)}]})
+    assert [one.name for one in site.read()] == ["all", "0", "7"]
+    other.chmod(0o666)
+    assert [one.name for one in site.read()] == ["all", "0"], "others can write it now"
+    path.unlink()
+    assert site.read() == []

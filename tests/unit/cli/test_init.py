@@ -131,3 +131,12 @@ def test_what_the_service_would_refuse_is_not_written(tmp_path: Path, capsys: py
     assert run(path, f"--history={10**7}") == 1
     assert "history_days" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_a_configuration_that_is_replaced_can_be_read_by_no_more_people_than_before(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "nodectl.toml"
+    path.write_text("default_time = 60\n")
+    path.chmod(mode)
+    assert run(path, "--yes", "--force") == 0
+    assert path.stat().st_mode & 0o7777 == mode

@@ -104,6 +104,12 @@ def test_what_is_the_jobs_is_taken_out() -> None:
 def test_a_new_job_does_not_take_the_variables_of_a_surrounding_one() -> None:
     inner = {"NODECTL_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURMD_NODENAME": "n", "PATH": "/bin", "NODECTL_SOCKET": "/s"}
     assert outside_of_jobs(inner) == {"PATH": "/bin", "NODECTL_SOCKET": "/s"}
+    part = {"NODECTL_GPU_MEM": "20480", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=20480M"}
+    assert outside_of_jobs(inner | part) == {"PATH": "/bin", "NODECTL_SOCKET": "/s"}
+    part["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = "0=1G"  # the user's own
+    assert outside_of_jobs(inner | part) == {
+        "PATH": "/bin", "NODECTL_SOCKET": "/s", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1G",
+    }  # fmt: skip
     mine = {"SLURM_HINT": "nomultithread", "PATH": "/bin"}
     assert outside_of_jobs(mine) == mine
 

@@ -20,15 +20,15 @@ MACHINE = from_spec("2s:4c:2t:2n:i")
 class Machine:
     """A binder and the steps that run."""
 
-    def __init__(self) -> None:
+    def __init__(self, **config: object) -> None:
         self.running: list[Step] = []
-        self.binder = Binder(build({"over_subscribe": "force"}), lambda: self.running)
+        self.binder = Binder(build({"over_subscribe": "force", **config}), lambda: self.running)
 
-    def begin(self, **layout: object) -> Step:
+    def begin(self, environment: dict[str, str] | None = None, **layout: object) -> Step:
         values: dict[str, object] = {"ntasks": 1, **layout}
         step = Step.from_json({"job_id": len(self.running) + 1, "ntasks": values["ntasks"], "layout": values})
         step.cpus_per_task = int(str(values.get("cpus_per_task", 1)))
-        step.environment = {}
+        step.environment = dict(environment or {})
         self.binder.give(step, self.binder.allocation)
         self.binder.bind(step)
         self.running.append(step)
@@ -94,3 +94,21 @@ def test_who_never_asks_the_same_twice_does_not_fill_the_daemons_memory(machine:
     finally:
         tracemalloc.stop()
     assert kept < 8 << 20
+
+
+def test_a_step_has_the_variables_of_its_own_part_of_a_gpu_and_of_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topology, "read", lambda *, allowed: MACHINE)
+    names = ("SLURM_SHARDS_ON_NODE", "NODECTL_GPU_MEM", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
+    machine = Machine(gres=["Name=gpu Count=3 Memory=80G", "Name=shard Count=12"])
+
+    def of_part(environment: dict[str, str]) -> dict[str, str]:
+        return {name: environment[name] for name in names if name in environment}
+
+    shard = machine.begin(gres="shard:1").environment
+    assert of_part(shard) == dict(zip(names, ("1", "20480", "0=20480M"), strict=True))
+    assert of_part(machine.begin(shard, gpus="1").environment) == {}
+    assert of_part(machine.begin(shard, gpu_mem="1G").environment) == dict(
+        zip(names[1:], ("1024", "0=1024M"), strict=True)
+    )
+    assert of_part(machine.begin(shard | {names[2]: "0=1G"}, gpus="1").environment) == {names[2]: "0=1G"}
+    assert of_part(machine.begin(shard).environment) == {names[0]: "1"}

@@ -95,6 +95,17 @@ class Run:
         self.gone.set()
 
 
+def test_the_description_for_containers_goes_before_the_spec_that_tells_of_the_step(
+    tmp_path: Path, unlinked: list[str]
+) -> None:
+    (tmp_path / "steps").mkdir()
+    files = files_of(tmp_path / "steps")
+    files.write_cdi(b"{}", 65534)
+    files.remove(may_be_plain=True)
+    assert unlinked.index("nodectl.json") < unlinked.index("7.0.json")
+    assert list((tmp_path / "cdi").iterdir()) == []
+
+
 def test_files_of_a_later_run_are_not_removed_for_an_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_module, "_SECONDS_AGAIN", 0.01)
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from nodectl.scheduler import reservation
 from nodectl.scheduler.decisions import NotAdmitted
-from nodectl.scheduler.reservation import occurrence
+from nodectl.scheduler.reservation import REPEATS, occurrence
 from nodectl.scheduler.scheduler import Scheduler
 from nodectl.selection.records import ReservationRequest
 from unit.scheduler.bench import NOW, PLAIN, Bench
 
 
-def request(start: float = 1000, end: float = 2000, cores: int = 4, **given: Any) -> ReservationRequest:
-    return ReservationRequest("team", NOW + start, NOW + end, core_cnt=cores, users=("u1000",), **given)
+def request(start: float = 1000, end: float = 2000, cores: int = 4, **fields: Any) -> ReservationRequest:
+    return ReservationRequest("team", NOW + start, NOW + end, core_cnt=cores, users=("u1000",), **fields)
 
 
 def test_others_keep_off_when_they_would_run_into_it() -> None:
@@ -117,13 +122,19 @@ def test_a_job_of_a_reservation_that_was_given_up_waits_and_says_so() -> None:
     assert bench.look() == [job]
 
 
+@contextlib.contextmanager
+def in_berlin() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        yield
+    time.tzset()
+
+
 @pytest.fixture
-def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def berlin() -> Iterator[None]:
+    with in_berlin():
+        yield
 
 
 def at(text: str) -> float:
@@ -249,3 +260,104 @@ def test_more_gpus_than_there_are_cannot_be_reserved() -> None:
         bench.scheduler.reserve(other, bench.at)
     other.start_time = NOW + 1500
     bench.scheduler.reserve(other, bench.at)
+
+
+def test_a_gpu_of_which_many_jobs_have_parts_is_one_gpu_to_a_reservation() -> None:
+    bench = Bench(nodes="1s:16c:1t,mem=8G,gpu=4,shard=16,gpumem=16000")  # four shards of each GPU
+    bench.scheduler.reserve(request(cores=1, gpus=1), bench.at)
+    parts = [bench.submit(1, gres={"shard": 1}, limit=5000) for _ in range(13)]
+    assert bench.look() == parts[:12], "of three GPUs all parts, and none of the last one"
+    assert bench.reason(parts[12]) == "Reservation"
+    assert bench.scheduler.explain(parts[12], bench.at).words == (
+        "of 4 GPUs, reservation team keeps 1 and other jobs use 3"
+    )
+    inside = bench.submit(1, gres={"gpu": 1}, limit=500, reservation="team")
+    assert bench.look(1000) == [inside]
+
+
+def test_parts_of_one_gpu_leave_the_others_to_a_new_reservation() -> None:
+    bench = Bench(nodes="1s:8c:1t,mem=8G,gpu=4,shard=16,gpumem=16000")
+    for _ in range(4):
+        bench.run(1, gres={"gpumem": 1}, limit=5000)
+    with pytest.raises(NotAdmitted, match="running jobs may use 1"):
+        bench.scheduler.reserve(request(cores=1, gpus=4), bench.at)
+    bench.scheduler.reserve(request(cores=1, gpus=3), bench.at)
+
+
+def test_the_line_is_compared_with_reservations_and_running_jobs_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(nodes="1s:8c:1t,mem=8G,gpu=4")
+    bench.run(1, gres={"gpu": 2}, limit=5000)
+    bench.scheduler.reserve(request(cores=1, gpus=2), bench.at)
+    waiting = [bench.submit(1, gres={"gpu": 1}, limit=5000 + number) for number in range(20)]
+    sums = Mock(wraps=reservation._gpus_of)
+    monkeypatch.setattr(reservation, "_gpus_of", sums)
+    assert not bench.look()
+    assert {job.state_reason for job in waiting} == {"Reservation"}
+    assert sums.call_count == 1
+
+
+@pytest.mark.usefixtures("berlin")
+def test_an_occurrence_on_the_day_on_which_clocks_change_moves_none_of_the_others() -> None:
+    bench = Bench()
+    bench.at = at("2026-03-20 12:00")
+    made = bench.scheduler.reserve(again("DAILY", "2026-03-21 02:30", 0.5, cores=8), bench.at)
+    first = (made.start_time, made.end_time)
+    seen: dict[str, str] = {}
+    while bench.at < at("2027-04-01 00:00"):
+        bench.look(12 * 3600)
+        (one,) = bench.scheduler.reservations.values()
+        assert one.start_time < one.end_time
+        assert bench.at < one.end_time <= bench.at + 25 * 3600
+        day = time.localtime(one.start_time)
+        seen[time.strftime("%F", day)] = (
+            f"{time.strftime('%R', day)}-{time.strftime('%R', time.localtime(one.end_time))}"
+        )
+        # What is planned for a later time is reckoned from the same times.
+        month = bench.at + 30 * 86_400
+        assert bench.scheduler._reservations._times("team", month) == occurrence(made, month)
+    odd = {day: span for day, span in seen.items() if span != "02:30-03:00"}
+    assert odd == {"2026-03-29": "03:30-04:00", "2027-03-28": "03:30-04:00"}
+    assert len(seen) == 377, "no day is left out"
+    assert (made.start_time, made.end_time) == first, "the record, which is on the disk, keeps the times asked for"
+
+
+@pytest.mark.usefixtures("berlin")
+def test_a_clock_that_was_wrong_for_a_while_costs_no_occurrence() -> None:
+    bench = Bench()
+    bench.at = at("2026-10-19 08:00")
+    bench.scheduler.reserve(again("DAILY", "2026-10-19 09:00", 2, cores=8), bench.at)
+    for now, start in (("2036-01-01 00:00", "2036-01-01 09:00"), ("2026-10-19 08:01", "2026-10-19 09:00")):
+        bench.at = at(now)
+        bench.look()
+        assert [one.start_time for one in bench.scheduler.reservations.values()] == [at(start)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    flag=st.sampled_from(sorted(REPEATS)),
+    begin=st.integers(0, 365 * 96),
+    quarters=st.integers(1, 4 * 23),
+    later=st.integers(0, 400 * 96),
+)
+def test_occurrences_stand_at_the_same_time_of_the_day_all_year(
+    flag: str, begin: int, quarters: int, later: int
+) -> None:
+    with in_berlin():
+        start = at("2026-01-01 00:00") + begin * 900
+        one = ReservationRequest("team", start, start + quarters * 900, flags=(flag,))
+        after = start + later * 900
+        first, last = occurrence(one, after)
+        assert first < last
+        assert last > after
+        clock, told = time.localtime(start), time.localtime(first)
+        if (told.tm_hour, told.tm_min) != (clock.tm_hour, clock.tm_min):
+            assert (told.tm_hour, clock.tm_hour) == (3, 2), "the hour that is left out"
+            assert (told.tm_mon, told.tm_wday) == (3, 6)
+        if flag == "WEEKLY":
+            assert told.tm_wday == clock.tm_wday
+        if flag == "WEEKDAY":
+            assert told.tm_wday < 5
+        # None stands between: the one before has ended.
+        assert occurrence(one, first - 1)[0] <= first
+        if first > start:
+            assert last - after <= (8 if flag != "DAILY" else 2) * 86_400 + 3600

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
+from nodectl.scheduler import week
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.policy import week_lines
 from nodectl.scheduler.scheduler import Scheduler
@@ -121,6 +123,20 @@ def test_the_next_daemon_knows_the_hours_and_counts_on() -> None:
     after = Scheduler(selection, replace(PLAIN, week_hours=lines), usage=usage, week=rows)
     after.restore([job], queue.at)
     assert after.week_rows(queue.at + HOUR)[0][1] == 4 * HOUR
+
+
+def test_running_jobs_are_added_up_once_a_round_and_anew_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = bench("CpuHours=10")
+    running = queue.run(4, limit=2 * HOUR)
+    waiting = [queue.submit(1, limit=3 * HOUR + number) for number in range(20)]
+    waiting.append(queue.submit(3, limit=2 * HOUR + 60))
+    sums = Mock(wraps=week._sum)
+    monkeypatch.setattr(week, "_sum", sums)
+    assert queue.look() == []
+    assert {job.state_reason for job in waiting} == {CPU}
+    assert sums.call_count == 2, "what was used, and what may be"
+    queue.scheduler.update(running, {"time_limit": HOUR}, queue.at)
+    assert "may use 4 more" in queue.scheduler.explain(waiting[-1], queue.at).words
 
 
 def test_without_limits_nothing_is_counted() -> None:

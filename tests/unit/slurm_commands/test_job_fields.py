@@ -57,6 +57,14 @@ def test_durations_have_no_more_than_they_need(seconds: float, text: str) -> Non
     assert short_duration(seconds) == text
 
 
+def test_devices_of_a_job_that_never_started_are_those_it_asked_for() -> None:
+    for state in ("PENDING", "CANCELLED", "DEADLINE"):
+        assert devices(JOB | {"state": state, "gres": "gpu:2,shard:3,gpumem:512"}) == {
+            "gpu": "2", "shard": "3", "gpumem": "512M",
+        }, state  # fmt: skip
+    assert devices(JOB | {"state": "CANCELLED", "start": 1e9, "gres": "gpu:2,gpu:3"}) == {"gpu": "2"}
+
+
 def test_no_limit_is_unlimited() -> None:
     assert limit(0) == "UNLIMITED"
 

@@ -9,6 +9,7 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
 
+from nodectl.model import part_variables
 from nodectl.model.config import Config
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.device_part import loads_of
@@ -43,6 +44,7 @@ class Binder:
         self._settings = node.settings_of(config, self._machine)
         self._name = config.node_name
         self._cdi = f"{config.runtime_dir}/cdi"
+        self._site = cdi.Site()
         self._gres, self._sharing = config.gres, config.gpu_sharing
         self._running = running
         self._layouts = LayoutCache(self._lay_out)
@@ -157,6 +159,7 @@ class Binder:
         if held:
             req.devices = [device.key for device in held]
         gpus = [device for device in held if device.name == devices.GPU]
+        part_variables.remove(req.environment)
         if not gpus and self._has_gpus_for_others(req):
             req.task_variables = [devices.task_environment(()) for _ in range(req.ntasks)]
             for name in devices.OF_STEP:
@@ -167,6 +170,7 @@ class Binder:
             variables = devices.step_environment(gpus, texts)
             if not req.is_first:
                 del variables[_GPUS_OF_JOB]  # these are in the step's environment already
+            req.environment.pop(part_variables.SHARDS, None)  # of the job, which has shards where the step has none
             req.environment.update(variables)
         req.environment.pop(cdi.DIRECTORY, None)
         if any(one.file for one in gpus):
@@ -176,7 +180,7 @@ class Binder:
         """Return the description of the step's GPUs for containers, empty for a step without GPUs that have files."""
         held = devices.held_of(self.node_devices, req.devices) if req.devices else []
         gpus = [device for device in held if device.name == devices.GPU and device.file]
-        return cdi.spec_of(gpus, cdi.read()) if gpus else {}
+        return cdi.spec_of(gpus, self._site.read()) if gpus else {}
 
     def _has_gpus_for_others(self, req: Step) -> bool:
         """Return True for a part without GPUs on its user's own node where the node has GPUs.

@@ -11,8 +11,9 @@ import errno
 import os
 from collections.abc import Awaitable, Iterator, Mapping
 
+from nodectl import messages
 from nodectl.launch.cgroup import delegation, slurms, tree
-from nodectl.launch.cgroup.constraints import Constraints
+from nodectl.launch.cgroup.constraints import CannotConstrain, Constraints
 from nodectl.launch.stepd import record
 from nodectl.model.config import Config
 from nodectl.model.plugstack_entry import entry_as_list
@@ -55,6 +56,7 @@ class StepStart:
         self._budget = budget
         self._forkserver = forkserver
         self._warm_runners = WarmRunners(config, plugins)
+        self._told_of_gpus = False
 
     def begin(self, step: Step, call: Call | None = None) -> Name | Awaitable[Name]:
         """Start the step. `call` is None where no client waits; then the streams are files. Raises Refused.
@@ -104,9 +106,20 @@ class StepStart:
             call_request(live.step, self._plugins, fd, live.step.hook_timeout)
             self._jobs.resources.reserve(live, fd)
             live.step.limits, live.step.device_rules = self._constraints.of_step(live.step)
+            self._check_gpu_memory(live.step)
             yield trace
         finally:
             os.close(trace)
+
+    def _check_gpu_memory(self, step: Step) -> None:
+        """Tell the log once where nothing limits a part of a GPU's memory. Raises Refused where that must be."""
+        try:
+            why = self._constraints.check_gpu_memory(step)
+        except CannotConstrain as error:
+            raise Refused("LaunchRefused", f"step {step}: {error}", exit_status=1) from None
+        if why and not self._told_of_gpus:
+            self._told_of_gpus = True
+            messages.tell("not-enforced", why)
 
     async def _start_after_prolog(self, live: LiveStep, call: Call | None) -> Name:
         """Run the job's prolog, which may take long, and then start the step.

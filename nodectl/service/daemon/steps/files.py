@@ -212,10 +212,11 @@ class StepFiles:
             self._remove((".sock",))  # the stepd removes it first, if it lives that long
             if self._remove(_PLAIN):
                 return
+        # First, and the spec later: without a spec no daemon would look for it again.
+        for remove, path in ((os.unlink, f"{self.cdi}/{_CDI}"), (os.rmdir, self.cdi)):
+            with contextlib.suppress(OSError):
+                remove(path)
         self._remove(SUFFIXES)
-        with contextlib.suppress(OSError):
-            os.unlink(f"{self.cdi}/{_CDI}")
-            os.rmdir(self.cdi)
 
     def _remove(self, suffixes: tuple[str, ...]) -> bool:
         """Remove the files with the suffixes. Return True if all existed."""
