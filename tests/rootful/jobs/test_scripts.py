@@ -64,7 +64,10 @@ def test_a_script_is_a_step_of_its_own_name(served: Node) -> None:
     assert said.splitlines()[-2:] == [str(NOBODY.pw_uid), str(served.scratch)]
     record = json.loads(served.nodectl("show", "--json", f"{job}.batch").stdout)
     assert (record["state"], record["exit_status"]) == ("COMPLETED", 0)
-    assert json.loads(served.nodectl("show", "--json", str(job)).stdout) == record  # a job alone means it
+    of_job = json.loads(served.nodectl("show", "--json", str(job)).stdout)  # a job alone means it, as it was submitted
+    written = f"{served.scratch}/slurm-{job}.out"
+    as_submitted = {"command": [f"{served.scratch}/script"], "output": written, "errors": written}
+    assert of_job == {**record, **as_submitted}
     assert f"{job}.batch" in served.nodectl("ps", "--ended", "3").stdout
     assert {line["call"] for line in served.trace(job, record["step"])} >= {"task_p_slurmd_batch_request", "exec"}
     owner = (served.scratch / f"slurm-{job}.out").stat().st_uid
