@@ -13,6 +13,12 @@ from nodectl.client.command import Failed
 from nodectl.kernel import _kernel
 
 _CHUNK = 1 << 18
+# File systems that store nothing, by their magic numbers: proc, sysfs, tracefs, debugfs, securityfs, pstore, cgroups,
+# bpf, efivarfs, configfs, binfmt_misc, and the namespaces of /proc.
+_OF_THE_KERNEL = frozenset({
+    0x9FA0, 0x62656572, 0x74726163, 0x64626720, 0x73636673, 0x6165676C, 0x27E0EB, 0x63677270, 0xCAFE4A11, 0xDE5E81E4,
+    0x62656570, 0x42494E4D, 0x6E736673,
+})  # fmt: skip
 
 
 class FollowedFile:
@@ -108,7 +114,7 @@ def last_lines(path: str, lines: int, most: int) -> bytes:
     except OSError as error:
         raise Failed(f"open {path}: {error.strerror}") from None
     try:
-        return os.pread(fd, most, max(_begin_of_last(fd, lines), os.fstat(fd).st_size - most))
+        return os.pread(fd, most, _begin_of_last(fd, lines, most))
     except OSError as error:
         raise Failed(f"read {path}: {error.strerror}") from None
     finally:
@@ -118,25 +124,29 @@ def last_lines(path: str, lines: int, most: int) -> bytes:
 def _opened(path: str) -> int:
     """Open a regular file to be read. Raises Failed, OSError.
 
-    What is no regular file is not opened at all, because opening a device may have effects: root may call this.
+    What is no regular file is not opened at all, because opening a device may have effects: root may call this. Nor is
+    a file of the kernel's own, because reading takes messages out of some (/proc/kmsg, trace_pipe).
     """
     place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(place).st_mode):
             raise Failed(f"{path} is no regular file: nothing keeps what was written there")
+        if _kernel.file_system(place) in _OF_THE_KERNEL:
+            raise Failed(f"{path} is a file of the kernel's, as in /proc or /sys: nothing keeps what is read there")
         return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(place)
 
 
-def _begin_of_last(fd: int, lines: int) -> int:
-    """Return the place in the file where the last lines begin."""
+def _begin_of_last(fd: int, lines: int, most: int | None = None) -> int:
+    """Return the place in the file where the last lines begin, of the last `most` bytes at the earliest."""
     end = os.fstat(fd).st_size
+    least = 0 if most is None else max(0, end - most)
     if not lines or not end:
         return end
     wanted = lines + (os.pread(fd, 1, end - 1) == b"\n")  # the last line's own end is none between lines
-    while end > 0:
-        begin = max(0, end - _CHUNK)
+    while end > least:
+        begin = max(least, end - _CHUNK)
         data = os.pread(fd, end - begin, begin)
         place = len(data)
         while (place := data.rfind(b"\n", 0, place)) >= 0:
@@ -144,7 +154,7 @@ def _begin_of_last(fd: int, lines: int) -> int:
             if not wanted:
                 return begin + place + 1
         end = begin
-    return 0
+    return least
 
 
 def _say(words: str) -> None:

@@ -29,6 +29,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 PyDoc_STRVAR(fork_into_doc,
@@ -241,6 +242,24 @@ static PyObject *watch(PyObject *self, PyObject *args)
     return none_or_failed(result < 0, "inotify_add_watch");
 }
 
+PyDoc_STRVAR(file_system_doc,
+"file_system(fd: int) -> int\n\n"
+"The magic number of the file system in which a file lies: statfs(2). The descriptor may be one of O_PATH.");
+
+static PyObject *file_system(PyObject *self, PyObject *number)
+{
+    (void)self;
+    long fd = PyLong_AsLong(number);
+    if (fd == -1 && PyErr_Occurred())
+        return NULL;
+    struct statfs told;
+    int result;
+    Py_BEGIN_ALLOW_THREADS
+    result = fstatfs((int)fd, &told);
+    Py_END_ALLOW_THREADS
+    return result != 0 ? failed("fstatfs") : PyLong_FromUnsignedLong((unsigned long)told.f_type & 0xffffffff);
+}
+
 PyDoc_STRVAR(trim_doc,
 "trim() -> None\n\n"
 "Gives the kernel back what the heap does not need: malloc_trim(3), where libc has it.");
@@ -322,6 +341,7 @@ static PyMethodDef methods[] = {
     {"sync_all_of", sync_all_of, METH_O, sync_all_of_doc},
     {"watcher", watcher, METH_NOARGS, watcher_doc},
     {"watch", watch, METH_VARARGS, watch_doc},
+    {"file_system", file_system, METH_O, file_system_doc},
     {"trim", trim, METH_NOARGS, trim_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -91,3 +91,21 @@ def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Pat
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(Failed, match="is no regular file"):
         FollowedFile(str(tmp_path / "pipe"), None).copy()
+
+
+def test_the_last_lines_of_a_huge_file_without_lines_take_no_longer_than_those_of_a_small_one(tmp_path: Path) -> None:
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(1 << 42)
+        file.seek(0, os.SEEK_END)
+        file.write(b"\nend")
+    assert followed_file.last_lines(str(tmp_path / "huge"), 1, 1 << 16) == b"end"
+    assert len(followed_file.last_lines(str(tmp_path / "huge"), 2, 1 << 16)) == 1 << 16
+
+
+@pytest.mark.parametrize("path", ["/proc/kmsg", "/proc/self/status", "/sys/kernel/mm/transparent_hugepage/enabled"])
+def test_a_file_of_the_kernels_is_not_opened_even_behind_a_link(path: str, tmp_path: Path) -> None:
+    if not os.path.exists(path):
+        pytest.skip(f"no {path} here")
+    (tmp_path / "out").symlink_to(path)
+    with pytest.raises(Failed, match="is a file of the kernel's"):
+        followed_file.last_lines(str(tmp_path / "out"), 1, 1 << 16)
