@@ -15,7 +15,7 @@ from nodectl.client.render.layout import lines_of
 from nodectl.client.render.machine_figures import figure_words
 from nodectl.client.session import Session
 from nodectl.model.accounting.report import report
-from nodectl.model.step_number import step_name
+from nodectl.model.step_number import BATCH, step_name
 from nodectl.model.words import printable, user_name
 from nodectl.placement.machine import figures
 from nodectl.placement.machine.pci import PciDevice
@@ -26,6 +26,7 @@ from nodectl.view.timelines import picture
 from nodectl.view.timelines.launch import launch_of
 
 _FRESH = 0.9  # seconds for which a look serves all requests
+_SCRIPT = "batch"  # holds a job submitted with a script
 _LINES, _MOST_WRITTEN = 100, 1 << 16  # of a job's output
 _ENDED = 20  # steps that ended last
 _DAYS = 7
@@ -96,13 +97,18 @@ class Pages:
         finally:
             session.close()
 
-    def output(self, job: int) -> str:
-        """Return the end of what a job has written to its file, read with the user's own rights. Raises Failed."""
+    def output(self, job: int, step: int | None) -> str:
+        """Return the end of what a job has written to its file, read with the user's own rights. Raises Failed.
+
+        The job's first step writes this file: of another `step` the answer is empty.
+        """
         session = self._connect()
         try:
             record: Any = session.call("ShowJob", job=str(job))["record"]
         finally:
             session.close()
+        if step not in (None, BATCH if record["held_by"] == _SCRIPT else 0):
+            return ""
         if not record["output"]:
             raise Failed(f"job {job} writes to no file that you may read")
         text = last_lines(record["output"], _LINES, _MOST_WRITTEN).decode("utf-8", "replace")

@@ -57,7 +57,8 @@ def application(pages: Pages, token: str) -> Starlette:
         return PlainTextResponse(await told(partial(pages.explanation, job, step)))
 
     async def output(request: Request) -> Response:
-        return PlainTextResponse(await told(partial(pages.output, _number(request, "job"))))
+        step = _number(request, "step") if "step" in request.query_params else None
+        return PlainTextResponse(await told(partial(pages.output, _number(request, "job"), step)))
 
     async def ended(_request: Request) -> Response:
         return JSONResponse(await told(pages.ended))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from needs import lacks
+from nodectl.model.step_number import BATCH
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_until
 
 ANSWERS = ("view", "machine", "launch?job={job}&step=0", "explain?job={job}&step=0", "ended", "report")
@@ -147,6 +148,8 @@ def test_the_end_of_a_jobs_output_is_read_with_the_users_own_rights(shared_node:
     with served(shared_node) as page:
         status, text = page.api(f"output?job={job}")
         assert (status, text.splitlines()[:2], text.splitlines()[-1]) == (200, ["202", "203"], "\\x1b[2J")
+        assert page.api(f"output?job={job}&step={BATCH}")[1] == text
+        assert page.api(f"output?job={job}&step=0") == (200, ""), "a further step writes elsewhere"
         written.unlink()
         written.symlink_to("/etc/shadow")
         status, text = page.api(f"output?job={job}")

@@ -196,8 +196,10 @@ async function about(row) {
   }
   if (row.step === null) return;
   await part(async () => {
-    await text(`output?job=${row.job}`, "output");
-    if (opened === row) byId("written").hidden = false;
+    const written = await (await ask(`output?job=${row.job}&step=${row.step}`)).text();
+    if (opened !== row) return;
+    byId("output").textContent = written;
+    byId("written").hidden = !written; // the further steps of a job do not write its file
   });
   await part(() => show(byId("launch"), `launch?job=${row.job}&step=${row.step}`, () => opened === row));
 }
