@@ -4,6 +4,7 @@ The service keeps what a job was submitted with. This command asks for it, puts 
 ones, and submits.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,20 +55,32 @@ def _resubmit(command: JobCommand) -> int:
         )
     given = set(values)
     request, changed = command.request()
-    return submit.queued(
-        command, _with_new(kept["request"], request, given, command), options | changed, kept["script"],
-        waits=waits, parsable=parsable,
-    )  # fmt: skip
+    renewed = _with_new(_of_its_user(kept, given), request, given)
+    return submit.queued(command, renewed, options | changed, kept["script"], waits=waits, parsable=parsable)
 
 
-def _with_new(
-    old: Mapping[str, Any], new: Mapping[str, Any], given: set[str], command: JobCommand
-) -> dict[str, object]:
+def _of_its_user(kept: Mapping[str, Any], given: set[str]) -> Mapping[str, Any]:
+    """Return the kept request, which names user and group of another user's job: root never runs it as root.
+
+    With --uid the group is no part of it, unless --gid names one.
+    """
+    old: Mapping[str, Any] = kept["request"]
+    if "uid" in given:
+        return {name: value for name, value in old.items() if name != "gid"}
+    if kept["uid"] == os.geteuid():
+        return old
+    return {**old, "uid": str(kept["uid"]), "gid": str(kept["gid"])}
+
+
+def _with_new(old: Mapping[str, Any], new: Mapping[str, Any], given: set[str]) -> dict[str, object]:
     """Return the old request with the fields whose options were given now."""
     fields = {_RENAMED.get(name, name) for name in given} & new.keys()
     request = {**old, **{name: new[name] for name in fields}}
-    if layout := {**old.get("layout", {}), **new.get("layout", {})}:
-        request["layout"] = layout
+    for merged in ("layout", "job_control"):
+        if both := {**old.get(merged, {}), **new.get(merged, {})}:
+            request[merged] = both
+    if of_plugins := {tuple(words[:2]): words for words in (*old.get("options", ()), *new.get("options", ()))}:
+        request["options"] = list(of_plugins.values())
     if "export" in given:
         return {**request, "environment": new["environment"]}
     plain = job_environment(Parsed())
@@ -78,17 +91,24 @@ def _with_new(
 def _failed(session: Session, job: str, only: str) -> str:
     """Return the tasks of an array whose latest run failed, "" for a failed job that is no array. Raises Failed."""
     states: dict[int | None, str] = {}
+    rests: list[str] = []  # tasks which have never been jobs of their own
     wanted: dict[str, Any] = {"of": "jobs", "jobs": [int(job)]}
     while wanted.get("next", "more"):
         page: Mapping[str, Any] = session.call("Accounting", **wanted)
         for record in page["records"]:
-            states[record.get("array_task_id")] = record["job_state"]
+            if not (rest := record.get("array_tasks")):
+                states[record.get("array_task_id")] = record["job_state"]
+            elif record["job_state"] not in _NOT_FAILED:
+                rests.append(rest)
         wanted["next"] = page["next"]
-    among = job_array.tasks_of(only) if only else None
     failed = [task for task, state in states.items() if state not in _NOT_FAILED]
     if failed == [None]:
         return ""
-    tasks = sorted(task for task in failed if task is not None and (among is None or job_array.has(among, task)))
+    ran = job_array.compact(sorted(task for task in failed if task is not None))
+    parts = [job_array.text_of(ran)] if ran else []
+    tasks = job_array.tasks_of(",".join(parts + rests)) if parts or rests else []
+    if only:
+        tasks = job_array.common(tasks, job_array.tasks_of(only))
     if not tasks:
         raise Failed(f"nothing of job {job} has failed")
-    return ",".join(map(str, tasks))
+    return job_array.text_of(tasks)

@@ -202,7 +202,7 @@ def _united(ranges: Tasks, spend: Callable[[int], None]) -> Tasks:
             if left < 0:
                 raise ValueError(f"ranges with steps overlap, with more than {_MOST_EXPANDED} indices: separate them")
             spend(size(together))
-            found += _compact(sorted({index for one in together for index in one}))
+            found += compact(sorted({index for one in together for index in one}))
     return found
 
 
@@ -220,7 +220,8 @@ def _overlapping(ordered: Tasks) -> Iterator[Tasks]:
         yield together
 
 
-def _compact(ordered: list[int]) -> Tasks:
+def compact(ordered: list[int]) -> Tasks:
+    """Return ascending indices as tasks."""
     found: Tasks = []
     for index in ordered:
         if found and found[-1].stop == index:

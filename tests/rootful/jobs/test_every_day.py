@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rootful.jobs.machine import CPUS, FOREVER, TURNS, ended, queue, runs, script, state, submit, wrap
+from rootful.jobs.machine import CPUS, FOREVER, TURNS, ended, queue, runs, said, script, state, submit, wrap
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
 
 
@@ -57,6 +57,10 @@ def gated(node: Node, name: str = "go") -> str:
     os.mkfifo(path)
     path.chmod(0o666)
     return f"read line <{path}"
+
+
+def state_of_task(node: Node, array: int, index: int) -> str:
+    return next((str(one["state"]) for one in queue(node) if one["id"] == f"{array}_{index}"), "")
 
 
 def open_gate(node: Node, name: str = "go") -> None:
@@ -287,6 +291,44 @@ def test_of_an_array_only_the_tasks_are_repeated_that_failed(node: Node) -> None
     assert sorted((node.scratch / "ran").read_text().split()) == ["1", "3"]
     done = node.nodectl("resubmit", "--failed", str(again), user=NOBODY)
     assert (done.returncode, f"nothing of job {again} has failed" in done.stderr) == (1, True)
+
+
+def test_root_repeats_a_users_job_as_that_user(node: Node) -> None:
+    """The script is the user's text."""
+    job = wrap(node, "id -u; id -g; id -G")
+    ok(node, "wait", str(job))
+    again = node.nodectl("resubmit", "--parsable", str(job))
+    assert (again.returncode, again.stderr) == (0, "")
+    assert said(node, int(again.stdout)) == said(node, job)
+    theirs = node.nodectl("resubmit", "--parsable", f"--uid={OTHER.pw_uid}", "--output=/dev/null", str(job))
+    shown = json.loads(node.nodectl("show", f"{theirs.stdout.strip()}.batch", "--json").stdout)
+    assert (shown["uid"], shown["gid"]) == (OTHER.pw_uid, OTHER.pw_gid)
+
+
+def test_tasks_cancelled_while_they_waited_are_repeated_and_those_that_completed_are_not(node: Node) -> None:
+    array = wrap(node, f"[ $SLURM_ARRAY_TASK_ID = 0 ] || {FOREVER}", "-a0-4%1")
+    wait_until(lambda: state_of_task(node, array, 1) == "RUNNING", "task 0 is over")
+    ok(node, "cancel", str(array))
+    node.nodectl("wait", str(array), user=NOBODY)
+    again = int(ok(node, "resubmit", "--parsable", "--failed", "--hold", str(array)))
+    assert [one["array_tasks"] for one in queue(node) if one["job"] == again] == ["1,2-4"]
+
+
+def test_of_an_array_cancelled_between_two_tasks_the_completed_one_is_not_repeated(node: Node) -> None:
+    array = wrap(node, "true", "-a0-4", "--hold")
+    ok(node, "release", f"{array}_0")
+    ok(node, "wait", f"{array}_0")
+    ok(node, "cancel", str(array))
+    again = int(ok(node, "resubmit", "--parsable", "--failed", "--hold", str(array)))
+    assert [one["array_tasks"] for one in queue(node) if one["job"] == again] == ["1-4"]
+    some = int(ok(node, "resubmit", "--parsable", "--failed", "--hold", f"{array}_2"))
+    assert [one["array_tasks"] for one in queue(node) if one["job"] == some] == ["2"]
+
+
+def test_wait_fails_for_an_array_whose_tasks_never_ran(node: Node) -> None:
+    array = wrap(node, "true", "-a0-3", "--hold")
+    ok(node, "cancel", str(array))
+    assert node.nodectl("wait", str(array), user=NOBODY).returncode == 1
 
 
 def test_nobody_else_submits_or_reads_the_script_of_a_job(node: Node) -> None:

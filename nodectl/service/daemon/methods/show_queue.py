@@ -125,7 +125,7 @@ class ShowQueue:
         return {"job": found}
 
     async def script(self, call: Call) -> Mapping[str, object]:
-        """Return the text with which a batch job was submitted: the request, the options and the script."""
+        """Return what a batch job was submitted with: the request, the options and the script, and whose job it is."""
         name = str(call.parameters["job"])
         job, _ = self._found(name)
         if job is None or not self._may_list(call, job):
@@ -138,7 +138,10 @@ class ShowQueue:
             raise Refused("WrongState", f"job {name} {why}")
         text = await self._calls.work().through(unpacking(packed))
         script = text.script.decode("utf-8", "surrogateescape")
-        return {"request": text.request["request"], "job": text.request.get("job", {}), "script": script}
+        return {
+            "request": text.request["request"], "job": text.request.get("job", {}), "script": script,
+            "uid": job.user_id, "gid": job.group_id,
+        }  # fmt: skip
 
     def _found(self, name: str) -> tuple[JobRecord | None, Mapping[str, object]]:
         """Return a job from the queue, the recent jobs or the store, with the resources held now or before."""
