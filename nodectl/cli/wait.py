@@ -12,6 +12,7 @@ from nodectl.client.session import Session
 from nodectl.model.number import seconds
 
 _TOO_LATE = 124  # as timeout(1)
+_LONGEST_POLL = 2**31 - 1  # milliseconds
 _MOST_AT_ONCE = 32  # jobs for --any, each of which needs a connection
 
 
@@ -20,7 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_jobs(parser, "the jobs, or arrays as wholes")
     parser.add_argument("--any", action="store_true", help="wait for one of them, and print its name")
     parser.add_argument(
-        "--timeout", type=taken(seconds), metavar="TIME", help="wait no longer: 30 minutes as 30, 90s, 1h30m, 1-0"
+        "--timeout",
+        type=taken(seconds),
+        metavar="TIME",
+        help="wait no longer: 30 minutes as 30, 90s, 1h30m, 1-0; 0 for no limit",
     )
     parser.epilog = "Ctrl-C ends the wait, and no job."
 
@@ -70,7 +74,12 @@ def _poll(jobs: list[JobWatch], until: float | None) -> list[JobWatch]:
     poll = select.poll()
     for job in jobs:
         poll.register(job.session.fileno(), select.POLLIN)
-    ready = {fd for fd, _ in poll.poll(None if until is None else max(0, (until - time.monotonic()) * 1000))}
-    if not ready:
-        raise TimeoutError
+    while not (ready := {fd for fd, _ in poll.poll(_left(until))}):
+        if until is not None and time.monotonic() >= until:
+            raise TimeoutError
     return [job for job in jobs if job.session.fileno() in ready]
+
+
+def _left(until: float | None) -> float | None:
+    """Return the milliseconds left, of which poll(2) takes 24 days at a time."""
+    return None if until is None else min(max(0, (until - time.monotonic()) * 1000), _LONGEST_POLL)

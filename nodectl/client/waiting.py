@@ -12,7 +12,7 @@ import time
 from nodectl.client.command import Failed, Interrupted, Program
 from nodectl.client.session import Gone
 from nodectl.client.signals import TooLate
-from nodectl.model.states import BEGUN, IN_QUEUE, PENDING
+from nodectl.model.states import BEGUN, COMPLETED, IN_QUEUE, PENDING, REQUEUED
 from nodectl.model.wire.names import NODE
 
 TYPE_CHECKING = False
@@ -105,17 +105,19 @@ def _until_ended(session: "Session", number: int) -> None:
 
 
 def exit_status_of_array(session: "Session", array: int) -> int:
-    """Return the highest exit status of the ended tasks of an array. Raises Failed."""
+    """Return the highest exit status of an array's tasks, 1 for tasks that never ran. Raises Failed."""
     return max(_exit_codes(session, array), default=0)
 
 
 def _exit_codes(session: "Session", array: int) -> "Iterator[int]":
-    """Yield the exit codes of an array's ended tasks, page by page."""
+    """Yield the exit codes of an array's runs, page by page: never 0 for one that did not complete."""
     wanted: dict[str, Any] = {"of": "jobs", "jobs": [array]}
     while True:
         page = patiently(session, "Accounting", **wanted)
         records: list[Mapping[str, object]] = page["records"]  # type: ignore[assignment]
-        yield from (int(str(record.get("exit_code", 0))) for record in records)
+        for record in records:
+            is_well = record["job_state"] in (COMPLETED, REQUEUED)
+            yield int(str(record.get("exit_code", 0))) or int(not is_well)
         if not page["next"]:
             return
         wanted["next"] = page["next"]

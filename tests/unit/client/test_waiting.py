@@ -179,8 +179,11 @@ def test_all_tasks_of_an_array_are_waited_for(at: Path) -> None:
             ("Await", ended),
             ("Queue", {"jobs": []}),
             ("ShowJob", {"record": {"exit_code": 1, "array_job": 7}}),
-            ("Accounting", {"records": [{"exit_code": 1}, {"exit_code": 4}], "next": "there"}),
-            ("Accounting", {"records": [{}], "next": ""}),
+            (
+                "Accounting",
+                {"records": [{"job_state": "FAILED", "exit_code": code} for code in (1, 4)], "next": "there"},
+            ),
+            ("Accounting", {"records": [{"job_state": "REQUEUED"}, {"job_state": "COMPLETED"}], "next": ""}),
         ],
     )
     assert waiting.until_over(session(service), 7) == 4
