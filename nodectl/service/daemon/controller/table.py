@@ -236,10 +236,17 @@ class JobTable:
             found = kept.record
         return found
 
-    def newest(self, uid: int) -> int:
-        """Return the number of a user's newest job or array, queued or ended; 0 for none."""
-        mine = (text_of(job) for job in (*self.jobs.values(), *self._recent.values()) if job.user_id == uid)
-        return max(*mine, self.store.newest(uid), 0)
+    def finding_newest(self, uid: int) -> Generator[None, None, int]:
+        """Return the number of a user's newest job or array, queued or ended; 0 for none.
+
+        The caller may pause at any yield.
+        """
+        found = 0
+        for job in (*self.jobs.values(), *self._recent.values()):
+            if job.user_id == uid:
+                found = max(found, text_of(job))
+            yield
+        return max(found, self.store.newest(uid))
 
     def named(self, text: str, spend: Callable[[int], None] = job_array.freely) -> list[tuple[JobRecord, str]]:
         """Return the queued jobs that a name means, each with the meant tasks of a waiting array ("" for all).

@@ -117,9 +117,10 @@ class ShowQueue:
         mine = self._calls.permissions.may_see(call.peer, job.user_id)
         return {"record": told if mine else rows.without_private(told)}
 
-    def newest(self, call: Call) -> Mapping[str, object]:
+    async def newest(self, call: Call) -> Mapping[str, object]:
         """Return the number of the caller's newest job or array, waiting, running or ended."""
-        found = self._calls.controller.table.newest(call.peer.uid)
+        async with self._calls.turn(call):
+            found = await self._calls.work().through(self._calls.controller.table.finding_newest(call.peer.uid))
         if not found:
             raise Refused("NoSuchJob", "you have no job", subject="unknown")
         return {"job": found}
