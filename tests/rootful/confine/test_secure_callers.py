@@ -181,3 +181,16 @@ def test_who_may_change_is_another_user_as_before(free: Node) -> None:
         done = free.nodectl("cancel", job, user=OTHER)
         assert done.returncode == 1
         assert free.nodectl("signal", "-s", "CONT", job, user=NOBODY).returncode == 0
+
+
+@pytest.mark.parametrize("level", ["default", "strict"])
+def test_a_confined_step_changes_no_script_of_a_job_with_more_rights(free: Node, level: str) -> None:
+    submitted = free.nodectl("submit", "--parsable", "--hold", "--wrap=echo old", user=NOBODY)
+    job = submitted.stdout.strip()
+    done = within(free, level, f"nodectl update {job} --command='echo new'")
+    assert done.returncode == 1
+    words = "secure: none is below default, the level of step" if level == "default" else "at strict, changes nothing"
+    assert words in done.stderr
+    assert "echo old" in str(free.call("Script", job=job)["script"])
+    assert within(free, "none", f"nodectl update {job} --command='echo new'").returncode == 0
+    free.nodectl("cancel", job)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import os
 import pwd
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -419,11 +422,51 @@ def test_tasks_of_an_array_change_together_or_not_at_all(node: Node) -> None:
     assert ok(node, "log", f"{array}_0") == ok(node, "log", f"{array}_1") == "new\n"
 
 
+def test_the_script_of_an_array_stays_once_a_task_of_it_is_a_job_of_its_own(node: Node) -> None:
+    """It would have the new script, with the CPUs for the old one."""
+    array = wrap(node, "echo old", "-a0-3", "--hold", "-n1")
+    ok(node, "update", f"{array}_3", "--comment=apart")
+    for name in (str(array), f"{array}_[0-2]"):
+        done = node.nodectl("update", name, "--command=echo new", user=NOBODY)
+        assert (done.returncode, f"{array}_3 is a task of its own" in done.stderr) == (1, True), done.stderr
+    assert {one["command"][1] for one in queue(node)} == {"echo old"}
+
+
+def test_an_admin_changes_limits_of_others_jobs_but_not_what_runs_as_them() -> None:
+    with running(**TURNS, admin_group=grp.getgrgid(OTHER.pw_gid).gr_name) as node:
+        mine, roots = wrap(node, "echo old", "--hold"), wrap(node, "echo old", "--hold", user=None)
+        for job in (mine, roots):
+            assert node.nodectl("update", str(job), "--time=5", user=OTHER).returncode == 0
+            for words in (("--command=id",), ("-n1",), ("--gres=gpu:0",)):
+                done = node.nodectl("update", str(job), *words, user=OTHER)
+                assert (done.returncode, f"job {job} is not yours" in done.stderr) == (1, True), done.stderr
+        assert node.nodectl("update", str(mine), "--command=echo new").returncode == 0  # root's
+        node.nodectl("release", str(mine))
+        ok(node, "wait", str(mine))
+        assert ok(node, "log", str(mine)) == "new\n"
+
+
+def test_calls_that_change_a_job_at_once_leave_no_success_undone(node: Node) -> None:
+    text = "".join(f"# {number}\n" for number in range(200_000))  # it is read and written in pieces
+    job = submit(node, "--hold", "-n1", script(node, text))
+    names = [f"V{number}" for number in range(8)]
+
+    def change(name: str) -> Mapping[str, object]:
+        return node.call("UpdateJob", job=str(job), request={"environment": {name: "set"}})
+
+    with ThreadPoolExecutor(len(names)) as threads:
+        answers = dict(zip(names, threads.map(change, names), strict=True))
+    done = {name for name, answer in answers.items() if not answer}
+    assert done, answers
+    request: Any = node.call("Script", job=str(job))["request"]
+    assert done == set(names) & request["environment"].keys()
+
+
 def test_the_devices_of_a_waiting_job_change() -> None:
     with running(**TURNS, gres=["Name=gpu File=/dev/null", "Name=gpu File=/dev/zero"]) as node:
         job = wrap(node, "echo got $CUDA_VISIBLE_DEVICES", "--hold", "--gpus=2")
         assert "gpu:2" in ok(node, "show", str(job))
-        ok(node, "update", "last", "--gpus=1", "--time=1h")
+        ok(node, "update", "last", "--gres=gpu:1", "--time=1h")  # instead of --gpus
         assert "gpu:1" in ok(node, "show", str(job))
         ok(node, "release", "last")
         ok(node, "wait", "last")

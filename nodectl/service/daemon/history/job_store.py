@@ -236,7 +236,10 @@ class JobStore:
         return None
 
     def batch(self, job: int) -> PackedText | None:
-        """Return the packed text of a batch job, or None."""
+        """Return the packed text of a batch job, or None. A queued change counts."""
+        if queued := self._statements.get(("batch", job)):
+            _, (_, *text) = queued
+            return PackedText(*text[1:]) if text else None  # type: ignore[arg-type]  # as put_batch has put it
         statement = "SELECT uid, size, script, request FROM batch WHERE job = ?"
         return next((PackedText(*row) for row in self._store.query(statement, (job,))), None)
 

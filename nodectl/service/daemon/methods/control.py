@@ -23,7 +23,7 @@ from nodectl.service.daemon.controller.job_names import name_of
 from nodectl.service.daemon.controller.job_request import ADMIN, USER
 from nodectl.service.daemon.controller.options import JOB_OPTIONS, ONE_JOB, WORDS, an_object
 from nodectl.service.daemon.methods.job_calls import JobCalls, no_job
-from nodectl.service.daemon.methods.rewrite import rewritten
+from nodectl.service.daemon.methods.rewrite import check_unchanged, rewritten
 from nodectl.service.daemon.methods.show_queue import Matching
 from nodectl.service.request.launch import REQUEST
 
@@ -242,7 +242,7 @@ class JobControl:
         found = await self._calls.several(call, [name], self._calls.work())
         if "array_limit" in call.parameters:
             self._must_be_whole(found)
-        new = None
+        new, is_done = None, False
         if _REWRITES & call.parameters.keys():
             found = self._rewritable(found)
             new = await rewritten(self._calls, call, found[0][0])
@@ -250,6 +250,8 @@ class JobControl:
         with self._looked_at_even_if_refused():
             async for job, _ in self._in_turns(await self._apart(found)):
                 self._check_growth(call, job)
+                if new is not None:  # nothing comes between this check and the change
+                    check_unchanged(self._controller.table, job, new)
                 try:
                     self._controller.scheduler.update(job, changes, now, is_admin=is_admin)
                 except NotAdmitted as error:
@@ -261,20 +263,28 @@ class JobControl:
                 job.details.requeue = bool(call.parameters.get("requeue", job.details.requeue))
                 job.array_limit = int(str(call.parameters.get("array_limit", job.array_limit)))
                 self._controller.table.changed(job)
+                is_done = True
                 if "time_limit" in changes and job.job_state in (RUNNING, SUSPENDED):
                     await self._controller.change_time_limit(job)
+            if not is_done:  # it has ended, or its tasks have begun, meanwhile
+                raise Refused("WrongState", f"job {name} has begun or ended meanwhile: it is as it was")
         return await self._done()
 
     def _rewritable(self, found: list[tuple[JobRecord, str]]) -> list[tuple[JobRecord, str]]:
-        """Return those of the named jobs which wait: one, or the waiting tasks of a whole array. Raises Refused."""
-        waiting = [(job, tasks) for job, tasks in found if job.job_state == PENDING]
-        if not waiting:
-            job = found[0][0]
-            raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not wait any more")
-        self._must_be_whole(waiting, "script and request are")
-        if any(job.array_task_id is not None for job, _ in waiting[:1]):
-            raise Refused("WrongState", f"script and request are the whole array's: {name_of(waiting[0][0])} is a task")
-        return waiting
+        """Return the named job, which waits: one, or an array without tasks that are jobs of their own. Raises Refused.
+
+        Such tasks would have the new text, with CPUs and devices for the old one.
+        """
+        self._must_be_whole(found, "script and request are")
+        for job, _ in found:
+            if job.job_state != PENDING:
+                raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not wait any more")
+        job, _ = found[0]
+        array = self._controller.table.named(str(job.array_job_id)) if job.array_job_id else found
+        if apart := [name_of(task) for task, _ in array if task.array_task_id is not None]:
+            words = f"script and request are the whole array's: {apart[0]} is a task of its own"
+            raise Refused("WrongState", words)
+        return found[:1]
 
     async def _resize(self, call: Call) -> Mapping[str, object]:
         """Expand a job as with scontrol: two calls change the number of nodes of both jobs.

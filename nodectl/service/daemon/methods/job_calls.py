@@ -66,6 +66,10 @@ class JobCalls:
         await self.learn(job.details.dependency)
         return WantedJob(job, step, request, level)
 
+    def level_of(self, call: Call, request: Mapping[str, object], level: str) -> str:
+        """Return the level of a job that the call changes. Raises Refused for a caller at a higher level."""
+        return self._maker.level_of({**request, "secure": level}, call.peer)
+
     async def details_of(self, request: Mapping[str, object], caller: int, level: str) -> JobDetails:
         """Return the description of a batch job with this request. Raises Refused."""
         shaped = self._maker.shaped(request)

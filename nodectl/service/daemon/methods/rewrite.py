@@ -1,7 +1,9 @@
 """The change of what a waiting batch job was submitted with: CPUs, devices, the script. For UpdateJob.
 
-The job is described anew from its request with the changed fields, by the rules of a submission, with the caller and
-the level of confinement of that time. Memory is no part of it: UpdateJob changes the memory of the job's record alone.
+Whoever changes it decides what runs as the job's user, so it is that user or root, and no admin. The job is described
+anew from its request with the changed fields, by the rules of a submission: with the rights of the one who changes it,
+and at the job's level of confinement, which must not be below the caller's. Memory is no part of it: UpdateJob changes
+the memory of the job's record alone.
 """
 
 from collections.abc import Mapping
@@ -13,20 +15,22 @@ from nodectl.model.wire.names import WRAP, WRAPPED
 from nodectl.selection.records import BATCH, JobDetails, JobRecord
 from nodectl.service.daemon.controller.job_names import name_of
 from nodectl.service.daemon.controller.job_request import told
-from nodectl.service.daemon.controller.table import text_of
+from nodectl.service.daemon.controller.table import JobTable, text_of
 from nodectl.service.daemon.history.batch_text import BatchText, PackedText, packing, unpacking
 from nodectl.service.daemon.methods.job_calls import JobCalls
 
 _MERGED = frozenset({"layout", "environment"})  # with what was there
+_DEVICES = frozenset({"gpus", "gpus_per_node", "gpus_per_task", "gres", "gpu_mem"})
 CHANGEABLE = _MERGED | {"ntasks", "cpus_per_task", "argv"}
 """The fields of a request that may be changed."""
 
 
 class Rewritten(NamedTuple):
-    """The job's new description, and the text with which the job starts."""
+    """The job's new description, the text with which the job starts, and the text that this one replaces."""
 
     details: JobDetails
     text: PackedText
+    old: PackedText
 
 
 def checked_script(written: str, most: int) -> bytes:
@@ -48,8 +52,21 @@ def shown_command(argv: list[str], script: bytes) -> tuple[str, ...]:
     return tuple(told(argv))
 
 
+def _kept(old: Mapping[str, Any], changed: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a change leaves of a layout. Options of devices ask for the same: one takes the place of all."""
+    if _DEVICES.isdisjoint(changed):
+        return old
+    return {name: value for name, value in old.items() if name not in _DEVICES}
+
+
 async def rewritten(calls: JobCalls, call: Call, job: JobRecord) -> Rewritten:
-    """Return the description and text of a waiting job with the changes of the call. Raises Refused."""
+    """Return the description and text of a waiting job with the changes of the call. Raises Refused.
+
+    The event loop serves other calls meanwhile: `check_unchanged` comes before the text is put in place.
+    """
+    if call.peer.uid not in (0, job.user_id):
+        words = "its owner and root alone change script and request, which run as the owner"
+        raise Refused("NotPermitted", f"job {name_of(job)} is not yours: {words}")
     table = calls.controller.table
     packed = table.store.batch(text_of(job))
     if job.held_by != BATCH or packed is None:
@@ -63,15 +80,22 @@ async def rewritten(calls: JobCalls, call: Call, job: JobRecord) -> Rewritten:
     for name in _MERGED & changed.keys():
         if not isinstance(changed[name], dict):
             raise invalid("request", f"{name} is no object")
-        merged[name] = {**old.get(name, {}), **changed[name]}
+        merged[name] = {**_kept(old.get(name, {}), changed[name]), **changed[name]}
     request = {**old, **changed, **merged}
     script, most = text.script, calls.controller.config.max_script_size
     if "script" in call.parameters:
         script = checked_script(str(call.parameters["script"]), most)
-    details = await calls.details_of(request, int(text.request["caller"]), str(text.request["level"]))
+    caller = call.peer.uid or int(text.request["caller"])
+    details = await calls.details_of(request, caller, calls.level_of(call, request, str(text.request["level"])))
     details.argv = shown_command(list(request["argv"]), script)
     new = await calls.work().through(packing(BatchText(text.uid, {**text.request, "request": request}, script)))
     table.check_bytes(job.user_id, new.size - packed.size)
+    return Rewritten(details, new, packed)
+
+
+def check_unchanged(table: JobTable, job: JobRecord, new: Rewritten) -> None:
+    """Raise Refused unless the job waits, with the text from which the new one was made."""
     if job.job_state != PENDING:
         raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not wait any more")
-    return Rewritten(details, new)
+    if table.store.batch(text_of(job)) != new.old:
+        raise Refused("WrongState", f"job {name_of(job)} is as another call has just changed it: try again")
