@@ -388,7 +388,7 @@ def test_cpus_and_command_of_a_waiting_job_change(node: Node) -> None:
     assert "echo $SLURM_NTASKS" in ok(node, "show", str(job))
     ok(node, "release", str(job))
     assert node.nodectl("wait", str(job), user=NOBODY).returncode == 0
-    assert ok(node, "log", str(job)).startswith("1 1\n")
+    assert "1 1" in ok(node, "log", str(job)).splitlines()  # a warning may come before or after it
 
 
 def test_a_change_that_the_machine_cannot_fulfil_leaves_the_job_as_it_was(node: Node) -> None:
