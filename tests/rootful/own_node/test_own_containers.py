@@ -142,9 +142,10 @@ def test_a_terminal_and_commands_in_bulk_are_inside(shared: OwnNode) -> None:
         terminal.wait_for("0\r\n/dev/pts/")
         terminal.wait_for("made")
         assert terminal.wait_for_end() == 0
-    done = shared.nodectl("bulk", "-k", "-n2", "sh -c 'echo x >/tmp/{}; ls -d /tmp/{}'", ":::", "a", "b", "c")
-    assert (done.returncode, done.stdout.split()) == (0, ["/tmp/a", "/tmp/b", "/tmp/c"]), done.stderr
-    assert not [name for name in "abc" if os.path.exists(f"/tmp/{name}")]
+    paths = [f"/tmp/{shared.home.parent.name}-{name}" for name in "abc"]  # names that no other program has
+    done = shared.nodectl("bulk", "-k", "-n2", "sh -c 'echo x >{}; ls -d {}'", ":::", *paths)
+    assert (done.returncode, done.stdout.split()) == (0, paths), done.stderr
+    assert not [path for path in paths if os.path.exists(path)]
 
 
 def test_task_prolog_and_epilog_run_inside(shared: OwnNode) -> None:
