@@ -65,7 +65,10 @@ def test_a_command_that_takes_much_longer_than_the_others_is_ended(served: Node)
     lines = "sleep 0.2\n" * 3 + "sleep 600\n"
     done = served.nodectl("bulk", "-n1", "--timeout", "500%", "--joblog", "median.log", stdin=lines, user=NOBODY)
     assert done.returncode == 1, done.stderr
-    assert done.stderr == "nodectl: error: timed out: sleep 600\n"
+    assert done.stderr.splitlines() == [
+        "nodectl: error: timed out: sleep 600",
+        "nodectl: 4 of 4 commands ended, 1 failed; the first was number 4 (timed out): sleep 600",
+    ]
     rows = [line.split("\t") for line in (served.scratch / "median.log").read_text().splitlines()[1:]]
     assert [row[6:8] for row in rows] == [["0", "0"]] * 3 + [["-1", "15"]]
     assert float(rows[3][3]) >= 5 * 0.2
