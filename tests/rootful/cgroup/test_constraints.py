@@ -263,11 +263,20 @@ def test_out_of_memory_under_a_limit_of_others_is_known_also_where_a_shell_hides
         for process in (pid, *Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):  # forkserver
             with contextlib.suppress(ProcessLookupError):  # who has just ended
                 (v1_limit / "cgroup.procs").write_text(str(process))
-        for script, out in ((f"exec {eat}", ""), (f"{eat}; echo hidden; exit 0", "hidden\n")):
-            ended = node.run("sh", "-c", script, user=NOBODY)
-            assert (ended.returncode, ended.stdout) == (1, out), ended
+        # The shell collects its program only then: the kernel tells the cgroup of a process until it is collected.
+        hidden = f"{eat} & read go; wait; echo hidden; exit 0"
+        for script, out in ((f"exec {eat}", ""), (hidden, "hidden\n")):
+            told = node.scratch / "told"
+            with told.open("w") as stderr:
+                client = node.popen("sh", "-c", script, user=NOBODY, stdin=subprocess.PIPE, stderr=stderr)
+            try:
+                wait_until(lambda told=told: ": out of memory: " in told.read_text(), "the step is told")
+            finally:
+                stdout, _ = client.communicate("go\n", timeout=60)
+            errors = told.read_text()
+            assert (client.returncode, stdout) == (1, out), errors
             # The shell has a word of its own for it.
-            line, task = (line for line in ended.stderr.splitlines() if line.startswith("nodectl: error: "))
+            line, task = (line for line in errors.splitlines() if line.startswith("nodectl: error: "))
             assert re.search(r": out of memory: task 0: killed process \d+ \(python3\)$", line)
             assert task.endswith(": task 0: Out Of Memory")
             record = node.record(node.last_job())
