@@ -143,14 +143,17 @@ def test_jobs_are_judged_by_what_their_cgroups_have_counted(tmp_path: Path, monk
     jobs = {number: JobRecord(number, job_state=RUNNING) for number in (1, 2, 3)}
     for number in jobs:
         (tmp_path / f"n/job_{number}").mkdir(parents=True)
+    (tmp_path / "n/job_1/step_0/stepd").mkdir(parents=True)
     for tick in range(30):
-        used = {1: 0, 2: 10**6 * tick, 3: 0}  # microseconds: the second computes, the third writes to a disk
+        said = 90_000 * len(told)  # microseconds of the first job's step runner, which tells the job
+        (tmp_path / "n/job_1/step_0/stepd/cpu.stat").write_text(f"usage_usec {said}\n")
+        used = {1: said, 2: 10**6 * tick, 3: 0}  # microseconds: the second computes, the third writes to a disk
         for number in jobs:
             (tmp_path / f"n/job_{number}/cpu.stat").write_text(f"usage_usec {used[number]}\nuser_usec 0\n")
         (tmp_path / "n/job_3/io.stat").write_text(f"8:0 rbytes=0 wbytes={tick << 24}\n")
         asyncio.run(watch._look(jobs))
         now[0] += 7.5
-    assert set(told) == {1}
+    assert told == [1]
     assert set(ended) == {1}
 
 

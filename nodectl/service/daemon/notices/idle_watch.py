@@ -4,6 +4,7 @@ Devices are asked only for jobs whose CPUs do nothing. Used only from the event 
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -26,6 +27,7 @@ _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 _PATIENCE = 10.0  # seconds, for the loads of GPUs
 _IN_A_SPELL = 8  # samples at least before a job is told
 _LEAST_PERIOD = 1.0
+_MOST_STEPS = 32  # of a job, whose runners are looked at
 _AT_A_TIME = 64  # jobs, before other work of the event loop has its turn
 
 
@@ -107,9 +109,14 @@ class IdleWatch:
             self.end(job, f"{words} (idle_after)")
 
     def _sample(self, number: int) -> Sample:
-        """Read what all steps of a job have used."""
+        """Read what all steps of a job have used, without their step runners.
+
+        A runner uses CPU time where the job is told that it does nothing.
+        """
         group = f"{self._base.mount}{self._base.path}/job_{number}"
         spent = _sum(f"{group}/cpu.stat", "usage_usec ")
+        if spent is not None:
+            spent -= sum(_sum(f"{runner}/cpu.stat", "usage_usec ") or 0 for runner in _runners(group))
         return Sample(
             time.monotonic(), None if spent is None else spent / 1e6, _sum(f"{group}/io.stat", "rbytes=", "wbytes=")
         )
@@ -129,6 +136,16 @@ class IdleWatch:
             return lean_json.load_object(process.results[-1].encode()) if process.results else {}
         except (OSError, TimeoutError, lean_json.BadJson):
             return {}
+
+
+def _runners(group: str) -> list[str]:
+    """Return the cgroups of the step runners of a job, of some steps if the job has many."""
+    try:
+        with os.scandir(group) as entries:
+            steps = [entry.path for entry in entries if entry.name.startswith("step_")]
+    except OSError:
+        return []
+    return [f"{step}/stepd" for step in steps[:_MOST_STEPS]]
 
 
 def _are_busy(files: Iterable[str], loads: Mapping[str, object]) -> bool | None:
