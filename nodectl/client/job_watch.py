@@ -8,7 +8,7 @@ from typing import Any
 
 from nodectl.client import waiting
 from nodectl.client.session import Session
-from nodectl.model.states import COMPLETED, IN_QUEUE
+from nodectl.model.states import IN_QUEUE
 
 
 class JobWatch:
@@ -46,4 +46,4 @@ class JobWatch:
         """Return the exit status of an ended job, the highest of an array; never 0 for a job that did not complete."""
         if self.is_array:
             return waiting.exit_status_of_array(self.session, int(self.record["array_job"]))
-        return int(self.record["exit_code"]) or int(self.record["state"] != COMPLETED)
+        return waiting.exit_status_of(self.record)

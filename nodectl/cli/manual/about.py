@@ -54,7 +54,8 @@ DESCRIPTIONS = {
     ),
     "wait": (
         "Waits for jobs as the `wait` of a shell does for its own. An array is waited for as a whole, `42_3` is one of "
-        "its tasks.",
+        "its tasks. Each task counts with its latest run, and a job that never ran is no success. Some tasks that "
+        "`cancel` took out of a waiting array have no record, and count for nothing.",
     ),
     "daemon": (
         "The service. Its unit is `nodectld.service`, which systemd restarts without harm to the steps that run: each "
