@@ -89,13 +89,24 @@ async def rewritten(calls: JobCalls, call: Call, job: JobRecord) -> Rewritten:
     details = await calls.details_of(request, caller, calls.level_of(call, request, str(text.request["level"])))
     details.argv = shown_command(list(request["argv"]), script)
     new = await calls.work().through(packing(BatchText(text.uid, {**text.request, "request": request}, script)))
-    table.check_bytes(job.user_id, new.size - packed.size)
     return Rewritten(details, new, packed)
 
 
-def check_unchanged(table: JobTable, job: JobRecord, new: Rewritten) -> None:
-    """Raise Refused unless the job waits, with the text from which the new one was made."""
+def check_waits(table: JobTable, job: JobRecord) -> None:
+    """Raise Refused unless the job waits, and no task of its array is a job of its own.
+
+    Such a task would have the new text, with CPUs and devices for the old one.
+    """
     if job.job_state != PENDING:
         raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not wait any more")
+    if (task := table.task_apart(job)) is not None:
+        words = f"script and request are the whole array's: {name_of(task)} is a task of its own"
+        raise Refused("WrongState", words)
+
+
+def check_unchanged(table: JobTable, job: JobRecord, new: Rewritten) -> None:
+    """Raise Refused unless the whole job waits, with the text from which the new one was made, and has room for it."""
+    check_waits(table, job)
     if table.store.batch(text_of(job)) != new.old:
         raise Refused("WrongState", f"job {name_of(job)} is as another call has just changed it: try again")
+    table.check_bytes(job.user_id, new.text.size - new.old.size)
