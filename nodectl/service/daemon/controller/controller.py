@@ -54,6 +54,7 @@ from nodectl.service.daemon.steps.live import LiveStep
 
 _ANSWER_SECONDS = 5.0
 _USAGE_SECONDS = 5.0
+_HOURS_SECONDS = 600.0  # a reset of the machine takes no more of what running jobs have used of their week
 _WARN_AGAIN = 2.0  # while the job stands still, or its script has not begun
 _LONGEST_WAIT = 3600.0  # the clock may be set meanwhile
 _GROW_AGAIN = 5.0  # seconds
@@ -133,6 +134,8 @@ class Controller(Watcher):
             if job.job_state in (states.RUNNING, states.SUSPENDED):
                 self.tasks.begin(self._take_over(job))
         self._go_on_expanding()
+        if self.config.week_hours:
+            self._write_hours()
         self.table.commits.soon()
         self.rounds.kick()
 
@@ -532,6 +535,11 @@ class Controller(Watcher):
         if not self._usage_due:
             self._usage_due = True
             asyncio.get_running_loop().call_later(_USAGE_SECONDS, self._write_usage)
+
+    def _write_hours(self) -> None:
+        """Have the users' usage written now and then: while one long job runs, no end of a job does so."""
+        asyncio.get_running_loop().call_later(_HOURS_SECONDS, self._write_hours)
+        self._usage_changed()
 
     def _write_usage(self) -> None:
         self._usage_due = False
