@@ -225,14 +225,15 @@ def _replace(path: str, text: str) -> str:
         os.makedirs(directory, 0o755, exist_ok=True)
         fd = whole_file.open_directory(directory)
         try:
-            mode = 0o644
+            old = os.stat(path) if os.path.exists(path) else None
             if os.path.lexists(path):
-                old = os.lstat(name, dir_fd=fd).st_mode
-                mode = stat.S_IMODE(old) if stat.S_ISREG(old) else mode
                 os.link(name, kept, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
             else:
                 kept = ""
+            mode = 0o644 if old is None or not stat.S_ISREG(old.st_mode) else stat.S_IMODE(old.st_mode)
             whole_file.write(fd, name, mode, [text.encode()])
+            if old is not None and os.geteuid() == 0:
+                os.chown(name, 0, old.st_gid, dir_fd=fd, follow_symlinks=False)
         finally:
             os.close(fd)
     except OSError as error:
