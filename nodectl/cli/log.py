@@ -12,6 +12,7 @@ from nodectl.client.job_watch import JobWatch
 from nodectl.client.session import Session
 from nodectl.model.number import whole
 from nodectl.model.states import PENDING
+from nodectl.model.words import printable
 
 _MOST = 10**9
 _UNWATCHED = 1000  # milliseconds between two looks at a file that the kernel does not watch
@@ -53,7 +54,7 @@ def main(arguments: argparse.Namespace) -> int:
         if arguments.follow:
             _follow(job, file)
         if not file.copy():
-            raise Failed(_nothing(job, path))
+            raise Failed(printable(_nothing(job, path)))
     finally:
         session.close()
     return 0
