@@ -45,7 +45,9 @@ DESCRIPTIONS = {
     ),
     "resubmit": (
         "The service keeps with which script, options, environment and directory a batch job was submitted, also of "
-        "the latest ended jobs of each user (the key `kept_scripts_per_user`).",
+        "the latest ended jobs of each user (the key `kept_scripts_per_user`). `--failed` repeats tasks of an array "
+        "whose latest run failed, and those that waited when the array was cancelled. Some tasks that `cancel` took "
+        "out of a waiting array have no record: name them, as 42_3.",
     ),
     "log": (
         "Prints the file into which a batch script, or a `nodectl run --output=FILE`, writes. The service tells where "
