@@ -143,6 +143,15 @@ class Controller(Watcher):
         """Return True for a job whose end the daemon noticed before the queue started."""
         return job_id in self._early
 
+    def end_of(self, job: JobRecord) -> Mapping[str, Any] | None:
+        """Return the record of the first step of a restored job of which nothing runs any more, else None."""
+        registry = self.parts.registry
+        first = registry.first(job.job_id)
+        ending = None if first is None else registry.ending.get(first.key)
+        if ending is None or registry.steps_of(job.job_id):
+            return self._early.get(job.job_id)
+        return ending.record
+
     # Jobs come in.
 
     async def submit(self, job: JobRecord, batch: PackedText | None = None) -> None:
