@@ -36,6 +36,7 @@ _CORE = (
     _own("signal", "send a signal to a step's tasks", "send_signal"),
     _own("attach", "see what a running step's tasks write; type at its terminal"),
     _own("enter", "open a shell in the container of a running job"),
+    _own("login", "choose the job that your login sessions join; --pam: for PAM"),
     _own("bcast", "write a file into the container of a running job"),
     _own("node", "list the machine as jobs see it; drain, resume, show it"),
     _own("topo", "draw the machine: sockets, caches, cores, and who is on them"),

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl import __version__
-from nodectl.cli.checks import confinement, container, machine, notices, own_node_rights, room, usage
+from nodectl.cli.checks import confinement, container, logins, machine, notices, own_node_rights, room, usage
 from nodectl.cli.checks.check import FAIL, OK, WARN, Check
 from nodectl.cli.plugin_list import node_plugins, spank_plugins, unusable
 from nodectl.client.command import Failed
@@ -96,6 +96,7 @@ def _all(settings: "GlobalOptions") -> Iterator[Check]:
     yield admins(config)
     yield from scripts((("task_prolog", config.task_prolog), ("task_epilog", config.task_epilog)))
     yield from notices.all_checks(config)
+    yield from logins.all_checks(config)
     yield from plugin_checks(config)
     if valid:  # else the service's socket is unknown
         yield from service(settings, config)

@@ -196,6 +196,8 @@ def _uses(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     if record.get("pressure"):
         waits = (f"{resource} {seconds[0]:.3f} s" for resource, seconds in record["pressure"].items())
         yield "waited for", ", ".join(waits)
+    if record.get("login_processes"):
+        yield "login sessions", f"{record['login_processes']} processes"
 
 
 def _what(name: str) -> str:

@@ -65,6 +65,14 @@ DESCRIPTIONS = {
         "The layout says which task runs on which CPUs. It is computed before any process exists, so it can be asked "
         "for without one, also for a machine that is not here.",
     ),
+    "login": (
+        "Where the machine's owner has told PAM so, a session of a user who has a running job joins it: the newest, or "
+        "the one that was chosen. The session, by ssh for instance, then has the job's CPUs, memory and devices, and "
+        "ends with the job.",
+        "`--pam` is for the owner's line in `/etc/pam.d/sshd`, directly after pam_systemd: `session optional "
+        "pam_exec.so quiet stdout /usr/local/bin/nodectl login --pam`. The keys `login_entry` and `login_when_down` "
+        "say what it does; root and members of `admin_group` are left alone. `nodectl doctor` looks at the line.",
+    ),
     "init": (
         "Asks six questions, with a default for each, and writes a configuration that several people can live with: "
         "how long a job runs that does not say, how much memory it has, what is left for logins, the most that one "
@@ -138,6 +146,10 @@ EXAMPLES = {
         ("Start no more jobs; those that run go on:", "nodectl node drain new disk on Monday"),
     ),
     "enter": (("A shell among job 7's directories and namespaces:", "nodectl enter 7"),),
+    "login": (
+        ("The next ssh sessions go into job 7:", "nodectl login 7"),
+        ("In a session, the variables of its job:", 'eval "$(nodectl login --export)"'),
+    ),
     "bcast": (("A file written there, as the job's user:", "nodectl bcast data.bin /tmp/data.bin --job 7"),),
     "topo": (
         ("A picture of this machine:", "nodectl topo --svg machine.svg"),
@@ -184,6 +196,7 @@ SEE = {
     "signal": ("nodectl-cancel(1)",),
     "attach": _STEPS,
     "enter": ("nodectl-bcast(1)", *_STEPS),
+    "login": ("nodectl-enter(1)", "nodectl-doctor(1)", "nodectl.toml(5)"),
     "bcast": ("nodectl-enter(1)",),
     "suspend": ("nodectl-resume(1)",),
     "resume": ("nodectl-suspend(1)",),

@@ -216,6 +216,11 @@ MESSAGES = (
         "",
     ),
     (
+        "login-joined", "6ba36929cd0f41358a9ffb8cacc6cfd8", INFO,
+        "A login session has joined a job of its user, by `nodectl login --pam` (key `login_entry`).",
+        "",
+    ),
+    (
         "notice-failed", "3fbf3379a1e94c57a1a24539ccf6f433", WARNING,
         "An event of a job could not be told by mail or by `notify_command`, and is not tried again.",
         "The reason is the program's exit code: its own log may say more. `nodectl doctor` looks for sendmail.",

@@ -152,6 +152,9 @@ class Config:
     warm_runners: int
     warm_runner_time: int
     always_fork: bool
+    # logins
+    login_entry: str
+    login_when_down: str
     # notices
     sendmail: str | None
     notify_command: str | None

@@ -13,7 +13,7 @@ from nodectl.placement.binding.keys import BINDING
 from nodectl.plugin_host.keys import PLUGINS
 from nodectl.scheduler.keys import QUEUE
 from nodectl.selection.keys import SELECTION
-from nodectl.service.config_file.keys import FILES, JOBS, LIMITS, NODE, NOTICES, RECORDS
+from nodectl.service.config_file.keys import FILES, JOBS, LIMITS, LOGINS, NODE, NOTICES, RECORDS
 from nodectl.spank.keys import SPANK
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
@@ -35,6 +35,7 @@ KEYS: tuple[Key, ...] = (
     *LIMITS,
     *JOBS,
     *STEPS,
+    *LOGINS,
     *NOTICES,
     *RECORDS,
 )

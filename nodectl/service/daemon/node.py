@@ -44,6 +44,7 @@ from nodectl.service.daemon.methods import (
     control,
     enter,
     launch,
+    logins,
     metrics,
     nodes,
     read_trace,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 CHANGING = (
     "Signal", "Suspend", "Resume", "Update", "Cancel", "Hold", "ReleaseJobs", "Requeue", "UpdateJob", "SuspendJob",
     "ResumeJob", "UpdateNode", "CreateReservation", "DeleteReservation", "Script",
+    "JoinLogin", "Login",
 )  # fmt: skip
 """Methods that change jobs and steps, or tell an environment. Those that start or enter one look at their caller
 themselves.
@@ -109,12 +111,13 @@ class Node:
         )  # fmt: skip
         self._about = about.About(config, plugstack)
         self._accounting = accounting.Accounting(base.mount, registry, store)
-        self._show = show.Show(registry, store, binder)
+        self._show = show.Show(base.mount, registry, store, binder)
         self._read_trace = read_trace.ReadTrace(registry)
         self._signal_step = signal_step.SignalStep(registry, jobs.suspension)
         self._update = update.UpdateStep(base.mount, registry, constraints)
         self._view = view.View(registry, levels)
         self._enter = enter.Enter(registry, levels, jobs.containers)
+        self._logins = logins.Logins(base, registry)
         self._selection = this_machine.selection_of(config, plugins.stacks["select"][0], binder, constraints.total)
         self.controller = self._make_controller(store, start, base, constraints)
         jobs.watcher = self.controller
@@ -185,6 +188,8 @@ class Node:
             "View": (WHICH, self._view.view),
             "Enter": (enter.ENTER, self._enter.enter),
             "Bcast": (enter.BCAST, self._enter.bcast),
+            "JoinLogin": (logins.JOIN_LOGIN, self._logins.join),
+            "Login": (logins.LOGIN, self._logins.login),
             "Submit": (submit.SUBMIT, self._submit.submit),
             "TestOnly": (submit.TEST_ONLY, self._submit.test_only),
             "Allocate": (allocate.ALLOCATE, self._allocate.allocate),
