@@ -1,6 +1,8 @@
 """`nodectl login`: choose the job that login sessions of this user join. With --pam, let a session join that begins."""
 
 import argparse
+import os
+import pwd
 import shlex
 from typing import Any
 
@@ -8,6 +10,8 @@ from nodectl.client import pam_session
 from nodectl.client.command import Failed
 from nodectl.client.job_name import add_jobs, number_of, one
 from nodectl.client.session import Session
+
+_ADMIN = "admin"  # in the place of login_entry: sessions of an admin are left alone
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +47,8 @@ def main(arguments: argparse.Namespace) -> int:
             if name.isascii() and name.isidentifier():
                 print(f"export {name}={shlex.quote(value)}")
         return 0
-    print("\n".join(_words(reply, entry=config["login_entry"])))
+    moves = not pam_session.is_admin(pwd.getpwuid(os.getuid()), config["admin_group"])
+    print("\n".join(_words(reply, config["login_entry"] if moves else _ADMIN)))
     return 0
 
 
@@ -54,11 +59,13 @@ def _number(session: Session, words: list[str]) -> int:
     return number_of(session, name)
 
 
-def _words(reply: Any, *, entry: str) -> list[str]:
+def _words(reply: Any, entry: str) -> list[str]:
     """Return the lines for a person."""
     found = [f"this session is in job {reply['inside']}"] if reply["inside"] else []
     if entry == "off":
         return [*found, "login sessions join no jobs on this machine: login_entry is off"]
+    if entry == _ADMIN:
+        return [*found, "your login sessions stay where they are: you are an admin"]
     if not reply["job"]:
         end = "is refused" if entry == "require" else "joins none"
         return [*found, f"your next session {end}: no job of yours runs here"]

@@ -42,10 +42,10 @@ def begin(settings: "GlobalOptions") -> int:
     signal.alarm(_SECONDS)
     try:
         user = pwd.getpwnam(name)
-        if user.pw_uid == 0:
+        if user.pw_uid == 0:  # before anything that may fail
             return _ALLOWED
         config = configured(_path_of(settings))
-        if config.login_entry == "off" or _is_admin(user, config.admin_group):
+        if config.login_entry == "off" or is_admin(user, config.admin_group):
             return _ALLOWED
         status_when_down = _REFUSED if config.login_when_down == "refuse" else _ALLOWED
         return _status(_joined(config, user.pw_uid), config)
@@ -66,7 +66,10 @@ def _path_of(settings: "GlobalOptions") -> str | None:
     return None if settings.config == os.environ.get("NODECTL_CONFIG") else settings.config
 
 
-def _is_admin(user: pwd.struct_passwd, group: str) -> bool:
+def is_admin(user: pwd.struct_passwd, group: str) -> bool:
+    """Return True for root, and for a member of the group, named or numbered."""
+    if user.pw_uid == 0:
+        return True
     try:
         gid = int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
     except KeyError:

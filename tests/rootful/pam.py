@@ -62,19 +62,20 @@ if code == 0:
 
 
 class LoginSession:
-    """A session that has begun: what PAM answered (0 is a session), and what modules said to the user."""
+    """A session that has begun: what PAM answered (0 is a session), and what modules said to the user. Where its
+    process was killed before, the code is that of its end.
+    """
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
-        told = self._read()
+        told = self._read() or {"code": process.wait(PATIENCE), "said": []}
         self.code: int = told["code"]
         self.said: str = "\n".join(told["said"])
 
     def _read(self) -> Any:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line, f"the session's process has ended with {self.process.wait(PATIENCE)}"
-        return json.loads(line)
+        return json.loads(line) if line else None
 
     def run(self, line: str) -> str:
         """What a line of shell prints in the session, as the user."""
@@ -82,6 +83,7 @@ class LoginSession:
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
         told = self._read()
+        assert told, "the session was killed"
         assert told["status"] == 0, told
         return str(told["out"]).strip()
 

@@ -55,7 +55,7 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[framing.Peer]:
 def moved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The cgroups of steps to which a session's process was moved."""
     found: list[str] = []
-    monkeypatch.setattr(logins._Session, "move", lambda _self, path, _step: found.append(path))
+    monkeypatch.setattr(logins._Session, "_move", lambda _self, path, _step: found.append(path))
     return found
 
 
@@ -90,7 +90,7 @@ def test_a_job_that_ends_in_this_moment_leaves_the_session_to_the_next_one(
         if "job_8" in path:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory")
 
-    monkeypatch.setattr(logins._Session, "move", move)
+    monkeypatch.setattr(logins._Session, "_move", move)
     assert join(of(live(7), live(8)), peer)["job"] == 7
     assert join(of(live(8)), peer) == {"job": 0, "why": "job 8: No such file or directory"}
 

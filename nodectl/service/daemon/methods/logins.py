@@ -52,35 +52,25 @@ class Logins:
         """
         if call.peer.uid or os.geteuid():
             raise Refused("NotPermitted", "only root moves login sessions, and only a service of root's")
-        session = _Session(call.peer)
-        try:
-            if tree.is_of_job(session.place, self._base.path):  # as of su(1) in a job: it stays
-                number = session.place[len(self._base.path) :].split("/")[1].removeprefix("job_")
-                return {"job": int(number), "why": ""}
-            if session.place.endswith(_OF_SERVICE):
-                why = f"process {session.pid} is in {session.place}: PAM is to call this after pam_systemd"
-                raise Refused("WrongState", why)
-            return await self._join(session, call.parameters["uid"])
-        finally:
+        uid, session = call.parameters["uid"], _Session(call.peer)
+        if tree.is_of_job(session.place, self._base.path):  # as of su(1) in a job: it stays
             session.close()
-
-    async def _join(self, session: "_Session", uid: int) -> Mapping[str, object]:
-        why = "no job of yours runs here"
-        for live in self._open_to(uid):
-            step = live.step
-            if live.suspended:  # the session would be frozen, too
-                why = f"job {step.job_id} is suspended"
-                continue
-            try:
-                # The kernel may wait until other CPUs have come to rest.
-                await asyncio.to_thread(session.move, f"{self._base.mount}{step.cgroup}", step)
-            except OSError as error:  # the job ends just now, or has not begun
-                why = f"job {step.job_id}: {error.strerror}"
-                continue
-            words = f"a login session of {step.user_name}, process {session.pid}, has joined job {step.job_id}"
-            messages.tell("login-joined", words, job=step.job_id, uid=uid)
-            return {"job": step.job_id, "why": ""}
-        return {"job": 0, "why": why}
+            number = session.place[len(self._base.path) :].split("/")[1].removeprefix("job_")
+            return {"job": int(number), "why": ""}
+        if session.place.endswith(_OF_SERVICE):
+            session.close()
+            why = f"process {session.pid} is in {session.place}: PAM is to call this after pam_systemd"
+            raise Refused("WrongState", why)
+        found = self._open_to(uid)
+        steps = [live.step for live in found if not live.suspended]  # with such a job the session would be frozen
+        # In a thread: the kernel may wait until other CPUs have come to rest.
+        joined, why = await asyncio.to_thread(session.join, self._base.mount, steps)
+        if joined is None:
+            stopped = f"job {found[0].step.job_id} is suspended" if found else "no job of yours runs here"
+            return {"job": 0, "why": why or stopped}
+        words = f"a login session of {joined.user_name}, process {session.pid}, has joined job {joined.job_id}"
+        messages.tell("login-joined", words, job=joined.job_id, uid=uid)
+        return {"job": joined.job_id, "why": ""}
 
     def login(self, call: Call) -> Mapping[str, object]:
         """Choose the job that the caller's next sessions join; 0 for the newest. Return what they join, and where the
@@ -150,7 +140,24 @@ class _Session:
             self.close()
             raise Refused("WrongState", f"process {peer.pid} is no child of a login session's process, or has ended")
 
-    def move(self, path: str, step: Step) -> None:
+    def join(self, mount: str, steps: Iterable[Step]) -> tuple[Step | None, str]:
+        """Move the process into the first of these steps that takes it, and close the descriptor. Return the step, or
+        None and why the last one did not.
+        """
+        why = ""
+        try:
+            for step in steps:
+                try:
+                    self._move(f"{mount}{step.cgroup}", step)
+                except OSError as error:  # the job ends just now, or has not begun
+                    why = f"job {step.job_id}: {error.strerror}"
+                else:
+                    return step, ""
+            return None, why
+        finally:
+            self.close()
+
+    def _move(self, path: str, step: Step) -> None:
         """Move the process among those of the step at this path, with the job's CPUs. Raises OSError.
 
         The kernel takes a number. The process waits for its child, so the number is still its own.
