@@ -40,11 +40,21 @@ class Registry:
         return self.live.get((job, 0))
 
 
+def owned_by(uid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process is this user's."""
+    real: Any = os.stat
+
+    def stat(path: Any, **how: Any) -> Any:
+        return SimpleNamespace(st_uid=uid) if str(path).startswith("/proc/") else real(path, **how)
+
+    monkeypatch.setattr(os, "stat", stat)
+
+
 @pytest.fixture
 def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[framing.Peer]:
     """The child of a login session's process, which is this process's parent here; nothing is moved."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(os, "stat", lambda _: SimpleNamespace(st_uid=0))
+    owned_by(0, monkeypatch)
     monkeypatch.setattr(logins, "cgroup_of", lambda _: "/user.slice/user-1001.slice/session-3.scope")
     made = framing.Peer(os.getpid(), 0, 0, pidfd=os.pidfd_open(os.getpid()), place="/anywhere")
     yield made
@@ -132,7 +142,7 @@ def test_no_process_of_a_user_is_taken_for_that_of_a_session(
     peer: framing.Peer, moved: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A service manager of the user's adopts the helper of a session that was killed."""
-    monkeypatch.setattr(os, "stat", lambda _: SimpleNamespace(st_uid=ANN))
+    owned_by(ANN, monkeypatch)
     with pytest.raises(Refused, match="no child of a login session"):
         join(of(live(7)), peer)
     assert moved == []
