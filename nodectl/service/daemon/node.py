@@ -222,9 +222,7 @@ class Node:
 
             return change
 
-        for name in CHANGING:
-            shape, function = methods[name]
-            methods[name] = shape, for_those_who_may(function)
+        methods |= {name: (methods[name][0], for_those_who_may(methods[name][1])) for name in CHANGING}
         return Service(__version__, {f"{NODE}.{name}": row for name, row in methods.items()})
 
     async def has_account(self, uid: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pwd
 import signal
@@ -126,6 +127,18 @@ def test_a_session_in_a_job_has_its_variables_and_starts_steps_of_it(node: Node)
         assert f"this session is in job {number}" in session.run(tool)
     with login(node, OTHER) as session:
         assert session.run(f"{tool} --export") == ""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU cannot be shared out")
+def test_a_session_has_the_cpus_of_its_job() -> None:
+    with (
+        running(login_entry="join", select_type="select/cons_tres", over_subscribe="no") as node,
+        job(node, "-n1") as number,
+        login(node, NOBODY) as session,
+    ):
+        held = json.loads(node.nodectl("show", "--json", str(number)).stdout)["cpus"]
+        allowed = session.run("sed -n 's/^Cpus_allowed:.//p' /proc/self/status").replace(",", "")
+        assert int(allowed, 16) == int(held, 16) != 0
 
 
 def test_a_session_without_a_job_stays_where_it_is(node: Node) -> None:
