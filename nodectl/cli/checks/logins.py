@@ -46,8 +46,11 @@ def _stack(path: str, lines: list[_Line], config: Config) -> Check:
         return Check(
             WARN, "logins", f"{path}: nodectl is called {why}", "move the line down, directly after pam_systemd"
         )
-    if config.login_entry == "require" and lines[place].control not in ("required", "requisite"):
-        words = f'{path}: the line is {lines[place].control}, so that login_entry = "require" refuses no session'
+    refuses = config.login_entry == "require" or (config.login_entry != "off" and config.login_when_down == "refuse")
+    if refuses and lines[place].control not in ("required", "requisite"):
+        words = (
+            f"{path}: the line is {lines[place].control}: it refuses no session, as login_entry or login_when_down ask"
+        )
         return Check(WARN, "logins", words, _GUIDE)
     return Check(OK, "logins", f"{path} calls nodectl; login_entry is {config.login_entry}")
 

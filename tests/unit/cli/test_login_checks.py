@@ -15,11 +15,12 @@ SYSTEMD = "session\toptional\tpam_systemd.so\n"
 READS = "session required pam_env.so user_readenv=1 envfile=/etc/default/locale\n"
 
 
-def found(tmp_path: Path, sshd: str, entry: str = "join") -> list[tuple[str, str]]:
+def found(tmp_path: Path, sshd: str, entry: str = "join", down: str = "allow") -> list[tuple[str, str]]:
     """The findings about a machine with these files."""
     (tmp_path / "sshd").write_text(f"# of a test\naccount required pam_unix.so\n@include common-session\n{sshd}")
     (tmp_path / "common-session").write_text(SYSTEMD)
-    return [(check.level, check.detail) for check in logins.all_checks(build({"login_entry": entry}), str(tmp_path))]
+    config = build({"login_entry": entry, "login_when_down": down})
+    return [(check.level, check.detail) for check in logins.all_checks(config, str(tmp_path))]
 
 
 def test_a_line_after_pam_systemd_is_as_it_should_be(tmp_path: Path) -> None:
@@ -46,6 +47,12 @@ def test_a_line_that_is_missing_or_in_the_wrong_place_is_told(
 ) -> None:
     ((level, detail),) = found(tmp_path, sshd, entry)
     assert (level, words in detail) == (WARN, True), detail
+
+
+def test_a_line_that_cannot_refuse_is_told_where_sessions_are_to_be_refused_without_the_service(tmp_path: Path) -> None:
+    assert found(tmp_path, CALL, down="refuse")[0][0] == WARN
+    assert found(tmp_path, CALL.replace("optional", "required"), down="refuse")[0][0] == OK
+    assert found(tmp_path, CALL, "off", "refuse")[0][0] == OK
 
 
 def test_files_that_include_each_other_are_read_to_an_end(tmp_path: Path) -> None:
