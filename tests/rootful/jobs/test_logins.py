@@ -97,6 +97,14 @@ def test_a_session_joins_the_newest_job_and_is_killed_with_it(node: Node) -> Non
         assert session.process.wait(PATIENCE) == -signal.SIGKILL
 
 
+def test_a_session_outlives_the_service_and_ends_with_its_job(node: Node) -> None:
+    with job(node) as number, login(node, NOBODY) as session:
+        node.restart(signal.SIGKILL)
+        assert session.place() == group(node, number)
+        end(node, number)
+        assert session.process.wait(PATIENCE) == -signal.SIGKILL
+
+
 def test_a_session_that_ends_leaves_its_job_running(node: Node) -> None:
     with job(node) as number:
         with login(node, NOBODY) as session:
