@@ -79,7 +79,10 @@ def is_admin(user: pwd.struct_passwd, group: str) -> bool:
 
 def _joined(config: "Config", uid: int) -> "Mapping[str, Any]":
     """Return the service's reply: the job, 0 for none, and why. Raises _NoAnswer, OSError, BrokenWire."""
-    sock = framing.connect(config.socket)
+    try:
+        sock = framing.connect(config.socket)
+    except OSError as error:
+        raise _NoAnswer(f"no service at {config.socket}: {error.strerror}") from None
     try:
         framing.send(sock, {"method": f"{NODE}.JoinLogin", "parameters": {"uid": uid}})
         reply: Any = framing.receive(sock, framing.Inbox(_LONGEST_REPLY))
