@@ -40,6 +40,7 @@ _CORE = (
     _own("node", "list the machine as jobs see it; drain, resume, show it"),
     _own("topo", "draw the machine: sockets, caches, cores, and who is on them"),
     _own("reserve", "keep CPUs for users' jobs at a time: create, list, delete"),
+    _own("fence", "keep login sessions in a corner, without GPUs: on, off, status"),
     _own("acct", "tell what jobs and steps used"),
     _own("report", "sum up what users used, by day, week or month"),
     _own("metrics", "tell the node in numbers, for Prometheus: once, into a file, or on a socket"),

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl import __version__
+from nodectl.cli import fence
 from nodectl.cli.checks import confinement, container, machine, notices, own_node_rights, room, usage
 from nodectl.cli.checks.check import FAIL, OK, WARN, Check
 from nodectl.cli.plugin_list import node_plugins, spank_plugins, unusable
@@ -98,7 +99,10 @@ def _all(settings: "GlobalOptions") -> Iterator[Check]:
     yield from notices.all_checks(config)
     yield from plugin_checks(config)
     if valid:  # else the service's socket is unknown
-        yield from service(settings, config)
+        answers = list(service(settings, config))
+        yield from answers
+        if answers[0].level != FAIL:  # else it may hang
+            yield from fence.checks(settings)
 
 
 def admins(config: Config) -> Check:

@@ -65,6 +65,16 @@ DESCRIPTIONS = {
         "The layout says which task runs on which CPUs. It is computed before any process exists, so it can be asked "
         "for without one, also for a machine that is not here.",
     ),
+    "fence": (
+        "Programs that users start without nodectl stay in a corner of the machine: the CPUs that no job is given, an "
+        "amount of memory for each user, a weight for CPU time and disks, and no device of the key `gres`. Where "
+        "systemd runs, the corner are the slices of users below `user.slice`; elsewhere a cgroup of nodectl's.",
+        "Root's sessions stay outside, and so do services, and the users that the key `login_outside` names. So do "
+        "commands of cron and at, which services start; those that use a GPU are found. What runs by sudo in a user's "
+        "session may open devices, and has the session's limits.",
+        "systemd keeps the limits, also after a boot. The wall around devices stands from the start of nodectl's "
+        "service on, and stays when that ends. A session that has a GPU open already keeps it.",
+    ),
     "init": (
         "Asks six questions, with a default for each, and writes a configuration that several people can live with: "
         "how long a job runs that does not say, how much memory it has, what is left for logins, the most that one "
@@ -134,6 +144,9 @@ EXAMPLES = {
          "nodectl reserve create course --start=2026-12-07T09:00 --duration=3:00:00 --cpus=16 --users=alice,bob "
          "--repeat=weekly"),
     ),
+    "fence": (
+        ("Fence logins, and see what is inside:", "sudo nodectl fence on && nodectl fence status"),
+    ),
     "node": (
         ("Start no more jobs; those that run go on:", "nodectl node drain new disk on Monday"),
     ),
@@ -189,6 +202,7 @@ SEE = {
     "resume": ("nodectl-suspend(1)",),
     "update": ("nodectl-show(1)",),
     "reserve": _QUEUE,
+    "fence": ("nodectl-node(1)", "nodectl-doctor(1)", "nodectl.toml(5)"),
     "node": ("nodectl-topo(1)",),
     "topo": ("nodectl-top(1)", "nodectl-bind(1)", "nodectl-ps(1)"),
     "schema": ("nodectl.varlink(7)",),

@@ -20,6 +20,7 @@ _WHY = {
     "Requeue": _JOBS.format("requeue JOB"),
     "UpdateJob": _JOBS.format("update JobId=JOB"),
     "UpdateNode": "nodes are Slurm's -> its own `scontrol update NodeName=NODE`",
+    "Fence": "the fence is each machine's -> there `nodectl --socket /run/nodectl/nodectl.sock fence`",
     "CreateReservation": _RESERVATIONS,
     "DeleteReservation": _RESERVATIONS,
     "Reservations": _RESERVATIONS,

@@ -115,6 +115,12 @@ class Config:
     io_max: tuple[str, ...]
     hugetlb_max: tuple[str, ...]
     allowed_devices: tuple[str, ...]
+    # fence
+    login_memory: int
+    login_weight: int
+    login_cgroup: str
+    login_outside: tuple[str, ...]
+    foreign_gpu_use: str
     # security
     secure_floor: str
     secure: str

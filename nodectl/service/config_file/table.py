@@ -5,7 +5,7 @@ Imported by the daemon, and by commands where they read the configuration.
 
 from __future__ import annotations
 
-from nodectl.launch.cgroup.keys import CGROUPS
+from nodectl.launch.cgroup.keys import CGROUPS, FENCE
 from nodectl.launch.confine.keys import SECURITY
 from nodectl.launch.container.keys import CONTAINERS
 from nodectl.launch.task.keys import STEPS
@@ -31,6 +31,7 @@ KEYS: tuple[Key, ...] = (
     *QUEUE,
     *CONTAINERS,
     *CGROUPS,
+    *FENCE,
     *SECURITY,
     *LIMITS,
     *JOBS,

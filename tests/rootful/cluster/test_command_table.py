@@ -51,6 +51,7 @@ TABLE = {
     "requeue {job}": "requeue {job}: the job is Slurm's -> its own `scontrol requeue JOB`",
     "update {job} --nice=5": "the job is Slurm's -> its own `scontrol update JobId=JOB`",
     "node drain out of order": "nodes are Slurm's -> its own `scontrol update NodeName=NODE`",
+    "fence": "the fence is each machine's -> there `nodectl --socket /run/nodectl/nodectl.sock fence`",
     "reserve list": "reservations are Slurm's -> its own `scontrol`",
 }
 

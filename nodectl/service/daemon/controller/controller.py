@@ -878,6 +878,12 @@ class Controller(Watcher):
         self.scheduler.changed(now)
         self.rounds.kick()
 
+    def devices_away(self, away: Mapping[str, str]) -> None:
+        """Give no job these devices of the machine from now on; `away` has words about who uses each of them."""
+        self.selection.set_devices_away(0, away)
+        self.scheduler.changed(time.time())
+        self.rounds.kick()
+
     # The daemon's life.
 
     async def settle(self, to_end: TimeToEnd) -> None:
