@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { OF_USERS = 4, PER_USER = 3, PROLOGUE = 4, PER_RULE = 5, END = 2, MOST_PROGRAMS = 64 };
+enum { OF_USERS = 5, PER_USER = 3, PROLOGUE = 4, PER_RULE = 5, END = 2, MOST_PROGRAMS = 64 };
 static const char FENCE[] = "nodectl_fence";
 
 static const struct bpf_insn ends = {.code = BPF_JMP | BPF_EXIT};
@@ -55,31 +55,40 @@ static struct bpf_insn *put_rule(struct bpf_insn *at, int kind, int major, int m
     return at;
 }
 
-static struct bpf_insn move(unsigned class, unsigned to, unsigned from)
+static struct bpf_insn move(unsigned to, unsigned from)
 {
     return (struct bpf_insn){
-        .code = (uint8_t)(class | BPF_MOV | BPF_X), .dst_reg = to & 0xf, .src_reg = from & 0xf};
+        .code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = to & 0xf, .src_reg = from & 0xf};
+}
+
+static struct bpf_insn shift(unsigned direction)
+{
+    return (struct bpf_insn){.code = (uint8_t)(BPF_ALU64 | direction | BPF_K), .dst_reg = BPF_REG_0, .imm = 32};
 }
 
 /* Allows everything to these users, by the real uid of the process in whatever user namespace: a set-user-ID program is
- * still its caller's. Returns NULL with an exception set for a uid that no instruction holds. */
+ * still its caller's. Returns NULL with an exception set for what is no uid. */
 static struct bpf_insn *put_free_users(struct bpf_insn *at, PyObject *uids)
 {
-    *at++ = move(BPF_ALU64, BPF_REG_6, BPF_REG_1);
+    *at++ = move(BPF_REG_6, BPF_REG_1);
     *at++ = (struct bpf_insn){.code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_get_current_uid_gid};
-    *at++ = move(BPF_ALU, BPF_REG_0, BPF_REG_0); /* the lower half, which is the uid */
+    *at++ = shift(BPF_LSH); /* the lower half is the uid; its sign is extended as that of a constant is */
+    *at++ = shift(BPF_ARSH);
     for (Py_ssize_t i = 0; i < PySequence_Size(uids); i++) {
-        int uid;
         PyObject *item = PySequence_GetItem(uids, i);
-        int parsed = item != NULL && PyArg_Parse(item, "i", &uid);
+        unsigned long uid = item == NULL ? 0 : PyLong_AsUnsignedLong(item);
         Py_XDECREF(item);
-        if (!parsed)
+        if (PyErr_Occurred())
             return NULL;
-        *at++ = skip_unless(BPF_REG_0, uid, 2);
+        if (uid > UINT32_MAX) {
+            PyErr_SetString(PyExc_OverflowError, "no uid");
+            return NULL;
+        }
+        *at++ = skip_unless(BPF_REG_0, (int)(uint32_t)uid, 2);
         *at++ = answer(1);
         *at++ = ends;
     }
-    *at++ = move(BPF_ALU64, BPF_REG_1, BPF_REG_6);
+    *at++ = move(BPF_REG_1, BPF_REG_6);
     return at;
 }
 
@@ -196,18 +205,22 @@ static int info_of(int program, struct bpf_prog_info *info)
     return bpf(BPF_OBJ_GET_INFO_BY_FD, &arguments);
 }
 
-/* Returns a descriptor of the program with this id where it is a fence, else -1. */
+/* Returns a descriptor of the program with this id where it is a fence; else -1, with ENOENT where it is none. */
 static int open_fence(unsigned id, struct bpf_prog_info *info)
 {
     union bpf_attr arguments;
     memset(&arguments, 0, sizeof arguments);
     arguments.prog_id = id;
     int program = bpf(BPF_PROG_GET_FD_BY_ID, &arguments);
-    if (program >= 0 && (info_of(program, info) != 0 || strcmp(info->name, FENCE) != 0)) {
-        shut(program);
+    if (program < 0)
         return -1;
-    }
-    return program;
+    int is_known = info_of(program, info) == 0;
+    if (is_known && strcmp(info->name, FENCE) == 0)
+        return program;
+    shut(program);
+    if (is_known)
+        errno = ENOENT;
+    return -1;
 }
 
 static int detach(int cgroup, int program)
@@ -243,19 +256,21 @@ static int renew_fence(int cgroup, int wanted)
         failed("BPF_PROG_QUERY");
         return -1;
     }
-    int fences[MOST_PROGRAMS], many = 0;
-    for (int i = 0; i < count; i++) {
+    int fences[MOST_PROGRAMS], many = 0, result = 0;
+    for (int i = 0; i < count && result == 0; i++) {
         int program = open_fence(ids[i], &old);
-        if (program < 0)
-            continue;
-        if (wanted >= 0 && !there && memcmp(old.tag, new.tag, sizeof old.tag) == 0) {
+        if (program < 0) {
+            if (errno != ENOENT) { /* it may be a fence: no further one beside it */
+                failed("BPF_PROG_GET_FD_BY_ID");
+                result = -1;
+            }
+        } else if (wanted >= 0 && !there && memcmp(old.tag, new.tag, sizeof old.tag) == 0) {
             there = 1;
             shut(program);
         } else
             fences[many++] = program;
     }
-    int result = wanted < 0 || there ? 0 : attach(cgroup, wanted);
-    if (result != 0)
+    if (result == 0 && wanted >= 0 && !there && (result = attach(cgroup, wanted)) != 0)
         failed("BPF_PROG_ATTACH");
     for (int i = 0; i < many; i++) {
         if (result == 0 && detach(cgroup, fences[i]) != 0 && errno != ENOENT) {

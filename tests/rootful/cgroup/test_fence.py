@@ -117,6 +117,38 @@ def test_users_who_are_named_stay_outside_and_a_set_user_id_program_does_not(nod
     fence(node, "off")
 
 
+@pytest.mark.parametrize("uid", [1 << 31, (1 << 32) - 2])
+def test_users_with_large_uids_stay_outside_or_inside_as_others_do(node: Node, uid: int) -> None:
+    fence(node, "on")
+    assert opened(node, uid) == ""
+    fd = corner_of(node).open()
+    try:
+        rules = [[1, LOOP, minor, 0] for minor in (0, 1)]
+        _kernel.fence_devices(fd, rules, [0, uid])
+        assert [opened(node, one) for one in (uid, uid - 1)] == ["first second", ""]
+        for wrong in (-1, 1 << 32, "alice"):
+            with pytest.raises((OverflowError, TypeError)):
+                _kernel.fence_devices(fd, rules, [wrong])  # type: ignore[list-item]
+    finally:
+        os.close(fd)
+    fence(node, "off")
+
+
+@pytest.mark.parametrize("action", ["on", "off"])
+def test_broken_mark_hinders_neither_the_service_nor_the_command(node: Node, action: str) -> None:
+    fence(node, "on")
+    mark = Path(corner.mark_of(configured(str(node.config_path))))
+    mark.write_text("")  # as a power cut leaves it
+    node.start()
+    assert status(node)["trouble"]
+    fence(node, action)
+    if action == "on":
+        assert status(node)["state"] == "on"
+        fence(node, "off")
+    assert not corner_of(node).exists()
+    assert not mark.exists()
+
+
 def test_devices_that_come_later_are_denied_at_the_next_turn(node: Node) -> None:
     late = node.dir / "second"
     late.unlink()
