@@ -22,7 +22,7 @@ from nodectl.client.render.table import pairs
 from nodectl.client.render.terminal import put
 from nodectl.client.session import Session
 from nodectl.launch.cgroup import corner
-from nodectl.launch.cgroup.corner import Corner
+from nodectl.launch.cgroup.corner import Corner, LoginShare
 from nodectl.model.config import Config
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.placement.binding import detected_devices, node
@@ -78,7 +78,7 @@ def _on(config: Config) -> list[str]:
     path, of_systemd = corner.place(config)
     if not path:
         raise Failed("fence on: no cgroup2 file system is mounted; `nodectl doctor` tells more")
-    before = corner.mark(config)
+    before = _known(config)
     if before is not None and before.path != path:
         raise Failed(f"fence on: it is on at {before.path}; turn it off first: nodectl fence off")
     machine = topology.read()
@@ -95,10 +95,13 @@ def _on(config: Config) -> list[str]:
         whole_file.write(directory, os.path.basename(corner.mark_of(config)), 0o600, (text,))
     finally:
         os.close(directory)
-    if of_systemd:
-        fence_units.write(wanted)
     devices = detected_devices.of(config.gres)
-    missing = corner.build(wanted, devices)
+    with corner.held(config, fcntl.LOCK_EX) as is_on:  # one renewal at a time, or each might remove the other's wall
+        if is_on and of_systemd:
+            fence_units.write(wanted)
+        missing = corner.build(wanted, devices) if is_on else []
+        if not is_on or corner.mark(config) != wanted:
+            raise Failed("fence on: another `nodectl fence` ran at the same time; `nodectl fence status` tells more")
     said = _share(share.cpus, share.memory, share.weight, _memory_of(wanted))
     words = [f"logins are fenced in {path}: {said}; denied: {', '.join(one.key for one in devices) or 'no devices'}"]
     words += [f"not enforced, the kernel has no such file here: {', '.join(missing)}"] if missing else []
@@ -107,6 +110,14 @@ def _on(config: Config) -> list[str]:
     if not of_systemd:
         words.append(f"start sshd in it, so that sessions are born there: write its pid to {path}/cgroup.procs")
     return words
+
+
+def _known(config: Config) -> Corner | None:
+    """Return the corner of the mark, None without one or for a broken one, as a power cut leaves. Raises OSError."""
+    try:
+        return corner.mark(config)
+    except ValueError:
+        return None
 
 
 def _free(config: Config) -> tuple[int, ...]:
@@ -136,15 +147,21 @@ def _off(config: Config) -> list[str]:
     """Take the fence away. Return what to tell. Raises Failed, OSError, ValueError."""
     there = fence_units.present()
     with corner.held(config, fcntl.LOCK_EX) as is_on:  # the service, which renews the corner, waits for its mark
-        known = corner.mark(config) if is_on else None
-        if known is None and not there:
+        if not is_on and not there:
             return ["the fence is off"]
-        if there:
+        known = _known(config) or _guessed(config, has_units=bool(there))
+        if there or known.of_systemd:  # a command that was killed may have left systemd with files that are gone
             fence_units.remove()
-        left = corner.take_down(known) if known is not None else ""
+        left = corner.take_down(known) if known.path else ""
         if is_on:
             os.unlink(corner.mark_of(config))
     return [left] if left else []
+
+
+def _guessed(config: Config, *, has_units: bool) -> Corner:
+    """Return the corner that `on` would make: its mark is broken or gone."""
+    path, of_systemd = corner.place(config)
+    return Corner(path, of_systemd or has_units, LoginShare("", 0, 0), ())
 
 
 def _told(settings: "GlobalOptions") -> Any:

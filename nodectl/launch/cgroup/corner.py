@@ -15,7 +15,7 @@ the command, as root.
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nodectl.kernel import _kernel, pseudo_file
@@ -33,6 +33,28 @@ _DEFAULTS = {
 }  # fmt: skip
 _HIGH = 0.9  # of the memory: from there on the kernel takes memory back, before it kills
 _MIB = 1 << 20
+_LAST_UID = (1 << 32) - 1
+_MOST = 1 << 44  # MiB
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and 0 <= value < _MOST
+
+
+def _are_uids(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(_is_number(uid) and uid <= _LAST_UID for uid in value)
+
+
+_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+    "path": lambda value: isinstance(value, str) and value.startswith("/"),
+    "of_systemd": lambda value: isinstance(value, bool),
+    "free": lambda value: (
+        isinstance(value, (list, tuple)) and all(_is_number(uid) and uid <= _LAST_UID for uid in value)
+    ),
+    "cpus": lambda value: isinstance(value, str),
+    "memory": _is_number,
+    "weight": _is_number,
+}
 
 
 class LoginShare(NamedTuple):
@@ -97,11 +119,11 @@ def mark(config: Config) -> Corner | None:
 
 def corner_of(fields: Mapping[str, Any]) -> Corner:
     """Return the corner with these fields. Raises ValueError."""
-    try:
-        share = LoginShare(*(fields[name] for name in LoginShare._fields))
-        return Corner(fields["path"], fields["of_systemd"], share, tuple(fields["free"]))
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"the mark of the fence is broken: {error}") from None
+    wrong = [name for name, fits in _FIELDS.items() if name not in fields or not fits(fields[name])]
+    if wrong:
+        raise ValueError(f"the mark of the fence is broken: {', '.join(wrong)}")
+    share = LoginShare(*(fields[name] for name in LoginShare._fields))
+    return Corner(fields["path"], fields["of_systemd"], share, tuple(fields["free"]))
 
 
 def fields_of(corner: Corner) -> dict[str, object]:

@@ -10,8 +10,10 @@ import pytest
 from nodectl.cli import fence_units
 from nodectl.launch.cgroup import corner, device_access
 from nodectl.launch.cgroup.corner import Corner, LoginShare
+from nodectl.model.wire import lean_json
 from nodectl.placement.binding.devices import Device
 from nodectl.service.config_file.reader import build
+from nodectl.service.daemon.jobs import foreign_look
 
 SHARE = LoginShare("2-3", 1000, 50)
 LOGINS = Corner("/sys/fs/cgroup/user.slice", True, SHARE, (0, 1000))  # as the mark has it
@@ -39,7 +41,9 @@ def test_mark_tells_the_corner_and_a_broken_one_is_refused(tmp_path: Path) -> No
     config = build({"state_dir": str(tmp_path)})
     assert corner.mark(config) is None
     assert corner.corner_of(corner.fields_of(LOGINS)) == LOGINS
-    for broken in ("", "{}", "[]", '{"path": 1}'):
+    fields = corner.fields_of(LOGINS)
+    wrong = [fields | change for change in ({"free": ["alice"]}, {"free": [1 << 32]}, {"path": 1}, {"memory": "1"})]
+    for broken in ("", "{}", "[]", '{"path": 1}', *map(lean_json.dumps, wrong)):
         Path(corner.mark_of(config)).write_text(broken)
         with pytest.raises(ValueError):  # noqa: PT011  # also that of JSON
             corner.mark(config)
@@ -77,3 +81,13 @@ def test_what_every_program_opens_is_no_use_of_a_device() -> None:
     if Path("/dev/kmsg").exists():
         twice = [Device("gpu", 0, file="/dev/kmsg"), Device("gpu", 1, file="/dev/kmsg")]
         assert device_access.keys_by_node(twice) == {(2, 1, 11): ["gpu:0", "gpu:1"]}
+
+
+def test_only_the_systems_own_service_is_outside_and_no_group_that_a_user_names_so() -> None:
+    def is_outside(place: str) -> bool:
+        return foreign_look._is_elsewhere(place, "", "", ("jupyter.service", "alice"))
+
+    assert is_outside("/system.slice/jupyter.service/kernels")
+    assert not is_outside("/user.slice/user-1000.slice/user@1000.service/app.slice/jupyter.service")
+    assert not is_outside("/user.slice/user-1000.slice/user@1000.service/alice")
+    assert not is_outside("/user.slice/user-1000.slice/session-1.scope")

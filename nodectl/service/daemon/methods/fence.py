@@ -18,6 +18,8 @@ class Fence:
 
     def fence(self, call: Call) -> Mapping[str, object]:
         """Return the mark of the fence, None where it is off, and the programs."""
+        if self._foreign.trouble:
+            self._foreign.keep_fence()  # the command may have mended it
         trouble = self._foreign.trouble
         try:
             known = corner.mark(self._config)
