@@ -79,10 +79,10 @@ def test_root_and_the_accounts_of_services_are_not(device: Path, forked: list[in
     assert pids.isdisjoint(use["pid"] for use in uses)
 
 
-def test_what_is_in_a_job_or_in_a_service_that_is_named_is_not(device: Path, forked: list[int]) -> None:
+def test_what_is_in_a_job_is_not(device: Path, forked: list[int]) -> None:
     pid = user(forked, device)
     here = f"{cgroup_of().rstrip('/')}/nodectl-test-look-{os.getpid()}"
-    groups = [tree.Group(f"{tree.find_mount()}{here}{name}") for name in ("", "/job_7", "/a.service")]
+    groups = [tree.Group(f"{tree.find_mount()}{here}{name}") for name in ("", "/job_7")]
     try:
         for group in groups:
             group.make()
@@ -90,9 +90,6 @@ def test_what_is_in_a_job_or_in_a_service_that_is_named_is_not(device: Path, for
         assert pid not in found(base=here)
         assert pid in found(base=f"{here}/other")
         assert pid not in found(scope=here)
-        groups[2].add(pid)
-        assert pid in found(base=here)
-        assert pid not in found(outside=("a.service",))
     finally:
         tree.Group(tree.find_mount() + cgroup_of()).add(pid)
         for group in reversed(groups):

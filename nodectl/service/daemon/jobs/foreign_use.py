@@ -59,6 +59,8 @@ class ForeignUse:
         """End the watch."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._process is not None:
+            self._process.kill()
 
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(_PERIOD, self._tick)
