@@ -105,3 +105,32 @@ def test_one_user_hides_none_of_another_device(tmp_path: Path, device: Path, for
     uses = foreign_look.look({NODE: ["gpu:0"], (1, LOOP, 1): ["gpu:1"]}, "", "", ())
     assert sum(use["device"] == "gpu:0" for use in uses) == 4
     assert last in [use["pid"] for use in uses]
+
+
+class Clock:
+    """Time goes on by a millisecond with each look at it."""
+
+    now = 0
+
+    def monotonic(self) -> float:
+        self.now += 1
+        return self.now / 1e3
+
+    def monotonic_ns(self) -> int:
+        return int(self.monotonic() * 1e9)
+
+
+def test_user_with_very_many_descriptors_hides_nothing_of_another_user(
+    device: Path, forked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign_look, "_SECONDS", 1e6)
+    monkeypatch.setattr(foreign_look, "_OF_USER", 0.2)
+    monkeypatch.setattr(foreign_look, "time", Clock())
+    many = [os.dup(0) for _ in range(400)]
+    hidden = user(forked, device)
+    for fd in many:
+        os.close(fd)
+    last = user(forked, device, NOBODY.pw_uid - 1)
+    pids = [use["pid"] for use in foreign_look.look({NODE: ["gpu:0"]}, "", "", ())]
+    assert hidden not in pids
+    assert last in pids
