@@ -178,10 +178,10 @@ def build(corner: Corner, devices: Iterable[NodeDevice]) -> list[str]:
         _enable_controllers(tree.Group(os.path.dirname(corner.path)))
         group.make()
         for name, text in corner.share.files().items():
-            if group.has(name):
-                group.write({name: text})
-            else:
+            if not group.has(name):
                 missing.append(name)
+            elif group.core.get_property(name).partition("\n")[0] != text:  # a limit written again waits for reclaim
+                group.write({name: text})
     set_wall(group, devices, corner.free)
     return missing
 

@@ -236,6 +236,22 @@ def test_programs_of_jobs_and_of_root_and_of_those_who_are_named_are_no_foreign_
     wait_for(node, job, "CANCELLED")
 
 
+def test_limits_that_are_in_force_are_not_written_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel takes memory back before the write of a limit returns, and the service's loop would wait for it."""
+    node.configure(login_memory=300)
+    fence(node, "on")
+    written: list[object] = []
+    monkeypatch.setattr(tree.Group, "write", lambda _, files: written.append(files))
+    assert corner.keep(configured(str(node.config_path)), ()) == ""
+    assert written == []
+    monkeypatch.undo()
+    if corner_of(node).has("memory.max"):
+        corner_of(node).write({"memory.max": "max"})
+        assert corner.keep(configured(str(node.config_path)), ()) == ""
+        assert corner_of(node).memory.get_property("memory.max") == str(300 << 20)
+    fence(node, "off")
+
+
 class Killed(BaseException):
     """As if the command had been killed."""
 
