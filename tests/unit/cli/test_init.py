@@ -138,5 +138,8 @@ def test_a_configuration_that_is_replaced_can_be_read_by_no_more_people_than_bef
     path = tmp_path / "nodectl.toml"
     path.write_text("default_time = 60\n")
     path.chmod(mode)
+    others = os.getgroups()[-1] if os.geteuid() else 65534
+    os.chown(path, -1, others)
     assert run(path, "--yes", "--force") == 0
     assert path.stat().st_mode & 0o7777 == mode
+    assert path.stat().st_gid == others
