@@ -53,6 +53,10 @@ NOT_HERE |= dict.fromkeys(
     pages.commands("docs/guides/without-root.md")["A /tmp for each job"],
     "needs the file that the page has before it; tests/rootful/own_node/test_own_containers.py runs jobs so",
 )
+NOT_HERE |= dict.fromkeys(
+    (line for lines in pages.commands("docs/guides/tools.md").values() for line in lines),
+    "needs Jupyter, conda, containers and their like: the page says what was tried with them",
+)
 followed: set[tuple[str, str]] = set()
 on_a_big_machine: list[tuple[str, str, Callable[[list[str]], None]]] = []
 
