@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help='print one JSON object, {"jobs": [...]}')
     parser.epilog = (
         "Everybody sees all jobs, but command and name of other users' jobs only where the node shows them. TIME is "
-        "how long it has run. `nodectl explain JOB` says more about why a job waits."
+        "how long it has run. Of your own jobs in which `nodectl bulk` runs, the last column has how many of its "
+        "commands have ended. `nodectl explain JOB` says more about why a job waits."
     )
 
 

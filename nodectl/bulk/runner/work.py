@@ -20,7 +20,7 @@ from nodectl.model.states import FAILED, OUT_OF_MEMORY, RUNNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nodectl.launch.cgroup.tree import Group
     from nodectl.launch.stepd.reaper import Reaper
@@ -31,6 +31,7 @@ _NOT_READ = 1 << 16  # bytes of events that the client has not read: then nothin
 _AT_ONCE = 8  # tasks that are started before ends are looked for
 _BETWEEN_COLLECTIONS = 512  # commands; a stepd collects no cycles by itself
 _PAUSE = 0.01  # seconds between two events
+_SERVICE_FIRST, _SERVICE_EVERY = 0.5, 2.0  # seconds until the service is told the counts, and told again
 _FIRST_LOOK, _LAST_LOOK = 0.001, 0.05  # seconds between two looks at a cgroup that is not empty
 _FAILED = 1 << 8
 _NO_ROOM = (11, 12)  # EAGAIN, ENOMEM: another command's end may help
@@ -43,8 +44,9 @@ class Bulk:
     """
 
     __slots__ = (
-        "_begun", "_ended", "_keeps_cgroups", "_knows_memory", "_left", "_look", "_reaper", "_run", "_told_at",
-        "_user", "_withdrew", "closed", "free", "running", "sums", "tally", "window",
+        "_begun", "_ended", "_keeps_cgroups", "_knows_memory", "_left", "_look", "_others", "_reaper", "_run",
+        "_service_knows", "_service_next", "_service_waits", "_told_at", "_user", "_withdrew", "closed", "free",
+        "running", "sums", "tally", "window",
     )  # fmt: skip
 
     def __init__(self, run: "Run", reaper: "Reaper") -> None:
@@ -69,21 +71,31 @@ class Bulk:
         self._ended: list[dict[str, object]] = []
         self._withdrew: list[int] | None = None
         self._told_at = 0.0
+        self._others: Mapping[str, int] = {}  # counts of the client's commands that are not here
+        self._service_knows: Mapping[str, object] = {}
+        self._service_next = time.monotonic() + _SERVICE_FIRST
+        self._service_waits = True  # the counts may change without an event that looks at them
 
     # Requests of the client.
 
-    def take(self, value: "Sequence[object]") -> None:
-        """Add commands from the client. Raises BadCommand, WindowBroken: then the step is to end."""
+    def take(self, value: "Sequence[object]", others: "Mapping[str, int] | None" = None) -> None:
+        """Add commands from the client. Raises BadCommand, WindowBroken: then the step is to end.
+
+        `others`: how many commands `left` are still to come, and how many `done` and `failed` were in earlier steps of
+        the same bulk. Only the counts for the service depend on them.
+        """
         if self._run.state != RUNNING:
             return
         if self.closed:
             raise WindowBroken("its client sent commands after it had said that no more would come")
         self.window.take(commands_in(value))
+        self._others = others or {}
 
     def withdraw(self) -> None:
         """Drop all commands not yet started. The client gets the numbers of the dropped commands."""
         numbers = self.window.withdraw()
         self.tally.withdrawn(len(numbers))
+        self._others = {**self._others, "left": 0}
         self._withdrew = (self._withdrew or []) + numbers
 
     # The life of the step.
@@ -229,6 +241,30 @@ class Bulk:
             told["out_of_memory"] = True
         return told
 
+    def tell_again(self) -> None:
+        """Send the service the counts once more: it may be another one."""
+        self._service_knows, self._service_next = {}, 0.0
+
+    def _tell_service(self, now: float) -> None:
+        """Send the service how far the commands are, seldom, for `queue` and `ps`."""
+        if now < self._service_next:
+            return
+        counts = self._counts()
+        self._service_waits = counts != self._service_knows
+        if self._service_waits:
+            self._service_knows, self._service_next = counts, now + _SERVICE_EVERY
+            self._run.links.tell_daemon({"event": "commands", "counts": counts})
+
+    def _counts(self) -> "Mapping[str, int]":
+        """Return how many commands are `done`, and how many of them failed; with `total` if the client knows it."""
+        others, (ended, failed) = self._others, self.tally.ends()
+        done = max(0, others.get("done", 0) + ended)
+        found = {"done": done, "failed": max(0, others.get("failed", 0) + failed)}
+        if not self.closed and "left" not in others:
+            return found
+        left = 0 if self.closed else others["left"]
+        return {**found, "total": done + len(self.running) + len(self.window.waiting) + left}
+
     def tell(self) -> None:
         """Send the starts and ends since the last event to the client.
 
@@ -236,6 +272,7 @@ class Bulk:
         each command costs a tenth of the command.
         """
         now = time.monotonic()
+        self._tell_service(now)
         if self._withdrew is None and now < self._told_at + _PAUSE and self.window.is_full_enough():
             return
         event: dict[str, object] = {"event": "tasks"}
@@ -260,6 +297,8 @@ class Bulk:
         due = []
         if self._ended or self._begun:
             due.append(self._told_at + _PAUSE - time.monotonic())
+        if self._service_waits:
+            due.append(self._service_next - time.monotonic())
         if self._left:
             self._look = min(2 * self._look, _LAST_LOOK)
             due.append(self._look)

@@ -26,7 +26,7 @@ from nodectl.spank.stack import Stack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Protocol
 
     from nodectl.launch.stepd.connections import Links
@@ -41,8 +41,11 @@ if TYPE_CHECKING:
 
         closed: bool
 
-        def take(self, value: Sequence[object]) -> None:
-            """Add commands from the client. Raises ValueError."""
+        def take(self, value: Sequence[object], others: Mapping[str, int] | None = None) -> None:
+            """Add commands from the client. `others` counts the commands that are not here. Raises ValueError."""
+
+        def tell_again(self) -> None:
+            """Tell the service the counts once more: it may be another one."""
 
         def withdraw(self) -> None:
             """Drop all commands not yet started."""

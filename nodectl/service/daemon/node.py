@@ -128,7 +128,7 @@ class Node:
         calls = JobCalls(self.controller, maker, registry.permissions, config.partition_name, private=hides)
         self._submit = submit.Submit(config, calls, jobs.further_steps)
         self._allocate = allocate.Allocate(calls, jobs.further_steps, config.interactive_lease)
-        self._queue = show_queue.ShowQueue(calls)
+        self._queue = show_queue.ShowQueue(calls, registry)
         self._control = control.JobControl(calls)
         self._nodes = nodes.Nodes(calls)
         self._metrics = metrics.Metrics(self._nodes, registry, store, self.forkserver)

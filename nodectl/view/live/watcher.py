@@ -19,7 +19,7 @@ from nodectl.client.render.occupants import Occupation, job_record, jobs_without
 from nodectl.launch.cgroup.usage import Usage, UsageReader
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.step_number import BATCH, step_name
-from nodectl.model.words import elapsed, printable
+from nodectl.model.words import commands_words, elapsed, printable
 from nodectl.view.live.view import Row, View
 
 if TYPE_CHECKING:
@@ -149,11 +149,12 @@ class Watcher:
         name = job_columns.name_of(job) if job.get("array_task") is not None else step["job"]
         is_script = step["step"] == BATCH and job.get("command")  # as it was submitted, not the copy that runs
         command = job["command"] if is_script else step["command"]
+        reason = step.get("reason") or (commands_words(step["commands"]) if step.get("commands") else "")
         return Row(
             step["job"], step["step"], step_name(name, step["step"]),
             printable(step["user"]), printable(step["name"]), step["state"],
             step["ntasks"], len(cpus), format_cpulist(cpus), elapsed(step, now), printable(job.get("gres", "")),
-            printable(shlex.join(command)), step.get("reason", ""), cpu, usage.memory,
+            printable(shlex.join(command)), reason, cpu, usage.memory,
             step.get("memory") or 0, read, written, usage.pressure, keys.get(step["job"], ""),
         )  # fmt: skip
 

@@ -108,3 +108,35 @@ def test_a_slot_whose_cgroup_was_killed_and_stays_serves_nobody(monkeypatch: pyt
     held.clear()
     bulk.act()
     assert bulk.free == [2, 0, 1]
+
+
+def test_the_service_is_told_the_counts_seldom_and_the_last_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("nodectl.bulk.runner.work.time.monotonic", lambda: clock[0])
+    told: list[dict[str, Any]] = []
+    links = SimpleNamespace(tell_daemon=told.append, tell_launcher=lambda _: None)
+    step = SimpleNamespace(limits={}, unkillable_timeout=60.0)
+    run: Any = SimpleNamespace(group=None, step=step, tasks=[SimpleNamespace(local_id=0)], links=links, state="RUNNING")
+    reaper: Any = SimpleNamespace(termination=SimpleNamespace(suspension=SimpleNamespace(suspended=True)))
+    bulk = work.Bulk(run, reaper)
+    bulk.take([{"seq": seq, "argv": ["true"]} for seq in range(3)], {"done": 5, "failed": 1, "left": 2})
+    bulk.tell()
+    assert told == [], "a short bulk costs the service nothing"
+    assert bulk.patience() == 0.5
+    clock[0] += 0.5
+    bulk.tell()
+    assert told.pop() == {"event": "commands", "counts": {"done": 5, "failed": 1, "total": 10}}
+    for seq, status in enumerate((0, 1 << 8, 0)):
+        bulk.tally.ended({"seq": seq, "status": status, "seconds": 0.1}, ["true"])
+        bulk.tell()
+    assert told == []
+    assert bulk.patience() == 2.0
+    clock[0] += 2.0
+    bulk.tell()
+    assert {name: told[0]["counts"][name] for name in ("done", "failed")} == {"done": 8, "failed": 2}
+    clock[0] += 10.0
+    bulk.tell()
+    assert (len(told), bulk.patience()) == (1, None)
+    bulk.tell_again()
+    bulk.tell()
+    assert told[1] == told[0]

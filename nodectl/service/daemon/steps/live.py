@@ -49,6 +49,7 @@ class LiveStep:
         self._out = bytearray()
         self._is_full = False  # the link is full: `_out` waits for room
         self._replies: list[asyncio.Future[Mapping[str, object]]] = []
+        self.commands: Mapping[str, int] = {}  # counts of a bulk step
         self.progress_fd = -1
         self.in_prolog = False
         self.prolog_failed = ""  # how
@@ -136,7 +137,7 @@ class LiveStep:
             self._finish()
 
     def _take(self, message: Mapping[str, object]) -> None:
-        """Take a reply or an event: the beginning of the step's termination, or the final record.
+        """Take a reply or an event: the beginning of the step's termination, counts of commands, or the final record.
 
         The last event carries the record, because the disk may have had no room for it.
         """
@@ -146,6 +147,8 @@ class LiveStep:
             self.last_record = event.get("record") or self.last_record  # type: ignore[assignment]
             if event.get("event") == "ending":
                 self._on_ending(self)
+            elif event.get("event") == "commands":
+                self.commands = event["counts"]  # type: ignore[assignment]  # the stepd's own
         elif self._replies and not (asked := self._replies.pop(0)).done():
             asked.set_result(message)
 
@@ -252,6 +255,7 @@ class LiveStep:
             "pid": self.pid,
             "cgroup": self.step.cgroup,
             "time_limit": self.step.time_limit,
+            **({"commands": self.commands} if self.commands else {}),
         }
 
     def where_it_died(self, plugins: NodePlugins) -> str:
