@@ -60,7 +60,10 @@ DESCRIPTIONS = {
         "The service. Its unit is `nodectld.service`, which systemd restarts without harm to the steps that run: each "
         "has a process of its own that outlives the service.",
     ),
-    "queue": ("Lists the jobs that wait and run. Of one that waits, the reason is in the last column.",),
+    "queue": (
+        "Lists the jobs that wait and run. Of one that waits, the reason is in the last column; of your own in which a "
+        "`nodectl bulk` runs, how many commands are done.",
+    ),
     "bind": (
         "The layout says which task runs on which CPUs. It is computed before any process exists, so it can be asked "
         "for without one, also for a machine that is not here.",
@@ -98,6 +101,7 @@ EXAMPLES = {
         ("100 tasks, 4 at a time, after job 7:", "nodectl submit -a 0-99%4 --dependency=afterok:7 job.sh"),
         ("A mail at the end, and at 80 % of its time limit:",
          "nodectl submit --mail-type=END,FAIL,TIME_LIMIT_80 job.sh"),
+        ("After the job before it has gone well:", "nodectl submit --dependency=afterok:last job.sh"),
     ),
     "alloc": (("A shell that holds four CPUs and a GPU until it ends:", "nodectl alloc -n4 --gpus=1"),),
     "bind": (
@@ -111,6 +115,7 @@ EXAMPLES = {
     "log": (
         ("The newest job's output, from the start to the end of the job:", "nodectl log -f last"),
         ("What task 3 of array 7 wrote last to its file for errors:", "nodectl log -e -n 20 7_3"),
+        ("A further step that was started with --output:", "nodectl log 7.1"),
     ),
     "wait": (
         ("Until all tasks of an array have ended:", "nodectl submit -a 0-9 job.sh && nodectl wait last"),
@@ -138,7 +143,10 @@ EXAMPLES = {
         ("Start no more jobs; those that run go on:", "nodectl node drain new disk on Monday"),
     ),
     "enter": (("A shell among job 7's directories and namespaces:", "nodectl enter 7"),),
-    "bcast": (("A file written there, as the job's user:", "nodectl bcast data.bin /tmp/data.bin --job 7"),),
+    "bcast": (
+        ("A file written there, as the job's user:", "nodectl bcast data.bin /tmp/data.bin --job 7"),
+        ("In each of several jobs:", "nodectl bcast data.bin /tmp/data.bin --job 7-12"),
+    ),
     "topo": (
         ("A picture of this machine:", "nodectl topo --svg machine.svg"),
     ),

@@ -73,6 +73,11 @@ def state(row: Row) -> str:
     return _SHORT.get(row.state, row.state.lower())
 
 
+def last_words(row: Row) -> str:
+    """Return why a job waits, or what runs; before it how far a bulk is."""
+    return row.reason if row.waits else "; ".join(filter(None, (row.reason, row.command)))
+
+
 COLUMNS = (
     Column("", 1, 9, lambda row: row.key, lambda row: (not row.key, row.key)),
     Column("STEP", 12, 10, lambda row: row.name, lambda row: (row.job, -1 if row.step is None else row.step)),
@@ -89,7 +94,7 @@ COLUMNS = (
     Column("I/O/s", 5, 5, lambda row: amount(transferred(row)), lambda row: _number(transferred(row)), True),
     Column("DEVICES", 16, 4, lambda row: row.gres or "-", lambda row: row.gres),
     Column("ON CPUS", 16, 1, lambda row: row.cpu_list or "-", lambda row: row.cpu_list),
-    Column("COMMAND OR REASON", 0, 5, lambda row: row.reason if row.waits else row.command, lambda row: row.command),
+    Column("COMMAND OR REASON", 0, 5, last_words, lambda row: row.command),
 )
 TITLES = tuple(column.title for column in COLUMNS)
 # Columns sorted with the greatest value first.

@@ -325,8 +325,10 @@ def test_an_occurrence_on_the_day_on_which_clocks_change_moves_none_of_the_other
 def test_reservations_that_follow_each_other_never_meet_on_the_day_on_which_clocks_change() -> None:
     """On 29 March the clock goes from 2:00 to 3:00."""
     night = "2026-03-28 "
-    first, second, third = again("DAILY", f"{night}01:00", 1.5), again("DAILY", f"{night}02:30", 1), again(
-        "DAILY", f"{night}03:30", 1
+    first, second, third = (
+        again("DAILY", f"{night}01:00", 1.5),
+        again("DAILY", f"{night}02:30", 1),
+        again("DAILY", f"{night}03:30", 1),
     )
     spans = [occurrence(one, at("2026-03-28 20:00")) for one in (first, second, third)]
     three = at("2026-03-29 03:00")
@@ -345,7 +347,7 @@ def test_reservations_that_meet_but_for_the_day_on_which_clocks_change_are_refus
     bench = Bench()
     bench.scheduler.reserve(again("WEEKLY", "2026-03-22 02:15", 0.5, cores=8), at("2026-03-20 00:00"))
     begin = "2026-03-23" if flag == "DAILY" else "2026-03-29"
-    with pytest.raises(NotAdmitted, match="nodes are busy|nothing can be reserved"):
+    with pytest.raises(NotAdmitted, match=r"nodes are busy|nothing can be reserved"):
         bench.scheduler.reserve(
             again(flag, f"{begin} 01:00" if flag == "WEEKLY" else f"{begin} 02:15", 1.5 if flag == "WEEKLY" else 0.5,
                   name="other", cores=8), at("2026-03-20 00:00"),
@@ -391,5 +393,7 @@ def test_occurrences_stand_at_the_same_time_of_the_day_all_year(
         # None stands between: the one before has ended.
         assert occurrence(one, first - 1)[0] <= first
         if first > start:
-            days = {"DAILY": 3, "WEEKDAY": 8, "WEEKLY": 15}[flag]  # one that is in the hour left out does not take place
+            days = {"DAILY": 3, "WEEKDAY": 8, "WEEKLY": 15}[
+                flag
+            ]  # one that is in the hour left out does not take place
             assert last - after <= days * 86_400 + 3600

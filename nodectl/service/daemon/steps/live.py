@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from signal import SIGKILL
 
 from nodectl.launch.stepd import plugin_output
+from nodectl.launch.task.filename import files_of
 from nodectl.model.states import CONFIGURING, FAILED, NODE_FAIL, RUNNING, SUSPENDED
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH
@@ -250,6 +251,7 @@ class LiveStep:
         """Return the daemon's knowledge of the step, without asking the stepd."""
         return {
             **self.step.facts(),
+            **files_of(self.step),
             "state": CONFIGURING if self.in_prolog else SUSPENDED if self.suspended else RUNNING,
             "reason": "",
             "pid": self.pid,
@@ -285,6 +287,7 @@ class LiveStep:
         """Return the record of a step without a record of the stepd. Also noted for a running step. Changes nothing."""
         return {
             **self.step.facts(),
+            **files_of(self.step),
             "state": self._state,
             "reason": why,
             "exit_status": 1,
