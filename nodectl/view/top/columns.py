@@ -74,8 +74,10 @@ def state(row: Row) -> str:
 
 
 def last_words(row: Row) -> str:
-    """Return why a job waits, or what runs; before it how far a bulk is."""
-    return row.reason if row.waits else "; ".join(filter(None, (row.reason, row.command)))
+    """Return why a job waits, without the scheduler's own word; or what runs, and before it how far a bulk is."""
+    if row.waits:
+        return row.reason.partition(": ")[2] or row.reason
+    return "; ".join(filter(None, (row.reason, row.command)))
 
 
 COLUMNS = (
@@ -110,7 +112,7 @@ def fitting(rows: Iterable[Row], width: int, by: str) -> list[tuple[Column, int]
     The column `by`, by which rows are sorted, has room for a mark in the title.
     """
     rows = list(rows)
-    reason = max((len(row.reason) for row in rows if row.waits), default=0)
+    reason = max((len(last_words(row)) for row in rows if row.waits), default=0)
     least = max(_LEAST_LAST, min(reason, _ENOUGH_LAST))
     steps = any(row.is_step for row in rows)
     wide: dict[Column, int] = {}

@@ -283,8 +283,8 @@ def test_trace_bcast_acct_and_options_take_the_same_names_of_jobs(node: Node) ->
     assert json.loads(ok(node, "trace", "--json", f"{second}.batch").splitlines()[0])
     ok(node, "trace", str(first), "--compare", f"{second}.batch")
     (node.scratch / "sent").write_text("a file\n")
-    ok(node, "bcast", "-j", f"{first}-{second}", str(node.scratch / "sent"), "copy-%j")
-    jobs = {job["job_id"] for job in json.loads(ok(node, "acct", "--json", "-j", f"{first}-{second},last"))["jobs"]}
+    ok(node, "bcast", "-f", "-j", f"{first}-{second}", str(node.scratch / "sent"), "copy")
+    jobs = {job["job"] for job in json.loads(ok(node, "acct", "--json", "-j", f"{first}-{second},last"))["jobs"]}
     assert jobs == {first, second, held}
     done = node.nodectl("trace", f"{first}-{second}", user=NOBODY)
     assert (done.returncode, "one job at a time" in done.stderr) == (2, True)
