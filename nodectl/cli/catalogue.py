@@ -15,11 +15,11 @@ def _own(name: str, summary: str, file: str = "", *, reads_words: bool = False) 
 
 
 _CORE = (
-    _own("run", "run a step: tasks of a program, bound, contained, with the plugins' hooks", reads_words=True),
+    _own("run", "run a program, or several copies, now or when its turn comes", reads_words=True),
     _own("submit", "queue a batch script", reads_words=True),
     _own("resubmit", "submit an ended batch job once more; --failed: of an array what failed", reads_words=True),
     _own("alloc", "wait for an allocation; a command or a shell in it", reads_words=True),
-    _own("bind", "tell the layout that a run with these options would get, without running anything", reads_words=True),
+    _own("bind", "tell on which CPUs a run with these options would be, without running it", reads_words=True),
     _own("queue", "list jobs: waiting ones with the reason, running ones", "list_jobs"),
     _own("log", "print what a job has written; -f: follow it to its end"),
     _own("wait", "wait until jobs have ended, and end with their status"),
