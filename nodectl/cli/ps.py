@@ -5,17 +5,17 @@ The service decides which steps a user sees: users their own, root and the admin
 
 import argparse
 import json
-import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from nodectl.client.render.job_columns import command_words
 from nodectl.client.render.table import cut, table
 from nodectl.client.screen import add_screen_options, show
 from nodectl.client.session import Session
 from nodectl.model.number import whole
-from nodectl.model.step_number import step_name
+from nodectl.model.step_number import BATCH, step_name
 from nodectl.model.words import commands_words, cpu_list, duration, elapsed
 
 HEADER = ("STEP", "USER", "NAME", "STATE", "NTASKS", "TIME", "CPUS", "PID", "COMMAND")
@@ -24,6 +24,7 @@ _RIGHT = ("NTASKS", "TIME", "PID")
 _WIDEST = 10  # of user and name, where a terminal is too narrow
 _USUAL = 20
 _MOST = 10_000
+_MOST_SCRIPTS = 1000  # about whose commands the service is asked
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +75,21 @@ def _ask(session: Session, most: int) -> list[Mapping[str, Any]]:
         steps += reply["steps"]
         told = sum(step.get("ended") is not None for step in steps)
         more = reply["more"]
-    return list({(step["job"], step["step"], step.get("restart")): step for step in steps}.values())
+    known = {(step["job"], step["step"], step.get("restart")): step for step in steps}
+    return _as_submitted(session, list(known.values()))
+
+
+def _as_submitted(session: Session, steps: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the steps, the running scripts among them with the command that was submitted, not the copy that runs."""
+    scripts = [str(step["job"]) for step in steps if step["step"] == BATCH and step.get("ended") is None]
+    if not scripts:
+        return steps
+    rows = session.rows("Queue", "jobs", jobs=scripts[:_MOST_SCRIPTS])
+    commands = {job["job"]: job["command"] for job in rows if job["command"]}
+    return [
+        {**step, "command": commands[step["job"]]} if step["step"] == BATCH and step["job"] in commands else step
+        for step in steps
+    ]
 
 
 def listing(
@@ -103,7 +118,7 @@ def _row(step: Mapping[str, Any], now: float, *, with_commands: bool) -> tuple[o
         cpu_list(step["cpus"]),
         step.get("pid") or "-",
         *((commands_words(step["commands"]) if step.get("commands") else "-",) if with_commands else ()),
-        shlex.join(step["command"]),
+        command_words(step["command"]),
     )
 
 

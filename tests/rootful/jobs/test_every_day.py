@@ -290,6 +290,15 @@ def test_trace_bcast_acct_and_options_take_the_same_names_of_jobs(node: Node) ->
     assert (done.returncode, "one job at a time" in done.stderr) == (2, True)
 
 
+def test_ps_has_the_command_that_was_submitted(node: Node) -> None:
+    job = wrap(node, FOREVER)
+    runs(node, job)
+    (step,) = json.loads(ok(node, "ps", "--json"))["steps"]
+    assert step["command"] == ["wrap", FOREVER]
+    assert FOREVER in ok(node, "ps")
+    assert "slurm_script" not in ok(node, "ps")
+
+
 def test_last_is_the_newest_job_of_the_caller_alone(node: Node) -> None:
     mine = wrap(node, "true")
     ok(node, "wait", "last")
