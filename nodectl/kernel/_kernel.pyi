@@ -35,11 +35,23 @@ OP_USER: int
 OP_WAIT: int
 
 _Operation = tuple[int, int, int, bytes, bytes]
+_Begin = tuple[int, int, float]
+_End = tuple[int, int, float, float, float, int, int, int, int, bool]
 _Context = tuple[int, int, int, str, memoryview, int, int]
 
 def start(
     operations: list[_Operation], context: _Context, cgroup_fd: int, used: object = None, /
 ) -> tuple[int, object]: ...
+def lane(operations: list[_Operation], context: _Context, cgroup_fd: int, name: str, /) -> object: ...
+def run_lanes(
+    lanes: list[tuple[object, int]],
+    commands: list[list[_Operation]],
+    watched: list[int],
+    patience: float,
+    pause: float,
+    few: int,
+    /,
+) -> tuple[list[_Begin | _End], int, bool]: ...
 def perform(operations: list[_Operation], context: _Context | None, /) -> bool: ...
 def fork_into(cgroup_fd: int, /) -> int: ...
 def move_into(cgroup_fd: int, socket_fd: int, /) -> None: ...

@@ -149,7 +149,8 @@ def test_only_system_calls_the_host_of_compiled_plugins_and_the_quick_way_are_wr
         "host", "load", "container", "walk", "link", "libslurm", "job", "message", "option", "environment", "item",
         "python", "hook", "guard", "handle", "kernel", "memory",
     )  # fmt: skip
-    operations = ("launch", "operation", *(f"operation_{part}" for part in ("bind", "open", "confine", "report")))
+    parts = ("bind", "open", "confine", "report")
+    operations = ("lane", "lanes", "launch", "operation", *(f"operation_{part}" for part in parts))
     system_calls = ("kernel", "move", *operations, "trace", "clock", "shared", "socket", "confine", "devices")
     command = ("main", "step", "python", "request", "program", "cluster", "job", "words", "wire", "json", "buffer")
     assert in_package == {
