@@ -1,4 +1,4 @@
-"""`run_commands`: the starts, ends and timeouts of a bulk step's commands, and the events for the client.
+"""The starts, ends and timeouts of a bulk step's commands, and the events for the client.
 
 No command starts while the client does not read its events. Processes left behind by a command in its cgroup are killed
 at the command's end, and the slot is free when they have gone. Runs in the stepd, as root; the reaper's loop calls it.
@@ -14,8 +14,6 @@ from nodectl.bulk.runner.window import Window, WindowBroken
 from nodectl.kernel import pseudo_file, signals
 from nodectl.launch.stepd import accounting
 from nodectl.launch.stepd.bulk_commands import commands_in
-from nodectl.launch.stepd.run import LaunchFailed
-from nodectl.model import launch_order
 from nodectl.model.states import FAILED, OUT_OF_MEMORY, RUNNING
 
 TYPE_CHECKING = False
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from nodectl.model.step import Task
 
 _NOT_READ = 1 << 16  # bytes of events that the client has not read: then nothing more is begun
-_AT_ONCE = 8  # tasks that are started before ends are looked for
 _BETWEEN_COLLECTIONS = 512  # commands; a stepd collects no cycles by itself
 _PAUSE = 0.01  # seconds between two events
 _FIRST_LOOK, _LAST_LOOK = 0.001, 0.05  # seconds between two looks at a cgroup that is not empty
@@ -43,8 +40,8 @@ class Bulk:
     """
 
     __slots__ = (
-        "_begun", "_ended", "_keeps_cgroups", "_knows_memory", "_left", "_look", "_reaper", "_run", "_told_at",
-        "_user", "_withdrew", "closed", "free", "running", "sums", "tally", "window",
+        "_begun", "_ended", "_knows_memory", "_left", "_look", "_reaper", "_run", "_told_at", "_user", "_withdrew",
+        "closed", "free", "keeps_cgroups", "running", "sums", "tally", "window",
     )  # fmt: skip
 
     def __init__(self, run: "Run", reaper: "Reaper") -> None:
@@ -54,7 +51,7 @@ class Bulk:
         self._knows_memory = "memory" in accounting.controllers_below(self._user)
         # A slot's cgroup serves one command after the other where nothing is counted in it: to make and to remove one
         # takes a fifth of the rate.
-        self._keeps_cgroups = not self._knows_memory and "pids.max" not in run.step.limits
+        self.keeps_cgroups = not self._knows_memory and "pids.max" not in run.step.limits
         self.sums: list[Task] = list(run.tasks)
         self.free = [task.local_id for task in reversed(run.tasks)]
         self.window = Window(len(run.tasks))
@@ -96,9 +93,13 @@ class Bulk:
 
     def may_begin(self) -> bool:
         """Return True when the next command can be given a slot."""
+        return bool(self.free) and self.may_go_on()
+
+    def may_go_on(self) -> bool:
+        """Return True when the next command may have the next free slot."""
         run, termination = self._run, self._reaper.termination
         return (
-            bool(self.free and self.window.waiting)
+            bool(self.window.waiting)
             and run.state == RUNNING
             and not termination.suspension.suspended
             and not termination.holds_signals()
@@ -111,11 +112,7 @@ class Bulk:
         task = starter.make(self.sums[slot], command)
         if self.tally.begun == TRACED:
             run.recorder.fd = -1  # the trace of a million commands is no larger
-        if self.tally.begun % _BETWEEN_COLLECTIONS == _BETWEEN_COLLECTIONS - 1:
-            gc.collect()
         task.started = run.clock.now()
-        if command.timeout is not None:
-            task.deadline = self._now() + command.timeout
         run.tasks[slot] = task
         self.running[slot] = task
         try:
@@ -123,8 +120,18 @@ class Bulk:
         except OSError as error:
             self._never_began(task, error)
             return
+        self.began(task)
+
+    def began(self, task: BulkTask) -> None:
+        """Count a started command, and queue the report to the client."""
+        if task.command.timeout is not None:
+            task.deadline = self._now() + task.command.timeout - (self._run.clock.now() - task.started)
+        self._run.tasks[task.local_id] = task
+        self.running[task.local_id] = task
+        self._begun.append([task.command.seq, task.number, task.pid])
         self.tally.begun += 1
-        self._begun.append([command.seq, task.number, task.pid])
+        if self.tally.begun % _BETWEEN_COLLECTIONS == 0:
+            gc.collect()
 
     def _never_began(self, task: BulkTask, error: OSError) -> None:
         """Handle a failed fork: the command waits for the end of another command, or fails if there is none."""
@@ -156,21 +163,24 @@ class Bulk:
         if task.group is not None and "pids.max" in self._run.step.limits:
             self._run.end_reasons.forks_refused += accounting.KernelEvents(task.group).forks_refused or 0
 
-    def ended(self, task: "Task") -> None:
-        """Count an ended command after the last hook, queue the report to the client, and empty the slot."""
+    def ended(self, task: "Task", *, left_none: bool = False) -> None:
+        """Count an ended command after the last hook, queue the report to the client, and empty the slot.
+
+        `left_none`: the cgroup is known to be empty, and serves the next command.
+        """
         slot, run = task.local_id, self._run
         if not isinstance(task, BulkTask) or self.running.get(slot) is not task:
             return  # given up before
         del self.running[slot]
         task.failure = run.failures.pop(task.number, task.failure)
-        alone = task.group is not None and self._is_free(task, task.group)
+        alone = left_none or (task.group is not None and self._is_free(task, task.group))
         told = self._told(task)
         if alone:
             told["alone"] = True  # no process of it is left that could still write output
         self._ended.append(told)
         self.tally.ended(told, task.argv)
         self.window.ended(task.command.seq)
-        task.child = None  # each holds the other, and its memory would wait for a collection
+        task.child = task.lane = None  # each holds the other, and its memory would wait for a collection
         run.tasks[slot] = _add(self.sums[slot], task)
         if task.out_of_memory and run.step.oom_kill_step:
             self._reaper.termination.end(OUT_OF_MEMORY, f"out of memory: command {task.command.seq}")
@@ -188,7 +198,7 @@ class Bulk:
         there.
         """
         is_killed = task.kills or os.WTERMSIG(task.status or 0) == signals.KILL
-        if self._keeps_cgroups and not is_killed:
+        if self.keeps_cgroups and not is_killed:
             return not group.populated()
         return group.remove()
 
@@ -197,7 +207,7 @@ class Bulk:
 
         No cgroup used before the kill serves a later command.
         """
-        self._keeps_cgroups = False
+        self.keeps_cgroups = False
         if self._user is None:
             return
         free, self.free = self.free, []
@@ -256,8 +266,9 @@ class Bulk:
         return time.monotonic() - self._run.suspended_seconds
 
     def patience(self) -> float | None:
-        """Return the seconds until the next deadline; None for never."""
-        due = []
+        """Return the seconds until something is due in the step; None for never."""
+        other = self._reaper.patience()
+        due = [] if other is None else [other]
         if self._ended or self._begun:
             due.append(self._told_at + _PAUSE - time.monotonic())
         if self._left:
@@ -358,43 +369,3 @@ def _killed(path: str) -> bool:
     except OSError:
         return False
     return b"oom_kill 0\n" not in data and b"oom_kill " in data
-
-
-def run_commands(run: "Run", reaper: "Reaper") -> None:
-    """Run the commands, from the first command to the end of the last. Raises LaunchFailed."""
-    run.bulk = bulk = Bulk(run, reaper)
-    try:
-        starter = Starter(run, reaper)
-    except OSError as error:
-        raise run.failed(f"begin: {error.strerror}") from error
-    run.links.tell_launcher({"event": "start", "pids": [], "slots": len(bulk.sums), **bulk.window.facts()})
-    failure: LaunchFailed | None = None
-    while bulk.goes_on():
-        try:
-            _fill(bulk, starter)
-        except LaunchFailed as error:
-            failure = error
-            reaper.termination.stop()
-        bulk.tell()
-        run.waits_for(launch_order.EXEC)
-        reaper.turn(0 if bulk.may_begin() else _sooner(reaper.patience(), bulk.patience()))
-        bulk.act()
-    bulk.withdraw()
-    bulk.tell()
-    run.tasks[:] = bulk.sums
-    run.recorder.fd = run.trace
-    if failure is not None:
-        raise failure
-
-
-def _fill(bulk: Bulk, starter: Starter) -> None:
-    for _ in range(_AT_ONCE):
-        if not bulk.may_begin():
-            return
-        bulk.begin(starter)
-
-
-def _sooner(one: float | None, other: float | None) -> float | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return min(one, other)

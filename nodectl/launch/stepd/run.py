@@ -53,8 +53,8 @@ if TYPE_CHECKING:
         def task_ended(self, task: Task) -> None:
             """Read the cgroup's figures after the process of a command has ended."""
 
-        def ended(self, task: Task) -> None:
-            """Count a command and empty the slot, after the command's last hook."""
+        def ended(self, task: Task, *, left_none: bool = False) -> None:
+            """Count a command and empty the slot, after the command's last hook. `left_none`: the slot is empty."""
 
         def killed(self) -> None:
             """Replace the slots' cgroups, after SIGKILL to all processes of the step."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nodectl.bulk.runner import work
+from nodectl.bulk.runner.lanes import Lanes
 from nodectl.bulk.runner.tally import Tally
 from nodectl.bulk.runner.window import MOST_BYTES, Window, WindowBroken
 from nodectl.launch.stepd.bulk_commands import BulkCommand, commands_in
@@ -30,7 +31,7 @@ def test_streams_and_the_slots_number() -> None:
 def test_a_window_is_in_the_order_of_coming_and_has_room_again_after_ends() -> None:
     window = Window(2)
     window.take(command(seq) for seq in range(window.most))
-    with pytest.raises(WindowBroken, match="66 commands ahead"):
+    with pytest.raises(WindowBroken, match="130 commands ahead"):
         window.take([command(1000)])
     first, second = window.next(), window.next()
     assert (first.seq, second.seq) == (0, 1)
@@ -108,3 +109,15 @@ def test_a_slot_whose_cgroup_was_killed_and_stays_serves_nobody(monkeypatch: pyt
     held.clear()
     bulk.act()
     assert bulk.free == [2, 0, 1]
+
+
+@pytest.mark.parametrize(("most", "tries"), [(127 + 200, False), (128 + 200, True)])
+def test_lanes_leave_descriptors_for_all_else(monkeypatch: pytest.MonkeyPatch, most: int, *, tries: bool) -> None:
+    monkeypatch.setattr("os.sysconf", lambda _: most)
+    asked = []
+    node: Any = SimpleNamespace(has=lambda _: False, container=SimpleNamespace(hooks={}))
+    step = SimpleNamespace(task_epilogs=[], forked_into_cgroup=True)
+    run: Any = SimpleNamespace(node=node, step=step, may_be_changed=False, group=None, tasks=range(100))
+    bulk: Any = SimpleNamespace(tally=SimpleNamespace(begun=1000), may_go_on=lambda: asked.append(1))
+    assert not Lanes(bulk, Any, run, Any).serve()  # type: ignore[arg-type]  # nothing of them is reached
+    assert bool(asked) == tries
