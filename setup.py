@@ -16,7 +16,7 @@ SPANK_C = "nodectl/spank/c"
 COMMAND_C = "nodectl/client/c"
 COMMAND = ["main", "step", "python", "request", "program", "cluster", "job", "words", "wire", "json", "buffer"]
 KERNEL = [
-    "kernel", "launch", "move", "operation", "operation_bind", "operation_open", "operation_confine",
+    "kernel", "lanes", "lane", "launch", "move", "operation", "operation_bind", "operation_open", "operation_confine",
     "operation_report", "system", "trace", "clock", "shared", "socket", "confine", "devices",
 ]  # fmt: skip
 SPANK_HOST = [
@@ -67,7 +67,9 @@ setup(
         Extension(
             "nodectl.kernel._kernel",
             sources=[f"{KERNEL_C}/{name}.c" for name in KERNEL],
-            depends=[f"{KERNEL_C}/{name}.h" for name in ("kernel", "kernel_calls", "system", "operation", "raw")],
+            depends=[
+                f"{KERNEL_C}/{name}.h" for name in ("kernel", "kernel_calls", "launch", "system", "operation", "raw")
+            ],
             define_macros=[("Py_LIMITED_API", STABLE_ABI_OF_3_11)],
             extra_compile_args=WARNINGS,
             # A task that shares its parent's memory must not run the linker in it.

@@ -44,7 +44,7 @@ _OF_SUBMIT = {"export", "get-user-env", "help", "parsable", "quiet", "test-only"
 # The type of a keyword: by the function that reads the option, by that function's result, by the option's argument in
 # the help. Otherwise it is a text.
 _OF_READERS = {
-    **dict.fromkeys(("count", "positive"), "int"),
+    **dict.fromkeys(("count", "one_job", "positive"), "int"),
     "_exclusive": "bool",
     "immediate": "bool | int",
     "mebibytes": "Amount",

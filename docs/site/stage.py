@@ -30,7 +30,7 @@ CONTENTS = {
     "A machine for many": (
         "guides/lab guides/service guides/confinement guides/jobs guides/gpus guides/metrics-and-logs failures"
     ),
-    "Your programs": "guides/layout guides/many-commands python mpi terminals",
+    "Your programs": "guides/tools guides/layout guides/many-commands python mpi terminals",
     "Your plugins": "guides/plugins guides/spank-plugins guides/select-plugins",
     "From a cluster": "slurm-commands differences-from-slurm",
     "What happens": "guides/read-a-launch guides/socket guides/machines",

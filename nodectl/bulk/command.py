@@ -156,8 +156,7 @@ class Bulk:
         found = sources.Sources(
             given, self._reading(), per_command=wants.get("per_command", 1), linked="link" in wants
         )  # fmt: skip
-        if wants.keys() & {"bar", "eta", "progress", "halt"} or self._parsed.values.get("ntasks") == 0:
-            self._total = found.count()
+        self._total = found.count()
         self._names = list(found.names)
         line, self._has_slot = line_maker(words, self._compiled, quoted="quote" in wants)
         known, passed_over = self._known, None
@@ -167,7 +166,7 @@ class Bulk:
             def passed_over(number: int) -> bool:
                 return known.has_ended(number, well=well)
 
-        return Commands(found, line, passed_over)
+        return Commands(found, line, passed_over, self._total)
 
     def _reading(self) -> sources.Reading:
         columns = self._wants.get("columns")

@@ -70,21 +70,33 @@ class Command:
 
 
 class Commands:
-    """The commands made from sources. `passed_over` is True for numbers not to run again; `passed` counts these."""
+    """The commands made from sources. `passed_over` is True for numbers not to run again; `passed` counts these.
+
+    `total`: the number of all commands, if known.
+    """
 
     def __init__(
-        self, sources: "Sources", line: "Callable[[Values, int], str]", passed_over: "Callable[[int], bool] | None"
-    ) -> None:
+        self, sources: "Sources", line: "Callable[[Values, int], str]", passed_over: "Callable[[int], bool] | None",
+        total: int | None = None,
+    ) -> None:  # fmt: skip
         self._sources = sources
         self._line = line
         self._passed_over = passed_over
         self._number = self.passed = 0
+        self._total = total
         self.over = False
 
     @property
     def count(self) -> int:
         """The number of commands so far, those passed over included."""
         return self._number
+
+    @property
+    def left(self) -> int | None:
+        """The number of commands that `next` has still to return, None where unknown."""
+        if self.over or self._total is None:
+            return 0 if self.over else None
+        return max(0, self._total - self._number)
 
     @property
     def fd(self) -> int:
@@ -121,12 +133,13 @@ class Again:
 
     def __init__(self, lines: "Mapping[int, str]") -> None:
         self._rest: Iterator[tuple[int, str]] = iter(sorted(lines.items()))
-        self.count = len(lines)
+        self.count = self.left = len(lines)
         self.over = False
 
     def next(self) -> Command | None:
         """Return the next command; None at the end."""
         for number, line in self._rest:
+            self.left -= 1
             return Command(number, line, (line,))
         self.over = True
         return None

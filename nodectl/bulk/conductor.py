@@ -87,6 +87,8 @@ class Conductor:
         self._slots = self._window = self._most_bytes = self._bytes = 0
         self._hungry = False  # for what only a read brings
         self._told_all = False  # the step, that no more come
+        self._before = (0, 0)  # commands that have ended, and failed, before this step
+        self._tried = 0  # ends in this step after which a command is tried again
         self._idleness = Idleness()
         self._cut = False  # a command was, whose end would be another without that
         self._may_begin = 0.0  # --delay
@@ -117,7 +119,7 @@ class Conductor:
         self._hungry = False
         if len(self._flying) > max(self._slots, self._window - _FEW):
             return  # several at a time cost less
-        for message in wire.messages(self._encoded()):
+        for message in wire.messages(self._encoded(), self._others):
             self._calls.send(message)
         over = self._commands.over and not self._again and self._next is None
         busy = not self._gives_back or not self._hungry or self._flying or self._again or self._next
@@ -127,6 +129,15 @@ class Conductor:
             self._told_all = True
             self._hungry = False
             self._calls.call("NoMore")
+
+    def _others(self) -> "Mapping[str, int]":
+        """Return the counts of the commands that this step does not have, with which it tells how far the bulk is.
+
+        A try that was not the last is no end of its command. Without `left` it is unknown how many will come.
+        """
+        left, (done, failed) = self._commands.left, self._before
+        found = {"done": done + self._commands.passed - self._tried, "failed": failed - self._tried}
+        return found if left is None else {**found, "left": left + len(self._again) + (self._next is not None)}
 
     def _may_retry(self) -> bool:
         return self._rules.retries > 1 and not self.stopped
@@ -202,6 +213,7 @@ class Conductor:
         """Run commands until this step has ended. Raises Failed, BrokenPipeError; the step is told to end then."""
         self._events, self._signals, self._argv_of, self.record = events, signals, argv_of, None
         self._calls, self._idleness, self._told_all = Calls(events, signals), Idleness(), False
+        self._before, self._tried = (self.tally.done, self.tally.failed), 0
         self._slots = self._window = self._most_bytes = self._bytes = 0
         try:
             self._signals.act_at_once(self._act)
@@ -307,6 +319,7 @@ class Conductor:
             self._outputs.drop(command)
             command.stdout, command.slot = "", 0  # it gets a place once more
             self._again.append(command)
+            self._tried += 1
             return
         command.name_slot(self._rules.slot_mark)
         if why := command.explained(event):

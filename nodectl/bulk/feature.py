@@ -10,5 +10,5 @@ FEATURE = Feature(
         ),
     ),
     manual="nodectl.bulk.manual",
-    step="nodectl.bulk.runner.work",
+    step="nodectl.bulk.runner.loop",
 )  # fmt: skip

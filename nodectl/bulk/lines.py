@@ -1,6 +1,7 @@
 """Records of a file, a pipe or a terminal, read on demand, with memory for a single chunk."""
 
 import os
+import stat
 
 from nodectl.bulk.ahead import Ahead, is_pipe
 from nodectl.client.command import Failed
@@ -76,6 +77,8 @@ class Lines:
 
 def count(fd: int, delimiter: bytes = b"\n") -> int | None:
     """Return the number of records from here in a regular file, None for anything else. The file position stays."""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        return None
     try:
         at = os.lseek(fd, 0, os.SEEK_CUR)
         number, last = 0, delimiter
@@ -84,5 +87,5 @@ def count(fd: int, delimiter: bytes = b"\n") -> int | None:
             last = chunk[-1:]
             at += len(chunk)
     except OSError:
-        return None  # a pipe, a terminal
+        return None
     return number + (last != delimiter)

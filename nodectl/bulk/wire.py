@@ -7,12 +7,12 @@ from nodectl.model.wire import lean_json
 from nodectl.model.wire.names import STEP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from nodectl.bulk.commands import Command
 
 _BEGIN = f'{{"method":"{STEP}.Run","parameters":{{"commands":['.encode()
-_END = b']},"oneway":true}\0'
+_OTHERS, _END = b'],"others":', b'},"oneway":true}\0'
 _LARGE = 48 << 10  # bytes, about; what fits into a pipe at once
 _LARGEST = (1 << 20) - 1024  # bytes; a message has some around it
 _WORD = 16  # by which a word weighs more than its bytes
@@ -48,15 +48,19 @@ def encoded(command: "Command", argv: "Sequence[str]", timeout: float, slot_mark
     return data
 
 
-def messages(commands: "Iterable[bytes]") -> "Iterator[bytes]":
-    """Yield whole messages of encoded commands."""
+def messages(commands: "Iterable[bytes]", others: "Callable[[], Mapping[str, int]]") -> "Iterator[bytes]":
+    """Yield whole messages of encoded commands. `others` counts the commands that the step does not have."""
+
+    def message() -> bytes:
+        return b"".join((_BEGIN, b",".join(batch), _OTHERS, lean_json.dumps(others()).encode("ascii"), _END))
+
     batch: list[bytes] = []
     size = 0
     for one in commands:
         batch.append(one)
         size += len(one)
         if size > _LARGE:
-            yield _BEGIN + b",".join(batch) + _END
+            yield message()
             batch, size = [], 0
     if batch:
-        yield _BEGIN + b",".join(batch) + _END
+        yield message()

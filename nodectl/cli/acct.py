@@ -29,7 +29,7 @@ _HELP_COLUMNS = 4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl acct` to the parser."""
     which = parser.add_argument_group("which jobs")
-    which.add_argument("-j", "--jobs", metavar="JOB[.STEP],...", help="these only: 7, 7.0, 7.batch, 7_3")
+    which.add_argument("-j", "--jobs", metavar="JOB[.STEP],...", help="these only: 7, 7.0, 7.batch, 7_3, 7-12, last")
     which.add_argument("-u", "--user", "--uid", metavar="USER,...", help="of these users")
     which.add_argument(
         "-a", "--allusers", action="store_true", help="of all users whose jobs you may see (the default)"
@@ -71,7 +71,7 @@ def main(arguments: argparse.Namespace) -> int:
     columns = _columns(arguments)
     session = Session(arguments.settings)
     try:
-        found = ask(session, _asked(arguments, now), every_run=arguments.duplicates)
+        found = ask(session, _asked(session, arguments, now), every_run=arguments.duplicates)
     finally:
         session.close()
     found = list(_meant(found, arguments))
@@ -139,7 +139,7 @@ def _columns(arguments: argparse.Namespace) -> list[tuple[AcctField, int]]:
         raise Failed(str(error)) from None
 
 
-def _asked(arguments: argparse.Namespace, now: float) -> Asked:
+def _asked(session: Session, arguments: argparse.Namespace, now: float) -> Asked:
     since = 0.0 if arguments.jobs else midnight(now)
     try:
         if arguments.starttime:
@@ -148,7 +148,7 @@ def _asked(arguments: argparse.Namespace, now: float) -> Asked:
     except ValueError as error:
         raise Failed(str(error)) from None
     users = () if arguments.allusers or not arguments.user else user_ids(arguments.user)
-    return Asked(users, named(arguments.jobs) if arguments.jobs else (), since, until)
+    return Asked(users, named(session, arguments.jobs) if arguments.jobs else (), since, until)
 
 
 def _meant(found: Iterable[tuple[Row, list[Row]]], arguments: argparse.Namespace) -> Iterator[tuple[Row, list[Row]]]:

@@ -12,12 +12,11 @@ import sys
 from typing import Any
 
 from nodectl.client.command import Failed
-from nodectl.client.job_name import add_jobs, number_of, one
+from nodectl.client.job_name import add_jobs, one_step
 from nodectl.client.session import Session
 from nodectl.client.terminal import Copying, Terminal, fatal
 from nodectl.model.cpu_list import parse_cpulist
 from nodectl.model.number import whole
-from nodectl.model.step_number import FIRST
 from nodectl.model.wire import terminal_packets as packets
 
 _LEAVE = b"\x1d"  # Ctrl-]
@@ -57,8 +56,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Show the step until the streams end or the user leaves. Return 0."""
     session = Session(arguments.settings, start_private=False)
     try:
-        name = one(session, arguments.jobs)
-        job, step = name if isinstance(name, tuple) else (number_of(session, name), FIRST)
+        job, step = one_step(session, arguments.jobs)
         if arguments.layout:
             _print_layout(session.call("Show", job=job, step=step)["record"])
             return 0

@@ -177,7 +177,10 @@ def _machines(text: str) -> int:
 def _machine(given: object, config: Config) -> tuple[Topology, Settings]:
     """Return the requested machine, and the settings for this machine. Raises ValueError, OSError."""
     machine = topology.read(allowed=os.sched_getaffinity(0)) if given is None else spec.named(str(given))
-    return node.with_boards(machine, config.boards), node.settings_of(config, machine)
+    settings = node.settings_of(config, machine)
+    if given is None and not node.whole(machine, settings):  # a fenced login, which has what jobs do not
+        machine = replace(machine, usable=machine.online)
+    return node.with_boards(machine, config.boards), settings
 
 
 def _hostfile(environ: Mapping[str, str]) -> str:

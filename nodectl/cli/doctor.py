@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl import __version__
-from nodectl.cli.checks import confinement, container, machine, notices, own_node_rights, room, usage
+from nodectl.cli import fence
+from nodectl.cli.checks import confinement, container, logins, machine, notices, own_node_rights, room, usage
 from nodectl.cli.checks.check import FAIL, OK, WARN, Check
 from nodectl.cli.plugin_list import node_plugins, spank_plugins, unusable
 from nodectl.client.command import Failed
@@ -96,9 +97,13 @@ def _all(settings: "GlobalOptions") -> Iterator[Check]:
     yield admins(config)
     yield from scripts((("task_prolog", config.task_prolog), ("task_epilog", config.task_epilog)))
     yield from notices.all_checks(config)
+    yield from logins.all_checks(config)
     yield from plugin_checks(config)
     if valid:  # else the service's socket is unknown
-        yield from service(settings, config)
+        answers = list(service(settings, config))
+        yield from answers
+        if answers[0].level != FAIL:  # else it may hang
+            yield from fence.checks(settings)
 
 
 def admins(config: Config) -> Check:

@@ -13,10 +13,9 @@ import sys
 import termios
 import tty
 
-from nodectl.client.job_name import add_jobs, number_of, one
+from nodectl.client.job_name import add_jobs, one_step
 from nodectl.client.session import Session
 from nodectl.kernel import signals
-from nodectl.model.step_number import FIRST
 
 _CHUNK = 65536
 _TAKEN = ("TERM", "COLORTERM", "LANG")
@@ -39,8 +38,7 @@ def main(arguments: argparse.Namespace) -> int:
     words = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     environment = {name: os.environ[name] for name in _TAKEN if name in os.environ}
     session = Session(arguments.settings, start_private=False)
-    name = one(session, arguments.jobs)
-    job, step = name if isinstance(name, tuple) else (number_of(session, name), FIRST)
+    job, step = one_step(session, arguments.jobs)
     ends, mine = os.pipe2(os.O_CLOEXEC)  # tells that this command is no more
     terminal = PseudoTerminal(mine) if os.isatty(0) and os.isatty(1) else None
     try:

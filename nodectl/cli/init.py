@@ -225,14 +225,15 @@ def _replace(path: str, text: str) -> str:
         os.makedirs(directory, 0o755, exist_ok=True)
         fd = whole_file.open_directory(directory)
         try:
-            mode = 0o644
+            old = os.stat(path) if os.path.exists(path) else None
             if os.path.lexists(path):
-                old = os.lstat(name, dir_fd=fd).st_mode
-                mode = stat.S_IMODE(old) if stat.S_ISREG(old) else mode
                 os.link(name, kept, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
             else:
                 kept = ""
-            whole_file.write(fd, name, mode, [text.encode()])
+            mode, group = 0o644, -1
+            if old is not None and stat.S_ISREG(old.st_mode):
+                mode, group = stat.S_IMODE(old.st_mode), old.st_gid if os.geteuid() == 0 else -1
+            whole_file.write(fd, name, mode, [text.encode()], group)
         finally:
             os.close(fd)
     except OSError as error:

@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from nodectl.client.command import Failed
-from nodectl.client.job_name import jobs_argument, named
+from nodectl.client.job_name import jobs_argument, named, separated
 from nodectl.client.render.job_columns import COLUMNS, STARTS, USUAL, WIDE, listing
 from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help='print one JSON object, {"jobs": [...]}')
     parser.epilog = (
         "Everybody sees all jobs, but command and name of other users' jobs only where the node shows them. TIME is "
-        "how long it has run. `nodectl explain JOB` says more about why a job waits."
+        "how long it has run. Of your own jobs in which `nodectl bulk` runs, the last column has how many of its "
+        "commands have ended. `nodectl explain JOB` says more about why a job waits."
     )
 
 
@@ -93,14 +94,7 @@ def words(text: str) -> list[str]:
 
 def jobs(text: str) -> list[str]:
     """Return the jobs between commas outside of brackets."""
-    found, depth = [""], 0
-    for letter in text:
-        depth += (letter == "[") - (letter == "]")
-        if letter == "," and not depth:
-            found.append("")
-        else:
-            found[-1] += letter
-    return [name for job in found for name in jobs_argument(job)]
+    return [name for job in separated(text) for name in jobs_argument(job)]
 
 
 def states(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`nodectl log`: print what a job has written, while it runs and afterwards."""
+"""`nodectl log`: print what a job or a step has written, while it runs and afterwards."""
 
 import argparse
 import os
@@ -8,10 +8,12 @@ import sys
 from nodectl.client.command import Failed
 from nodectl.client.followed_file import FollowedFile
 from nodectl.client.job_name import add_jobs, one
-from nodectl.client.job_watch import JobWatch
+from nodectl.client.job_watch import JobWatch, StepWatch
 from nodectl.client.session import Session
 from nodectl.model.number import whole
 from nodectl.model.states import PENDING
+from nodectl.model.step_number import step_name
+from nodectl.model.words import printable
 
 _MOST = 10**9
 _UNWATCHED = 1000  # milliseconds between two looks at a file that the kernel does not watch
@@ -20,7 +22,7 @@ _OF_CONTAINERS = ("/tmp/", "/var/tmp/", "/dev/shm/")  # where a job's files may 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl log` to the parser."""
-    add_jobs(parser, "the job", one=True)
+    add_jobs(parser, "the job, or one of its steps", steps=True, one=True)
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
     parser.add_argument(
         "-e", "--error", action="store_true", help="what it wrote to stderr, where that has its own file"
@@ -30,8 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "The file is opened with your own rights. A file that is truncated or replaced while it is followed is said on "
         "stderr and shown from its beginning. Writes of other machines are seen when the job changes, and after 20 "
-        "seconds. What `nodectl run` and `alloc` write goes to their own terminal: no file keeps it, unless `nodectl "
-        "run --output=FILE` does."
+        "seconds. What `nodectl run` and `alloc` write goes to their own terminal, within a batch job to the job's "
+        "file: no other file keeps it, unless `nodectl run --output=FILE` does. Of a file for each task (%t) the first "
+        "is shown."
     )
 
 
@@ -46,34 +49,46 @@ def main(arguments: argparse.Namespace) -> int:
     """Print the file. Return 0."""
     session = Session(arguments.settings, start_private=False)
     try:
-        name = str(one(session, arguments.jobs))
-        job = JobWatch(session, name if arguments.task is None else f"{name}_{arguments.task}")
-        path = _file(job, errors=arguments.error)
+        job = _watched(session, one(session, arguments.jobs), arguments.task)
+        path = _file(job, "errors" if arguments.error else "output")
         file = FollowedFile(path, arguments.lines)
         if arguments.follow:
             _follow(job, file)
         if not file.copy():
-            raise Failed(_nothing(job, path))
+            raise Failed(printable(_nothing(job, path)))
     finally:
         session.close()
     return 0
 
 
-def _file(job: JobWatch, *, errors: bool) -> str:
+def _watched(session: Session, name: str | tuple[int, int], task: int | None) -> JobWatch | StepWatch:
+    """Return the job or step of the name, or the task of the array. Raises Failed."""
+    if task is None:
+        return StepWatch(session, *name) if isinstance(name, tuple) else JobWatch(session, name)
+    if isinstance(name, tuple):
+        raise Failed(f"--task names a task of an array, and {step_name(*name)} is a step", 2)
+    return JobWatch(session, f"{name}_{task}")
+
+
+def _file(job: JobWatch | StepWatch, which: str) -> str:
     """Return the path of the job's file. Raises Failed."""
     record = job.record
+    if isinstance(job, StepWatch):
+        if path := str(record.get(which) or ""):
+            return path
+        raise Failed(f"step {job.name} has no file of its own", subject="no log of a step")
     if job.is_array:
         tasks = f"; {record['array_tasks']} wait" if record["array_tasks"] else ""
         raise Failed(f"job {job.name} is an array: name a task, as {job.name}_1 or with --task{tasks}", 2)
-    if path := str(record["errors" if errors else "output"]):
+    if path := str(record[which]):
         return path
     if not record["work_dir"]:
         raise Failed(f"job {job.name} is {record['user']}'s: only they, admins and root are told where it writes")
     raise Failed(f"job {job.name} writes to no file", subject=f"no log of {record['held_by']}")
 
 
-def _follow(job: JobWatch, file: FollowedFile) -> None:
-    """Show the file while the job goes on."""
+def _follow(job: JobWatch | StepWatch, file: FollowedFile) -> None:
+    """Show the file while the job or step goes on."""
     said = False
     file.watch()
     poll = select.poll()
@@ -97,9 +112,11 @@ def _follow(job: JobWatch, file: FollowedFile) -> None:
         job.take()
 
 
-def _nothing(job: JobWatch, path: str) -> str:
+def _nothing(job: JobWatch | StepWatch, path: str) -> str:
     """Return why there is no file."""
     record = job.record
+    if isinstance(job, StepWatch):
+        return f"step {job.name} was to write to {path}, which is not there"
     if record["state"] == PENDING:
         return f"job {job.name} waits and has written nothing; it will write to {path} -> `nodectl explain {job.name}`"
     words = "never ran" if job.is_over and not record["start"] else f"was to write to {path}, which is not there"

@@ -273,7 +273,7 @@ def usage() -> str:
     lines = [
         "Usage: nodectl [--config FILE] [--socket PATH] [--user] COMMAND ...",
         "",
-        "The compute-node half of a batch system, alone on one machine.",
+        "Shares a machine: programs get CPUs, memory and GPUs of their own, and wait in a queue for what is taken.",
         "",
         *listed,
         "Options:",

@@ -5,24 +5,26 @@ The service decides which steps a user sees: users their own, root and the admin
 
 import argparse
 import json
-import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from nodectl.client.render.job_columns import command_words
 from nodectl.client.render.table import cut, table
 from nodectl.client.screen import add_screen_options, show
 from nodectl.client.session import Session
 from nodectl.model.number import whole
-from nodectl.model.step_number import step_name
-from nodectl.model.words import cpu_list, duration, elapsed
+from nodectl.model.step_number import BATCH, step_name
+from nodectl.model.words import commands_words, cpu_list, duration, elapsed
 
 HEADER = ("STEP", "USER", "NAME", "STATE", "NTASKS", "TIME", "CPUS", "PID", "COMMAND")
+_OF_BULK = (*HEADER[:-1], "DONE", HEADER[-1])  # where a step is one of `nodectl bulk`
 _RIGHT = ("NTASKS", "TIME", "PID")
 _WIDEST = 10  # of user and name, where a terminal is too narrow
 _USUAL = 20
 _MOST = 10_000
+_MOST_SCRIPTS = 1000  # about whose commands the service is asked
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help='print one JSON object, {"steps": [...]}')
     parser.epilog = (
         "Users see their own steps; root and members of the admin group see all. TIME is what has passed since the "
-        "step began, PID is its runner's."
+        "step began, PID is its runner's. DONE, where a step of `nodectl bulk` runs, is how many of its commands have "
+        "ended, of how many where that is known, and how many failed; it is two seconds old at most."
     )
 
 
@@ -72,7 +75,21 @@ def _ask(session: Session, most: int) -> list[Mapping[str, Any]]:
         steps += reply["steps"]
         told = sum(step.get("ended") is not None for step in steps)
         more = reply["more"]
-    return list({(step["job"], step["step"], step.get("restart")): step for step in steps}.values())
+    known = {(step["job"], step["step"], step.get("restart")): step for step in steps}
+    return _as_submitted(session, list(known.values()))
+
+
+def _as_submitted(session: Session, steps: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the steps, the running scripts among them with the command that was submitted, not the copy that runs."""
+    scripts = [str(step["job"]) for step in steps if step["step"] == BATCH and step.get("ended") is None]
+    if not scripts:
+        return steps
+    rows = session.rows("Queue", "jobs", jobs=scripts[:_MOST_SCRIPTS])
+    commands = {job["job"]: job["command"] for job in rows if job["command"]}
+    return [
+        {**step, "command": commands[step["job"]]} if step["step"] == BATCH and step["job"] in commands else step
+        for step in steps
+    ]
 
 
 def listing(
@@ -82,13 +99,15 @@ def listing(
     paint: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
 ) -> list[str]:
     """Return the table; `now` is seconds since the epoch. If the table is too wide, names become shorter first."""
-    rows = [_row(step, now) for step in steps]
-    if width is not None and max(map(len, table(HEADER, rows, right=_RIGHT))) > width:
+    listed = list(steps)
+    header = _OF_BULK if any(step.get("commands") for step in listed) else HEADER
+    rows = [_row(step, now, with_commands=header is _OF_BULK) for step in listed]
+    if width is not None and max(map(len, table(header, rows, right=_RIGHT))) > width:
         rows = [(row[0], *(cut(str(cell), _WIDEST) for cell in row[1:3]), *row[3:]) for row in rows]
-    return table(HEADER, rows, right=_RIGHT, width=width, paint=paint)
+    return table(header, rows, right=_RIGHT, width=width, paint=paint)
 
 
-def _row(step: Mapping[str, Any], now: float) -> tuple[object, ...]:
+def _row(step: Mapping[str, Any], now: float, *, with_commands: bool) -> tuple[object, ...]:
     return (
         step_name(step["job"], step["step"]),
         step["user"],
@@ -98,7 +117,8 @@ def _row(step: Mapping[str, Any], now: float) -> tuple[object, ...]:
         duration(elapsed(step, now)),
         cpu_list(step["cpus"]),
         step.get("pid") or "-",
-        shlex.join(step["command"]),
+        *((commands_words(step["commands"]) if step.get("commands") else "-",) if with_commands else ()),
+        command_words(step["command"]),
     )
 
 

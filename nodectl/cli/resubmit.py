@@ -16,10 +16,12 @@ from nodectl.client.launch_request import job_environment
 from nodectl.client.run_options import Parsed
 from nodectl.client.session import Session
 from nodectl.model.states import COMPLETED, IN_QUEUE
+from nodectl.placement.binding import options as layout_options
 from nodectl.scheduler import job_array
 
 _OF_THEN = ("begin", "deadline", "dependency", "hold")  # options about the time of the first submission
 _NOT_FAILED = (*IN_QUEUE, COMPLETED)
+_MEMORY = frozenset({"mem", "mem_per_cpu"})  # of which a request has one
 _RENAMED = {"chdir": "cwd", "propagate": "rlimits"}
 
 
@@ -75,10 +77,12 @@ def _of_its_user(kept: Mapping[str, Any], given: set[str]) -> Mapping[str, Any]:
 def _with_new(old: Mapping[str, Any], new: Mapping[str, Any], given: set[str]) -> dict[str, object]:
     """Return the old request with the fields whose options were given now."""
     fields = {_RENAMED.get(name, name) for name in given} & new.keys()
-    request = {**old, **{name: new[name] for name in fields}}
-    for merged in ("layout", "job_control"):
-        if both := {**old.get(merged, {}), **new.get(merged, {})}:
-            request[merged] = both
+    kept = {name: value for name, value in old.items() if name not in _MEMORY or _MEMORY.isdisjoint(fields)}
+    request = {**kept, **{name: new[name] for name in fields}}
+    if layout := layout_options.changed(old.get("layout", {}), new.get("layout", {})):
+        request["layout"] = layout
+    if control := {**old.get("job_control", {}), **new.get("job_control", {})}:
+        request["job_control"] = control
     if of_plugins := {tuple(words[:2]): words for words in (*old.get("options", ()), *new.get("options", ()))}:
         request["options"] = list(of_plugins.values())
     if "export" in given:

@@ -297,6 +297,8 @@ def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyo
 
     trace = parsed.values.pop("trace", None)
     of_job = {name: parsed.values.pop(name) for name in parsed.job if name in parsed.values}
+    if "dependency" in of_job or isinstance(parsed.values.get("jobid"), str):
+        _ask_for_newest(session, parsed.values, of_job)
     parsed.told.update((TOLD[name], str(of_job[name])) for name in TOLD if name in of_job)
     patience: int | None = of_job.pop("immediate", None)  # type: ignore[assignment]  # what its row reads
     request = make_request(parsed) | beyond
@@ -328,6 +330,20 @@ def start(session: Session, local: "LocalStack | None", parsed: "Parsed", **beyo
     else:
         job, step, events = _launched(session, request, patience, surrounding)
     return Started(session, (job, step), events, trace, int(str(request["ntasks"])), of_cluster=parsed.of_cluster)
+
+
+def _ask_for_newest(session: Session, values: dict[str, object], of_job: dict[str, object]) -> None:
+    """Put the numbers of jobs in the place of their names, such as last. Raises Failed."""
+    from nodectl.client.job_name import in_dependency, names_of, number_of, one  # few name jobs so
+
+    if "dependency" in of_job:
+        of_job["dependency"] = in_dependency(session, str(of_job["dependency"]))
+    if isinstance(name := values.get("jobid"), str):
+        try:
+            names = names_of(name, steps=False)
+        except ValueError as error:
+            raise BadOption(f"--jobid: {error}") from None
+        values["jobid"] = number_of(session, str(one(session, names)))
 
 
 def _in_a_job(request: dict[str, object], socket: str) -> bool:

@@ -17,7 +17,7 @@ from nodectl.client.session import Session
 from nodectl.model.states import PENDING
 from nodectl.model.step_number import FIRST, step_name
 from nodectl.model.wire.names import NODE
-from nodectl.model.words import byte_words, cpu_list, duration, elapsed
+from nodectl.model.words import byte_words, commands_words, cpu_list, duration, elapsed
 
 TASK_HEADER = ("TASK", "PID", "STATUS", "CPUS", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
 _RIGHT = ("TASK", "PID", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
@@ -84,7 +84,7 @@ def _found(session: Session, name: "str | tuple[int, int]") -> tuple[Mapping[str
 def _bulk_lines(bulk: Mapping[str, Any]) -> list[str]:
     """Return the lines about a bulk step: counts of the commands, and details of some."""
     counts = [f"{bulk[name]} {name.replace('_', ' ')}" for name in _BULK_COUNTS if bulk.get(name)]
-    lines = ["", f"{bulk['commands']} commands begun: {', '.join(counts) or 'none has ended'}"]
+    lines = [f"{bulk['commands']} commands begun: {', '.join(counts) or 'none has ended'}"]
     for title, key, words in (("FAILED", "failures", _failure_words), ("SLOWEST", "slowest", _slow_words)):
         rows = [(row["seq"], words(row), row["command"]) for row in bulk.get(key) or ()]
         lines += ["", *table((title, "HOW", "COMMAND"), rows, right=(title,))] if rows else []
@@ -108,7 +108,8 @@ def text_of(record: Mapping[str, Any], now: float) -> list[str]:
     if tasks:
         lines += ["", *table(TASK_HEADER, [_task_row(task) for task in tasks], right=_RIGHT)]
     if record.get("bulk"):
-        lines += _bulk_lines(record["bulk"])
+        told = [commands_words(record["commands"])] if record.get("commands") else []
+        lines += ["", *told, *_bulk_lines(record["bulk"])]
     return lines
 
 
@@ -196,6 +197,8 @@ def _uses(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     if record.get("pressure"):
         waits = (f"{resource} {seconds[0]:.3f} s" for resource, seconds in record["pressure"].items())
         yield "waited for", ", ".join(waits)
+    if record.get("login_processes"):
+        yield "login sessions", f"{record['login_processes']} processes"
 
 
 def _what(name: str) -> str:

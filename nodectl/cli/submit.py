@@ -64,9 +64,10 @@ def _tell_output(command: JobCommand, job: int) -> None:
     except Failed:
         return
     if path := record.get("output"):
-        waiting.say(
-            f"output goes to {path}; `nodectl log -f {job}{'_N' if record.get('array_tasks') else ''}` follows it"
-        )
+        from nodectl.model.words import printable  # only at a terminal
+
+        follow = f"`nodectl log -f {job}{'_N' if record.get('array_tasks') else ''}`"
+        waiting.say(f"output goes to {printable(str(path))}; {follow} follows it")
 
 
 def _tell_number(job: int, line: str) -> None:

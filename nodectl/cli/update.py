@@ -7,7 +7,7 @@ from typing import Any
 from nodectl.client import script
 from nodectl.client.command import Failed, complain
 from nodectl.client.job_changes import CHANGES, assigned, option_of, taken
-from nodectl.client.job_name import add_jobs, named
+from nodectl.client.job_name import add_jobs, in_dependency, named
 from nodectl.client.run_options import percent, positive, processes
 from nodectl.client.session import Session
 from nodectl.model.number import mebibytes
@@ -87,6 +87,8 @@ def main(arguments: argparse.Namespace) -> int:
     session = Session(arguments.settings)
     status = 0
     try:
+        if "dependency" in changes:
+            changes["dependency"] = in_dependency(session, changes["dependency"])
         for name in named(session, arguments.jobs):
             try:
                 _change(session, name, limits, changes)

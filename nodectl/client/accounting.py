@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nodectl.client import job_name
 from nodectl.client.command import Failed
 from nodectl.client.session import Session
 from nodectl.model.accounting.rows import Row, rows_of
@@ -34,17 +35,26 @@ class Named:
         return self.job in (row.job, row.array_job)
 
 
-def named(text: str) -> list[Named]:
-    """Parse jobs and steps between commas. Raises Failed."""
-    return [_named(word.strip()) for word in text.split(",") if word.strip()]
+def named(session: Session, text: str) -> list[Named]:
+    """Parse jobs and steps between commas, and ask the service which is the last. Raises Failed."""
+    return [one for word in job_name.separated(text) for one in _named(session, word)]
 
 
-def _named(word: str) -> Named:
-    found = _WORD.fullmatch(word)
-    if found is None or not 0 < int(found["job"]) <= _LAST_ID:
-        raise Failed(f"{word[:40]!r} is no job and no step: 7, 7.0, 7.batch, 7_3")
-    step = step_number(found["step"]) if found["step"] else None
-    return Named(int(found["job"]), int(found["task"]) if found["task"] else None, step)
+def _named(session: Session, word: str) -> list[Named]:
+    plain = _WORD.fullmatch(word)
+    if plain is not None and 0 < int(plain["job"]) <= _LAST_ID:
+        step = step_number(plain["step"]) if plain["step"] else None
+        return [Named(int(plain["job"]), int(plain["task"]) if plain["task"] else None, step)]
+    try:
+        names = job_name.names_of(word)
+    except ValueError:
+        raise Failed(
+            f"{word[:40]!r} is no job and no step: 7, 7.0, 7.batch, 7_3, 7_3.batch, 7_[0-4], 7-12, last"
+        ) from None
+    found: list[Named] = []
+    for name in job_name.named(session, names, apart=True):
+        found += [Named(name[0], None, name[1])] if isinstance(name, tuple) else _named(session, name)
+    return found
 
 
 def user_ids(text: str) -> list[int]:

@@ -26,6 +26,8 @@ ADVICE = {
     "no log of run": "its command's terminal has it; `nodectl run --output=FILE` or `nodectl submit` keep it in a "
     "file, and `nodectl attach` shows a step that runs with -l, -u or --pty",
     "no log of alloc": "its steps write to the terminal of `nodectl alloc`; `nodectl submit` keeps output in a file",
+    "no log of a step": "it writes where its `nodectl run` does: to that terminal, or to the file of the batch job, "
+    "which `nodectl log JOB` prints",
     "queue": "`nodectl acct` tells what has ended",
     "admins": "ask one of them, or use sudo; the key admin_group names it",
 }

@@ -1,7 +1,7 @@
 """A file to which others append, copied to standard output as it grows, or its end: for `nodectl log` and the page.
 
-The process opens the file with its own rights. A watch of inotify(7) wakes it; writes of other machines, over a network
-file system, wake nothing.
+The process opens the file with its own rights. Another user may have chosen its path, which is printed without control
+characters. A watch of inotify(7) wakes the process; writes of other machines, over a network file system, wake nothing.
 """
 
 import errno
@@ -11,6 +11,7 @@ import sys
 
 from nodectl.client.command import Failed
 from nodectl.kernel import _kernel
+from nodectl.model.words import printable
 
 _CHUNK = 1 << 18
 # File systems that store nothing, by their magic numbers: proc, sysfs, tracefs, debugfs, securityfs, pstore, cgroups,
@@ -78,7 +79,7 @@ class FollowedFile:
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise Failed(f"open {self._path}: {error.strerror}") from None
+            raise Failed(f"open {printable(self._path)}: {error.strerror}") from None
         self._watch()
         if self._lines is not None:
             self._at, self._lines = _begin_of_last(self._fd, self._lines), None
@@ -95,7 +96,7 @@ class FollowedFile:
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
-            raise Failed(f"read {self._path}: {error.strerror}") from None
+            raise Failed(f"read {printable(self._path)}: {error.strerror}") from None
         sys.stdout.buffer.flush()
 
     def _replaced(self) -> bool:
@@ -112,11 +113,11 @@ def last_lines(path: str, lines: int, most: int) -> bytes:
     try:
         fd = _opened(path)
     except OSError as error:
-        raise Failed(f"open {path}: {error.strerror}") from None
+        raise Failed(f"open {printable(path)}: {error.strerror}") from None
     try:
         return os.pread(fd, most, _begin_of_last(fd, lines, most))
     except OSError as error:
-        raise Failed(f"read {path}: {error.strerror}") from None
+        raise Failed(f"read {printable(path)}: {error.strerror}") from None
     finally:
         os.close(fd)
 
@@ -130,9 +131,10 @@ def _opened(path: str) -> int:
     place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(place).st_mode):
-            raise Failed(f"{path} is no regular file: nothing keeps what was written there")
+            raise Failed(f"{printable(path)} is no regular file: nothing keeps what was written there")
         if _kernel.file_system(place) in _OF_THE_KERNEL:
-            raise Failed(f"{path} is a file of the kernel's, as in /proc or /sys: nothing keeps what is read there")
+            why = "is a file of the kernel's, as in /proc or /sys: nothing keeps what is read there"
+            raise Failed(f"{printable(path)} {why}")
         return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(place)
@@ -159,4 +161,4 @@ def _begin_of_last(fd: int, lines: int, most: int | None = None) -> int:
 
 def _say(words: str) -> None:
     sys.stdout.flush()
-    print(f"nodectl: {words}", file=sys.stderr)
+    print(f"nodectl: {printable(words)}", file=sys.stderr)

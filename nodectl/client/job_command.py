@@ -76,6 +76,10 @@ class JobCommand:
         surroundings = outside_of_jobs(own_environment())
         settle(self.parsed)
         options = job_options(self.parsed)
+        if "dependency" in options:
+            from nodectl.client.job_name import in_dependency  # few jobs wait for others
+
+            options["dependency"] = in_dependency(self.session, str(options["dependency"]))
         self.parsed.told.update((TOLD[name], str(options[name])) for name in TOLD if name in options)
         environment = job_environment(self.parsed, self.parsed.environment or surroundings)
         stdin = self.parsed.values.get("stdin")

@@ -8,6 +8,7 @@ from nodectl.client.command import Failed
 from nodectl.client.job_options import array
 from nodectl.client.step_name import step_of
 from nodectl.model.number import whole
+from nodectl.model.step_number import FIRST
 
 if TYPE_CHECKING:
     from nodectl.client.session import Session
@@ -75,6 +76,34 @@ def one(session: "Session", words: "Iterable[str]") -> "str | tuple[int, int]":
     if len(found) != 1:
         raise Failed(f"one job at a time, and these are {len(found)}", 2)
     return found[0]
+
+
+def one_step(session: "Session", words: "Iterable[str]") -> tuple[int, int]:
+    """Return the single named step; a job alone, or a task of an array, means its first step. Raises Failed."""
+    name = one(session, words)
+    return name if isinstance(name, tuple) else (number_of(session, name), FIRST)
+
+
+def in_dependency(session: "Session", text: str) -> str:
+    """Return the text of a dependency with the number of the newest job in place of `last`. Raises Failed."""
+    first, *jobs = text.split(f":{NEWEST}")
+    ends = [not job or not job[0].isalnum() for job in jobs]
+    if not any(ends):
+        return text
+    newest = session.call("Newest")["job"]
+    return first + "".join(f":{newest if end else NEWEST}{job}" for job, end in zip(jobs, ends, strict=True))
+
+
+def separated(text: str) -> list[str]:
+    """Return the words between commas outside of brackets."""
+    found, depth = [""], 0
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [word.strip() for word in found if word.strip()]
 
 
 def _tasks(name: str) -> "Iterator[str]":

@@ -154,7 +154,7 @@ _WAITING = (
     _row("contiguous", "", "", "nodes side by side", yes, has_arg=NO_ARGUMENT),
     _row("deadline", "", "TIME", "given up if it cannot end by then", moment),
     _row("dependency", "d", "LIST", "after other jobs: afterok:7:8, afterany:, afternotok:, after:, aftercorr:, "
-           "singleton, or expand:7 to give job 7 more; ',' means all of them, '?' any", str),
+           "singleton, or expand:7 to give job 7 more; a job may be last; ',' means all of them, '?' any", str),
     _row("hold", "H", "", "does not start before `nodectl release`", yes, has_arg=NO_ARGUMENT),
     _row("mail-type", "", "LIST", "events of which a mail tells: BEGIN, END, FAIL, REQUEUE, TIME_LIMIT, TIME_LIMIT_80, "
            "ALL; of an array as a whole, or with ARRAY_TASKS of each task", mail_type),

@@ -1,4 +1,4 @@
-"""The watch of a job until its end, beside other things: for `nodectl log` and `nodectl wait`.
+"""The watch of a job or step until its end, beside other things: for `nodectl log` and `nodectl wait`.
 
 The service answers when the job changes, so a command can poll(2) the connection together with other descriptors. A
 command which only watches does not keep a waiting job alive for the client that has to launch it.
@@ -8,7 +8,8 @@ from typing import Any
 
 from nodectl.client import waiting
 from nodectl.client.session import Session
-from nodectl.model.states import COMPLETED, IN_QUEUE
+from nodectl.model.states import IN_QUEUE
+from nodectl.model.step_number import step_name
 
 
 class JobWatch:
@@ -46,4 +47,27 @@ class JobWatch:
         """Return the exit status of an ended job, the highest of an array; never 0 for a job that did not complete."""
         if self.is_array:
             return waiting.exit_status_of_array(self.session, int(self.record["array_job"]))
-        return int(self.record["exit_code"]) or int(self.record["state"] != COMPLETED)
+        return waiting.exit_status_of(self.record)
+
+
+class StepWatch:
+    """A step. Raises Failed, as all methods do."""
+
+    def __init__(self, session: Session, job: int, step: int) -> None:
+        self.session = session
+        self.name = step_name(job, step)
+        self.record: Any = session.call("Show", job=job, step=step)["record"]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the step has ended."""
+        return self.record.get("ended") is not None
+
+    def ask(self) -> None:
+        """Ask the service for the step's end. The session is readable when the answer comes."""
+        self.session.ask("Wait", job=self.record["job"], step=self.record["step"])
+
+    def take(self) -> None:
+        """Take the answer, waiting for it if need be. The service's successor is asked again."""
+        reply = waiting.patiently(self.session, "Wait", job=self.record["job"], step=self.record["step"])
+        self.record = reply["record"]

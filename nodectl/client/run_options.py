@@ -77,6 +77,12 @@ def positive(text: str) -> int:
     return number
 
 
+def one_job(text: str) -> "int | str":
+    """Parse one job: its number, or its other name, such as last or 7_3, for which the service is asked later."""
+    job, underscore, _ = text.partition("_")
+    return text if job == "last" or (underscore and job.isdecimal()) else positive(text)
+
+
 def percent(text: str) -> int:
     """Parse CPU time in percent of a CPU: 150%, or 150; 0 for max."""
     return 0 if text == "max" else positive(text.removesuffix("%"))
@@ -117,7 +123,7 @@ OPTIONS = (
     Option("cpus-per-task", "c", "N", "CPUs for each task (default 1)", positive),
     Option("chdir", "D", "DIR", "working directory of the tasks", user_file, dest="cwd"),
     Option("job-name", "J", "NAME", "name of the job", str, dest="name"),
-    Option("jobid", "", "JOB", "a further step of this running job of yours", positive),
+    Option("jobid", "", "JOB", "a further step of this running job of yours", one_job),
     Option("time", "t", "TIME", "time limit: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S", seconds, dest="time_limit"),
     Option("mem", "", "SIZE", "memory of the step, in MiB or with K, M, G, T; 0 for all there is", mebibytes),
     Option("mem-per-cpu", "", "SIZE", "memory for each CPU asked for", mebibytes),

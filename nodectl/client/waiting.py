@@ -90,9 +90,12 @@ def until_over(session: "Session", number: int) -> int:
         jobs: list[Mapping[str, object]] = session.call("Queue", jobs=[str(number)])["jobs"]  # type: ignore[assignment]
         left = [int(str(job["job"])) for job in jobs]
     record: Mapping[str, object] = session.call("ShowJob", job=str(number))["record"]  # type: ignore[assignment]
-    if record.get("array_job"):
-        return exit_status_of_array(session, number)
-    return int(str(record["exit_code"]))
+    return exit_status_of_array(session, number) if record.get("array_job") else exit_status_of(record)
+
+
+def exit_status_of(record: "Mapping[str, object]") -> int:
+    """Return the exit status of an ended job, by its record: never 0 for one that did not complete."""
+    return int(str(record["exit_code"])) or int(record["state"] != COMPLETED)
 
 
 def _until_ended(session: "Session", number: int) -> None:
@@ -105,19 +108,28 @@ def _until_ended(session: "Session", number: int) -> None:
 
 
 def exit_status_of_array(session: "Session", array: int) -> int:
-    """Return the highest exit status of an array's tasks, 1 for tasks that never ran. Raises Failed."""
-    return max(_exit_codes(session, array), default=0)
+    """Return the highest exit status of an array's tasks, each with its latest run: 1 at least for one that did not
+    complete. Raises Failed.
+    """
+    latest: dict[object, tuple[int, int]] = {}  # by job: run and status, of those that need a look at both
+    known = False
+    for record in _runs(session, array):
+        known = True
+        is_well = record["job_state"] in (COMPLETED, REQUEUED)
+        run = int(str(record.get("restart_cnt", 0))), int(str(record.get("exit_code", 0))) or int(not is_well)
+        if any(run):
+            latest[record["job_id"]] = max(run, latest.get(record["job_id"], run))
+    if not known:
+        raise Failed(f"how the tasks of job {array} ended is told to its user and admins, as long as it is kept")
+    return max((status for _, status in latest.values()), default=0)
 
 
-def _exit_codes(session: "Session", array: int) -> "Iterator[int]":
-    """Yield the exit codes of an array's runs, page by page: never 0 for one that did not complete."""
+def _runs(session: "Session", array: int) -> "Iterator[Mapping[str, object]]":
+    """Yield the records of an array's runs, page by page."""
     wanted: dict[str, Any] = {"of": "jobs", "jobs": [array]}
     while True:
         page = patiently(session, "Accounting", **wanted)
-        records: list[Mapping[str, object]] = page["records"]  # type: ignore[assignment]
-        for record in records:
-            is_well = record["job_state"] in (COMPLETED, REQUEUED)
-            yield int(str(record.get("exit_code", 0))) or int(not is_well)
+        yield from page["records"]  # type: ignore[misc]
         if not page["next"]:
             return
         wanted["next"] = page["next"]

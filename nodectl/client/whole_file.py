@@ -23,14 +23,19 @@ def open_directory(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def write(directory: int, name: str, mode: int, chunks: "Iterable[bytes]") -> None:
-    """Write the chunks to the file `name` in the directory, and replace an old file. Raises OSError."""
+def write(directory: int, name: str, mode: int, chunks: "Iterable[bytes]", group: int = -1) -> None:
+    """Write the chunks to the file `name` in the directory, and replace an old file. Raises OSError.
+
+    `group`: the number of the file's group, -1 for this process's.
+    """
     partial = f".{name[:200]}.{os.urandom(6).hex()}"
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
     try:
         with open(fd, "wb") as file:
             for chunk in chunks:
                 file.write(chunk)
+            if group >= 0:
+                os.fchown(fd, -1, group)
             os.fchmod(fd, mode)
         os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:

@@ -1,4 +1,4 @@
-"""Facts of a process from /proc: the cgroup, and whether programs may gain privileges."""
+"""Facts of a process from /proc: the cgroup, the parent, and whether programs may gain privileges."""
 
 import os
 
@@ -15,6 +15,12 @@ def cgroup_of(pid: "int | str" = "self") -> str:
     except OSError:
         return ""
     return next((os.fsdecode(line[3:]) for line in lines if line.startswith(b"0::")), "")
+
+
+def parent_of(pid: int) -> int:
+    """Return the pid of a process's parent, 0 for none. Raises OSError if the process has gone."""
+    told = pseudo_file.read(f"/proc/{pid}/stat")
+    return int(told.rpartition(b")")[2].split()[1])  # the name before it may have spaces and brackets, proc(5)
 
 
 def has_no_new_privs(pid: "int | str" = "self") -> bool:

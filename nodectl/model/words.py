@@ -62,6 +62,12 @@ def spent_words(microseconds: int) -> str:
     return f"{microseconds / 1e6:.2f} s"
 
 
+def commands_words(counts: Mapping[str, int]) -> str:
+    """Return how far the commands of a bulk are: "120 of 1000 done, 3 failed"."""
+    of = f" of {counts['total']}" if "total" in counts else ""
+    return f"{counts['done']}{of} done" + (f", {counts['failed']} failed" if counts["failed"] else "")
+
+
 def elapsed(step: Mapping[str, Any], now: float) -> float:
     """Return the seconds from the step's beginning to the end, or to now; 0 for a refused step."""
     began = step.get("started") or (step["submitted"] if step.get("ended") is None else step["ended"])

@@ -82,6 +82,7 @@ class Book:
         The caller may leave the generator at any yield.
         """
         known = sorted(jobs, key=lambda job: job.start_time)
+        over: list[tuple[float, int]] = []  # end and number of jobs that nothing has run of since
         for job in known:
             self._know(job)
             yield
@@ -98,8 +99,13 @@ class Book:
                     job.suspend_time = job.suspend_time or now  # a step's file does not say since when
                     self.stopped[job.job_id] = job
                 if job.job_state != states.SUSPENDED or job.suspended_by_owner:
-                    self._charge(job, self.fair_share.since(job.user_id, job.start_time, now))
+                    self._charge(job, self._since(job, job.start_time, now))
+                if job.job_state == states.COMPLETING and 0 < job.end_time <= now:
+                    over.append((job.end_time, job.job_id))
                 job.end_time = self.expected_end(job, now)
+        for end, number in sorted(over):
+            job = self.jobs[number]
+            self._discharge(job, self._since(job, end, now))
         for job in known:
             yield
             if job.job_state != states.PENDING:
@@ -345,6 +351,10 @@ class Book:
             self._rates[job.job_id] = job.total_cpus
             self.fair_share.begin(job.user_id, job.total_cpus, now)
             self.week.begin(job, Demand() if job.job_resrcs is None else given(job.job_resrcs), now)
+
+    def _since(self, job: JobRecord, at: float, now: float) -> float:
+        """Return `at`, or a later time until which the job's user is charged already, after a restart."""
+        return self.week.since(job.user_name, self.fair_share.since(job.user_id, at, now), now)
 
     def _discharge(self, job: JobRecord, now: float) -> None:
         cpus = self._rates.pop(job.job_id, None)

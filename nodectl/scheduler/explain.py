@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from bitarray import bitarray
 
 from nodectl.model import states
-from nodectl.model.device_part import device_of
+from nodectl.model.device_part import WHOLE, device_of
 from nodectl.model.words import duration
 from nodectl.placement.binding import devices
 from nodectl.placement.binding.refused import Refused
@@ -311,11 +311,14 @@ class Explainer:
     def _lacks_devices(self, job: JobRecord) -> str:
         nodes, ledger = self._book.selection.nodes, self._book.selection.ledger
         if len(nodes) == 1:
+            away = nodes.devices_away.get(0, {})
+            loads = ledger.loads(0) | dict.fromkeys(away, WHOLE)
+            outside = "".join(f"; {key} is used outside of all jobs: {words}" for key, words in away.items())
             for one in devices.of_gres(job.details.gres):
                 try:
-                    devices.hold(nodes[0].devices, one, ledger.loads(0), 0, nodes[0].config, user=job.user_id)
+                    devices.hold(nodes[0].devices, one, loads, 0, nodes[0].config, user=job.user_id)
                 except Refused as refused:
-                    return refused.reason
+                    return f"{refused.reason}{outside}"
         return "devices that it asks for are not free where it could run"
 
     def _free_cpus(self) -> int:

@@ -28,7 +28,7 @@ _MOST = 1000
 _DAY = 86_400
 REPEATS = {"DAILY": 1, "WEEKDAY": 1, "WEEKLY": 7}
 """Flags of reservations that come again after so many days; WEEKDAY from Monday to Friday."""
-_CYCLE = 8 * _DAY  # two that come again meet within a week, or never; a day more, for clocks that change
+_CYCLE = 15 * _DAY  # two that come again meet within a week, or never; twice, as one day lacks an hour of the clock
 
 
 class _Kept(NamedTuple):
@@ -316,8 +316,9 @@ def repeat_of(one: ReservationRequest) -> str:
 def occurrence(one: ReservationRequest, after: float) -> tuple[float, float]:
     """Return begin and end of the first occurrence that ends after this time, at the same times of the local clock.
 
-    `one` has the times as they were asked for. A begin in the hour that the clock leaves out is an hour later by the
-    clock; of an hour that comes twice the first one counts.
+    `one` has the times as they were asked for. A time in the hour that the clock leaves out is the end of that hour; of
+    an hour that comes twice the first one counts. So what does not meet by the clock never meets. An occurrence that is
+    wholly in the hour left out does not take place.
     """
     repeat = repeat_of(one)
     days = 0
@@ -326,16 +327,17 @@ def occurrence(one: ReservationRequest, after: float) -> tuple[float, float]:
         days -= days % REPEATS[repeat]
     while True:
         start, end = _later(one.start_time, days), _later(one.end_time, days)
-        if end <= start:  # only the begin is in the hour left out
-            end = start + one.end_time - one.start_time
-        is_on = repeat != "WEEKDAY" or time.localtime(start).tm_wday < 5
+        is_on = start < end and (repeat != "WEEKDAY" or time.localtime(start).tm_wday < 5)
         if not repeat or (is_on and end > after):
             return start, end
         days += REPEATS[repeat]
 
 
 def _later(at: float, days: int) -> float:
-    """Return when the local clock shows the same time so many days later; mktime(3) may choose the hour freely."""
+    """Return when the local clock shows the same time so many days later; mktime(3) may choose the hour freely.
+
+    In the hour that the clock leaves out this is when it does.
+    """
     if not days:
         return at
     here = time.localtime(at).tm_gmtoff
@@ -344,7 +346,8 @@ def _later(at: float, days: int) -> float:
     for offset in (before, behind):
         if time.localtime(clock - offset).tm_gmtoff == offset:
             return clock - offset
-    return clock - before
+    span = range(int(clock - behind), int(clock - before))
+    return float(span.start + bisect_left(span, 1, key=lambda at: int(time.localtime(at).tm_gmtoff != before)))
 
 
 def _is_within(times: tuple[float, float], start: float, end: float) -> bool:

@@ -67,6 +67,11 @@ class Week:
         """True where there are limits."""
         return bool(self._lines)
 
+    def since(self, user: str, started: float, now: float) -> float:
+        """Return the time from which a job begun at `started` is not accounted for yet, after a restart."""
+        account = self._accounts.get(user)
+        return started if account is None else min(max(started, account.at), now)
+
     def begin(self, job: JobRecord, demand: Demand, now: float) -> None:
         """Count a job's CPUs and GPUs from now on."""
         if self._lines and job.user_id:

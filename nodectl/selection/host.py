@@ -9,7 +9,7 @@ In the daemon's event loop, as root, and in planning commands (`nodectl select`)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from bitarray import bitarray
@@ -381,6 +381,12 @@ class Selection:
         """Tell the plugin of a node's new state, such as drained; the node's record is already up to date."""
         self._offers.look_again()
         return self._tell("update_node_state", node)
+
+    def set_devices_away(self, index: int, away: Mapping[str, str]) -> None:
+        """Give no job these devices of a node. `away`: words about the use of each, by its key."""
+        others = {node: known for node, known in self.nodes.devices_away.items() if node != index}
+        self.nodes.devices_away = others | ({index: away} if away else {})
+        self._judge.look_again()
 
     def _tell(self, name: str, *arguments: object) -> str:
         """Call a function for a number. Return "" or the failure, with plugin and function."""

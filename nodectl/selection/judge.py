@@ -11,6 +11,7 @@ from operator import attrgetter
 
 from bitarray import bitarray
 
+from nodectl.model.device_part import device_of
 from nodectl.selection import checks, resources
 from nodectl.selection.answers import BUSY, NEVER, NODES_BUSY, NOT_AVAILABLE, PLUGIN, Choice, Refusal
 from nodectl.selection.calls import PluginAnswer, PluginCalls
@@ -173,6 +174,8 @@ class Judge:
         if not self._believes:
             room = checks.ChoiceBounds(self._nodes, self._kept, self._calls.parameters.tracks_memory)
             broken = checks.resources(given, job, chosen, excluded, room) or checks.start_time(job.start_time)
+        if not broken and mode == SELECT_MODE_RUN_NOW and self._is_used_outside(given):
+            return Refusal(BUSY, NODES_BUSY)
         if not broken and mode == SELECT_MODE_RUN_NOW and (taken := self._ledger.conflicts(job, given, gone)):
             if not self._ledger.conflicts(job, given, {*gone, *self.completing}):
                 return Refusal(BUSY, NODES_BUSY, self._ending_on(given.node_bitmap))
@@ -185,6 +188,11 @@ class Judge:
         return Choice(
             kept.node_bitmap.copy(), kept, max(job.start_time, now) if mode == SELECT_MODE_WILL_RUN else now, gone
         )
+
+    def _is_used_outside(self, given: JobResources) -> bool:
+        """True where a program outside of all jobs uses one of the devices: a plugin of others may not know."""
+        away = self._nodes.devices_away
+        return any(device_of(key) in away[node] for node in away for key in given.gres.get(node, ()))
 
     def _ending_on(self, nodes: bitarray) -> bitarray:
         """Return the nodes with resources of completing jobs."""

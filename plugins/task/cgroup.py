@@ -11,21 +11,14 @@ the step.
 import errno
 import os
 
-from nodectl import messages
 from nodectl.kernel import _kernel
 from nodectl.launch.cgroup import tree
 from nodectl.model.step import Step
-from nodectl.model.step_number import EXTERN
 from nodectl.plugin_api import PluginError
 
 plugin_type = "task/cgroup"
 plugin_name = "task containment by cgroup v2"
 plugin_version = (22, 5, 8)
-
-_LIMITED = {
-    "memory.max": "memory", "cpu.max": "CPU time", "cpu.weight": "CPU time", "io.max": "use of disks",
-    "io.weight": "use of disks", "pids.max": "processes",
-}  # fmt: skip
 
 
 class _Where:
@@ -57,19 +50,7 @@ def task_p_pre_setuid(step: Step) -> int:
         raise PluginError(
             error.errno or errno.EIO, f"write {error.filename or user.full_path}: {error.strerror}"
         ) from error
-    # Once in a job. What the step that only holds an allocation says reaches no user.
-    if step.is_first or (step.first_step, step.step_id) == (EXTERN, 0):
-        _tell_unlimited(step)
     return 0
-
-
-def _tell_unlimited(step: Step) -> None:
-    """Warn the step's user of limits that this machine does not keep."""
-    wanted = ["memory.max"] if step.memory else []
-    wanted += [share.partition(" ")[0] for share in step.shares]
-    words = dict.fromkeys(_LIMITED.get(name, name) for name in wanted if name not in step.limits)
-    if words:
-        messages.warning(f"this machine does not limit {', '.join(words)} of jobs; `nodectl doctor` says why")
 
 
 def _constrain_devices(user: tree.Group, step: Step) -> None:

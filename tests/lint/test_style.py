@@ -46,9 +46,9 @@ HEADINGS = {("job_fields.py", "DEADLINE"), ("show.py", "FAILED")}  # of columns,
 NAMED_TWICE = {"JobInfo", "JobOptions", "Refused", "Request", "Step"}
 TO_ITSELF = {"nodectl/kernel/c/operation.c"}  # a task that ends as by a signal
 SENDERS_OWNERS = {"os", "signal", "_signal", "posix", "_kernel"}
-SHELL_SCRIPTS = ("dev", ".ci/run", "systemd/build-deb", "systemd/build-rpm", "systemd/package-tree", "systemd/install",
-                 "systemd/uninstall", "tests/bare/inside", "vagrant/provision.sh", "vagrant/round",
-                 "vagrant/run-tests")  # fmt: skip
+SHELL_SCRIPTS = ("dev", ".ci/run", "systemd/build-deb", "systemd/build-rpm", "systemd/build-wheels",
+                 "systemd/package-tree", "systemd/install", "systemd/uninstall", "tests/bare/inside",
+                 "vagrant/provision.sh", "vagrant/round", "vagrant/run-tests")  # fmt: skip
 
 # Nothing of `./dev test` needs these programs, so it installs neither.
 without_vagrant = pytest.mark.skipif(shutil.which("vagrant") is None, reason="no vagrant here, but for ./dev vagrant")
@@ -149,7 +149,8 @@ def test_only_system_calls_the_host_of_compiled_plugins_and_the_quick_way_are_wr
         "host", "load", "container", "walk", "link", "libslurm", "job", "message", "option", "environment", "item",
         "python", "hook", "guard", "handle", "kernel", "memory",
     )  # fmt: skip
-    operations = ("launch", "operation", *(f"operation_{part}" for part in ("bind", "open", "confine", "report")))
+    parts = ("bind", "open", "confine", "report")
+    operations = ("lane", "lanes", "launch", "operation", *(f"operation_{part}" for part in parts))
     system_calls = ("kernel", "move", *operations, "trace", "clock", "shared", "socket", "confine", "devices")
     command = ("main", "step", "python", "request", "program", "cluster", "job", "words", "wire", "json", "buffer")
     assert in_package == {

@@ -48,10 +48,21 @@ NOT_HERE = {
         "several machines: tests/cluster",
     ),
 }
-NOT_HERE |= dict.fromkeys(pages.commands("docs/guides/without-root.md")["Install it"], NETWORK)
+NOT_HERE |= dict.fromkeys(
+    (
+        line
+        for title in ("Without compiler and headers", "In a checkout")
+        for line in pages.commands("docs/guides/without-root.md")[title]
+    ),
+    f"{NETWORK}; tests/packaging/test_wheels.py installs the wheels",
+)
 NOT_HERE |= dict.fromkeys(
     pages.commands("docs/guides/without-root.md")["A /tmp for each job"],
     "needs the file that the page has before it; tests/rootful/own_node/test_own_containers.py runs jobs so",
+)
+NOT_HERE |= dict.fromkeys(
+    (line for lines in pages.commands("docs/guides/tools.md").values() for line in lines),
+    "needs Jupyter, conda, containers and their like: the page says what was tried with them",
 )
 followed: set[tuple[str, str]] = set()
 on_a_big_machine: list[tuple[str, str, Callable[[list[str]], None]]] = []

@@ -284,6 +284,14 @@ def test_the_service_is_installed(printed: list[str]) -> None:
     assert told(doctor).splitlines()[-1].endswith(" 0 fail")
 
 
+@follows((guide("service"), "Logins stay in a corner"))
+def test_logins_are_fenced(printed: list[str]) -> None:
+    on, shown, off = printed
+    assert "user.slice" in told(f"sudo {on}")
+    assert "weight 100" in told(shown)
+    assert told(f"sudo {off}") == ""
+
+
 @follows((guide("service"), "Who may do what"))
 def test_members_of_the_group_are_added(printed: list[str]) -> None:
     (add,) = printed
@@ -310,6 +318,17 @@ def test_a_labs_machine_is_configured(printed: list[str]) -> None:
     told(restart)
     assert told(doctor).splitlines()[-1].endswith(" 0 fail")
     assert json.loads(told("nodectl config --json"))["max_jobs_per_user"] == 20
+
+
+@follows((guide("lab"), "Keep logins in a corner"))
+def test_a_labs_logins_are_fenced(printed: list[str]) -> None:
+    restart, on, shown = printed
+    told(restart)
+    told(on)
+    try:
+        assert "user.slice" in told(shown)
+    finally:
+        told("sudo nodectl fence off")
 
 
 @big_machine(guide("lab"), "Who is in the way")

@@ -50,13 +50,18 @@ class Tally:
             slowest.sort(key=lambda one: -float(one["seconds"]))  # type: ignore[arg-type]
             del slowest[_SLOWEST:]
 
+    def ends(self) -> tuple[int, int]:
+        """Return how many commands have ended, and how many of them have failed."""
+        failed = self._counts["failed"]
+        return failed + self._counts["succeeded"], failed
+
     def figures(self) -> "dict[str, object]":
         """Return the commands' part of the step's record."""
         return {"commands": self.begun, **self._counts, "failures": self._failures, "slowest": self._slowest}
 
     def reason(self) -> str:
         """Return the reason why the step has failed, "" if no command has failed."""
-        failed, all_ended = self._counts["failed"], self._counts["failed"] + self._counts["succeeded"]
+        all_ended, failed = self.ends()
         return f"{failed} of {all_ended} commands failed" if failed else ""
 
 

@@ -6,7 +6,7 @@ if TYPE_CHECKING:
 
     from nodectl.launch.stepd.bulk_commands import BulkCommand
 
-_AHEAD = 64  # commands beyond the slots: these keep the slots busy while the client is asleep
+_AHEAD = 128  # commands beyond the slots: these keep the slots busy while the client is asleep
 MOST_BYTES = 1 << 20
 
 

@@ -1,4 +1,4 @@
-"""`run_commands`: the starts, ends and timeouts of a bulk step's commands, and the events for the client.
+"""The starts, ends and timeouts of a bulk step's commands, and the events for the client.
 
 No command starts while the client does not read its events. Processes left behind by a command in its cgroup are killed
 at the command's end, and the slot is free when they have gone. Runs in the stepd, as root; the reaper's loop calls it.
@@ -14,13 +14,11 @@ from nodectl.bulk.runner.window import Window, WindowBroken
 from nodectl.kernel import pseudo_file, signals
 from nodectl.launch.stepd import accounting
 from nodectl.launch.stepd.bulk_commands import commands_in
-from nodectl.launch.stepd.run import LaunchFailed
-from nodectl.model import launch_order
 from nodectl.model.states import FAILED, OUT_OF_MEMORY, RUNNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nodectl.launch.cgroup.tree import Group
     from nodectl.launch.stepd.reaper import Reaper
@@ -28,9 +26,9 @@ if TYPE_CHECKING:
     from nodectl.model.step import Task
 
 _NOT_READ = 1 << 16  # bytes of events that the client has not read: then nothing more is begun
-_AT_ONCE = 8  # tasks that are started before ends are looked for
 _BETWEEN_COLLECTIONS = 512  # commands; a stepd collects no cycles by itself
 _PAUSE = 0.01  # seconds between two events
+_SERVICE_FIRST, _SERVICE_EVERY = 0.5, 2.0  # seconds until the service is told the counts, and told again
 _FIRST_LOOK, _LAST_LOOK = 0.001, 0.05  # seconds between two looks at a cgroup that is not empty
 _FAILED = 1 << 8
 _NO_ROOM = (11, 12)  # EAGAIN, ENOMEM: another command's end may help
@@ -43,8 +41,9 @@ class Bulk:
     """
 
     __slots__ = (
-        "_begun", "_ended", "_keeps_cgroups", "_knows_memory", "_left", "_look", "_reaper", "_run", "_told_at",
-        "_user", "_withdrew", "closed", "free", "running", "sums", "tally", "window",
+        "_begun", "_ended", "_knows_memory", "_left", "_look", "_others", "_reaper", "_run", "_service_knows",
+        "_service_next", "_service_waits", "_told_at", "_user", "_withdrew", "closed", "free", "keeps_cgroups",
+        "running", "sums", "tally", "window",
     )  # fmt: skip
 
     def __init__(self, run: "Run", reaper: "Reaper") -> None:
@@ -54,7 +53,7 @@ class Bulk:
         self._knows_memory = "memory" in accounting.controllers_below(self._user)
         # A slot's cgroup serves one command after the other where nothing is counted in it: to make and to remove one
         # takes a fifth of the rate.
-        self._keeps_cgroups = not self._knows_memory and "pids.max" not in run.step.limits
+        self.keeps_cgroups = not self._knows_memory and "pids.max" not in run.step.limits
         self.sums: list[Task] = list(run.tasks)
         self.free = [task.local_id for task in reversed(run.tasks)]
         self.window = Window(len(run.tasks))
@@ -69,21 +68,31 @@ class Bulk:
         self._ended: list[dict[str, object]] = []
         self._withdrew: list[int] | None = None
         self._told_at = 0.0
+        self._others: Mapping[str, int] = {}  # counts of the client's commands that are not here
+        self._service_knows: Mapping[str, object] = {}
+        self._service_next = time.monotonic() + _SERVICE_FIRST
+        self._service_waits = True  # the counts may change without an event that looks at them
 
     # Requests of the client.
 
-    def take(self, value: "Sequence[object]") -> None:
-        """Add commands from the client. Raises BadCommand, WindowBroken: then the step is to end."""
+    def take(self, value: "Sequence[object]", others: "Mapping[str, int] | None" = None) -> None:
+        """Add commands from the client. Raises BadCommand, WindowBroken: then the step is to end.
+
+        `others`: how many commands `left` are still to come, and how many `done` and `failed` were in earlier steps of
+        the same bulk. Only the counts for the service depend on them.
+        """
         if self._run.state != RUNNING:
             return
         if self.closed:
             raise WindowBroken("its client sent commands after it had said that no more would come")
         self.window.take(commands_in(value))
+        self._others = others or {}
 
     def withdraw(self) -> None:
         """Drop all commands not yet started. The client gets the numbers of the dropped commands."""
         numbers = self.window.withdraw()
         self.tally.withdrawn(len(numbers))
+        self._others = {**self._others, "left": 0}
         self._withdrew = (self._withdrew or []) + numbers
 
     # The life of the step.
@@ -96,9 +105,13 @@ class Bulk:
 
     def may_begin(self) -> bool:
         """Return True when the next command can be given a slot."""
+        return bool(self.free) and self.may_go_on()
+
+    def may_go_on(self) -> bool:
+        """Return True when the next command may have the next free slot."""
         run, termination = self._run, self._reaper.termination
         return (
-            bool(self.free and self.window.waiting)
+            bool(self.window.waiting)
             and run.state == RUNNING
             and not termination.suspension.suspended
             and not termination.holds_signals()
@@ -111,11 +124,7 @@ class Bulk:
         task = starter.make(self.sums[slot], command)
         if self.tally.begun == TRACED:
             run.recorder.fd = -1  # the trace of a million commands is no larger
-        if self.tally.begun % _BETWEEN_COLLECTIONS == _BETWEEN_COLLECTIONS - 1:
-            gc.collect()
         task.started = run.clock.now()
-        if command.timeout is not None:
-            task.deadline = self._now() + command.timeout
         run.tasks[slot] = task
         self.running[slot] = task
         try:
@@ -123,8 +132,18 @@ class Bulk:
         except OSError as error:
             self._never_began(task, error)
             return
+        self.began(task)
+
+    def began(self, task: BulkTask) -> None:
+        """Count a started command, and queue the report to the client."""
+        if task.command.timeout is not None:
+            task.deadline = self._now() + task.command.timeout - (self._run.clock.now() - task.started)
+        self._run.tasks[task.local_id] = task
+        self.running[task.local_id] = task
+        self._begun.append([task.command.seq, task.number, task.pid])
         self.tally.begun += 1
-        self._begun.append([command.seq, task.number, task.pid])
+        if self.tally.begun % _BETWEEN_COLLECTIONS == 0:
+            gc.collect()
 
     def _never_began(self, task: BulkTask, error: OSError) -> None:
         """Handle a failed fork: the command waits for the end of another command, or fails if there is none."""
@@ -156,21 +175,24 @@ class Bulk:
         if task.group is not None and "pids.max" in self._run.step.limits:
             self._run.end_reasons.forks_refused += accounting.KernelEvents(task.group).forks_refused or 0
 
-    def ended(self, task: "Task") -> None:
-        """Count an ended command after the last hook, queue the report to the client, and empty the slot."""
+    def ended(self, task: "Task", *, left_none: bool = False) -> None:
+        """Count an ended command after the last hook, queue the report to the client, and empty the slot.
+
+        `left_none`: the cgroup is known to be empty, and serves the next command.
+        """
         slot, run = task.local_id, self._run
         if not isinstance(task, BulkTask) or self.running.get(slot) is not task:
             return  # given up before
         del self.running[slot]
         task.failure = run.failures.pop(task.number, task.failure)
-        alone = task.group is not None and self._is_free(task, task.group)
+        alone = left_none or (task.group is not None and self._is_free(task, task.group))
         told = self._told(task)
         if alone:
             told["alone"] = True  # no process of it is left that could still write output
         self._ended.append(told)
         self.tally.ended(told, task.argv)
         self.window.ended(task.command.seq)
-        task.child = None  # each holds the other, and its memory would wait for a collection
+        task.child = task.lane = None  # each holds the other, and its memory would wait for a collection
         run.tasks[slot] = _add(self.sums[slot], task)
         if task.out_of_memory and run.step.oom_kill_step:
             self._reaper.termination.end(OUT_OF_MEMORY, f"out of memory: command {task.command.seq}")
@@ -188,7 +210,7 @@ class Bulk:
         there.
         """
         is_killed = task.kills or os.WTERMSIG(task.status or 0) == signals.KILL
-        if self._keeps_cgroups and not is_killed:
+        if self.keeps_cgroups and not is_killed:
             return not group.populated()
         return group.remove()
 
@@ -197,7 +219,7 @@ class Bulk:
 
         No cgroup used before the kill serves a later command.
         """
-        self._keeps_cgroups = False
+        self.keeps_cgroups = False
         if self._user is None:
             return
         free, self.free = self.free, []
@@ -229,6 +251,30 @@ class Bulk:
             told["out_of_memory"] = True
         return told
 
+    def tell_again(self) -> None:
+        """Send the service the counts once more: it may be another one."""
+        self._service_knows, self._service_next = {}, 0.0
+
+    def _tell_service(self, now: float) -> None:
+        """Send the service how far the commands are, seldom, for `queue` and `ps`."""
+        if now < self._service_next:
+            return
+        counts = self._counts()
+        self._service_waits = counts != self._service_knows
+        if self._service_waits:
+            self._service_knows, self._service_next = counts, now + _SERVICE_EVERY
+            self._run.links.tell_daemon({"event": "commands", "counts": counts})
+
+    def _counts(self) -> "Mapping[str, int]":
+        """Return how many commands are `done`, and how many of them failed; with `total` if the client knows it."""
+        others, (ended, failed) = self._others, self.tally.ends()
+        done = max(0, others.get("done", 0) + ended)
+        found = {"done": done, "failed": max(0, others.get("failed", 0) + failed)}
+        if not self.closed and "left" not in others:
+            return found
+        left = 0 if self.closed else others["left"]
+        return {**found, "total": done + len(self.running) + len(self.window.waiting) + left}
+
     def tell(self) -> None:
         """Send the starts and ends since the last event to the client.
 
@@ -236,6 +282,7 @@ class Bulk:
         each command costs a tenth of the command.
         """
         now = time.monotonic()
+        self._tell_service(now)
         if self._withdrew is None and now < self._told_at + _PAUSE and self.window.is_full_enough():
             return
         event: dict[str, object] = {"event": "tasks"}
@@ -256,10 +303,13 @@ class Bulk:
         return time.monotonic() - self._run.suspended_seconds
 
     def patience(self) -> float | None:
-        """Return the seconds until the next deadline; None for never."""
-        due = []
+        """Return the seconds until something is due in the step; None for never."""
+        other = self._reaper.patience()
+        due = [] if other is None else [other]
         if self._ended or self._begun:
             due.append(self._told_at + _PAUSE - time.monotonic())
+        if self._service_waits:
+            due.append(self._service_next - time.monotonic())
         if self._left:
             self._look = min(2 * self._look, _LAST_LOOK)
             due.append(self._look)
@@ -358,43 +408,3 @@ def _killed(path: str) -> bool:
     except OSError:
         return False
     return b"oom_kill 0\n" not in data and b"oom_kill " in data
-
-
-def run_commands(run: "Run", reaper: "Reaper") -> None:
-    """Run the commands, from the first command to the end of the last. Raises LaunchFailed."""
-    run.bulk = bulk = Bulk(run, reaper)
-    try:
-        starter = Starter(run, reaper)
-    except OSError as error:
-        raise run.failed(f"begin: {error.strerror}") from error
-    run.links.tell_launcher({"event": "start", "pids": [], "slots": len(bulk.sums), **bulk.window.facts()})
-    failure: LaunchFailed | None = None
-    while bulk.goes_on():
-        try:
-            _fill(bulk, starter)
-        except LaunchFailed as error:
-            failure = error
-            reaper.termination.stop()
-        bulk.tell()
-        run.waits_for(launch_order.EXEC)
-        reaper.turn(0 if bulk.may_begin() else _sooner(reaper.patience(), bulk.patience()))
-        bulk.act()
-    bulk.withdraw()
-    bulk.tell()
-    run.tasks[:] = bulk.sums
-    run.recorder.fd = run.trace
-    if failure is not None:
-        raise failure
-
-
-def _fill(bulk: Bulk, starter: Starter) -> None:
-    for _ in range(_AT_ONCE):
-        if not bulk.may_begin():
-            return
-        bulk.begin(starter)
-
-
-def _sooner(one: float | None, other: float | None) -> float | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return min(one, other)

@@ -45,7 +45,9 @@ DESCRIPTIONS = {
     ),
     "resubmit": (
         "The service keeps with which script, options, environment and directory a batch job was submitted, also of "
-        "the latest ended jobs of each user (the key `kept_scripts_per_user`).",
+        "the latest ended jobs of each user (the key `kept_scripts_per_user`). `--failed` repeats tasks of an array "
+        "whose latest run failed, and those that waited when the array was cancelled. Some tasks that `cancel` took "
+        "out of a waiting array have no record: name them, as 42_3.",
     ),
     "log": (
         "Prints the file into which a batch script, or a `nodectl run --output=FILE`, writes. The service tells where "
@@ -54,16 +56,38 @@ DESCRIPTIONS = {
     ),
     "wait": (
         "Waits for jobs as the `wait` of a shell does for its own. An array is waited for as a whole, `42_3` is one of "
-        "its tasks.",
+        "its tasks. Each task counts with its latest run, and a job that never ran is no success. Some tasks that "
+        "`cancel` took out of a waiting array have no record, and count for nothing.",
     ),
     "daemon": (
         "The service. Its unit is `nodectld.service`, which systemd restarts without harm to the steps that run: each "
         "has a process of its own that outlives the service.",
     ),
-    "queue": ("Lists the jobs that wait and run. Of one that waits, the reason is in the last column.",),
+    "queue": (
+        "Lists the jobs that wait and run. Of one that waits, the reason is in the last column; of your own in which a "
+        "`nodectl bulk` runs, how many commands are done.",
+    ),
     "bind": (
         "The layout says which task runs on which CPUs. It is computed before any process exists, so it can be asked "
         "for without one, also for a machine that is not here.",
+    ),
+    "login": (
+        "Where the machine's owner has told PAM so, a session of a user who has a running job joins it: the newest, or "
+        "the one that was chosen. The session, by ssh for instance, then has the job's CPUs, memory and devices, and "
+        "ends with the job.",
+        "`--pam` is for the owner's line in `/etc/pam.d/sshd`, directly after pam_systemd: `session optional "
+        "pam_exec.so quiet stdout /usr/local/bin/nodectl login --pam`. The keys `login_entry` and `login_when_down` "
+        "say what it does; root and members of `admin_group` are left alone. `nodectl doctor` looks at the line.",
+    ),
+    "fence": (
+        "Programs that users start without nodectl stay in a corner of the machine: the CPUs that no job is given, an "
+        "amount of memory for each user, a weight for CPU time and disks, and no device of the key `gres`. Where "
+        "systemd runs, the corner are the slices of users below `user.slice`; elsewhere a cgroup of nodectl's.",
+        "Root's sessions stay outside, and so do services, and the users that the key `login_outside` names. So do "
+        "commands of cron and at, which services start; those that use a GPU are found. What runs by sudo in a user's "
+        "session may open devices, and has the session's limits.",
+        "systemd keeps the limits, also after a boot. The wall around devices stands from the start of nodectl's "
+        "service on, and stays when that ends. A session that has a GPU open already keeps it.",
     ),
     "init": (
         "Asks six questions, with a default for each, and writes a configuration that several people can live with: "
@@ -98,6 +122,7 @@ EXAMPLES = {
         ("100 tasks, 4 at a time, after job 7:", "nodectl submit -a 0-99%4 --dependency=afterok:7 job.sh"),
         ("A mail at the end, and at 80 % of its time limit:",
          "nodectl submit --mail-type=END,FAIL,TIME_LIMIT_80 job.sh"),
+        ("After the job before it has gone well:", "nodectl submit --dependency=afterok:last job.sh"),
     ),
     "alloc": (("A shell that holds four CPUs and a GPU until it ends:", "nodectl alloc -n4 --gpus=1"),),
     "bind": (
@@ -111,6 +136,7 @@ EXAMPLES = {
     "log": (
         ("The newest job's output, from the start to the end of the job:", "nodectl log -f last"),
         ("What task 3 of array 7 wrote last to its file for errors:", "nodectl log -e -n 20 7_3"),
+        ("A further step that was started with --output:", "nodectl log 7.1"),
     ),
     "wait": (
         ("Until all tasks of an array have ended:", "nodectl submit -a 0-9 job.sh && nodectl wait last"),
@@ -134,11 +160,21 @@ EXAMPLES = {
          "nodectl reserve create course --start=2026-12-07T09:00 --duration=3:00:00 --cpus=16 --users=alice,bob "
          "--repeat=weekly"),
     ),
+    "fence": (
+        ("Fence logins, and see what is inside:", "sudo nodectl fence on && nodectl fence status"),
+    ),
     "node": (
         ("Start no more jobs; those that run go on:", "nodectl node drain new disk on Monday"),
     ),
     "enter": (("A shell among job 7's directories and namespaces:", "nodectl enter 7"),),
-    "bcast": (("A file written there, as the job's user:", "nodectl bcast data.bin /tmp/data.bin --job 7"),),
+    "login": (
+        ("The next ssh sessions go into job 7:", "nodectl login 7"),
+        ("In a session, the variables of its job:", 'eval "$(nodectl login --export)"'),
+    ),
+    "bcast": (
+        ("A file written there, as the job's user:", "nodectl bcast data.bin /tmp/data.bin --job 7"),
+        ("In each of several jobs:", "nodectl bcast data.bin /tmp/data.bin --job 7-12"),
+    ),
     "topo": (
         ("A picture of this machine:", "nodectl topo --svg machine.svg"),
     ),
@@ -184,11 +220,13 @@ SEE = {
     "signal": ("nodectl-cancel(1)",),
     "attach": _STEPS,
     "enter": ("nodectl-bcast(1)", *_STEPS),
+    "login": ("nodectl-enter(1)", "nodectl-doctor(1)", "nodectl.toml(5)"),
     "bcast": ("nodectl-enter(1)",),
     "suspend": ("nodectl-resume(1)",),
     "resume": ("nodectl-suspend(1)",),
     "update": ("nodectl-show(1)",),
     "reserve": _QUEUE,
+    "fence": ("nodectl-node(1)", "nodectl-doctor(1)", "nodectl.toml(5)"),
     "node": ("nodectl-topo(1)",),
     "topo": ("nodectl-top(1)", "nodectl-bind(1)", "nodectl-ps(1)"),
     "schema": ("nodectl.varlink(7)",),

@@ -24,7 +24,7 @@ _JOB_OPTIONS = frozenset({"--jobid", "--job", "--jobs"})
 # Commands for which jobs in some states only make sense.
 _STATES = {
     "hold": (PENDING,), "release": (PENDING,), "requeue": (RUNNING, SUSPENDED), "resume": (SUSPENDED,),
-    "suspend": (RUNNING,), "enter": (RUNNING,), "attach": (RUNNING,), "bcast": (RUNNING,),
+    "suspend": (RUNNING,), "enter": (RUNNING,), "login": (RUNNING,), "attach": (RUNNING,), "bcast": (RUNNING,),
     "signal": (RUNNING,), "run": (RUNNING,), "bulk": (RUNNING,), "trace": (RUNNING,),
 }  # fmt: skip
 _OF_THE_PAST = ("show", "trace", "acct")  # commands that tell of steps that have ended too

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from nodectl.client.render.table import table
 from nodectl.model.states import IN_QUEUE, PENDING, SHORT, SUSPENDED
 from nodectl.model.wire.names import WRAP
-from nodectl.model.words import byte_words, duration, moment
+from nodectl.model.words import byte_words, commands_words, duration, moment
 
 Job = Mapping[str, Any]
 _WIDEST = {"USER": 8, "NAME": 10}  # on a terminal that is too narrow, as in squeue
@@ -53,14 +53,15 @@ def _limit(job: Job) -> str:
 
 
 def _where(job: Job) -> str:
-    """Return the CPUs of a running job, or the reason of a waiting or suspended job.
+    """Return the CPUs of a running job and how far its bulk is, or the reason of a waiting or suspended job.
 
     A suspended job has no CPUs: another job may use them.
     """
     if job["state"] in (PENDING, SUSPENDED):
         reason, words = str(job.get("reason") or ""), str(job.get("words") or "")
         return f"{reason}: {words}" if reason and words and not words.startswith(reason) else words or reason or "-"
-    return f"CPUs {job['cpu_list']}" if job.get("cpu_list") else str(job.get("words") or "-")
+    words = f"CPUs {job['cpu_list']}" if job.get("cpu_list") else str(job.get("words") or "-")
+    return f"{words}; {commands_words(job['commands'])}" if job.get("commands") else words
 
 
 COLUMNS: dict[str, Column] = {
@@ -86,6 +87,7 @@ COLUMNS: dict[str, Column] = {
     "list": Column("CPU LIST", _text("cpu_list")),
     "reason": Column("REASON", _text("reason")),
     "where": Column("CPUS OR REASON", _where),
+    "done": Column("COMMANDS", lambda job: commands_words(job["commands"]) if job.get("commands") else "-"),
     "command": Column("COMMAND", lambda job: _command(job.get("command"))),
 }
 USUAL = ("job", "user", "name", "state", "time", "cpus", "where")

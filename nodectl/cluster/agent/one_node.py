@@ -6,6 +6,7 @@ _RESERVATIONS = "reservations are Slurm's -> its own `scontrol`"
 # {socket} is that of the node's own daemon.
 _WHY = {
     "Enter": "enter is of one node -> `nodectl run --overlap --pty -w NODE sh` is a shell there",
+    "Login": "logins are those of the machine's service -> `nodectl --socket /run/nodectl/nodectl.sock login`",
     "Update": "limits of a step are each node's -> on each of its nodes `nodectl --socket {socket} update JOB.STEP`",
     "Metrics": "metrics are each node's -> on it `nodectl --socket {socket} metrics`",
     "Submit": f"batch jobs are Slurm's -> its own `sbatch`; {_WAITS}",
@@ -20,6 +21,7 @@ _WHY = {
     "Requeue": _JOBS.format("requeue JOB"),
     "UpdateJob": _JOBS.format("update JobId=JOB"),
     "UpdateNode": "nodes are Slurm's -> its own `scontrol update NodeName=NODE`",
+    "Fence": "the fence is each machine's -> there `nodectl --socket /run/nodectl/nodectl.sock fence`",
     "CreateReservation": _RESERVATIONS,
     "DeleteReservation": _RESERVATIONS,
     "Reservations": _RESERVATIONS,

@@ -358,8 +358,8 @@ static const struct kernel_calls calls = {
 PyMODINIT_FUNC PyInit__kernel(void)
 {
     PyObject *made = PyModule_Create(&module);
-    PyMethodDef *parts[] = {launch_methods, move_methods, trace_methods, clock_methods, socket_methods, confine_methods,
-                            devices_methods, shared_methods};
+    PyMethodDef *parts[] = {lanes_methods, lane_methods, launch_methods, move_methods, trace_methods, clock_methods,
+                            socket_methods, confine_methods, devices_methods, shared_methods};
     for (size_t i = 0; made != NULL && i < sizeof parts / sizeof parts[0]; i++)
         if (PyModule_AddFunctions(made, parts[i]) != 0)
             Py_CLEAR(made);

@@ -3,6 +3,8 @@
  * Each file calls only what stands below it (tests/lint/test_c_sources.py):
  *
  *   kernel.c     the module, and single calls: forks, descriptors, files
+ *   lanes.c      runs one command after the other in the slots of a bulk step
+ *   lane.c       a slot of a bulk step: the launch of any command there
  *   launch.c     starts a task from its operations
  *   move.c       continues a process in another cgroup
  *   operation.c  carries out the operations of a task between its birth and its program
@@ -51,6 +53,8 @@ HIDDEN char *put_hex(char *out, uint64_t number, int least);
 /* Adds the operations' codes to the module as constants. */
 HIDDEN bool name_operations(PyObject *module);
 
+HIDDEN extern PyMethodDef lanes_methods[];
+HIDDEN extern PyMethodDef lane_methods[];
 HIDDEN extern PyMethodDef launch_methods[];
 HIDDEN extern PyMethodDef move_methods[];
 HIDDEN extern PyMethodDef trace_methods[];

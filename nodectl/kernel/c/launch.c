@@ -9,7 +9,7 @@
  * The caller does so only after the task has begun its program, or has ended.
  */
 #define _GNU_SOURCE
-#include "operation.h"
+#include "launch.h"
 
 #include "raw.h"
 
@@ -31,15 +31,7 @@
 enum { PAGE = 65536 /* the largest of any machine */, STACK = 2 * PAGE };
 enum { LEAST_ROOM = 32768, EACH_GROUP = 16 };
 
-struct started {
-    struct launch launch;
-    PyObject *operations, *context; /* kept, because the launch points into them */
-    struct operation *list;
-    char *mapped, *allocated; /* the room's memory: in the mapping of the stack, or allocated alone */
-    size_t mapped_size;
-};
-
-static void drop(struct started *started)
+void drop_started(struct started *started)
 {
     if (started->mapped != NULL)
         munmap(started->mapped, started->mapped_size);
@@ -54,7 +46,7 @@ static void drop(struct started *started)
 
 static void drop_capsule(PyObject *capsule)
 {
-    drop(PyCapsule_GetPointer(capsule, NULL));
+    drop_started(PyCapsule_GetPointer(capsule, NULL));
 }
 
 static size_t strings_in(const struct operation *operation)
@@ -81,7 +73,7 @@ static char **with_strings(char **there, const struct operation *operation)
     return list;
 }
 
-static bool read_words(struct launch *launch, const struct operation *operation)
+bool read_words(struct launch *launch, const struct operation *operation)
 {
     if (operation->code != OP_ENVIRONMENT)
         return true;
@@ -99,7 +91,7 @@ static bool read_words(struct launch *launch, const struct operation *operation)
 }
 
 /* Reads (code, a, b, data, what). */
-static bool read_operation(struct operation *operation, PyObject *tuple)
+bool read_operation(struct operation *operation, PyObject *tuple)
 {
     int code;
     Py_ssize_t size, what_size;
@@ -127,8 +119,7 @@ static bool read_operation(struct operation *operation, PyObject *tuple)
     return true;
 }
 
-/* Gives the child a stack and a room between guard pages: those of `used`, if their size is the same, or new ones. */
-static bool map_room(struct started *started, struct started *used)
+bool map_room(struct started *started, struct started *used)
 {
     struct launch *launch = &started->launch;
     started->mapped_size = PAGE + STACK + (launch->room_size + PAGE - 1) / PAGE * PAGE + PAGE;
@@ -171,8 +162,8 @@ static Py_ssize_t groups_in(const struct launch *launch)
     return (Py_ssize_t)most;
 }
 
-/* Reads everything but the room. `context`: (report, trace, task, its facts, progress or None, slot, groups). */
-static struct started *read_launch(PyObject *operations, PyObject *context)
+/* `context`: (report, trace, task, its facts, progress or None, slot, groups). */
+struct started *read_started(PyObject *operations, PyObject *context)
 {
     PyObject *progress;
     Py_ssize_t slot, groups, count = PyList_Size(operations);
@@ -214,7 +205,7 @@ broken:
     if (!PyErr_Occurred())
         PyErr_NoMemory();
     if (started != NULL)
-        drop(started);
+        drop_started(started);
     return NULL;
 }
 
@@ -243,6 +234,26 @@ static void bind_newborn(long pid, const struct launch *launch)
     }
 }
 
+long spawn(struct started *started, int cgroup)
+{
+    started->launch.shared = true;
+    struct clone3_args clone = {
+        .flags = CLONE_VM | CLONE_CLEAR_SIGHAND | (cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
+        .exit_signal = SIGCHLD,
+        .stack = (uint64_t)(uintptr_t)(started->mapped + PAGE),
+        .stack_size = STACK,
+        .cgroup = cgroup >= 0 ? (uint64_t)cgroup : 0,
+    };
+    const uint64_t all = ~0ULL;
+    uint64_t before = 0;
+    raw(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
+    long pid = raw_clone3(&clone, sizeof clone, begin, &started->launch);
+    raw(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+    if (pid >= 0)
+        bind_newborn(pid, &started->launch);
+    return pid;
+}
+
 PyDoc_STRVAR(start_doc,
 "start(operations: list[tuple], context: tuple, cgroup_fd: int, used: object = None) -> tuple[int, object]\n\n"
 "A child that carries out the operations in the caller's memory, and executes a program at their end; it is born in the\n"
@@ -263,32 +274,19 @@ static PyObject *start(PyObject *self, PyObject *args)
     struct started *used = kept == Py_None ? NULL : PyCapsule_GetPointer(kept, NULL);
     if (PyErr_Occurred())
         return NULL;
-    struct started *started = read_launch(operations, context);
+    struct started *started = read_started(operations, context);
     if (started == NULL)
         return NULL;
     if (!map_room(started, used)) {
-        drop(started);
+        drop_started(started);
         return NULL;
     }
-    started->launch.shared = true;
-    struct clone3_args clone = {
-        .flags = CLONE_VM | CLONE_CLEAR_SIGHAND | (cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
-        .exit_signal = SIGCHLD,
-        .stack = (uint64_t)(uintptr_t)(started->mapped + PAGE),
-        .stack_size = STACK,
-        .cgroup = cgroup >= 0 ? (uint64_t)cgroup : 0,
-    };
-    const uint64_t all = ~0ULL;
-    uint64_t before = 0;
-    raw(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
-    long pid = raw_clone3(&clone, sizeof clone, begin, &started->launch);
-    raw(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+    long pid = spawn(started, cgroup);
     if (pid < 0) {
-        drop(started);
+        drop_started(started);
         errno = (int)-pid;
         return failed("clone3");
     }
-    bind_newborn(pid, &started->launch);
     return Py_BuildValue("lN", pid, PyCapsule_New(started, NULL, drop_capsule));
 }
 
@@ -308,12 +306,12 @@ static PyObject *perform(PyObject *self, PyObject *args)
     PyObject *none = in_place ? Py_BuildValue("iilsOnn", -1, -1, 0L, "", Py_None, zero, zero) : NULL;
     if (in_place && none == NULL)
         return NULL;
-    struct started *started = read_launch(operations, in_place ? none : context);
+    struct started *started = read_started(operations, in_place ? none : context);
     Py_XDECREF(none);
     if (started == NULL)
         return NULL;
     if (!allocate_room(started)) {
-        drop(started);
+        drop_started(started);
         return NULL;
     }
     char why[3 * LONGEST_WHAT];
@@ -321,7 +319,7 @@ static PyObject *perform(PyObject *self, PyObject *args)
     started->launch.why = why;
     int error = carry_out(&started->launch);
     bool no_tmpdir = started->launch.no_tmpdir;
-    drop(started);
+    drop_started(started);
     if (error == 0)
         return PyBool_FromLong(no_tmpdir);
     PyObject *said = Py_BuildValue("is", error, why);

@@ -108,6 +108,8 @@ long limit(const struct operation *operation, bool soft_only)
         uint64_t wanted = (uint64_t)operation->b; /* -1 is RLIM64_INFINITY */
         next.rlim_max = now.rlim_max;
         next.rlim_cur = wanted < now.rlim_max ? wanted : now.rlim_max;
+        if (next.rlim_cur == now.rlim_cur)
+            return 0;
     } else {
         memcpy(&next, operation->data, sizeof next);
     }

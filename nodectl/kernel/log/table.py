@@ -211,8 +211,23 @@ MESSAGES = (
         "",
     ),
     (
+        "fence-fails", "6f3c1f0f6f7c4f7b9be0d6f1a52c8a17", ERROR,
+        "The fence around login sessions is on, and could not be renewed.",
+        "The line names what refused; `nodectl fence on` tries again, `nodectl fence status` tells what is there.",
+    ),
+    (
+        "device-used-outside", "0b9d3fd2a3c64c3f8f0d3cb5d8f0a2e6", WARNING,
+        "A user's program outside of all jobs has a device of the key `gres` open.",
+        "Ask its user to run it as a job. `nodectl fence on` keeps login sessions from devices.",
+    ),
+    (
         "job-idle", "b69690f814e140e3b7bd64ba9e7b5968", INFO,
         "A job that did nothing for longer than `idle_after` and `idle_grace` is ended.",
+        "",
+    ),
+    (
+        "login-joined", "6ba36929cd0f41358a9ffb8cacc6cfd8", INFO,
+        "A login session has joined a job of its user, by `nodectl login --pam` (key `login_entry`).",
         "",
     ),
     (

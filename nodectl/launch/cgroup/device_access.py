@@ -50,6 +50,19 @@ def of_step(devices: Sequence[NodeDevice], held: Sequence[str], allowed: Sequenc
     return [*rules, *([*node, _ALLOWED] for node in dict.fromkeys(nodes)), _ALL_OTHERS]
 
 
+def keys_by_node(devices: Iterable[NodeDevice]) -> dict[_Node, list[str]]:
+    """Return the keys of the devices (gpu:0) by kind, major and minor of their files; none of what every program opens.
+
+    Several devices may have a file in common.
+    """
+    found: dict[_Node, list[str]] = {}
+    for device in devices:
+        for node in _nodes([device]):
+            if node not in _EVERYBODYS:
+                found.setdefault(node, []).append(device.key)
+    return found
+
+
 def _nodes(devices: Iterable[NodeDevice]) -> Iterator[_Node]:
     for device in devices:
         yield from (node for path in (device.file, *device.also) if (node := _node(path)) is not None)

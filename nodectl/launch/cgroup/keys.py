@@ -6,7 +6,7 @@ Names and arithmetic are those of Slurm's cgroup.conf, in snake case.
 from __future__ import annotations
 
 from nodectl.model.config.key import Key, section
-from nodectl.model.config.values import LINES, NAME, PERCENT, Parser, absolute, lines_of, number, one_of
+from nodectl.model.config.values import LINES, NAME, PERCENT, Parser, absolute, is_plain, lines_of, number, one_of
 
 
 def _device_names(value: object) -> tuple[str, ...]:
@@ -22,7 +22,16 @@ def _scope(value: object) -> str:
     return "" if value == "" else absolute(value)
 
 
+def _outsiders(value: object) -> tuple[str, ...]:
+    names = lines_of(value)
+    for name in names:
+        if not is_plain(name, "_-.@:"):
+            raise ValueError(f"has {name!r}")
+    return names
+
+
 CONSTRAINT = one_of("yes", "no", "auto")
+OUTSIDERS = Parser("names of users, and of systemd's services as jupyter.service, as a list", _outsiders)
 DEVICE_NAMES = Parser("paths and patterns below /dev, char-NAME and block-NAME, as a list", _device_names)
 SCOPE = Parser('the absolute path of a cgroup, or "" for none', _scope)
 MEMORY = number(0, 1 << 40, "MiB")
@@ -128,5 +137,34 @@ CGROUPS = section(
         "allowed_devices", DEVICE_NAMES, (),
         "Devices that steps may open beside those of their job: paths, patterns of paths, and char-NAME or block-NAME "
         "for a driver in /proc/devices. Terminals, null, zero, full, random and urandom always are. Without any: all.",
+    ),
+)  # fmt: skip
+
+FENCE = section(
+    "fence",
+    Key(
+        "login_memory", MEMORY, 0,
+        "Most memory of the login sessions of one user while `nodectl fence` is on; root's have no limit. 0: what "
+        "real_memory leaves. The CPUs of logins are those that cpu_spec_list or core_spec_count keep from jobs.",
+    ),
+    Key(
+        "login_weight", WEIGHT, 100,
+        "Weight of all login sessions together when they compete with services and jobs for CPU time or a disk.",
+    ),
+    Key(
+        "login_cgroup", SCOPE, "",
+        "Cgroup of the login sessions, below the mount of cgroup2; the service makes it. Without: systemd's "
+        "user.slice, and /logins where systemd does not run.",
+    ),
+    Key(
+        "login_outside", OUTSIDERS, (),
+        "Users beside root whose login sessions are not fenced. These users, and the services named here, may use a "
+        "GPU outside of all jobs; users with a uid below 1000 always may.",
+    ),
+    Key(
+        "foreign_gpu_use", one_of("tell", "wait"), "tell",
+        "What follows when a user's program outside of all jobs has a device of the key gres open: `nodectl doctor` "
+        "and `nodectl fence status` tell, and with wait no job is given the device meanwhile. Programs that only "
+        "watch a device count, too.",
     ),
 )  # fmt: skip

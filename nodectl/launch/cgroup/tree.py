@@ -1,6 +1,6 @@
 """The cgroup v2 tree of steps: place, names of files, and how a step's part is made, emptied and removed.
 
-    <cgroup2 mount>/<base>/job_J/step_S/{stepd, user/{task_T, mpi}, epilog}
+    <cgroup2 mount>/<base>/job_J/step_S/{stepd, user/{task_T, mpi, logins, visitors}, epilog}
     <cgroup2 mount>/<base>/{runners, notices/WAY-UID}
 
 `cgroup/delegation.py` finds `base` and the controllers below it. Limits are written on `job_J` and on `user`; the stepd
@@ -10,6 +10,7 @@ files is cgroupspy's: its controllers are for v1, the classes here name v2's fil
 which doubles the price of every fork: no process imports it.
 """
 
+import errno
 import os
 
 from cgroupspy.controllers import Controller
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 MOUNTS = "/proc/self/mounts"
 MPI = "mpi"  # below a step's `user`: the server of its MPI plugin
+LOGINS, VISITORS = "logins", "visitors"  # below it, too: login sessions that have joined; `nodectl enter`
 NOTICES = "notices"  # below the base: what tells people of their jobs (`service/daemon/notices/`)
 RUNNERS = "runners"  # below the base, beside the jobs: step runners that are kept between steps, or wait for one
 _WITHOUT_CHILDREN = 2  # links of a directory of the kernel's: its name, and its own .
@@ -226,6 +228,22 @@ class Group:
             return _kernel.fork_into(fd)
         finally:
             os.close(fd)
+
+
+def make_among(step: str, name: str, *, confined: bool) -> Group:
+    """Make a cgroup among the processes of the step at this path, for a process from outside. Raises OSError.
+
+    `confined`: the step's devices are confined; until they are, no process comes in. What comes in ends with the step.
+    """
+    user = Group(f"{step}/user")
+    if confined:
+        fd = user.open()
+        try:
+            if not _kernel.device_programs(fd):
+                raise OSError(errno.EAGAIN, "the step has not begun yet")
+        finally:
+            os.close(fd)
+    return user.child(name).make()
 
 
 def find_mount(mounts: str = MOUNTS) -> str:

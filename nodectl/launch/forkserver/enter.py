@@ -152,17 +152,6 @@ def _wait_for(pid: int, errors: int) -> bytes:
             return text
 
 
-def _group(user: tree.Group, step: "Step") -> tree.Group:
-    """Make the cgroup of visitors among the step's processes. Raises OSError until the step's devices are confined."""
-    if step.device_rules:
-        fd = user.open()
-        confined = _kernel.device_programs(fd)
-        os.close(fd)
-        if not confined:
-            raise OSError(errno.EAGAIN, "the step has not begun yet")
-    return user.child("visitors").make()
-
-
 def _go_to(directory: str) -> None:
     try:
         os.chdir(directory)
@@ -185,7 +174,7 @@ def _guard(  # everything the guard needs
     try:
         if not step.cgroup:
             raise OSError(errno.EOPNOTSUPP, "the node tracks no cgroups, so nothing would end it with the job")
-        visitors = _group(tree.Group(f"{mount}{step.cgroup}/user"), step)
+        visitors = tree.make_among(f"{mount}{step.cgroup}", tree.VISITORS, confined=bool(step.device_rules))
         confinement = Confinement(step, step.environment)
 
         def join() -> bool:

@@ -39,7 +39,11 @@ class StepClock:
 
     def now(self) -> float:
         """Return seconds since the epoch, as if the wall clock had not been set since the start."""
-        return self.started + time.clock_gettime(time.CLOCK_BOOTTIME) - self._began
+        return self.at(time.clock_gettime(time.CLOCK_BOOTTIME))
+
+    def at(self, since_boot: float) -> float:
+        """Return a time of CLOCK_BOOTTIME as `now` returns the present."""
+        return self.started + since_boot - self._began
 
     def set_forward(self) -> float:
         """Return the seconds by which the wall clock was set forward since the start; less than 0 for back."""

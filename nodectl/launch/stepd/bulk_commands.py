@@ -4,6 +4,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from nodectl.kernel.operations import Operation
+
 LONGEST_MESSAGE = 1 << 20  # bytes of JSON: an argument may have 128 KiB, of which each byte may take six here
 _MOST_NUMBER = 2**32 - 1  # SLURM_PROCID is that wide
 _MOST_WORDS = 65_536
@@ -21,9 +23,12 @@ class BadCommand(ValueError):
 
 
 class BulkCommand:
-    """A command of a bulk step. Streams are absolute paths, CLIENT or NOTHING. `size`: bytes counted in the window."""
+    """A command of a bulk step. Streams are absolute paths, CLIENT or NOTHING. `size`: bytes counted in the window.
 
-    __slots__ = ("argv", "seq", "size", "slot_mark", "stderr", "stdin", "stdout", "timeout")
+    `operations` are its part of a launch, once the step has made it.
+    """
+
+    __slots__ = ("argv", "operations", "seq", "size", "slot_mark", "stderr", "stdin", "stdout", "timeout")
 
     def __init__(self, given: "Mapping[str, object]") -> None:
         """Check the command given by the client. Raises BadCommand."""
@@ -36,6 +41,7 @@ class BulkCommand:
         self.seq: int = seq
         if type(argv) is not list or not 0 < len(argv) <= _MOST_WORDS:
             raise BadCommand(f"argv of {seq}: not a list of 1 to {_MOST_WORDS} words")
+        self.operations: list[Operation] | None = None
         self.size = sum(_size(word, seq) for word in argv)
         if not argv[0]:
             raise BadCommand(f"argv of {seq}: no program given")

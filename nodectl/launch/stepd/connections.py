@@ -232,6 +232,14 @@ class Links:
         """Return True while the launching client is connected."""
         return any(link.launcher for link in self._by_fd.values())
 
+    def readers(self) -> list[int]:
+        """Return the descriptors on which peers and new connections are heard."""
+        return [self._listener.fileno(), *{link.reader for link in self._by_fd.values()}]
+
+    def has_unsent(self) -> bool:
+        """Return True while something waits for room to be written to a peer."""
+        return any(link.waits for link in self._by_fd.values())
+
     def descriptors(self) -> list[int]:
         """Return the descriptors of the step's connections and of the listening socket."""
         return [self._listener.fileno(), *self._by_fd]

@@ -244,6 +244,7 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     run.call(launch_order.SPANK_INIT_POST_OPT)
     step.environment.update(environment.for_step(step))
     run.call(launch_order.TASK_PRE_SETUID, step)
+    run.tell_unlimited()
     run.call(launch_order.SPANK_USER_INIT)
     reaper.turn(0)
     if run.state != RUNNING:

@@ -218,6 +218,20 @@ class Reaper:
         if self._run.bulk is None:
             self._tell_exits()
 
+    def watched(self) -> "list[int]":
+        """Return the descriptors that have something for `turn` when they are readable."""
+        lifeline = self._run.fds.lifeline
+        return [self._wakeup, self._inbox.fd, *([lifeline] if lifeline >= 0 else ()), *self._run.links.readers()]
+
+    def collected(self, task: "Task", *, is_plain: bool) -> None:
+        """Handle the end of a command collected in C. `is_plain`: there is nothing to explain or to clean up."""
+        del self._children[task.pid]
+        if is_plain and self._run.bulk is not None:
+            self._run.bulk.ended(task, left_none=self._run.group is not None)
+        else:
+            self._read_reports()
+            self._end_of(task)
+
     def _no_task_ended(self, pid: int, status: int, usage: "resource.struct_rusage", transfer: tuple[int, int]) -> None:
         """A relay, another helper or an orphan was collected."""
         if pid in self._run.step.helpers:

@@ -7,6 +7,7 @@ import os
 import time
 
 from nodectl.launch.stepd import exit_status
+from nodectl.launch.task.filename import files_of
 from nodectl.model.wire.lean_json import dumps
 
 TYPE_CHECKING = False
@@ -31,6 +32,8 @@ def room(step: "Step", size: int) -> int:
     """
     of_task = _ROOM_OF_TASK + step.allocation.bit_length() // 4
     facts = size if size < _SMALL else len(dumps(step.facts()))
+    if files := files_of(step):  # longer than their patterns
+        facts += len(dumps(files))
     return _ROOM + facts + of_task * step.ntasks + (ROOM_OF_COMMANDS if step.bulk else 0)
 
 
@@ -39,6 +42,7 @@ def compose(run: "Run") -> "dict[str, object]":
     status = exit_status.of_step(run)
     return {
         **run.step.facts(),
+        **files_of(run.step),
         "state": run.state,
         "reason": _beginning(run.reason),
         "exit_status": status,

@@ -6,7 +6,7 @@ import time
 
 from nodectl import messages
 from nodectl.kernel import pseudo_file
-from nodectl.kernel.identity import effective_user
+from nodectl.kernel.identity import BEGAN_AS, effective_user
 from nodectl.kernel.processes import cgroup_of
 from nodectl.launch.cgroup import tree
 from nodectl.launch.stepd import accounting
@@ -26,7 +26,7 @@ from nodectl.spank.stack import Stack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Protocol
 
     from nodectl.launch.stepd.connections import Links
@@ -41,8 +41,11 @@ if TYPE_CHECKING:
 
         closed: bool
 
-        def take(self, value: Sequence[object]) -> None:
-            """Add commands from the client. Raises ValueError."""
+        def take(self, value: Sequence[object], others: Mapping[str, int] | None = None) -> None:
+            """Add commands from the client. `others` counts the commands that are not here. Raises ValueError."""
+
+        def tell_again(self) -> None:
+            """Tell the service the counts once more: it may be another one."""
 
         def withdraw(self) -> None:
             """Drop all commands not yet started."""
@@ -53,8 +56,8 @@ if TYPE_CHECKING:
         def task_ended(self, task: Task) -> None:
             """Read the cgroup's figures after the process of a command has ended."""
 
-        def ended(self, task: Task) -> None:
-            """Count a command and empty the slot, after the command's last hook."""
+        def ended(self, task: Task, *, left_none: bool = False) -> None:
+            """Count a command and empty the slot, after the command's last hook. `left_none`: the slot is empty."""
 
         def killed(self) -> None:
             """Replace the slots' cgroups, after SIGKILL to all processes of the step."""
@@ -84,6 +87,10 @@ if TYPE_CHECKING:
 STEPD_SLOT = 0
 LINK = 3  # the place of the connection to the daemon among the descriptors of an order
 _OOM_ADJUSTMENT = b"-999"
+_LIMITED = {
+    "memory.max": "memory", "cpu.max": "CPU time", "cpu.weight": "CPU time", "io.max": "use of disks",
+    "io.weight": "use of disks", "pids.max": "processes",
+}  # fmt: skip
 
 
 class LaunchFailed(Exception):
@@ -346,6 +353,20 @@ class Run(StepContext):
     def say(self, text: str) -> None:
         """Report an error of this step to the step's user."""
         messages.error(f"step {self.step}: {text}")
+
+    def tell_unlimited(self) -> None:
+        """Warn the step's user of limits that this machine does not keep, once in a job.
+
+        What the step that only holds an allocation says reaches no user. Within another manager's job that one limits.
+        """
+        step = self.step
+        if step.within or not (step.is_first or (step.first_step, step.step_id) == (EXTERN, 0)):
+            return
+        wanted = ["memory.max"] if step.memory else []
+        wanted += [share.partition(" ")[0] for share in step.shares]
+        if words := dict.fromkeys(_LIMITED.get(name, name) for name in wanted if name not in step.limits):
+            doctor = "nodectl doctor" if BEGAN_AS == 0 else "nodectl --user doctor"
+            messages.warning(f"this machine does not limit {', '.join(words)} of jobs; `{doctor}` says why")
 
     def spoil(self, why: str) -> None:
         """Mark the step as failed for this reason, even if all tasks end well."""

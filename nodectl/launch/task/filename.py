@@ -32,6 +32,15 @@ def is_file(name: str, ntasks: int) -> bool:
     return not (name in _OF_CLIENT or name == "none" or is_task)
 
 
+def files_of(step: "Step") -> dict[str, str]:
+    """Return the paths of the files to which the step's first task writes, `output` and `errors`; none for others."""
+    if not step.stdout and not step.stderr:
+        return {}
+    patterns = {"output": step.stdout, "errors": step.stderr or step.stdout}
+    rank = step.numbers[0]
+    return {name: expand(text, step, rank) for name, text in patterns.items() if is_file(text, step.ntasks)}
+
+
 def per_task(pattern: str) -> bool:
     """Return True when different tasks get different files."""
     return "\\" not in pattern and any(letter == "t" for _, letter, _ in _fields(pattern))

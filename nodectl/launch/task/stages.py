@@ -234,7 +234,7 @@ def execute(child: Child) -> "Iterator[Piece]":
     try:
         yield from (*words.environment(environment), words.argv(argv), child.row(launch_order.EXEC))
         yield words.execution(
-            argv[0], environment.get("PATH"), lambda name, path: _execution(name, path, child.step.cwd, child.as_user)
+            argv[0], environment.get("PATH"), lambda name, path: execution(name, path, child.step.cwd, child.as_user)
         )
     except ValueError:
         yield operations.fail(f"execute {argv[0]!r}: Invalid argument{child.as_user}", BAD_ARGUMENTS)
@@ -242,11 +242,11 @@ def execute(child: Child) -> "Iterator[Piece]":
 
 def program(argv: list[str], environment: dict[str, str]) -> "list[Operation]":
     """Return the operations for executing a program like execvpe(3). Raises ValueError."""
-    execution = _execution(argv[0], environment.get("PATH"), "", "")
-    return [operations.environment(environment), operations.argv(argv), execution]
+    executing = execution(argv[0], environment.get("PATH"), "", "")
+    return [operations.environment(environment), operations.argv(argv), executing]
 
 
-def _execution(name: str, path: "str | None", own: str, behind: str) -> "Operation":
+def execution(name: str, path: "str | None", own: str, behind: str) -> "Operation":
     """Return the operation for executing `name`. Raises ValueError.
 
     A name with a slash is a path. A name that is in no directory of PATH is looked for in `own`: as srun, at last in

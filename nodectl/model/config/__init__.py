@@ -115,6 +115,12 @@ class Config:
     io_max: tuple[str, ...]
     hugetlb_max: tuple[str, ...]
     allowed_devices: tuple[str, ...]
+    # fence
+    login_memory: int
+    login_weight: int
+    login_cgroup: str
+    login_outside: tuple[str, ...]
+    foreign_gpu_use: str
     # security
     secure_floor: str
     secure: str
@@ -152,6 +158,9 @@ class Config:
     warm_runners: int
     warm_runner_time: int
     always_fork: bool
+    # logins
+    login_entry: str
+    login_when_down: str
     # notices
     sendmail: str | None
     notify_command: str | None

@@ -77,9 +77,16 @@ LONGEST = 4096
 _LONGER = {"cpu_bind": 131_072, "mem_bind": 131_072, "hostfile": 65_536}
 
 _COUNTS = tuple(row[0].replace("-", "_") for row in ROWS if row[4] == COUNT)
+DEVICES = frozenset({"gpus", "gpus_per_node", "gpus_per_task", "gres", "gpu_mem"})
+"""Options that ask for the same: the largest of them counts."""
 _FLAGS = tuple(row[0].replace("-", "_") for row in ROWS if row[4] == FLAG)
 _UNITS_OF_LEVELS = ("", "sockets", "cores", "threads")
 _LARGEST = 999_999_999
+
+
+def changed(old: "Mapping[str, object]", new: "Mapping[str, object]") -> "dict[str, object]":
+    """Return a job's earlier options with new ones in their place. One option of devices takes the place of all."""
+    return {**{name: old[name] for name in old if DEVICES.isdisjoint(new) or name not in DEVICES}, **new}
 
 
 def request_of(given: "Mapping[str, object]", environ: "Mapping[str, str]", hostfile: str = "") -> "Request":

@@ -132,7 +132,8 @@ class Chooser:
         """Choose among the nodes with room: with as few running jobs on each as possible, then few suspended jobs."""
         avail = self._avail & occupancy.exclusive.at_most(0)
         fits = self._machines.with_memory(self._counted(), occupancy.memory)
-        busy = [node for node in occupancy.devices if self._job.details.gres and avail[node]]
+        used = {*occupancy.devices, *self._machines.nodes.devices_away}
+        busy = [node for node in used if self._job.details.gres and avail[node]]
         for node in busy:
             if self._devices(node, occupancy) is None:
                 avail[node] = 0
@@ -183,4 +184,7 @@ class Chooser:
     def _devices(self, node: int, occupancy: Occupancy | None) -> tuple[str, ...] | None:
         """Return the keys of free devices of a node for the job, the lowest numbers first; None for too few devices."""
         there = self._machines.nodes[node]
-        return whole_devices(there, self._job.details.gres, occupancy.devices.get(node, ()) if occupancy else ())
+        taken: tuple[str, ...] = ()
+        if occupancy is not None and occupancy.size:  # else of an empty machine
+            taken = (*occupancy.devices.get(node, ()), *self._machines.nodes.devices_away.get(node, ()))
+        return whole_devices(there, self._job.details.gres, taken)

@@ -220,8 +220,8 @@ def _with_room(use: Use, asked: devices.Wanted, user: int) -> int:
 def _devices_held(shape: Shape, wish: Wish, taken: int, shared: Loads, cores: int) -> tuple[str, ...]:
     """Return the keys of the devices for a job on these cores, near devices first. Raises Refused for too few."""
     cpus = shape.cpu_mask(cores)
-    loads = {device.key: WHOLE for device in shape.devices_of(taken)}
-    loads |= {shape.devices[place].key: load for place, load in shared}
+    loads = {shape.devices[place].key: load for place, load in shared}
+    loads |= {device.key: WHOLE for device in shape.devices_of(taken)}  # also one with parts, used outside of jobs
     keys: list[str] = []
     for asked in wish.gres:
         found = devices.hold(shape.devices, asked, loads, cpus, shape.machine, user=wish.user)

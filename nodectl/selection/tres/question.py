@@ -124,7 +124,7 @@ class Question:
         return best
 
     def _in_row(self, uses: Sequence[Use], row: int) -> Placement | None:
-        if self._excluded is None:
+        if self._excluded is None and not self._state.table.devices_away:
             return place(self._goal, self._candidates, uses.__getitem__, self._state.order, row)
 
         # Only this dict keeps these uses alive, and `place` knows refused offers by identity.
@@ -133,13 +133,20 @@ class Question:
         def use_of(node: int) -> Use:
             use = known.get(node)
             if use is None:
-                mask = self._masks.get(node)
-                if mask is None:
-                    mask = self._masks[node] = self._state.cores_of(self._excluded, node)  # type: ignore[arg-type]
-                use = known[node] = self._state.pool.without_cores(uses[node], mask) if mask else uses[node]
+                use = known[node] = self._without_excluded(node, uses[node])
             return use
 
         return place(self._goal, self._candidates, use_of, self._state.order, row)
+
+    def _without_excluded(self, node: int, use: Use) -> Use:
+        """Return the use of a node with its excluded cores, and its devices that are used outside of jobs, taken."""
+        pool, mask = self._state.pool, self._masks.get(node)
+        if mask is None:
+            mask = 0 if self._excluded is None else self._state.cores_of(self._excluded, node)
+            self._masks[node] = mask
+        use = pool.without_cores(use, mask) if mask else use
+        away = self._state.table.devices_away.get(node)
+        return pool.without_devices(use, use.shape.bits_of(away)) if away else use
 
 
 def _on(jobs: Sequence[Held], placement: Placement) -> list[Held]:

@@ -6,6 +6,7 @@ A set of a node's cores is an int whose bit n stands for core n of its machine; 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 
 from nodectl.model.device_part import DevicePart, device_of, part_of
 from nodectl.placement.binding.devices import Device, near
@@ -165,7 +166,7 @@ class Shape:
         """Return the devices at the places of the bits."""
         return tuple(device for number, device in enumerate(self.devices) if bits >> number & 1)
 
-    def bits_of(self, keys: tuple[str, ...]) -> int:
+    def bits_of(self, keys: Iterable[str]) -> int:
         """Return the places of the devices that the keys give whole, as bits; missing devices have none."""
         bits = 0
         for key in keys:

@@ -138,6 +138,10 @@ class Pool:
             return use
         return self.of(use.shape, use.alone | cores, (base | cores, *use.levels[1:]), use.memory, use.gres, use.loads)
 
+    def without_devices(self, use: Use, gres: int) -> Use:
+        """Return the use with these devices taken."""
+        return self.of(use.shape, use.alone, use.levels, use.memory, use.gres | gres, use.loads)
+
 
 def _changed(use: Use, share: Share, sign: int) -> Loads:
     loads = dict(use.loads)

@@ -195,6 +195,22 @@ NOTICES = section(
     ),
 )  # fmt: skip
 
+LOGINS = section(
+    "logins",
+    Key(
+        "login_entry", one_of("off", "join", "require"), "off",
+        "What `nodectl login --pam` does with a login session that begins, where PAM calls it. join: the session of a "
+        "user with running jobs joins one of them and ends with it, other sessions stay where systemd has put them; "
+        "require: a user without running jobs is refused as well; off: nothing. Root and the members of admin_group "
+        "are left alone. Read at each login.",
+    ),
+    Key(
+        "login_when_down", one_of("allow", "refuse"), "allow",
+        "What is done about such a session when the service does not answer within five seconds: "
+        "it stays where systemd has put it, or is refused.",
+    ),
+)  # fmt: skip
+
 RECORDS = section(
     "records",
     Key(

@@ -5,7 +5,7 @@ Imported by the daemon, and by commands where they read the configuration.
 
 from __future__ import annotations
 
-from nodectl.launch.cgroup.keys import CGROUPS
+from nodectl.launch.cgroup.keys import CGROUPS, FENCE
 from nodectl.launch.confine.keys import SECURITY
 from nodectl.launch.container.keys import CONTAINERS
 from nodectl.launch.task.keys import STEPS
@@ -13,7 +13,7 @@ from nodectl.placement.binding.keys import BINDING
 from nodectl.plugin_host.keys import PLUGINS
 from nodectl.scheduler.keys import QUEUE
 from nodectl.selection.keys import SELECTION
-from nodectl.service.config_file.keys import FILES, JOBS, LIMITS, NODE, NOTICES, RECORDS
+from nodectl.service.config_file.keys import FILES, JOBS, LIMITS, LOGINS, NODE, NOTICES, RECORDS
 from nodectl.spank.keys import SPANK
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
@@ -31,10 +31,12 @@ KEYS: tuple[Key, ...] = (
     *QUEUE,
     *CONTAINERS,
     *CGROUPS,
+    *FENCE,
     *SECURITY,
     *LIMITS,
     *JOBS,
     *STEPS,
+    *LOGINS,
     *NOTICES,
     *RECORDS,
 )

@@ -120,7 +120,7 @@ async def _serve(
     # Only root's service has steps in Slurm's jobs: other nodes would find foreign cgroups there.
     await _take_over(node, base, "" if private or os.geteuid() else scope_of(config))
     if not private:  # only its user can connect to a private node
-        await node.load_admins()
+        await node.begin_service()
     node.forkserver.start()
     node.jobs.containers.restore()
     stop = _listen_to_signals(node, read)

@@ -4,6 +4,7 @@ One object per daemon, touched only from the event loop.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from nodectl.service.daemon.admission.confinement import ConfinementLevels
 from nodectl.service.daemon.admission.current_plugstack import CurrentPlugstack
 from nodectl.service.daemon.admission.growth import Growth
 from nodectl.service.daemon.admission.job_cpus import JobCpus
-from nodectl.service.daemon.admission.slurm_job import SlurmJobs
+from nodectl.service.daemon.admission.slurm_job import SlurmJobs, scope_of
 from nodectl.service.daemon.admission.step_maker import StepMaker
 from nodectl.service.daemon.admission.user_budget import UserBudget
 from nodectl.service.daemon.controller import rows, this_machine
@@ -35,6 +36,7 @@ from nodectl.service.daemon.history import reset_notes
 from nodectl.service.daemon.history.job_store import JobStore
 from nodectl.service.daemon.history.store import Store
 from nodectl.service.daemon.jobs.background_tasks import TimeToEnd
+from nodectl.service.daemon.jobs.foreign_use import ForeignUse
 from nodectl.service.daemon.jobs.node_jobs import NodeJobs
 from nodectl.service.daemon.jobs.registry import WHICH, Registry
 from nodectl.service.daemon.methods import (
@@ -43,7 +45,9 @@ from nodectl.service.daemon.methods import (
     allocate,
     control,
     enter,
+    fence,
     launch,
+    logins,
     metrics,
     nodes,
     read_trace,
@@ -69,6 +73,7 @@ if TYPE_CHECKING:
 CHANGING = (
     "Signal", "Suspend", "Resume", "Update", "Cancel", "Hold", "ReleaseJobs", "Requeue", "UpdateJob", "SuspendJob",
     "ResumeJob", "UpdateNode", "CreateReservation", "DeleteReservation", "Script",
+    "JoinLogin", "Login",
 )  # fmt: skip
 """Methods that change jobs and steps, or tell an environment. Those that start or enter one look at their caller
 themselves.
@@ -109,15 +114,19 @@ class Node:
         )  # fmt: skip
         self._about = about.About(config, plugstack)
         self._accounting = accounting.Accounting(base.mount, registry, store)
-        self._show = show.Show(registry, store, binder)
+        self._show = show.Show(base.mount, registry, store, binder)
         self._read_trace = read_trace.ReadTrace(registry)
         self._signal_step = signal_step.SignalStep(registry, jobs.suspension)
         self._update = update.UpdateStep(base.mount, registry, constraints)
         self._view = view.View(registry, levels)
         self._enter = enter.Enter(registry, levels, jobs.containers)
+        self._logins = logins.Logins(base, registry)
         self._selection = this_machine.selection_of(config, plugins.stacks["select"][0], binder, constraints.total)
         self.controller = self._make_controller(store, start, base, constraints)
         jobs.watcher = self.controller
+        self.foreign = ForeignUse(config, base, scope_of(config), binder.node_devices)
+        self.foreign.on_change = self.controller.devices_away
+        self._fence = fence.Fence(config, self.foreign, [device.key for device in binder.node_devices])
         self._launch = launch.Launch(
             config, base.path, store, maker=maker, budget=budget, numbers=jobs.further_steps,
             job_cpus=JobCpus(config, binder, jobs.further_steps), controller=self.controller, start=start,
@@ -128,7 +137,7 @@ class Node:
         calls = JobCalls(self.controller, maker, registry.permissions, config.partition_name, private=hides)
         self._submit = submit.Submit(config, calls, jobs.further_steps)
         self._allocate = allocate.Allocate(calls, jobs.further_steps, config.interactive_lease)
-        self._queue = show_queue.ShowQueue(calls)
+        self._queue = show_queue.ShowQueue(calls, registry)
         self._control = control.JobControl(calls)
         self._nodes = nodes.Nodes(calls)
         self._metrics = metrics.Metrics(self._nodes, registry, store, self.forkserver)
@@ -160,6 +169,7 @@ class Node:
 
     async def restore_queue(self) -> None:
         """Restore the queue of an earlier daemon, after the sweep. Raises SelectionFailed."""
+        self.foreign.keep_fence()  # a machine that has just booted has no wall
         await restore(self.controller, self._selection, reset_notes.boot_id())
 
     def service(self) -> Service:
@@ -185,6 +195,8 @@ class Node:
             "View": (WHICH, self._view.view),
             "Enter": (enter.ENTER, self._enter.enter),
             "Bcast": (enter.BCAST, self._enter.bcast),
+            "JoinLogin": (logins.JOIN_LOGIN, self._logins.join),
+            "Login": (logins.LOGIN, self._logins.login),
             "Submit": (submit.SUBMIT, self._submit.submit),
             "TestOnly": (submit.TEST_ONLY, self._submit.test_only),
             "Allocate": (allocate.ALLOCATE, self._allocate.allocate),
@@ -203,6 +215,7 @@ class Node:
             "SuspendJob": (ONE_JOB, self._control.suspend),
             "ResumeJob": (ONE_JOB, self._control.resume),
             "Nodes": ({}, self._nodes.nodes),
+            "Fence": ({}, self._fence.fence),
             "Metrics": ({}, self._metrics.metrics),
             "UpdateNode": (nodes.UPDATE_NODE, self._nodes.update),
             "CreateReservation": (reservations.CREATE, self._reservations.create),
@@ -217,9 +230,7 @@ class Node:
 
             return change
 
-        for name in CHANGING:
-            shape, function = methods[name]
-            methods[name] = shape, for_those_who_may(function)
+        methods |= {name: (methods[name][0], for_those_who_may(methods[name][1])) for name in CHANGING}
         return Service(__version__, {f"{NODE}.{name}": row for name, row in methods.items()})
 
     async def has_account(self, uid: int) -> bool:
@@ -233,6 +244,12 @@ class Node:
     def _earlier_plugins(self) -> list[str]:
         """Return the container plugins which the forkserver loads beside the configured plugin."""
         return self.jobs.containers.earlier_plugins()
+
+    async def begin_service(self) -> None:
+        """Begin what no private node has: the group of admins, and root's watch over programs outside of all jobs."""
+        if os.geteuid() == 0:
+            self.foreign.begin()
+        await self.load_admins()
 
     async def load_admins(self) -> None:
         """Look up admin_group: the members may see, signal and update every step. A missing group has no members."""
@@ -257,6 +274,7 @@ class Node:
 
         A service leaves its steps running; a private node, whose client has gone, waits for them and their epilogs.
         """
+        self.foreign.stop()
         if wait_for_steps:
             await self._launch.settle()  # while the select plugin can still give resources
         await self.controller.settle(to_end)

@@ -71,7 +71,7 @@ def _columns(given: Given) -> list[tuple[AcctField, int]]:
 
 def _running(session: Session, names: str, *, every: bool) -> list[Row]:
     """Return the requested running steps: of a job the first step except the batch script, or all if `every`."""
-    asked = named(names)
+    asked = named(session, names)
     found = ask(session, Asked((), asked))
     rows: list[Row] = []
     for job, steps in found:

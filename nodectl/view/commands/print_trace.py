@@ -14,9 +14,9 @@ from typing import Any
 from nodectl.client import trace_lines
 from nodectl.client.command import Failed
 from nodectl.client.extras import needed
+from nodectl.client.job_name import add_jobs, jobs_or_steps_argument, one_step
 from nodectl.client.render.terminal import put, terminal_width, wants_colour, write_document
 from nodectl.client.session import Session
-from nodectl.client.step_name import step_argument
 from nodectl.model.step_number import step_name
 from nodectl.model.words import user_name
 from nodectl.view.timelines import chrome, comparison, otlp, picture
@@ -28,12 +28,11 @@ FORMATS = ("perfetto", "chrome", "otlp")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl trace` to the parser."""
+    add_jobs(parser, "the step; a job alone means its first step", steps=True, one=True)
     parser.add_argument(
-        "step", type=step_argument, metavar="JOB[.STEP]", help="the step; a job alone means its first step"
-    )
-    parser.add_argument(
-        "--compare", type=step_argument, metavar="JOB[.STEP]", help="another step: both launches beside each other"
-    )
+        "--compare", type=jobs_or_steps_argument, metavar="JOB[.STEP]",
+        help="another step: both launches beside each other",
+    )  # fmt: skip
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--svg", metavar="FILE", help="write a picture in SVG to FILE, - for standard output")
     form.add_argument("--json", action="store_true", help="print the lines as they were recorded, one JSON object each")
@@ -57,16 +56,17 @@ def main(arguments: argparse.Namespace) -> int:
         raise Failed("--compare is for people, or for --svg; take --json of each step")
     if arguments.output and not arguments.format:
         raise Failed("--output goes with --format")
-    steps = [arguments.step, *([arguments.compare] if arguments.compare else [])]
+    named = [arguments.jobs, *([arguments.compare] if arguments.compare else [])]
     session = Session(arguments.settings)
     try:
+        steps = [one_step(session, names) for names in named]
         traces = [list(trace_lines.of_step(session, job, step)) for job, step in steps]
         plain = not (arguments.svg or arguments.format or arguments.compare)
         launches = [] if plain else [_launch(session, step, lines) for step, lines in zip(steps, traces, strict=True)]
     finally:
         session.close()
     if plain:
-        _print(arguments, traces[0])
+        _print(traces[0], steps[0], as_json=arguments.json)
         return 0
     try:
         if arguments.svg:
@@ -80,14 +80,14 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _print(arguments: argparse.Namespace, lines: Sequence[Line]) -> None:
+def _print(lines: Sequence[Line], step: tuple[int, int], *, as_json: bool) -> None:
     """Print the timeline, or the recorded lines."""
-    if arguments.json:
+    if as_json:
         put(json.dumps(line) for line in lines)
     elif lines:
         put(timeline(lines, user_name, colour=wants_colour()))
     else:
-        print(f"nodectl: {_no_trace(*arguments.step)}", file=sys.stderr)
+        print(f"nodectl: {_no_trace(*step)}", file=sys.stderr)
 
 
 def _launch(session: Session, named: tuple[int, int], lines: Sequence[Line]) -> Launch:

@@ -13,7 +13,8 @@ from nodectl.model.states import PENDING
 class Row:
     """A running step, or a job without a visible step: a waiting job, or another user's.
 
-    `cpu` is how many CPUs it keeps busy; `read` and `written` are bytes a second. None is not known.
+    `reason` is why it waits; of a bulk that runs, how far it is. `cpu` is how many CPUs it keeps busy; `read` and
+    `written` are bytes a second. None is not known.
     """
 
     job: int

@@ -8,7 +8,6 @@ requested once for each step.
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from nodectl.client.render.occupants import Occupation, job_record, jobs_without
 from nodectl.launch.cgroup.usage import Usage, UsageReader
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.step_number import BATCH, step_name
-from nodectl.model.words import elapsed, printable
+from nodectl.model.words import commands_words, elapsed, printable
 from nodectl.view.live.view import Row, View
 
 if TYPE_CHECKING:
@@ -54,6 +53,7 @@ class Watcher:
         self._asked: dict[_Step, int] = {}
         self._steps: list[Mapping[str, Any]] = []
         self._jobs: list[Mapping[str, Any]] = []
+        self._node = ""  # the name, from a step or, where none runs, from the service
         self._due = 0.0  # monotonic: when the service may be asked again
         self._last = View(time.time(), "", (), Occupation())
 
@@ -85,6 +85,8 @@ class Watcher:
         # A list that changes between two replies may repeat rows.
         self._steps = list({_id(step): step for step in self._session.rows("List", "steps")}.values())
         self._jobs = list({job["id"]: job for job in self._session.rows("Queue", "jobs")}.values())
+        if not self._steps and not self._node:
+            self._node = str(self._session.call("Hello").get("node", ""))
         elsewhere = any("nodes" in step for step in self._steps)
         if not elsewhere:
             self._ask_what_is_used(self._session)
@@ -137,8 +139,9 @@ class Watcher:
         keys = {job.number: job.key for job in occupied.jobs}
         rows = [self._step_row(step, jobs.get(step["job"], {}), keys, now) for step in steps]
         rows += [_job_row(job, keys) for job in others]
-        node = steps[0]["node"] if steps else self._last.node
-        return View(now, node, tuple(rows), occupied)
+        if steps:
+            self._node = steps[0]["node"]
+        return View(now, self._node, tuple(rows), occupied)
 
     def _step_row(self, step: Mapping[str, Any], job: Mapping[str, Any], keys: Mapping[int, str], now: float) -> Row:
         cpus = cpus_of(int(step["cpus"] or "0", 16))
@@ -149,11 +152,12 @@ class Watcher:
         name = job_columns.name_of(job) if job.get("array_task") is not None else step["job"]
         is_script = step["step"] == BATCH and job.get("command")  # as it was submitted, not the copy that runs
         command = job["command"] if is_script else step["command"]
+        reason = step.get("reason") or (commands_words(step["commands"]) if step.get("commands") else "")
         return Row(
             step["job"], step["step"], step_name(name, step["step"]),
             printable(step["user"]), printable(step["name"]), step["state"],
             step["ntasks"], len(cpus), format_cpulist(cpus), elapsed(step, now), printable(job.get("gres", "")),
-            printable(shlex.join(command)), step.get("reason", ""), cpu, usage.memory,
+            printable(job_columns.command_words(command)), reason, cpu, usage.memory,
             step.get("memory") or 0, read, written, usage.pressure, keys.get(step["job"], ""),
         )  # fmt: skip
 
@@ -183,7 +187,7 @@ def _id(step: Mapping[str, Any]) -> _Step:
 
 def _job_row(job: Mapping[str, Any], keys: Mapping[int, str]) -> Row:
     reason = ": ".join(word for word in (job["reason"], job["words"]) if word)
-    command = shlex.join(job["command"]) if job.get("command") else ""
+    command = job_columns.command_words(job["command"]) if job.get("command") else ""
     return Row(
         job["job"], None, printable(job["id"]), printable(job["user"]), printable(job["name"]), job["state"],
         job["tasks"], job["cpus"], job["cpu_list"], job["used"], printable(job["gres"]), printable(command),

@@ -73,6 +73,13 @@ def state(row: Row) -> str:
     return _SHORT.get(row.state, row.state.lower())
 
 
+def last_words(row: Row) -> str:
+    """Return why a job waits, without the scheduler's own word; or what runs, and before it how far a bulk is."""
+    if row.waits:
+        return row.reason.partition(": ")[2] or row.reason
+    return "; ".join(filter(None, (row.reason, row.command)))
+
+
 COLUMNS = (
     Column("", 1, 9, lambda row: row.key, lambda row: (not row.key, row.key)),
     Column("STEP", 12, 10, lambda row: row.name, lambda row: (row.job, -1 if row.step is None else row.step)),
@@ -89,7 +96,7 @@ COLUMNS = (
     Column("I/O/s", 5, 5, lambda row: amount(transferred(row)), lambda row: _number(transferred(row)), True),
     Column("DEVICES", 16, 4, lambda row: row.gres or "-", lambda row: row.gres),
     Column("ON CPUS", 16, 1, lambda row: row.cpu_list or "-", lambda row: row.cpu_list),
-    Column("COMMAND OR REASON", 0, 5, lambda row: row.reason if row.waits else row.command, lambda row: row.command),
+    Column("COMMAND OR REASON", 0, 5, last_words, lambda row: row.command),
 )
 TITLES = tuple(column.title for column in COLUMNS)
 # Columns sorted with the greatest value first.
@@ -105,7 +112,7 @@ def fitting(rows: Iterable[Row], width: int, by: str) -> list[tuple[Column, int]
     The column `by`, by which rows are sorted, has room for a mark in the title.
     """
     rows = list(rows)
-    reason = max((len(row.reason) for row in rows if row.waits), default=0)
+    reason = max((len(last_words(row)) for row in rows if row.waits), default=0)
     least = max(_LEAST_LAST, min(reason, _ENOUGH_LAST))
     steps = any(row.is_step for row in rows)
     wide: dict[Column, int] = {}

@@ -15,7 +15,7 @@ from nodectl.client.render.layout import lines_of
 from nodectl.client.render.machine_figures import figure_words
 from nodectl.client.session import Session
 from nodectl.model.accounting.report import report
-from nodectl.model.step_number import BATCH, step_name
+from nodectl.model.step_number import step_name
 from nodectl.model.words import printable, user_name
 from nodectl.placement.machine import figures
 from nodectl.placement.machine.pci import PciDevice
@@ -26,7 +26,6 @@ from nodectl.view.timelines import picture
 from nodectl.view.timelines.launch import launch_of
 
 _FRESH = 0.9  # seconds for which a look serves all requests
-_SCRIPT = "batch"  # holds a job submitted with a script
 _LINES, _MOST_WRITTEN = 100, 1 << 16  # of a job's output
 _ENDED = 20  # steps that ended last
 _DAYS = 7
@@ -98,18 +97,22 @@ class Pages:
             session.close()
 
     def output(self, job: int, step: int | None) -> str:
-        """Return the end of what a job has written to its file, read with the user's own rights. Raises Failed.
+        """Return the end of what a job or a step has written to its file, read with the user's own rights.
 
-        The job's first step writes this file: of another `step` the answer is empty.
+        Empty for a step without a file of its own. Raises Failed.
         """
         session = self._connect()
         try:
-            record: Any = session.call("ShowJob", job=str(job))["record"]
+            record: Any
+            if step is None:
+                record = session.call("ShowJob", job=str(job))["record"]
+            else:
+                record = session.call("Show", job=job, step=step)["record"]
         finally:
             session.close()
-        if step not in (None, BATCH if record["held_by"] == _SCRIPT else 0):
-            return ""
-        if not record["output"]:
+        if not record.get("output"):
+            if step is not None:
+                return ""
             raise Failed(f"job {job} writes to no file that you may read")
         text = last_lines(record["output"], _LINES, _MOST_WRITTEN).decode("utf-8", "replace")
         return "\n".join(map(printable, text.splitlines()))

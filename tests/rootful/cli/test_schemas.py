@@ -22,6 +22,7 @@ COMMANDS = {
     "config-explain": ["config --explain --json"],
     "doctor": ["doctor --json"],
     "explain": ["explain 3 --json", "explain 4 --json"],
+    "fence": ["fence --json", "fence status --json"],
     "node": ["node --json", "node show --json"],
     "plugins": ["plugins --json"],
     "plugins-hooks": ["plugins --hooks --json"],

@@ -40,6 +40,7 @@ TABLE = {
     "bcast --force /etc/hostname copy": _WORKS,
     "cancel --name nobodys": _WORKS,
     "enter {step} true": "enter is of one node -> `nodectl run --overlap --pty -w NODE sh` is a shell there",
+    "login": "logins are those of the machine's service -> `nodectl --socket /run/nodectl/nodectl.sock login`",
     "update {step} --cpu-weight=50": "limits of a step are each node's -> "
     "on each of its nodes `nodectl --socket {socket} update JOB.STEP`",
     "metrics": "metrics are each node's -> on it `nodectl --socket {socket} metrics`",
@@ -51,6 +52,7 @@ TABLE = {
     "requeue {job}": "requeue {job}: the job is Slurm's -> its own `scontrol requeue JOB`",
     "update {job} --nice=5": "the job is Slurm's -> its own `scontrol update JobId=JOB`",
     "node drain out of order": "nodes are Slurm's -> its own `scontrol update NodeName=NODE`",
+    "fence": "the fence is each machine's -> there `nodectl --socket /run/nodectl/nodectl.sock fence`",
     "reserve list": "reservations are Slurm's -> its own `scontrol`",
 }
 

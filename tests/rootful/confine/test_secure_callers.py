@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -194,3 +195,15 @@ def test_a_confined_step_changes_no_script_of_a_job_with_more_rights(free: Node,
     assert "echo old" in str(free.call("Script", job=job)["script"])
     assert within(free, "none", f"nodectl update {job} --command='echo new'").returncode == 0
     free.nodectl("cancel", job)
+
+
+def test_a_job_from_a_confined_step_is_repeated_as_confined(free: Node) -> None:
+    done = within(free, "default", "nodectl submit --parsable --hold --wrap=true")
+    job = done.stdout.strip()
+    again = free.nodectl("resubmit", "--parsable", "--hold", job).stdout.strip()  # root's
+    try:
+        for name in (job, again):
+            request: Any = free.call("Script", job=name)["request"]
+            assert request["secure"] == "default"
+    finally:
+        free.nodectl("cancel", job, again)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -149,13 +150,24 @@ def test_the_end_of_a_jobs_output_is_read_with_the_users_own_rights(shared_node:
         status, text = page.api(f"output?job={job}")
         assert (status, text.splitlines()[:2], text.splitlines()[-1]) == (200, ["202", "203"], "\\x1b[2J")
         assert page.api(f"output?job={job}&step={BATCH}")[1] == text
-        assert page.api(f"output?job={job}&step=0") == (200, ""), "a further step writes elsewhere"
+        assert page.api(f"output?job={job}&step=0")[0] == 404, "there is no such step"
         written.unlink()
         written.symlink_to("/etc/shadow")
         status, text = page.api(f"output?job={job}")
         assert (status, "Permission denied" in text) == (404, True)
     with served(shared_node, user=OTHER) as page:
         assert page.api(f"output?job={job}")[0] == 404
+
+
+def test_what_a_further_step_has_written_to_its_own_file_is_shown(shared_node: Node) -> None:
+    steps = (("--output=own", "echo", "of a step"), ("true",))
+    lines = "; ".join(shlex.join(shared_node.command("run", "--overlap", *words)) for words in steps)
+    done = shared_node.nodectl("submit", "--wait", "--output=/dev/null", "--wrap", lines, user=NOBODY)
+    assert done.returncode == 0, done.stderr
+    job = shared_node.last_job()
+    with served(shared_node) as page:
+        assert page.api(f"output?job={job}&step=0") == (200, "of a step")
+        assert page.api(f"output?job={job}&step=1") == (200, ""), "it wrote where the job does"
 
 
 def test_a_socket_is_its_owners_alone_and_goes_with_the_command(shared_node: Node) -> None:

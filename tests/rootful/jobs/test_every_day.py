@@ -149,6 +149,29 @@ def test_log_of_a_job_that_has_written_nothing_says_why(node: Node) -> None:
     assert (done.returncode, f"job {job} waits and has written nothing" in done.stderr) == (1, True)
 
 
+def test_log_prints_what_a_further_step_has_written_while_it_runs_and_afterwards(node: Node) -> None:
+    job = wrap(node, FOREVER)
+    runs(node, job)
+    words = ("run", "--jobid=last", "--overlap", "-o", "%x-%s.out", "-e", "%s.err", "-J", "second")
+    writes = begun(node, *words, "sh", "-c", f"echo one; echo bad >&2; {gated(node)}; echo two")
+    wait_until((node.scratch / "second-0.out").exists, "the step has begun")
+    follower = begun(node, "log", "-f", "last.0")
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == "one\n"
+    assert f"`nodectl log -f {job}.0` follows it" in node.nodectl("attach", "last.0", user=NOBODY).stderr
+    open_gate(node)
+    assert writes.wait(PATIENCE) == 0
+    assert follower.communicate(timeout=PATIENCE) == ("two\n", "")
+    assert (ok(node, "log", f"{job}.0"), ok(node, "log", "-e", "last.0")) == ("one\ntwo\n", "bad\n")
+    assert f"{node.scratch}/second-0.out" in ok(node, "show", "last.0")
+    wrong = node.nodectl("run", "--jobid=last_x", "true", user=NOBODY)
+    assert (wrong.returncode, "tasks of an array are written like" in wrong.stderr) == (1, True), wrong.stderr
+    ok(node, "run", "--jobid=last", "--overlap", "true")
+    done = node.nodectl("log", f"{job}.1", user=NOBODY)
+    assert (done.returncode, f"step {job}.1 has no file of its own" in done.stderr) == (1, True)
+    assert node.nodectl("log", f"{job}.0", user=OTHER).returncode == 1
+
+
 def test_log_reads_nothing_but_regular_files(node: Node) -> None:
     job = wrap(node, "echo", "-o", "pipe")
     ok(node, "wait", str(job))
@@ -247,6 +270,33 @@ def test_jobs_are_named_by_ranges_and_as_last_wherever_jobs_are_named(node: Node
     wait_until(lambda: not queue(node), "they have ended")
     done = node.nodectl("explain", str(third), user=NOBODY)
     assert f"job {third} has ended: CANCELLED (cancelled by uid {NOBODY.pw_uid})" in done.stderr
+
+
+def test_trace_bcast_acct_and_options_take_the_same_names_of_jobs(node: Node) -> None:
+    first, second = wrap(node, FOREVER, "-n1"), wrap(node, FOREVER, "-n1")
+    runs(node, second)
+    after = wrap(node, "true", "--dependency=afterany:last", "-n1")
+    assert f"afterany:{second}" in ok(node, "show", str(after))
+    held = wrap(node, "true", "--hold", "-n1")
+    ok(node, "update", str(after), f"--dependency=afterany:{first}:last")
+    assert f"afterany:{first},afterany:{held}" in ok(node, "show", str(after))
+    assert json.loads(ok(node, "trace", "--json", f"{second}.batch").splitlines()[0])
+    ok(node, "trace", str(first), "--compare", f"{second}.batch")
+    (node.scratch / "sent").write_text("a file\n")
+    ok(node, "bcast", "-f", "-j", f"{first}-{second}", str(node.scratch / "sent"), "copy")
+    jobs = {job["job"] for job in json.loads(ok(node, "acct", "--json", "-j", f"{first}-{second},last"))["jobs"]}
+    assert jobs == {first, second, held}
+    done = node.nodectl("trace", f"{first}-{second}", user=NOBODY)
+    assert (done.returncode, "one job at a time" in done.stderr) == (2, True)
+
+
+def test_ps_has_the_command_that_was_submitted(node: Node) -> None:
+    job = wrap(node, FOREVER)
+    runs(node, job)
+    (step,) = json.loads(ok(node, "ps", "--json"))["steps"]
+    assert step["command"] == ["wrap", FOREVER]
+    assert FOREVER in ok(node, "ps")
+    assert "slurm_script" not in ok(node, "ps")
 
 
 def test_last_is_the_newest_job_of_the_caller_alone(node: Node) -> None:

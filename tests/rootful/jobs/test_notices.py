@@ -28,6 +28,16 @@ COUNTER = "#!/bin/sh\nexec sed -n 's/^Message-ID: <\\(.*\\)@.*/\\1/p' >>{scratch
 TELL = 'echo "$NODECTL_EVENT $(id -u) $SLURM_JOB_ID" >>told'
 
 
+# It takes the mail, and delivers it when it has ended itself.
+BESIDE = """#!/bin/sh
+new=$(mktemp {scratch}/.mail.XXXXXX)
+cat >$new
+me=$$
+exec 2>/dev/null
+(while read -r pid name state rest </proc/$me/stat && [ $state != Z ]; do sleep 0.1; done; mv $new {scratch}/mail.$me) &
+"""
+
+
 def program(node: Node, name: str, text: str) -> str:
     path = node.dir / name
     path.write_text(text.format(scratch=node.scratch), encoding="utf-8")
@@ -191,6 +201,17 @@ def test_a_command_starts_no_job_that_is_less_confined(mailing: Node) -> None:
     answers = (mailing.scratch / "answer").read_text(encoding="utf-8").splitlines()
     assert len([line for line in answers if "starts and changes nothing" in line]) == 2
     assert not [line for line in answers if "uid=" in line]
+
+
+def test_a_sendmail_that_delivers_beside_its_caller_is_not_stopped() -> None:
+    node = noting(BESIDE)
+    try:
+        node.start()
+        submit(node, "exit 0", "--mail-type=BEGIN,END")
+        assert events(node, 2) == ["BEGIN", "END"]
+        node.assert_clean()
+    finally:
+        node.close()
 
 
 def test_what_a_job_is_told_by_is_shown_to_its_user_alone(mailing: Node) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sqlite3
+import time
+from typing import Any
 
 import pytest
 
-from rootful.node import NOBODY
+from rootful.node import NOBODY, wait_until
 from rootful.queued import queue_running, refused, state, submit, wait_for
 
 pytestmark = pytest.mark.rootful
@@ -30,3 +34,21 @@ def test_hours_promised_to_a_running_job_are_known_after_a_restart_and_free_at_i
         assert re.search(r"^nobody +0\.\d\d of 100 +0\.00 of -$", report, re.MULTILINE), report
         assert node.nodectl("cancel", str(first), user=NOBODY).returncode == 0
         wait_for(node, second, "COMPLETED")
+
+
+def test_a_job_that_ends_while_no_service_runs_is_charged_until_its_end() -> None:
+    with queue_running(week_hours=["CpuHours=100"]) as node:
+        job = submit(node, "until [ -e end ]; do sleep 0.02; done", "--time=1:00:00")
+        wait_for(node, job, "RUNNING")
+        record: Any = node.call("ShowJob", job=str(job))["record"]
+        node.stop()
+        (node.scratch / "end").touch()
+        wait_until(lambda: list(node.steps.glob("*.record")), "its step has ended")
+        most = (time.time() - record["start"]) * record["cpus"]
+        wait_until(lambda: not node.processes(), "its step runner has ended")
+        node.start()
+        wait_for(node, job, "COMPLETED")
+        node.stop()
+        with contextlib.closing(sqlite3.connect(f"{node.values['state_dir']}/history.db")) as history:
+            ((used,),) = history.execute("SELECT cpu FROM week")
+        assert 0 < used <= most

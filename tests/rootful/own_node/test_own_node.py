@@ -212,6 +212,13 @@ def test_daemon_without_a_cgroup_says_in_one_line_what_it_does_not_limit(shared:
     assert lines == [f"nodectl daemon: {why}"]
 
 
+def test_who_asks_for_a_limit_that_is_not_kept_is_told_so(shared: OwnNode) -> None:
+    done = shared.nodectl("run", "--mem=64M", "true")
+    warning = "nodectl: warning: this machine does not limit memory of jobs; `nodectl --user doctor` says why\n"
+    assert (done.returncode, done.stderr) == (0, warning)
+    assert shared.nodectl("run", "true").stderr == ""
+
+
 def test_spank_plugins_are_called_as_the_user_and_roots_hooks_are_named_once() -> None:
     with own_node(started=False) as node:
         said = node.home / "said"

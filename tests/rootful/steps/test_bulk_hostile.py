@@ -18,7 +18,7 @@ from rootful.raw import call, exchange, launch
 
 LONG = ["sh", "-c", "sleep 1000"]
 TRUE: dict[str, object] = {"argv": ["true"]}
-_AHEAD = 64
+_AHEAD = 128
 
 
 def resident(pid: int) -> int:
@@ -71,7 +71,7 @@ def test_a_client_that_sends_no_command_has_its_step_ended(served: Node, wrong: 
 @pytest.mark.parametrize(
     ("commands", "why"),
     [
-        ([{"seq": seq, "argv": ["sleep", "1000"]} for seq in range(_AHEAD + 3)], "more than 66 commands ahead"),
+        ([{"seq": seq, "argv": ["sleep", "1000"]} for seq in range(_AHEAD + 3)], "more than 130 commands ahead"),
         ([{"seq": 5, **TRUE}, {"seq": 5, **TRUE}], "sent command 5 twice"),
         ([{"seq": seq, "argv": [*LONG, "x" * 130_000]} for seq in range(9)], "more than 1048576 bytes"),
         ([{"seq": seq, "argv": LONG + ["x"] * 60_000} for seq in range(2)], "more than 1048576 bytes"),

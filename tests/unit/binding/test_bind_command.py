@@ -200,3 +200,19 @@ def test_this_machine_needs_neither_root_nor_a_service() -> None:
     found = json.loads(done.stdout)
     assert done.returncode == 0
     assert int(found["tasks"][0]["cpus"]) in os.sched_getaffinity(0)
+
+
+def test_a_fenced_login_is_told_the_layout_of_a_job_on_the_other_cpus(tmp_path: Path) -> None:
+    """It has the CPUs that no job is given, and no others."""
+    machine = read(allowed=os.sched_getaffinity(0))
+    kept = set(machine.sockets[-1].cores[-1].cpus) & os.sched_getaffinity(0)
+    if len(machine.cores) < 2 or not kept:
+        pytest.skip("needs two cores")
+    config = tmp_path / "nodectl.toml"
+    config.write_text("core_spec_count = 1\n")
+    done = ran(
+        "--config", str(config), "bind", "-n1", "--cpu-bind=cores", "--json",
+        preexec_fn=lambda: os.sched_setaffinity(0, kept),
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert mask_of_list(json.loads(done.stdout)["tasks"][0]["cpus"]) & sum(1 << cpu for cpu in kept) == 0

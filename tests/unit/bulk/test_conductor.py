@@ -55,6 +55,7 @@ class Step:
         self.answer = answer
         self.waiting: list[dict[str, Any]] = []
         self.most = 0
+        self.others: list[dict[str, int]] = []
 
     def tell(self, **event: object) -> None:
         data = framing.encode({"parameters": {"event": event}, "continues": True})
@@ -74,12 +75,13 @@ class Step:
                 closed = self.take(message) or closed
             self.most = max(self.most, len(self.waiting))
             busy = self.end_one()
-        self.tell(event="end", record={"state": "COMPLETED", "reason": "", "most": self.most})
+        self.tell(event="end", record={"state": "COMPLETED", "reason": "", "most": self.most, "others": self.others})
 
     def take(self, message: Mapping[str, Any]) -> bool:
         method = message["method"].rpartition(".")[2]
         if method == "Run":
             self.waiting += message["parameters"]["commands"]
+            self.others.append(message["parameters"]["others"])
         elif method in ("Withdraw", "End"):
             self.tell(event="tasks", withdrawn=[command["seq"] for command in self.waiting])
             self.waiting = []
@@ -130,7 +132,7 @@ def conducted(
     shown = outputs.Private(outputs.Style(), [str(tmp_path)])
     with playing(answer) as events:
         made = Conductor(
-            Commands(given, line, None), rules or Rules(), shown, log,
+            Commands(given, line, None, count), rules or Rules(), shown, log,
             Progress(None, None), count,
         )  # fmt: skip
         try:
@@ -153,6 +155,21 @@ def test_no_more_are_in_the_step_than_it_takes(tmp_path: Path, capfd: pytest.Cap
     assert sorted(capfd.readouterr().out.splitlines()) == sorted(f"output {number}" for number in range(1, 1001))
 
 
+def test_the_step_is_told_of_the_commands_that_it_does_not_have(tmp_path: Path) -> None:
+    """A try that was not the last is no end of its command."""
+    tries: list[int] = []
+
+    def fails_once(command: dict[str, Any]) -> Mapping[str, Any]:
+        tries.append(command["seq"])
+        return {"status": 1 << 8 if tries.count(2) == 1 and command["seq"] == 2 else 0}
+
+    made = conducted(1000, fails_once, tmp_path, Rules(retries=2))
+    assert made.record is not None
+    others = made.record["others"]
+    assert others[0] == {"done": 0, "failed": 0, "left": 1000 - WINDOW}
+    assert others[-1] == {"done": -1, "failed": -1, "left": 0}
+
+
 def test_a_step_without_commands_is_given_back_and_the_next_line_has_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,6 +190,8 @@ def test_a_step_without_commands_is_given_back_and_the_next_line_has_another_one
             made.run(events, signals, str.split)
         assert made.gave_back
         assert made.tally.succeeded == number
+        assert made.record is not None
+        assert made.record["others"] == [{"done": number - 1, "failed": 0}]
     os.close(writer)
     assert not made.wait_for_command(signals)
     shown.close()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nodectl.bulk.runner import work
+from nodectl.bulk.runner.lanes import Lanes
 from nodectl.bulk.runner.tally import Tally
 from nodectl.bulk.runner.window import MOST_BYTES, Window, WindowBroken
 from nodectl.launch.stepd.bulk_commands import BulkCommand, commands_in
@@ -30,7 +31,7 @@ def test_streams_and_the_slots_number() -> None:
 def test_a_window_is_in_the_order_of_coming_and_has_room_again_after_ends() -> None:
     window = Window(2)
     window.take(command(seq) for seq in range(window.most))
-    with pytest.raises(WindowBroken, match="66 commands ahead"):
+    with pytest.raises(WindowBroken, match="130 commands ahead"):
         window.take([command(1000)])
     first, second = window.next(), window.next()
     assert (first.seq, second.seq) == (0, 1)
@@ -108,3 +109,68 @@ def test_a_slot_whose_cgroup_was_killed_and_stays_serves_nobody(monkeypatch: pyt
     held.clear()
     bulk.act()
     assert bulk.free == [2, 0, 1]
+
+
+def test_the_service_is_told_the_counts_seldom_and_the_last_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("nodectl.bulk.runner.work.time.monotonic", lambda: clock[0])
+    told: list[dict[str, Any]] = []
+    links = SimpleNamespace(tell_daemon=told.append, tell_launcher=lambda _: None)
+    step = SimpleNamespace(limits={}, unkillable_timeout=60.0)
+    run: Any = SimpleNamespace(group=None, step=step, tasks=[SimpleNamespace(local_id=0)], links=links, state="RUNNING")
+    suspension = SimpleNamespace(suspended=True)
+    reaper: Any = SimpleNamespace(termination=SimpleNamespace(suspension=suspension), patience=lambda: None)
+    bulk = work.Bulk(run, reaper)
+    bulk.take([{"seq": seq, "argv": ["true"]} for seq in range(3)], {"done": 5, "failed": 1, "left": 2})
+    bulk.tell()
+    assert told == [], "a short bulk costs the service nothing"
+    assert bulk.patience() == 0.5
+    clock[0] += 0.5
+    bulk.tell()
+    assert told.pop() == {"event": "commands", "counts": {"done": 5, "failed": 1, "total": 10}}
+    for seq, status in enumerate((0, 1 << 8, 0)):
+        bulk.tally.ended({"seq": seq, "status": status, "seconds": 0.1}, ["true"])
+        bulk.tell()
+    assert told == []
+    assert bulk.patience() == 2.0
+    clock[0] += 2.0
+    bulk.tell()
+    assert {name: told[0]["counts"][name] for name in ("done", "failed")} == {"done": 8, "failed": 2}
+    clock[0] += 10.0
+    bulk.tell()
+    assert (len(told), bulk.patience()) == (1, None)
+    bulk.tell_again()
+    bulk.tell()
+    assert told[1] == told[0]
+
+
+@pytest.mark.parametrize(("most", "tries"), [(127 + 200, False), (128 + 200, True)])
+def test_lanes_leave_descriptors_for_all_else(monkeypatch: pytest.MonkeyPatch, most: int, *, tries: bool) -> None:
+    monkeypatch.setattr("os.sysconf", lambda _: most)
+    asked = []
+    node: Any = SimpleNamespace(has=lambda _: False, container=SimpleNamespace(hooks={}))
+    step = SimpleNamespace(task_epilogs=[], forked_into_cgroup=True)
+    run: Any = SimpleNamespace(node=node, step=step, may_be_changed=False, group=None, tasks=range(100))
+    bulk: Any = SimpleNamespace(tally=SimpleNamespace(begun=1000), may_go_on=lambda: asked.append(1))
+    assert not Lanes(bulk, Any, run, Any).serve()  # type: ignore[arg-type]  # nothing of them is reached
+    assert bool(asked) == tries
+
+
+def test_lanes_wait_while_something_is_to_be_sent() -> None:
+    """C sees no room to write: what a client that reads late is to get would wait for the next end of a command."""
+    unsent = [True]
+    asked = []
+    node: Any = SimpleNamespace(has=lambda _: False, container=SimpleNamespace(hooks={}))
+    step = SimpleNamespace(task_epilogs=[], forked_into_cgroup=True)
+    run: Any = SimpleNamespace(
+        node=node, step=step, may_be_changed=False, group=None, tasks=[], recorder=SimpleNamespace(fd=5),
+        links=SimpleNamespace(has_unsent=lambda: unsent[0]), descriptors=lambda: asked.append(1),
+    )  # fmt: skip
+    bulk: Any = SimpleNamespace(
+        tally=SimpleNamespace(begun=1000), may_go_on=lambda: True, keeps_cgroups=True, window=Window(1)
+    )
+    reaper: Any = SimpleNamespace(watched=list)
+    lanes = Lanes(bulk, SimpleNamespace(forks=False), run, reaper)  # type: ignore[arg-type]  # what is reached of it
+    assert (lanes.serve(), asked) == (False, [])
+    unsent[0] = False
+    assert (lanes.serve(), asked) == (False, [1])

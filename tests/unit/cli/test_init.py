@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,9 +135,22 @@ def test_what_the_service_would_refuse_is_not_written(tmp_path: Path, capsys: py
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
-def test_a_configuration_that_is_replaced_can_be_read_by_no_more_people_than_before(tmp_path: Path, mode: int) -> None:
+def test_a_configuration_that_is_replaced_can_be_read_by_the_same_people_as_before(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "nodectl.toml"
     path.write_text("default_time = 60\n")
+    group = 65534 if os.geteuid() == 0 else os.getegid()
+    os.chown(path, -1, group)
     path.chmod(mode)
     assert run(path, "--yes", "--force") == 0
-    assert path.stat().st_mode & 0o7777 == mode
+    assert (path.stat().st_mode & 0o7777, path.stat().st_gid) == (mode, group)
+
+
+def test_a_link_in_the_place_of_a_configuration_hides_no_mode(tmp_path: Path) -> None:
+    there, path = tmp_path / "there.toml", tmp_path / "nodectl.toml"
+    there.write_text("default_time = 60\n")
+    there.chmod(0o600)
+    path.symlink_to(there)
+    assert run(path, "--yes", "--force") == 0
+    assert path.is_file()
+    assert not path.is_symlink()
+    assert path.stat().st_mode & 0o7777 == 0o600

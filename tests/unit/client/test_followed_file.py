@@ -93,6 +93,17 @@ def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Pat
         FollowedFile(str(tmp_path / "pipe"), None).copy()
 
 
+@pytest.mark.parametrize("kind", ["none", "fifo", "directory"])
+def test_a_path_moves_no_cursor_of_its_reader(tmp_path: Path, kind: str) -> None:
+    """It is another user's where root looks at a job."""
+    path = f"{tmp_path}/\x1b[2J\nsaid"
+    if kind != "none":
+        (os.mkfifo if kind == "fifo" else os.mkdir)(path)
+    with pytest.raises(Failed) as refused:
+        followed_file.last_lines(path, 1, 1 << 16)
+    assert str(refused.value).isprintable()
+
+
 def test_the_last_lines_of_a_huge_file_without_lines_take_no_longer_than_those_of_a_small_one(tmp_path: Path) -> None:
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(1 << 42)

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from nodectl.client.command import Failed
-from nodectl.client.job_name import add_jobs, named, names_of, number_of, one
+from nodectl.client.job_name import add_jobs, in_dependency, named, names_of, number_of, one, one_step, separated
 from nodectl.client.session import Session
-from nodectl.model.step_number import BATCH
+from nodectl.model.step_number import BATCH, FIRST
 
 
 class Service:
@@ -85,6 +85,22 @@ def test_a_task_has_a_number_once_it_is_a_job_of_its_own() -> None:
     assert (number_of(session(), "7"), number_of(session(), "7_3")) == (7, 12)
     with pytest.raises(Failed, match="job 7_4 waits"):
         number_of(session(), "7_4")
+
+
+def test_a_step_is_named_by_its_job_too() -> None:
+    assert [one_step(session(), [name]) for name in ("7.batch", "7_3", "last")] == [(7, BATCH), (12, FIRST), (9, FIRST)]
+
+
+def test_a_dependency_may_name_the_last_job() -> None:
+    written = "afterok:last:7,after:last+10?afterany:last_3:lastly,singleton"
+    assert in_dependency(session(), written) == "afterok:9:7,after:9+10?afterany:9_3:lastly,singleton"
+    service = Service()
+    assert in_dependency(cast("Session", service), "afterok:7") == "afterok:7"
+    assert service.asked == []
+
+
+def test_jobs_between_commas_may_have_commas_in_brackets() -> None:
+    assert separated("7, 8_[1,3] ,,last") == ["7", "8_[1,3]", "last"]
 
 
 def test_the_words_of_a_command_line_become_one_list() -> None:

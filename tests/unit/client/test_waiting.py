@@ -163,14 +163,23 @@ def test_a_job_that_others_cancel_ends_the_wait(at: Path) -> None:
 
 def test_the_end_of_a_job_is_waited_for(at: Path) -> None:
     ended = {"state": "FAILED", "reason": "", "words": "", "start": 1.0, "seen": "3"}
-    record = {"exit_code": 3, "array_job": 0}
+    record = {"exit_code": 3, "array_job": 0, "state": "FAILED"}
     service = Service(at, [("Await", RUNS), ("Await", ended), ("Queue", {"jobs": []}), ("ShowJob", {"record": record})])
     assert waiting.until_over(session(service), 7) == 3
     service.end()
 
 
+def test_a_job_that_was_cancelled_while_it_waited_is_no_success(at: Path) -> None:
+    ended = {"state": "CANCELLED", "reason": "", "words": "", "start": None, "seen": "3"}
+    record = {"exit_code": 0, "array_job": 0, "state": "CANCELLED"}
+    service = Service(at, [("Await", ended), ("Queue", {"jobs": []}), ("ShowJob", {"record": record})])
+    assert waiting.until_over(session(service), 7) == 1
+    service.end()
+
+
 def test_all_tasks_of_an_array_are_waited_for(at: Path) -> None:
     ended = {"state": "COMPLETED", "reason": "", "words": "", "start": 1.0, "seen": "3"}
+    failed = [{"job_id": 7 + code, "job_state": "FAILED", "exit_code": code} for code in (1, 4)]
     service = Service(
         at,
         [
@@ -179,12 +188,38 @@ def test_all_tasks_of_an_array_are_waited_for(at: Path) -> None:
             ("Await", ended),
             ("Queue", {"jobs": []}),
             ("ShowJob", {"record": {"exit_code": 1, "array_job": 7}}),
-            (
-                "Accounting",
-                {"records": [{"job_state": "FAILED", "exit_code": code} for code in (1, 4)], "next": "there"},
-            ),
-            ("Accounting", {"records": [{"job_state": "REQUEUED"}, {"job_state": "COMPLETED"}], "next": ""}),
+            ("Accounting", {"records": failed, "next": "there"}),
+            ("Accounting", {"records": [{"job_id": 7, "job_state": "COMPLETED"}], "next": ""}),
         ],
     )
     assert waiting.until_over(session(service), 7) == 4
     assert [call[1].get("job") for call in service.end() if call[0] == "Await"] == [7, 9]
+
+
+RESET = {"job_id": 8, "job_state": "NODE_FAIL", "exit_code": 0}
+
+
+@pytest.mark.parametrize(
+    ("pages", "status"),
+    [
+        ([[RESET, {"job_id": 8, "job_state": "COMPLETED", "restart_cnt": 1}]], 0),
+        ([[RESET], [{"job_id": 8, "job_state": "COMPLETED", "restart_cnt": 1}]], 0),
+        ([[RESET, {"job_id": 8, "job_state": "FAILED", "restart_cnt": 1, "exit_code": 3}]], 3),
+        ([[{"job_id": 8, "job_state": "REQUEUED"}, {"job_id": 8, "job_state": "COMPLETED", "restart_cnt": 1}]], 0),
+        ([[{"job_id": 7, "job_state": "COMPLETED"}, {"job_id": 8, "job_state": "CANCELLED"}]], 1),
+    ],
+)
+def test_the_latest_run_of_each_task_is_the_status_of_an_array(
+    at: Path, pages: list[list[Mapping[str, Any]]], status: int
+) -> None:
+    answers = [{"records": page, "next": "more" if number < len(pages) else ""} for number, page in enumerate(pages, 1)]
+    service = Service(at, [("Accounting", answer) for answer in answers])
+    assert waiting.exit_status_of_array(session(service), 7) == status
+    service.end()
+
+
+def test_an_array_of_which_nothing_is_told_is_no_success(at: Path) -> None:
+    service = Service(at, [("Accounting", {"records": [], "next": ""})])
+    with pytest.raises(Failed, match="how the tasks of job 7 ended is told to its user and admins"):
+        waiting.exit_status_of_array(session(service), 7)
+    service.end()

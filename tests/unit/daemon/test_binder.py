@@ -24,11 +24,12 @@ class Machine:
         self.running: list[Step] = []
         self.binder = Binder(build({"over_subscribe": "force", **config}), lambda: self.running)
 
-    def begin(self, environment: dict[str, str] | None = None, **layout: object) -> Step:
+    def begin(self, environment: dict[str, str] | None = None, *, number: int = 0, **layout: object) -> Step:
         values: dict[str, object] = {"ntasks": 1, **layout}
         step = Step.from_json({"job_id": len(self.running) + 1, "ntasks": values["ntasks"], "layout": values})
         step.cpus_per_task = int(str(values.get("cpus_per_task", 1)))
         step.environment = dict(environment or {})
+        step.step_id = number
         self.binder.give(step, self.binder.allocation)
         self.binder.bind(step)
         self.running.append(step)
@@ -112,3 +113,4 @@ def test_a_step_has_the_variables_of_its_own_part_of_a_gpu_and_of_no_other(monke
     )
     assert of_part(machine.begin(shard | {names[2]: "0=1G"}, gpus="1").environment) == {names[2]: "0=1G"}
     assert of_part(machine.begin(shard).environment) == {names[0]: "1"}
+    assert of_part(machine.begin(shard, number=1).environment) == {}, "the job's, and this step has no GPU"

@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
+from nodectl.model.wire.dispatch import Refused
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.admission.slices import Work
 from nodectl.service.daemon.controller.controller import Controller
+from nodectl.service.daemon.history.batch_text import PackedText
+from nodectl.service.daemon.methods import control as control_module
 from nodectl.service.daemon.methods.control import JobControl
+from nodectl.service.daemon.methods.rewrite import Rewritten
 from unit.daemon.test_slices import Site
 
 _A_FEW = 8
@@ -86,6 +90,38 @@ def test_no_transaction_is_as_large_as_the_call(call: Callable[[JobControl, str]
     site.restored()
     asyncio.run(call(_control(site), str(array.job_id)))
     assert 0 < disk.largest <= _A_FEW + 1  # a task and its array are written together
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_task_that_begins_while_the_text_of_its_array_is_read_keeps_the_text(
+    monkeypatch: pytest.MonkeyPatch, *, begins: bool
+) -> None:
+    """It has CPUs and devices for the old one. The text and the array's record are as they were."""
+    old, new = PackedText(1000, 10, b"old", b""), PackedText(1000, 10, b"new", b"")
+    texts: list[PackedText] = []
+    disk: Any = Disk()
+    site = Site(disk)
+    array = site.bench.submit(array_tasks="0-3")
+    disk.batches, disk.batch = lambda: [(array.job_id, 1000, 10)], lambda _: old
+    disk.put_batch = lambda _, text: texts.append(text)
+    site.restored()
+    control = _control(site)
+
+    async def rewritten(*_: object) -> Rewritten:
+        if begins:
+            task = site.bench.scheduler.set_apart(array, 0, site.bench.at)
+            for job in (task, array):
+                site.table.changed(job)
+        return Rewritten(array.details, new, old)
+
+    monkeypatch.setattr(control_module, "rewritten", rewritten)
+    change = control.update(_call(job=str(array.job_id), script="#!/bin/sh"))
+    if begins:
+        with pytest.raises(Refused, match=f"{array.job_id}_0 is a task of its own"):
+            asyncio.run(change)
+    else:
+        asyncio.run(change)
+    assert texts == ([] if begins else [new])
 
 
 def _call(**parameters: object) -> Any:

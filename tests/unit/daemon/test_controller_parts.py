@@ -17,6 +17,7 @@ from nodectl.model.states import COMPLETING, RUNNING, SUSPENDED
 from nodectl.model.wire.dispatch import Refused
 from nodectl.scheduler.decisions import CANCEL, SUSPEND, Decision, NotAdmitted, Preempt, Start
 from nodectl.selection.records import BATCH, JobRecord
+from nodectl.service.daemon.controller import controller as controller_module
 from nodectl.service.daemon.controller import restore
 from nodectl.service.daemon.controller import rounds as rounds_module
 from nodectl.service.daemon.controller.commits import Commits, NotWritten
@@ -366,3 +367,30 @@ def test_copy_of_a_script_is_its_users_alone_and_goes_with_the_job(tmp_path: Pat
     assert os.listdir(path.parent.parent) == ["job8"]
     spool.remove(8)
     assert os.listdir(path.parent.parent) == []
+
+
+def test_the_hours_of_a_week_are_written_also_while_no_job_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reset of the machine would forget them."""
+    monkeypatch.setattr(controller_module, "_HOURS_SECONDS", 0.0)
+    monkeypatch.setattr(controller_module, "_USAGE_SECONDS", 0.0)
+    written: list[list[object]] = []
+
+    async def play() -> None:
+        enough = asyncio.Event()
+
+        def put_week(rows: list[object]) -> None:
+            written.append(rows)
+            if len(written) > 2:
+                enough.set()
+
+        store: Any = SimpleNamespace(put_usage=lambda _: None, put_week=put_week)
+        nothing: Any = SimpleNamespace(soon=lambda: None, end=lambda _: None)
+        table: Any = SimpleNamespace(store=store, commits=nothing)
+        parts: Any = SimpleNamespace(registry=None, further_steps=None, starts=nothing)
+        controller = Controller(SimpleNamespace(interactive_lease=60.0), table, parts)  # type: ignore[arg-type]
+        controller.scheduler = SimpleNamespace(usage=lambda _: [], week_rows=lambda at: [at])  # type: ignore[assignment]
+        controller._write_hours()
+        await asyncio.wait_for(enough.wait(), 60)
+
+    asyncio.run(play())
+    assert written

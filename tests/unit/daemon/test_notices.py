@@ -240,6 +240,21 @@ def test_each_task_of_an_array_counts_once_with_its_last_run(tmp_path: Path, mon
     assert asyncio.run(ends()) == {"COMPLETED": 4, "FAILED": 1}
 
 
+def test_tasks_that_were_cancelled_together_while_they_waited_count_each(tmp_path: Path) -> None:
+    async def ends() -> dict[str, int]:
+        life = Life(tmp_path / "history.db", set())
+        for task in (
+            JobRecord(6, 1000, array_job_id=5, array_task_id=0, end_time=1.0, job_state="COMPLETED"),
+            JobRecord(7, 1000, array_job_id=5, array_task_id=1, end_time=1.0, job_state="CANCELLED"),
+            JobRecord(5, 1000, array_job_id=5, array_tasks="2-999:2,7", end_time=1.0, job_state="CANCELLED"),
+        ):
+            life.store.put(task)
+        life.store.commit()
+        return await life.notices._ends_of_array(5)
+
+    assert asyncio.run(ends()) == {"COMPLETED": 1, "CANCELLED": 501}
+
+
 def test_a_command_that_could_not_run_is_logged_and_one_that_failed_is_its_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

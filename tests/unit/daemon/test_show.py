@@ -44,7 +44,7 @@ async def ask(calls: int) -> list[Any]:
         live={live.step.job_id: live for live in lives},
         permissions=SimpleNamespace(is_admin=lambda peer: peer.uid == 0),
     )
-    methods = Show(registry, *(None, None))  # type: ignore[arg-type]  # neither is used
+    methods = Show("", registry, *(None, None))  # type: ignore[arg-type]  # neither is used
     over = False
 
     async def others() -> None:

@@ -70,7 +70,8 @@ class Site:
 
     async def queue(self, **given: object) -> Any:
         call: Any = SimpleNamespace(parameters=given, peer=SimpleNamespace(uid=1000))
-        return await ShowQueue(self.calls).queue(call)
+        registry: Any = SimpleNamespace(commands_of_jobs=dict)  # no step of a bulk runs
+        return await ShowQueue(self.calls, registry).queue(call)
 
     async def several(self, names: list[str], work: Work) -> list[tuple[JobRecord, str]]:
         call: Any = SimpleNamespace(peer=SimpleNamespace(uid=1000))

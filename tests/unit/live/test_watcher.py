@@ -43,6 +43,8 @@ class Service:
         self.clock += self.costs
         if self.fails:
             raise Failed("no service at /run/x")
+        if method == "Hello":
+            return {"node": "n1"}
         if method == "Usage":
             self.clock += self.costs_of_usage
             return {"steps": self.used}
@@ -73,6 +75,24 @@ def test_a_look_is_two_calls_and_a_new_step_one_more(service: Service) -> None:
         service.clock += 1
         watch.look()
     assert service.asked == ["List", "Queue", "Show", *["List", "Queue"] * 9]
+
+
+def test_the_machine_has_its_name_also_where_nothing_runs() -> None:
+    service = Service([], [])
+    watch = watching(service)
+    for _ in range(2):
+        service.clock += 1
+        assert watch.look().node == "n1"
+    assert service.asked == ["List", "Queue", "Hello", "List", "Queue"]
+
+
+def test_a_row_has_the_command_as_it_was_typed_and_how_far_a_bulk_is() -> None:
+    bulk = {**STEP, "commands": {"done": 3, "failed": 1, "total": 6}}
+    job = {**JOB, "command": ["wrap", "make -j4"]}
+    rows = watching(Service([bulk], [job])).look().rows
+    assert [(row.reason, row.command) for row in rows] == [
+        ("3 of 6 done, 1 failed", "a 'b c'"), ("Resources: none is free", "make -j4"),
+    ]  # fmt: skip
 
 
 def test_a_job_that_two_replies_tell_of_stands_there_once() -> None:

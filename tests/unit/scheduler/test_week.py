@@ -125,6 +125,20 @@ def test_the_next_daemon_knows_the_hours_and_counts_on() -> None:
     assert after.week_rows(queue.at + HOUR)[0][1] == 4 * HOUR
 
 
+def test_a_job_that_ended_while_no_daemon_ran_has_used_nothing_since() -> None:
+    queue = bench("CpuHours=1000")
+    gone, lives = queue.run(2, limit=40 * HOUR), queue.run(1, limit=40 * HOUR)
+    began = queue.at
+    rows, usage = queue.scheduler.week_rows(began + HOUR), queue.scheduler.usage(began + HOUR)
+    gone.job_state, gone.end_time = "COMPLETING", began + 2 * HOUR
+    selection, at = selection_of(), began + 10 * HOUR
+    selection.start("/nonexistent", [gone, lives], at)
+    after = Scheduler(selection, replace(PLAIN, week_hours=week_lines(("CpuHours=1000",))), usage=usage, week=rows)
+    after.restore([gone, lives], at)
+    after.ended(gone, "COMPLETED", 0, at)
+    assert after.week_rows(at)[0][1] == (2 * 2 + 10) * HOUR
+
+
 def test_running_jobs_are_added_up_once_a_round_and_anew_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = bench("CpuHours=10")
     running = queue.run(4, limit=2 * HOUR)

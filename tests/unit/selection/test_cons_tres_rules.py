@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nodectl.model.device_part import device_of
 from nodectl.selection.answers import Choice, Refusal
 from nodectl.selection.modes import SELECT_MODE_TEST_ONLY
 from nodectl.selection.records import NodeTable
@@ -185,6 +186,24 @@ def test_light_nodes_go_first() -> None:
     table = NodeTable([node("n1", TWO, weight=5), node("n2", TWO, weight=1), node("n3", TWO, weight=3)])
     bed = Bed(table)
     assert [bed.held("ntasks=16")[:2] for _ in range(3)] == ["n2", "n3", "n1"]
+
+
+def test_device_used_outside_of_all_jobs_is_given_to_none_and_does_not_change_what_is_possible() -> None:
+    bed = Bed(nodes(1, TWO, gpus="0011", shards=2))
+    bed.selection.set_devices_away(0, {"gpu:0": "process 7"})
+    one = bed.job("ntasks=1", gres={"gpu": 1})
+    assert bed.start(one)
+    assert one.job_resrcs is not None
+    assert one.job_resrcs.gres == {0: ("gpu:1",)}
+    assert not bed.start(bed.job("ntasks=1", gres={"gpu": 3}))
+    assert isinstance(bed.test(bed.job(gres={"gpu": 4}), SELECT_MODE_TEST_ONLY), Choice)
+    part = bed.job("ntasks=1", gres={"shard": 1})
+    assert bed.start(part)
+    assert part.job_resrcs is not None
+    assert device_of(part.job_resrcs.gres[0][0]) not in ("gpu:0", "gpu:1")
+    bed.end(one)
+    bed.selection.set_devices_away(0, {})
+    assert bed.start(bed.job("ntasks=1", gres={"gpu": 3}))
 
 
 def test_devices_are_given_once_and_near_the_cores() -> None:

@@ -111,6 +111,18 @@ def test_device_and_memory_of_others_are_not_given_again(tmp_path: Path) -> None
     assert found.reason.endswith("gpu:1 of node n1 is job 1's")
 
 
+def test_plugin_that_does_not_know_of_a_device_used_outside_of_jobs_makes_its_job_wait(tmp_path: Path) -> None:
+    two = f"{RECORDS}{GIVE}{TEST}bitmap[1:] = 0; give(job, bitmap, job.comment, gres={{0: ('gpu:1',)}})"
+    theatre = stage(tmp_path, two)
+    job = theatre.job()
+    job.comment = "10000000"
+    theatre.selection.set_devices_away(0, {"gpu:1": "process 7"})
+    assert not theatre.runs(job)
+    assert not theatre.told
+    theatre.selection.set_devices_away(0, {"gpu:0": "process 7"})
+    assert theatre.runs(job)
+
+
 def test_collision_with_a_job_that_is_ending_is_no_fault_of_the_plugin(tmp_path: Path) -> None:
     theatre = stage(tmp_path, FIRST, "1s:2c:2t")
     job, after = theatre.job(), theatre.job()

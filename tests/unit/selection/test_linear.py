@@ -313,3 +313,16 @@ def test_many_jobs_come_and_go_and_nothing_is_given_twice(seed: int) -> None:
     assert theatre.selection.ledger.is_empty()
     assert isinstance(theatre.selection.ledger, Ledger)
     assert nodes_of(now(theatre, theatre.job(min_nodes=9))) == "1" * 9
+
+
+def test_device_used_outside_of_all_jobs_is_given_to_none() -> None:
+    theatre = linear("2c,gpu=2", FORCED)
+    theatre.selection.set_devices_away(0, {"gpu:0": "process 7"})
+    assert not theatre.runs(theatre.job(gres={"gpu": 2}))
+    assert isinstance(theatre.selection.job_test(theatre.job(gres={"gpu": 2}), SELECT_MODE_TEST_ONLY), Choice)
+    job = theatre.job(gres={"gpu": 1})
+    assert theatre.runs(job)
+    assert job.job_resrcs is not None
+    assert job.job_resrcs.gres == {0: ("gpu:1",)}
+    theatre.selection.set_devices_away(0, {})
+    assert theatre.runs(theatre.job(gres={"gpu": 1}))

@@ -44,6 +44,13 @@ def test_reason_is_seen_on_a_narrow_terminal_before_what_says_less() -> None:
     assert {"USER", "NAME", "CPU%", "MEM"} <= shown.keys()
 
 
+def test_last_column_has_the_words_of_a_reason_and_how_far_a_bulk_is() -> None:
+    waits = row(8, reason="Priority: 1 job before it in line", **WAITING)
+    assert columns.last_words(waits) == "1 job before it in line"
+    assert columns.last_words(row(8, reason="Priority", **WAITING)) == "Priority"
+    assert columns.last_words(row(7, reason="3 of 6 done")) == "3 of 6 done; ./solve all of it"
+
+
 def test_only_waiting_jobs_have_no_columns_of_running_ones() -> None:
     titles = {column.title for column, _ in columns.fitting([row(8, reason="Priority", **WAITING)], 79, "STEP")}
     assert not {"CPU%", "MEM", "TIME", "STALL%"} & titles

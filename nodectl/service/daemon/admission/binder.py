@@ -160,6 +160,8 @@ class Binder:
             req.devices = [device.key for device in held]
         gpus = [device for device in held if device.name == devices.GPU]
         part_variables.remove(req.environment)
+        if gpus or not (req.is_first or req.within):
+            req.environment.pop(part_variables.SHARDS, None)  # of the job, which has shards where this step has none
         if not gpus and self._has_gpus_for_others(req):
             req.task_variables = [devices.task_environment(()) for _ in range(req.ntasks)]
             for name in devices.OF_STEP:
@@ -170,7 +172,6 @@ class Binder:
             variables = devices.step_environment(gpus, texts)
             if not req.is_first:
                 del variables[_GPUS_OF_JOB]  # these are in the step's environment already
-            req.environment.pop(part_variables.SHARDS, None)  # of the job, which has shards where the step has none
             req.environment.update(variables)
         req.environment.pop(cdi.DIRECTORY, None)
         if any(one.file for one in gpus):

@@ -54,6 +54,7 @@ from nodectl.service.daemon.steps.live import LiveStep
 
 _ANSWER_SECONDS = 5.0
 _USAGE_SECONDS = 5.0
+_HOURS_SECONDS = 600.0  # a reset of the machine takes no more of what running jobs have used of their week
 _WARN_AGAIN = 2.0  # while the job stands still, or its script has not begun
 _LONGEST_WAIT = 3600.0  # the clock may be set meanwhile
 _GROW_AGAIN = 5.0  # seconds
@@ -133,12 +134,23 @@ class Controller(Watcher):
             if job.job_state in (states.RUNNING, states.SUSPENDED):
                 self.tasks.begin(self._take_over(job))
         self._go_on_expanding()
+        if self.config.week_hours:
+            self._write_hours()
         self.table.commits.soon()
         self.rounds.kick()
 
     def has_early(self, job_id: int) -> bool:
         """Return True for a job whose end the daemon noticed before the queue started."""
         return job_id in self._early
+
+    def end_of(self, job: JobRecord) -> Mapping[str, Any] | None:
+        """Return the record of the first step of a restored job of which nothing runs any more, else None."""
+        registry = self.parts.registry
+        first = registry.first(job.job_id)
+        ending = None if first is None else registry.ending.get(first.key)
+        if ending is None or registry.steps_of(job.job_id):
+            return self._early.get(job.job_id)
+        return ending.record
 
     # Jobs come in.
 
@@ -533,6 +545,11 @@ class Controller(Watcher):
             self._usage_due = True
             asyncio.get_running_loop().call_later(_USAGE_SECONDS, self._write_usage)
 
+    def _write_hours(self) -> None:
+        """Have the users' usage written now and then: while one long job runs, no end of a job does so."""
+        asyncio.get_running_loop().call_later(_HOURS_SECONDS, self._write_hours)
+        self._usage_changed()
+
     def _write_usage(self) -> None:
         self._usage_due = False
         self._put_usage()
@@ -876,6 +893,12 @@ class Controller(Watcher):
         self.selection.update_node_state(node)
         self.table.store.put_node(state, reason, uid, now)
         self.scheduler.changed(now)
+        self.rounds.kick()
+
+    def devices_away(self, away: Mapping[str, str]) -> None:
+        """Give no job these devices of the machine from now on; `away` has words about who uses each of them."""
+        self.selection.set_devices_away(0, away)
+        self.scheduler.changed(time.time())
         self.rounds.kick()
 
     # The daemon's life.

@@ -16,6 +16,7 @@ from nodectl.model.warning import warning_of
 from nodectl.model.wire.dispatch import Refused, invalid
 from nodectl.model.wire.shape import BadShape, check
 from nodectl.placement.binding.devices import wanted
+from nodectl.placement.binding.options import DEVICES
 from nodectl.placement.binding.refused import Refused as NoLayout
 from nodectl.placement.binding.request import Request
 from nodectl.selection.answers import NOT_AVAILABLE
@@ -97,7 +98,7 @@ def _details(step: Step, asked: Request, machine: Machine, held_by: str, memory_
 
 def _gres(step: Step) -> dict[str, int]:
     """Return the number of devices by name or name:type. Raises Refused."""
-    if not any(name in step.layout for name in ("gpus", "gpus_per_node", "gpus_per_task", "gres", "gpu_mem")):
+    if DEVICES.isdisjoint(step.layout):
         return {}
     try:
         return wanted({name: str(value) for name, value in step.layout.items()}, step.ntasks).as_gres()

@@ -132,6 +132,11 @@ def _jobs(controller: Controller, nodes: NodeTable, boot: str) -> Generator[None
         if live.step.job_id not in known:
             found.jobs.append(_of_step(live, nodes, ends=live.key in registry.ending))
             controller.table.add_unwritten(found.jobs[-1])
+    for job in (one for one in found.jobs if one.is_active):
+        record = controller.end_of(job)
+        if record is not None and record.get("restart", 0) == job.restart_cnt:
+            # Since then it uses nothing, however long no daemon ran.
+            job.job_state, job.end_time = COMPLETING, float(record.get("ended", job.end_time))
     _keep_given(found.jobs)
     return found
 

@@ -225,6 +225,11 @@ class JobTable:
         """Return True for a job, or an array, that has not ended."""
         return number in self.jobs or number in self._arrays
 
+    def task_apart(self, job: JobRecord) -> JobRecord | None:
+        """Return a task of the job's array that is a job of its own and has not ended; None for none."""
+        numbers = self._tasks.get(job.array_job_id, {}).values()
+        return next((self.jobs[number] for number in numbers if number in self.jobs), None)
+
     def get(self, job_id: int) -> JobRecord | None:
         """Return a queued or recently ended job."""
         return self.jobs.get(job_id) or self._recent.get(job_id)

@@ -109,6 +109,15 @@ class Registry:
         """Return the job's running steps."""
         return [live for (of_job, _), live in self.live.items() if of_job == job]
 
+    def commands_of_jobs(self) -> Mapping[int, Mapping[str, int]]:
+        """Return how far the commands of bulk steps are, by job: done, failed and, if known for all steps, total."""
+        found: dict[int, Mapping[str, int]] = {}
+        for (job, _), live in self.live.items():
+            if live.commands:
+                before = found.get(job)
+                found[job] = live.commands if before is None else _sums(before, live.commands)
+        return found
+
     def which(self, call: Call) -> tuple[int, int]:
         """Return the key of the step named by a call. FIRST is the first step of a running job, or of a job in the
         history.
@@ -158,6 +167,11 @@ class Registry:
             found.watch(int(str(message["pid"])), has_taken_it=not message.get("waited"))
         else:
             found.fail(str(message["error"]))
+
+
+def _sums(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the sums of the counts that both have."""
+    return {name: count + other[name] for name, count in one.items() if name in other}
 
 
 def _has_ended(record: Mapping[str, object] | None) -> str:

@@ -23,7 +23,7 @@ from nodectl.service.daemon.controller.job_names import name_of
 from nodectl.service.daemon.controller.job_request import ADMIN, USER
 from nodectl.service.daemon.controller.options import JOB_OPTIONS, ONE_JOB, WORDS, an_object
 from nodectl.service.daemon.methods.job_calls import JobCalls, no_job
-from nodectl.service.daemon.methods.rewrite import check_unchanged, rewritten
+from nodectl.service.daemon.methods.rewrite import check_unchanged, check_waits, rewritten
 from nodectl.service.daemon.methods.show_queue import Matching
 from nodectl.service.request.launch import REQUEST
 
@@ -271,19 +271,10 @@ class JobControl:
         return await self._done()
 
     def _rewritable(self, found: list[tuple[JobRecord, str]]) -> list[tuple[JobRecord, str]]:
-        """Return the named job, which waits: one, or an array without tasks that are jobs of their own. Raises Refused.
-
-        Such tasks would have the new text, with CPUs and devices for the old one.
-        """
+        """Return the named job: one, or an array without tasks that are jobs of their own. Raises Refused."""
         self._must_be_whole(found, "script and request are")
         for job, _ in found:
-            if job.job_state != PENDING:
-                raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not wait any more")
-        job, _ = found[0]
-        array = self._controller.table.named(str(job.array_job_id)) if job.array_job_id else found
-        if apart := [name_of(task) for task, _ in array if task.array_task_id is not None]:
-            words = f"script and request are the whole array's: {apart[0]} is a task of its own"
-            raise Refused("WrongState", words)
+            check_waits(self._controller.table, job)
         return found[:1]
 
     async def _resize(self, call: Call) -> Mapping[str, object]:

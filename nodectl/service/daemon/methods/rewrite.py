@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from nodectl.model.states import PENDING
 from nodectl.model.wire.dispatch import Call, Refused, invalid
 from nodectl.model.wire.names import WRAP, WRAPPED
+from nodectl.placement.binding import options
 from nodectl.selection.records import BATCH, JobDetails, JobRecord
 from nodectl.service.daemon.controller.job_names import name_of
 from nodectl.service.daemon.controller.job_request import told
@@ -20,7 +21,6 @@ from nodectl.service.daemon.history.batch_text import BatchText, PackedText, pac
 from nodectl.service.daemon.methods.job_calls import JobCalls
 
 _MERGED = frozenset({"layout", "environment"})  # with what was there
-_DEVICES = frozenset({"gpus", "gpus_per_node", "gpus_per_task", "gres", "gpu_mem"})
 CHANGEABLE = _MERGED | {"ntasks", "cpus_per_task", "argv"}
 """The fields of a request that may be changed."""
 
@@ -52,13 +52,6 @@ def shown_command(argv: list[str], script: bytes) -> tuple[str, ...]:
     return tuple(told(argv))
 
 
-def _kept(old: Mapping[str, Any], changed: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a change leaves of a layout. Options of devices ask for the same: one takes the place of all."""
-    if _DEVICES.isdisjoint(changed):
-        return old
-    return {name: value for name, value in old.items() if name not in _DEVICES}
-
-
 async def rewritten(calls: JobCalls, call: Call, job: JobRecord) -> Rewritten:
     """Return the description and text of a waiting job with the changes of the call. Raises Refused.
 
@@ -80,7 +73,8 @@ async def rewritten(calls: JobCalls, call: Call, job: JobRecord) -> Rewritten:
     for name in _MERGED & changed.keys():
         if not isinstance(changed[name], dict):
             raise invalid("request", f"{name} is no object")
-        merged[name] = {**_kept(old.get(name, {}), changed[name]), **changed[name]}
+        before = old.get(name, {})
+        merged[name] = {**before, **changed[name]} if name == "environment" else options.changed(before, changed[name])
     request = {**old, **changed, **merged}
     script, most = text.script, calls.controller.config.max_script_size
     if "script" in call.parameters:
@@ -89,13 +83,24 @@ async def rewritten(calls: JobCalls, call: Call, job: JobRecord) -> Rewritten:
     details = await calls.details_of(request, caller, calls.level_of(call, request, str(text.request["level"])))
     details.argv = shown_command(list(request["argv"]), script)
     new = await calls.work().through(packing(BatchText(text.uid, {**text.request, "request": request}, script)))
-    table.check_bytes(job.user_id, new.size - packed.size)
     return Rewritten(details, new, packed)
 
 
-def check_unchanged(table: JobTable, job: JobRecord, new: Rewritten) -> None:
-    """Raise Refused unless the job waits, with the text from which the new one was made."""
+def check_waits(table: JobTable, job: JobRecord) -> None:
+    """Raise Refused unless the job waits, and no task of its array is a job of its own.
+
+    Such a task would have the new text, with CPUs and devices for the old one.
+    """
     if job.job_state != PENDING:
         raise Refused("WrongState", f"job {name_of(job)} is {job.job_state}: it does not wait any more")
+    if (task := table.task_apart(job)) is not None:
+        words = f"script and request are the whole array's: {name_of(task)} is a task of its own"
+        raise Refused("WrongState", words)
+
+
+def check_unchanged(table: JobTable, job: JobRecord, new: Rewritten) -> None:
+    """Raise Refused unless the whole job waits, with the text from which the new one was made, and has room for it."""
+    check_waits(table, job)
     if table.store.batch(text_of(job)) != new.old:
         raise Refused("WrongState", f"job {name_of(job)} is as another call has just changed it: try again")
+    table.check_bytes(job.user_id, new.text.size - new.old.size)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from nodectl.launch.cgroup import tree
 from nodectl.launch.cgroup.usage import MOST_LOOKED_AT, Usage, UsageReader
 from nodectl.model.wire.dispatch import Call, Refused
 from nodectl.model.wire.shape import Optional, boolean, integer
@@ -26,9 +27,10 @@ WAIT = {**WHICH, "epilog": Optional(boolean)}
 
 
 class Show:
-    """The methods to show steps of the node."""
+    """The methods to show steps of the node. `mount` is the cgroup2 mount."""
 
-    def __init__(self, registry: Registry, store: Store, binder: Binder) -> None:
+    def __init__(self, mount: str, registry: Registry, store: Store, binder: Binder) -> None:
+        self._mount = mount
         self._registry = registry
         self._store = store
         self._binder = binder
@@ -85,9 +87,18 @@ class Show:
             return {"record": self._registry.find_ended(call)}
         if live.files.record() is not None:  # its client may know of the end before we do
             return {"record": await asyncio.shield(live.ended)}
-        record = live.summary()
+        record = {**live.summary(), **self._logins(live)}
         status = await status_query.status(live, _STATUS_SECONDS)
         return {"record": record | {name: status[name] for name in ("state", "tasks", "pid", "bulk") if name in status}}
+
+    def _logins(self, live: "LiveStep") -> Mapping[str, object]:
+        """Return the number of processes of login sessions that have joined the step's job."""
+        group = tree.Group(f"{self._mount}{live.step.cgroup}/user/{tree.LOGINS}")
+        try:
+            count = len(group.core.procs) if live.step.cgroup else 0
+        except OSError:
+            count = 0  # no session has come
+        return {"login_processes": count} if count else {}
 
     def explain(self, call: Call) -> Mapping[str, object]:
         """Return a running step's layout, with the reasons."""

@@ -18,6 +18,7 @@ from nodectl.service.daemon.controller.job_names import LARGEST, BadName, parse
 from nodectl.service.daemon.controller.options import WORDS
 from nodectl.service.daemon.controller.table import text_of
 from nodectl.service.daemon.history.batch_text import unpacking
+from nodectl.service.daemon.jobs.registry import Registry
 from nodectl.service.daemon.methods.job_calls import JobCalls, no_job
 
 if TYPE_CHECKING:
@@ -36,8 +37,9 @@ QUEUE: "Shape" = {
 class ShowQueue:
     """The methods to show jobs of the node."""
 
-    def __init__(self, calls: JobCalls) -> None:
+    def __init__(self, calls: JobCalls, registry: Registry) -> None:
         self._calls = calls
+        self._registry = registry
 
     async def queue(self, call: Call) -> Mapping[str, object]:
         """Return a page of the jobs in the queue. The event loop serves pending calls while the page is made."""
@@ -50,7 +52,7 @@ class ShowQueue:
         named = await self._named(given, work)
         survey = await work.through(scheduler.survey(now))
         skip, room = int(str(given.get("skip", 0))), _ROOM
-        matches = Matching(given)
+        matches, commands = Matching(given), self._registry.commands_of_jobs()
         told: list[Mapping[str, object]] = []
         for job in self._in_order(survey) if named is None else named:
             if work.is_due():
@@ -63,6 +65,8 @@ class ShowQueue:
             if len(told) >= _MOST_ROWS or room <= 0:
                 return {"jobs": told, "more": True}
             row = self._row(call, job, now, scheduler.brief(job, now, survey))
+            if job.job_id in commands and self._calls.permissions.may_see(call.peer, job.user_id):
+                row = {**row, "commands": commands[job.job_id]}
             if given.get("points"):
                 row = {**row, "points": scheduler.points([job], now)[0]._asdict()}
             told.append(row)

@@ -46,6 +46,8 @@ class Submit:
         job.details.argv = shown_command(wanted.step.argv, script)
         job.array_tasks = str(checked_options(call.parameters["job"]).get("array", ""))
         kept = {name: value for name, value in wanted.request.items() if name not in ("job", "step", "jobid")}
+        if wanted.level != self._config.secure:  # perhaps that of the caller's own step, which a repetition keeps
+            kept["secure"] = wanted.level
         options = call.parameters["job"]
         kept_request = {"request": kept, "caller": call.peer.uid, "level": wanted.level, "job": options}
         text = BatchText(job.user_id, kept_request, script)

@@ -62,12 +62,9 @@ def _connect(path: str, step: Step) -> int:
 
 
 def _why_not(step: Step) -> str:
-    files = {
-        filename.expand(path, step, 0) for path in (step.stdout, step.stderr) if filename.is_file(path, step.ntasks)
-    }
-    if files:
-        follow = f"; `nodectl log -f {step.job_id}` follows it" if step.step_id == step.first_step else ""
-        return f"step {step}: its output is in {' and '.join(sorted(files))}{follow}"
+    if files := set(filename.files_of(step).values()):
+        name = step.job_id if step.step_id == step.first_step else step
+        return f"step {step}: its output is in {' and '.join(sorted(files))}; `nodectl log -f {name}` follows it"
     return (
         f"step {step}: its streams are its client's own, and pass through nothing that could show them; "
         "--pty, -l or -u of `nodectl run` let others attach"

@@ -29,7 +29,7 @@ _SHELL = "/bin/sh"
 _NONE = "/nonexistent"  # a key that is not set any more; or a home, so that ~/.msmtprc runs nothing for a confined job
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _DYING = 5.0  # seconds
-_PAUSE, _TRIES = 0.01, 100  # until the last process has left the cgroup
+_PAUSE, _TRIES = 0.01, 100  # seconds, until the last process has left the cgroup
 
 
 def main(_arguments: Mapping[str, object]) -> None:
@@ -75,7 +75,8 @@ def _tell(told: Notice, order: Mapping[str, Any], group: Group | None) -> int:
     text = wording.text(told, order["node"]).encode("utf-8", "replace")
     if told.way == MAIL:
         text = wording.mail(told, argv[3:], order["node"])
-    return _run(argv, text, _step_of(told, user, level, order), user, group, float(order["seconds"]))
+    step = _step_of(told, user, level, order)
+    return _run(argv, text, step, user, group, float(order["seconds"]), delivers=told.way == MAIL)
 
 
 def _of_site(order: Mapping[str, Any]) -> pwd.struct_passwd:
@@ -112,11 +113,17 @@ def _step_of(told: Notice, user: pwd.struct_passwd, level: str, order: Mapping[s
     )  # fmt: skip
 
 
-def _run(argv: list[str], text: bytes, step: Step, user: pwd.struct_passwd, group: Group | None, seconds: float) -> int:
+def _run(
+    argv: list[str], text: bytes, step: Step, user: pwd.struct_passwd, group: Group | None, seconds: float, *,
+    delivers: bool = False,
+) -> int:  # fmt: skip
     """Run a program with `text` as its input, until its end or for `seconds`. Return the wait status, or LATE.
 
-    A process that does not die, as in a system call on a file system that hangs, is left to init.
+    What it leaves is killed. If it `delivers`, that has the rest of the time: some sendmails take a mail, and go on
+    beside their caller to deliver it. A process that does not die, as in a system call on a file system that hangs, is
+    left to init.
     """
+    until = time.monotonic() + seconds
     confined = Confinement(step, step.environment)
 
     def become() -> bool:
@@ -135,7 +142,11 @@ def _run(argv: list[str], text: bytes, step: Step, user: pwd.struct_passwd, grou
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     late = not poll.poll(seconds * 1000)
-    signals.send_group_of_child(pid, signals.KILL)
+    delivers = delivers and not late
+    while delivers and group is not None and group.populated() and time.monotonic() < until:
+        time.sleep(_PAUSE)
+    if group is not None or not delivers:
+        signals.send_group_of_child(pid, signals.KILL)
     if group is not None:
         group.kill_all()
     dies = bool(poll.poll(_DYING * 1000))

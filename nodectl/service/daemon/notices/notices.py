@@ -27,6 +27,7 @@ from nodectl.model import notice
 from nodectl.model.config import Config
 from nodectl.model.states import SUSPENDED
 from nodectl.model.wire.dispatch import Refused
+from nodectl.scheduler import job_array
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.admission.confinement import ConfinementLevels
 from nodectl.service.daemon.admission.step_maker import hard_limits
@@ -320,6 +321,9 @@ class Notices:
             await asyncio.sleep(0)
         ends[state] += 1
         del ends[""]
+        rest = self._store.find(array)
+        if rest is not None and rest.record.array_tasks and rest.record.job_state in ends:  # these have one row
+            ends[rest.record.job_state] += job_array.size(job_array.tasks_of(rest.record.array_tasks)) - 1
         return dict(ends)
 
     def _start(self, key: Key, batch: list[Notice]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from signal import SIGKILL
 
 from nodectl.launch.stepd import plugin_output
+from nodectl.launch.task.filename import files_of
 from nodectl.model.states import CONFIGURING, FAILED, NODE_FAIL, RUNNING, SUSPENDED
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH
@@ -49,6 +50,7 @@ class LiveStep:
         self._out = bytearray()
         self._is_full = False  # the link is full: `_out` waits for room
         self._replies: list[asyncio.Future[Mapping[str, object]]] = []
+        self.commands: Mapping[str, int] = {}  # counts of a bulk step
         self.progress_fd = -1
         self.in_prolog = False
         self.prolog_failed = ""  # how
@@ -136,7 +138,7 @@ class LiveStep:
             self._finish()
 
     def _take(self, message: Mapping[str, object]) -> None:
-        """Take a reply or an event: the beginning of the step's termination, or the final record.
+        """Take a reply or an event: the beginning of the step's termination, counts of commands, or the final record.
 
         The last event carries the record, because the disk may have had no room for it.
         """
@@ -146,6 +148,8 @@ class LiveStep:
             self.last_record = event.get("record") or self.last_record  # type: ignore[assignment]
             if event.get("event") == "ending":
                 self._on_ending(self)
+            elif event.get("event") == "commands":
+                self.commands = event["counts"]  # type: ignore[assignment]  # the stepd's own
         elif self._replies and not (asked := self._replies.pop(0)).done():
             asked.set_result(message)
 
@@ -247,11 +251,13 @@ class LiveStep:
         """Return the daemon's knowledge of the step, without asking the stepd."""
         return {
             **self.step.facts(),
+            **files_of(self.step),
             "state": CONFIGURING if self.in_prolog else SUSPENDED if self.suspended else RUNNING,
             "reason": "",
             "pid": self.pid,
             "cgroup": self.step.cgroup,
             "time_limit": self.step.time_limit,
+            **({"commands": self.commands} if self.commands else {}),
         }
 
     def where_it_died(self, plugins: NodePlugins) -> str:
@@ -281,6 +287,7 @@ class LiveStep:
         """Return the record of a step without a record of the stepd. Also noted for a running step. Changes nothing."""
         return {
             **self.step.facts(),
+            **files_of(self.step),
             "state": self._state,
             "reason": why,
             "exit_status": 1,

@@ -80,7 +80,7 @@ const ROWS = [
   ["State", state, "state"],
   ["User", (row) => row.user, "user wide"],
   ["Name", (row) => row.title, "title wide"],
-  ["Command or reason", (row) => (waits(row) ? row.reason : row.command), "rest"],
+  ["Command or reason", (row) => (waits(row) ? row.reason : [row.reason, row.command].filter((word) => word).join("; ")), "rest"],
   ["Time", (row) => (waits(row) ? "-" : duration(row.elapsed)), "n time"],
   ["CPUs", (row) => row.cpus, "n wide"],
   ["CPU %", (row) => measured(row.cpu, (cpu) => (100 * cpu).toFixed(0)), "n wide"],
@@ -199,7 +199,7 @@ async function about(row) {
     const written = await (await ask(`output?job=${row.job}&step=${row.step}`)).text();
     if (opened !== row) return;
     byId("output").textContent = written;
-    byId("written").hidden = !written; // the further steps of a job do not write its file
+    byId("written").hidden = !written; // most further steps of a job have no file of their own
   });
   await part(() => show(byId("launch"), `launch?job=${row.job}&step=${row.step}`, () => opened === row));
 }
