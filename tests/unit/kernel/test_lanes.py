@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import left_children
 from nodectl.kernel import _kernel, operations
 
 SOON, LONG = 0.01, 60.0
@@ -21,6 +22,7 @@ class Play:
     """Lanes without a cgroup, a pipe for reports, and commands that write to a file."""
 
     def __init__(self, place: Path, count: int) -> None:
+        left_children.collect()  # of other tests: `run_lanes` returns for the end of any child
         self.out = place / "out"
         self.reports, self.report = os.pipe2(os.O_CLOEXEC)
         self.progress = memoryview(bytearray(2 * count))
