@@ -69,11 +69,12 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
 
 
-def test_systemd_accepts_the_examples(tmp_path: Path) -> None:
-    units = []
-    for unit in (UNITS / "examples").iterdir():
+def test_systemd_accepts_the_examples_of_units(tmp_path: Path) -> None:
+    units: list[Path] = []
+    for unit in (*UNITS.glob("examples/*.service"), *UNITS.glob("examples/*.timer")):
         units.append(tmp_path / unit.name)
         units[-1].write_text(unit.read_text().replace("/usr/local/bin/nodectl", str(COMMAND)))
+    assert units
     result = run("systemd-analyze", "verify", "--man=no", *units)
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
 
