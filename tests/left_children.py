@@ -4,8 +4,10 @@ import contextlib
 import os
 
 
-def collect() -> None:
-    """Collects those that have ended."""
+def collect(own: int = 0) -> None:
+    """Collects those that have ended, up to the child `own`."""
     with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while one := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if one.si_pid == own:
+                return
+            os.waitpid(one.si_pid, 0)
