@@ -230,7 +230,7 @@ def ended(lane: object, command: Any) -> tuple[list[Any], int]:
     """Runs a command to its end, whichever children of other tests end meanwhile. Returns its row, and the error."""
     pid, wanted = 0, [command]
     while True:
-        left_children.collect(pid)  # `run_lanes` returns for the end of any child
+        left_children.collect({pid})  # `run_lanes` returns for the end of any child
         rows, error, _ = _kernel.run_lanes([(lane, pid)], wanted, [], 60.0, 60.0, -1)
         for row in rows:
             pid, wanted = row[1], []
