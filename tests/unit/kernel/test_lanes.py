@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-import left_children
+from alone import alone
 from nodectl.kernel import _kernel, operations
 
 SOON, LONG = 0.01, 60.0
@@ -22,7 +22,6 @@ class Play:
     """Lanes without a cgroup, a pipe for reports, and commands that write to a file."""
 
     def __init__(self, place: Path, count: int) -> None:
-        left_children.collect()  # of other tests: `run_lanes` returns for the end of any child
         self.out = place / "out"
         self.reports, self.report = os.pipe2(os.O_CLOEXEC)
         self.progress = memoryview(bytearray(2 * count))
@@ -57,19 +56,6 @@ class Play:
         return self.command("/bin/sh", "-c", script, **variables)
 
     def run(self, *commands: Any, patience: float = LONG, pause: float = LONG, few: int = -1) -> tuple[list[Any], int]:
-        """Runs commands. Without limits it goes on where C has returned for a child that another test has left."""
-        found: list[Any] = []
-        is_limited = (patience, pause, few) != (LONG, LONG, -1)
-        while True:
-            rows, error = self.run_once(*commands, patience=patience, pause=pause, few=few)
-            found += rows
-            commands = commands[sum(len(row) == 3 for row in rows) :]
-            if error or is_limited or not left_children.collect(self.pids):
-                return found, error
-
-    def run_once(
-        self, *commands: Any, patience: float = LONG, pause: float = LONG, few: int = -1
-    ) -> tuple[list[Any], int]:
         lanes = list(zip(self.lanes, self.pids, strict=True))
         rows, error, self.is_called = _kernel.run_lanes(lanes, list(commands), [self.reports], patience, pause, few)
         for row in rows:
@@ -101,6 +87,7 @@ def ends(rows: list[Any]) -> list[tuple[int, bool]]:
     return [(os.waitstatus_to_exitcode(row[1]), row[-1]) for row in rows if len(row) > 3]
 
 
+@alone
 def test_commands_of_a_lane_run_in_order_and_each_has_its_own_words(play: Play) -> None:
     script = 'echo "$0 $COMMON $OWN $SLURM_TASK_PID $$ ${OTHER-none}"; exit $0'
     commands = [play.command("/bin/sh", "-c", script, str(number), OWN=f"o{number}") for number in (0, 3, 4)]
@@ -121,6 +108,7 @@ def test_commands_of_a_lane_run_in_order_and_each_has_its_own_words(play: Play) 
     assert times[-1] <= time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+@alone
 def test_figures_of_a_command_are_its_own(play: Play) -> None:
     burn = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
     rows, _ = play.run(play.shell(burn), play.shell("head -c 100000 /dev/zero"), play.shell(":"))
@@ -130,6 +118,7 @@ def test_figures_of_a_command_are_its_own(play: Play) -> None:
     assert min(row[5] for row in (first, second, third)) > 0
 
 
+@alone
 def test_lanes_run_beside_each_other(tmp_path: Path) -> None:
     play = Play(tmp_path, 2)
     os.mkfifo(tmp_path / "pipe")
@@ -141,12 +130,14 @@ def test_lanes_run_beside_each_other(tmp_path: Path) -> None:
         play.close()
 
 
+@alone
 def test_an_end_by_a_signal_is_the_callers_and_its_lane_takes_no_further_command(play: Play) -> None:
     rows, error = play.run(play.shell("kill -9 $$"), play.shell(":"))
     assert (error, ends(rows)) == (0, [(-signal.SIGKILL, False)])
     assert [len(row) for row in rows] == [3, 10]
 
 
+@alone
 def test_a_program_that_is_missing_is_reported_before_the_next_command(play: Play) -> None:
     assert play.ended_early(play.command("/nowhere/x"), play.shell(":")) == (
         [(2, False)], b'{"task":0,"failed":"execute: No such file or directory"}\0'
@@ -154,18 +145,21 @@ def test_a_program_that_is_missing_is_reported_before_the_next_command(play: Pla
     assert ends(play.run(play.shell(":"))[0]) == [(0, True)]
 
 
+@alone
 def test_a_stream_that_cannot_be_opened_is_reported(play: Play) -> None:
     ended, said = play.ended_early(play.command("/bin/true", out="/nowhere/out"), play.shell(":"))
     assert ended == [(1, False)]
     assert b"open: No such file" in said
 
 
+@alone
 def test_commands_inherit_no_descriptor(play: Play) -> None:
     rows, _ = play.run(play.shell("ls /proc/self/fd"))
     assert ends(rows) == [(0, True)]
     assert play.out.read_text().split() == ["0", "1", "2", "3"]  # the last is of ls itself
 
 
+@alone
 def test_the_caller_goes_on_when_a_descriptor_has_something(play: Play) -> None:
     os.write(play.report, b"x")
     rows, error = play.run(play.shell("sleep 60"), play.shell(":"))
@@ -175,6 +169,7 @@ def test_the_caller_goes_on_when_a_descriptor_has_something(play: Play) -> None:
     assert ends(play.run()[0]) == [(-signal.SIGTERM, False)]
 
 
+@alone
 def test_the_caller_goes_on_soon_after_the_first_begin(play: Play) -> None:
     rows, error = play.run(play.shell("sleep 60"), pause=SOON)
     assert (error, [len(row) for row in rows], play.is_called) == (0, [3], False)
@@ -183,14 +178,16 @@ def test_the_caller_goes_on_soon_after_the_first_begin(play: Play) -> None:
     assert ends(play.run()[0]) == [(-signal.SIGTERM, False)]
 
 
+@alone
 def test_a_child_of_another_kind_is_the_callers(play: Play) -> None:
     with subprocess.Popen(["/bin/true"]) as other:
         os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
-        assert (play.run_once(play.shell(":")), play.is_called) == (([], 0), True)
+        assert (play.run(play.shell(":")), play.is_called) == (([], 0), True)
         assert other.wait() == 0
     assert ends(play.run(play.shell(":"))[0]) == [(0, True)]
 
 
+@alone
 def test_a_command_that_is_none_begins_nothing_and_loses_no_row(play: Play) -> None:
     wrong = [operations.umask(0)]
     rows, error = play.run(play.shell("exit 3"), wrong, play.shell(":"))
@@ -201,12 +198,14 @@ def test_a_command_that_is_none_begins_nothing_and_loses_no_row(play: Play) -> N
     assert ends(play.run(play.shell(":"))[0]) == [(0, True)]
 
 
+@alone
 def test_few_waiting_commands_send_the_caller_for_more(play: Play) -> None:
     rows, _ = play.run(*[play.shell(":")] * 4, few=2)
     assert [len(row) for row in rows] == [3, 10, 3]  # it has begun one of three when it looks
     assert ends(play.run()[0]) == [(0, True)]
 
 
+@alone
 def test_a_lane_needs_a_launch_with_words() -> None:
     with pytest.raises(ValueError, match="no launch of a command"):
         _kernel.lane([operations.umask(0)], (-1, -1, 0, "", memoryview(bytearray(4)), 0, 1), -1, "")
@@ -214,6 +213,7 @@ def test_a_lane_needs_a_launch_with_words() -> None:
         _kernel.run_lanes([("x", 0)], [], [], 0.0, 0.0, 0)
 
 
+@alone
 def test_memory_and_descriptors_of_a_lane_go_with_it(tmp_path: Path) -> None:
     fds = len(os.listdir("/proc/self/fd"))
     maps = Path("/proc/self/maps").read_text().count("---p")
