@@ -130,6 +130,7 @@ def test_a_job_that_no_file_tells_of_is_never_idle() -> None:
 def test_a_counter_that_went_down_tells_nothing() -> None:
     """As after a cgroup was made anew."""
     assert not is_idle(Sample(0, 5.0), Sample(60, 0.0))
+    assert is_idle(Sample(0, 5.0), Sample(60, 4.99)), "its step runner worked between the looks at both counters"
     assert not is_idle(Sample(0, 5.0, 9), Sample(60, 5.0, 8))
 
 

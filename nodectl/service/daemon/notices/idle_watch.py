@@ -114,9 +114,10 @@ class IdleWatch:
         A runner uses CPU time where the job is told that it does nothing.
         """
         group = f"{self._base.mount}{self._base.path}/job_{number}"
+        runners = sum(_sum(f"{runner}/cpu.stat", "usage_usec ") or 0 for runner in _runners(group))
         spent = _sum(f"{group}/cpu.stat", "usage_usec ")
         if spent is not None:
-            spent -= sum(_sum(f"{runner}/cpu.stat", "usage_usec ") or 0 for runner in _runners(group))
+            spent -= runners
         return Sample(
             time.monotonic(), None if spent is None else spent / 1e6, _sum(f"{group}/io.stat", "rbytes=", "wbytes=")
         )

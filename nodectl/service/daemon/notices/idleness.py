@@ -57,7 +57,7 @@ def is_idle(before: Sample, now: Sample, period: float = PERIOD) -> bool:
     """Return True if a job did nothing between two samples."""
     if now.devices is not False or before.cpu is None or now.cpu is None:
         return False
-    if now.cpu < before.cpu or (now.moved or 0) < (before.moved or 0):
+    if now.cpu < before.cpu - _NOISE or (now.moved or 0) < (before.moved or 0):
         return False  # the counters are those of a new cgroup, and tell nothing of what went before
     seconds = min(max(now.at - before.at, 0.0), period)
     if now.cpu - before.cpu >= max(_LEAST_CPU * seconds, _NOISE):
