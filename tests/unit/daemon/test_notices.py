@@ -208,6 +208,27 @@ def test_a_notice_that_was_told_is_known_to_the_next_daemon_until_its_job_is_ove
     asyncio.run(lives())
 
 
+def test_runs_that_are_over_keep_nothing_once_they_were_told(tmp_path: Path) -> None:
+    """Users may put their jobs into the queue again as often as they like."""
+
+    async def lives() -> None:
+        known = {7}
+        life = Life(tmp_path / "history.db", known)
+        for restart in range(9):
+            running = job(types="BEGIN,REQUEUE", job_state="RUNNING", restart_cnt=restart)
+            life.notices.begun(running)
+            life.notices.begun(running)
+            life.notices.requeued(running)
+            assert life.waiting() == ["BEGIN", "REQUEUE"]
+            for told in life.store.notices("mail", 1000, 99):
+                life.notices._was_told(told, 0)
+        life.store.commit()
+        runs = {identity[1] for identity, _, _ in life.store.noted()}
+        assert (runs, {one[1] for one in life.notices._noted[7]}) == ({0, 8}, {0, 8})
+
+    asyncio.run(lives())
+
+
 def test_nothing_is_told_of_a_run_that_began_at_once(tmp_path: Path) -> None:
     """The service does not write its end, either."""
 

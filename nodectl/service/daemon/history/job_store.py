@@ -138,6 +138,11 @@ class JobStore:
         statement = "DELETE FROM notice WHERE node = ? AND job = ? AND done = 1"
         self._statements["told", job] = (statement, (self._node, job))
 
+    def drop_told_of_runs(self, job: int, before: int) -> None:
+        """Queue the deletion of the notices that were told of the runs of a job between its first and this one."""
+        statement = "DELETE FROM notice WHERE node = ? AND job = ? AND done = 1 AND restart > 0 AND restart < ?"
+        self._statements["told runs", job] = (statement, (self._node, job, before))
+
     def forget(self, job: int) -> None:
         """Drop the queued writes of a job which could not be written and is now refused."""
         self._jobs.pop(job, None)

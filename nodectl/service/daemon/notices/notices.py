@@ -196,6 +196,10 @@ class Notices:
         noted = self._noted.setdefault(made.job, set())
         if made[:4] in noted:
             return
+        earlier = [one for one in noted if 0 < one[1] < made.restart]  # run 0 has the events of an array, too
+        if earlier:  # nothing more is told of a run that is over, and a user may begin any number of runs
+            noted.difference_update(earlier)
+            self._store.drop_told_of_runs(made.job, made.restart)
         noted.add(made[:4])
         waiting = self._waiting.setdefault(uid, set())
         if len(waiting) >= self._config.max_notices_per_user:
