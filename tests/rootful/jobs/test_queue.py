@@ -41,14 +41,36 @@ def node(module_node: Node) -> Iterator[Node]:
 
 
 def test_batch_job_runs_as_its_user_with_its_own_copy_of_the_script(node: Node) -> None:
-    job = submit(node, "id -un; echo $0; echo $SLURM_JOB_ID; ls -l $0 | cut -c1-10")
+    job = submit(node, "id -un; echo $0; echo $SLURM_JOB_ID")
     wait_for(node, job, "COMPLETED")
-    user, path, number, mode = wait_for_file(node.scratch / f"slurm-{job}.out").splitlines()
+    user, path, number = wait_for_file(node.scratch / f"slurm-{job}.out").splitlines()
     assert user == NOBODY.pw_name
     assert path == f"{node.values['state_dir']}/spool/job{job}/slurm_script"
     assert number == str(job)
-    assert mode == "-rwx------"
     wait_until(lambda: not os.path.exists(path), "the copy goes with its job")
+
+
+def test_script_cannot_grow_in_the_directory_of_the_history(node: Node) -> None:
+    """Its user executes it, root alone changes it, and no other user sees it."""
+    tries = ('echo x >>"$0"', 'chmod 777 "$0"', 'truncate -s 1G "$0"', 'mv "$0" "$0.old"', 'touch "${0%/*}/more"')
+    shown = [f"({one}) 2>/dev/null; echo $?" for one in tries]
+    job = submit(node, "\n".join([*shown, "echo $0", "read line <go", ": done"]))
+    os.mkfifo(node.scratch / "go")
+    (node.scratch / "go").chmod(0o666)
+    wait_for(node, job, "RUNNING")
+    copy = Path(f"{node.values['state_dir']}/spool/job{job}/slurm_script")
+    wait_until(lambda: str(copy) in (node.scratch / f"slurm-{job}.out").read_text(), "it has tried all")
+    for words in (["cat", str(copy)], [str(copy)]):
+        other = subprocess.run(
+            ["setpriv", f"--reuid={OTHER.pw_uid}", "--clear-groups", *words], capture_output=True, check=False
+        )
+        assert (other.returncode != 0, other.stdout) == (True, b""), other
+    assert copy.read_text().endswith(": done\n")
+    (node.scratch / "go").write_text("go\n")
+    wait_for(node, job, "COMPLETED")
+    *said, path = wait_for_file(node.scratch / f"slurm-{job}.out").splitlines()
+    assert (path, len(said)) == (str(copy), len(tries))
+    assert "0" not in said
 
 
 def test_exit_status_of_the_script_is_the_jobs(node: Node) -> None:

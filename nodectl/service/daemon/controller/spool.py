@@ -1,12 +1,15 @@
 """Copies of batch scripts, from which the scripts run: <state_dir>/spool/job7/slurm_script.
 
-The store has the script. The daemon makes the copy when the job starts and removes it when the job ends. The file
-belongs to the job's user alone. The directories belong to root, so that no other user can put another file in its
-place. Runs in the daemon, as root.
+The store has the script. The daemon makes the copy when the job starts and removes it when the job ends. The job's user
+alone may read and execute the file, which is root's like the directories: a script that could write to itself would
+fill the disk of the history. Where the file system has no access control lists, the file is the user's. Runs in the
+daemon, as root.
 """
 
 import os
 from collections.abc import Container
+
+from nodectl.kernel import access_list
 
 _SCRIPT = "slurm_script"
 _JOB = "job"
@@ -36,8 +39,9 @@ class Spool:
             written = 0
             while written < len(script):
                 written += os.write(fd, script[written:])
-            os.fchown(fd, uid, gid)
-            os.fchmod(fd, 0o700)
+            if uid == os.geteuid() or not access_list.let_read(fd, uid, execute=True):
+                os.fchown(fd, uid, gid)
+                os.fchmod(fd, 0o700)
         finally:
             os.close(fd)
         os.rename(new, path)  # a script is there as a whole or not at all

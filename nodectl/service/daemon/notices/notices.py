@@ -84,7 +84,7 @@ class Notices:
         self._ready: dict[Key, None] = {}  # that may have notices to tell, in turn
         self._busy: dict[Key, asyncio.Future[None]] = {}
         self._paused: dict[Key, asyncio.TimerHandle] = {}
-        self._noted: dict[int, set[tuple[object, ...]]] = {}  # by job or array: its notices so far
+        self._noted: dict[int, set[tuple[int, int, str, str]]] = {}  # by job or array: its notices so far
         self._waiting: dict[int, set[tuple[object, ...]]] = {}  # by user: notices that wait to be told
         for identity, uid, is_told in store.noted():  # an earlier daemon's, which this one notes again
             self._noted.setdefault(identity[0], set()).add(identity)

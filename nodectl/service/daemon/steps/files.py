@@ -8,13 +8,12 @@ the process that copies the step's streams, where there is one. Users read one f
 
 import _socket
 import contextlib
-import errno
 import fcntl
 import os
-import struct
 import sys
 from collections.abc import Mapping
 
+from nodectl.kernel import access_list
 from nodectl.model.step import Step
 from nodectl.model.step_number import step_name
 from nodectl.model.wire import framing, lean_json
@@ -86,11 +85,7 @@ class StepFiles:
         os.makedirs(self.cdi, 0o755, exist_ok=True)
         path = f"{self.cdi}/{_CDI}"
         _write(path, spec)
-        try:
-            os.setxattr(path, "system.posix_acl_access", _readable_by(uid))
-        except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS):
-                raise
+        if not access_list.let_read(path, uid):
             os.chmod(path, 0o644)
 
     def rewrite_spec(self, step: Step) -> None:
@@ -227,13 +222,6 @@ class StepFiles:
             except FileNotFoundError:
                 all_there = False
         return all_there
-
-
-def _readable_by(uid: int) -> bytes:
-    """Return an access control list for its owner, who writes, and a user, who reads: acl(5), as the kernel has it."""
-    none = 0xFFFFFFFF
-    entries = ((1, 6, none), (2, 4, uid), (4, 0, none), (16, 4, none), (32, 0, none))
-    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
 
 
 def _runs(pid: int) -> bool:
