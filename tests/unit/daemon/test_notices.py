@@ -52,6 +52,11 @@ class Life:
             has_row=lambda job: job.name != "at once", device_rules=list,
         )  # fmt: skip
 
+    def done(self) -> asyncio.Future[None]:
+        future = asyncio.get_running_loop().create_future()
+        future.set_result(None)
+        return future
+
     def waiting(self) -> list[str]:
         self.store.commit()
         return [one.event for one in self.store.notices("mail", 1000, 99)]
@@ -147,14 +152,14 @@ def test_an_order_comes_back_with_what_was_told_and_a_torn_one_with_nothing(tmp_
 
 def test_an_order_is_held_as_long_as_its_courier_lives(tmp_path: Path) -> None:
     path = str(tmp_path / "mail-1000")
-    fd = order_file.write(path, {})
+    fd = order_file.write(path, {"notices": []})
     with subprocess.Popen(
         [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[fd], text=True
     ) as courier:
         os.close(fd)  # as the daemon does, or its end
         assert order_file.is_held(path)
         with pytest.raises(BlockingIOError):
-            order_file.write(path, {})
+            order_file.write(path, {"notices": []})
         courier.communicate("\n")
     assert not order_file.is_held(path)
     assert not order_file.is_held(str(tmp_path / "none"))
@@ -331,8 +336,59 @@ def test_an_order_is_whole_or_an_error(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_half_of_a_courier_s_line_tells_nothing(tmp_path: Path) -> None:
     path = tmp_path / "mail-1000"
-    path.write_bytes(b"{}\n0 0\n1 1")  # of "1 127"
-    assert order_file.told(str(path)) == ({}, {0: 0})
+    for length in range(14):
+        fd = order_file.write(str(path), {"notices": [[0], [1]]})
+        order_file.note(fd, 0, -4)
+        whole = path.read_bytes()
+        order_file.note(fd, 1, 32512)
+        os.close(fd)
+        line = path.read_bytes()[-13:][:length]  # so much of it was written when the courier was killed
+        path.write_bytes(whole[:-13] + line + whole[len(whole) - 13 + length :])
+        assert order_file.told(str(path))[1] == ({0: -4, 1: 32512} if length >= 12 else {0: -4})
+
+
+def test_what_is_told_needs_no_room_on_the_disk(tmp_path: Path) -> None:
+    path = tmp_path / "mail-1000"
+    fd = order_file.write(str(path), {"notices": list(range(16))})
+    size = path.stat().st_size
+    for place in (3, 15, 0):
+        order_file.note(fd, place, -(1 << 31) + place)
+    os.close(fd)
+    assert path.stat().st_size == size
+    assert order_file.told(str(path))[1] == {place: -(1 << 31) + place for place in (0, 3, 15)}
+
+
+def test_what_was_told_is_read_when_a_descriptor_is_free_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be told once more."""
+    monkeypatch.setattr(notices, "_AGAIN", 0.0)
+    tries, read = [], order_file.told
+
+    def told(path: str) -> object:
+        tries.append(path)
+        if len(tries) < 3:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return read(path)
+
+    monkeypatch.setattr(order_file, "told", told)
+
+    async def settles() -> None:
+        life = Life(tmp_path / "history.db", {7})
+        life.notices._durable = life.done  # type: ignore[assignment]
+        life.notices.begun(job(types="BEGIN", job_state="RUNNING"))
+        life.store.commit()
+        (tmp_path / "notices").mkdir()
+        fd = order_file.write(str(tmp_path / "notices/mail-1000"), {"notices": life.store.notices("mail", 1000, 9)})
+        order_file.note(fd, 0, 0)
+        os.close(fd)
+        life.notices._take(("mail", 1000))
+        await life.notices._settle(("mail", 1000))
+        assert life.waiting() == []
+        assert ("mail", 1000) not in life.notices._ready
+
+    asyncio.run(settles())
+    assert len(tries) == 3
 
 
 def test_the_shares_of_a_time_limit_stand_still_with_the_job(tmp_path: Path) -> None:

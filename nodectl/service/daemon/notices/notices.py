@@ -15,7 +15,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from nodectl import messages
 from nodectl.kernel import children
@@ -55,6 +55,7 @@ _AT_THE_END = 1.0  # seconds for couriers that have just begun; a command that h
 _LIMITS = {"cpu.max": "100000 100000", "pids.max": "64", "memory.max": str(512 << 20), "cpu.weight": "20"}
 _WHY = {LATE: "took longer than notify_timeout", UNKNOWN_USER: "there is no such user",
         UNTRUSTED: "its program is missing, or not trusted", FAILED: "an error of nodectl"}  # fmt: skip
+_T = TypeVar("_T")
 Key = tuple[str, int]
 """A way and a user: what one courier tells."""
 
@@ -372,7 +373,7 @@ class Notices:
 
     async def _after_earlier(self, key: Key) -> None:
         """Wait for the courier of an earlier daemon, then take over what it has told."""
-        while order_file.is_held(self._path(key)):  # noqa: ASYNC110  # no event tells of a lock
+        while await _when_possible(lambda: order_file.is_held(self._path(key))):  # no event tells of a lock
             await asyncio.sleep(_HELD_AGAIN)
         await self._settle(key)
 
@@ -382,7 +383,7 @@ class Notices:
         Where it has told nothing, the next one waits for `again` seconds.
         """
         path = self._path(key)
-        order, statuses = order_file.told(path)
+        order, statuses = await _when_possible(lambda: order_file.told(path))
         rows: Any = order.get("notices", [])
         said = [self._was_told(Notice(*rows[place]), status) for place, status in statuses.items() if place < len(rows)]
         if not order or sum(said) < len(rows):
@@ -419,3 +420,12 @@ class Notices:
         began, count = self._told.get(told.uid, (time.monotonic(), 0))
         self._told[told.uid] = began, count + 1
         return True
+
+
+async def _when_possible(read: Callable[[], _T]) -> _T:
+    """Return what `read` returns, once the system can serve it: what was told is told again where it is not known."""
+    while True:
+        try:
+            return read()
+        except OSError:  # no descriptor is left, or no memory
+            await asyncio.sleep(_AGAIN)
