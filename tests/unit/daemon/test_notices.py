@@ -358,9 +358,7 @@ def test_what_is_told_needs_no_room_on_the_disk(tmp_path: Path) -> None:
     assert order_file.told(str(path))[1] == {place: -(1 << 31) + place for place in (0, 3, 15)}
 
 
-def test_what_was_told_is_read_when_a_descriptor_is_free_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_told_is_read_when_a_descriptor_is_free_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else it would be told once more."""
     monkeypatch.setattr(notices, "_AGAIN", 0.0)
     tries, read = [], order_file.told
@@ -375,7 +373,7 @@ def test_what_was_told_is_read_when_a_descriptor_is_free_again(
 
     async def settles() -> None:
         life = Life(tmp_path / "history.db", {7})
-        life.notices._durable = life.done  # type: ignore[assignment]
+        life.notices._durable = life.done
         life.notices.begun(job(types="BEGIN", job_state="RUNNING"))
         life.store.commit()
         (tmp_path / "notices").mkdir()

@@ -373,7 +373,8 @@ class Notices:
 
     async def _after_earlier(self, key: Key) -> None:
         """Wait for the courier of an earlier daemon, then take over what it has told."""
-        while await _when_possible(lambda: order_file.is_held(self._path(key))):  # no event tells of a lock
+        path = self._path(key)
+        while await _when_possible(lambda: order_file.is_held(path)):  # noqa: ASYNC110  # no event tells of a lock
             await asyncio.sleep(_HELD_AGAIN)
         await self._settle(key)
 
