@@ -252,6 +252,19 @@ def test_limits_that_are_in_force_are_not_written_again(node: Node, monkeypatch:
     fence(node, "off")
 
 
+def test_mark_is_on_the_disk_and_gone_from_it_when_the_command_ends(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configured(str(node.config_path))
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
+    cli_fence._on(config)
+    assert synced[:2] == [os.stat(corner.mark_of(config)).st_ino, os.stat(config.state_dir).st_ino]
+    synced.clear()
+    cli_fence._off(config)
+    assert os.stat(config.state_dir).st_ino in synced
+
+
 class Killed(BaseException):
     """As if the command had been killed."""
 
