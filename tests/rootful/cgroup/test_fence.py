@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from nodectl.kernel.processes import cgroup_of
 from nodectl.launch.cgroup import corner, tree
 from nodectl.launch.cgroup.constraints import cannot_decide_devices
 from rootful.node import NOBODY, OTHER, Node, wait_until
-from rootful.queued import show, submit, wait_for, wait_for_file
+from rootful.queued import show, state, submit, wait_for, wait_for_file
 
 LOOP = 7  # a major number that every kernel with loop devices has; opening one that is not used harms no one
 # A test's machine may be a container that must not have it.
@@ -214,6 +215,24 @@ def test_program_outside_of_jobs_is_named_and_its_device_waits_for_it(node: Node
         assert "gpu:0 is used outside of all jobs" in told
         assert named in told
         assert node.nodectl("cancel", str(one)).returncode == 0
+        outside.communicate("go\n")
+        wait_for(node, both, "COMPLETED")
+
+
+def test_device_that_is_used_outside_waits_also_when_the_service_starts_again(node: Node) -> None:
+    node.configure(foreign_gpu_use="wait")
+    script = f"exec 9<{node.dir}/first; echo on; read line"
+    words = ["setpriv", "--reuid", str(NOBODY.pw_uid), "--clear-groups", "sh", "-c", script]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as outside:
+        assert outside.stdout is not None
+        assert outside.stdout.readline() == "on\n"
+        node.start()
+        wait_until(lambda: status(node)["foreign"], "the program was found")
+        both = submit(node, "true", "--gpus=2")
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            node.restart(how)
+            wait_until(lambda: status(node)["looked"], "the service has looked")
+            assert state(node, both) == "PENDING"
         outside.communicate("go\n")
         wait_for(node, both, "COMPLETED")
 
