@@ -67,7 +67,7 @@ def begin(settings: "GlobalOptions") -> int:
 
 def _without_answer(why: str, status_when_down: int) -> int:
     """Tell the user what follows. Return the exit status."""
-    if cgroup_of(os.getppid()) != cgroup_of():  # this process was born where the session's was: the service has moved it
+    if cgroup_of(os.getppid()) != cgroup_of():  # born where the session was: the service has moved it
         _say("this session is in a job, and ends with it")
         return _ALLOWED
     _say(f"this session is {'refused' if status_when_down else 'in no job'}: {why}")

@@ -114,7 +114,8 @@ def test_a_slot_whose_cgroup_was_killed_and_stays_serves_nobody(monkeypatch: pyt
 def test_a_lane_goes_with_the_cgroup_of_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nodectl.launch.stepd.accounting.controllers_below", lambda _: ())
     step = SimpleNamespace(limits={}, unkillable_timeout=60.0)
-    run: Any = SimpleNamespace(group=Cgroup("", set()), step=step, tasks=[SimpleNamespace(local_id=n) for n in range(3)])
+    tasks = [SimpleNamespace(local_id=n) for n in range(3)]
+    run: Any = SimpleNamespace(group=Cgroup("", set()), step=step, tasks=tasks)
     bulk = work.Bulk(run, Any)  # type: ignore[arg-type]  # nothing of it is reached
     bulk.lanes.update({slot: f"lane {slot}" for slot in range(3)})
     well: Any = SimpleNamespace(local_id=0, kills=0, status=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
 import socket
 import subprocess
@@ -51,7 +52,7 @@ def test_a_time_of_thousands_of_years_is_no_error(monkeypatch: pytest.MonkeyPatc
 
     before = signal.getsignal(signal.SIGALRM)
     monkeypatch.setattr(wait, "Session", ends)
-    parser = wait.argparse.ArgumentParser()
+    parser = argparse.ArgumentParser()
     wait.add_arguments(parser)
     arguments = parser.parse_args(["--timeout=99999999-0", "7"])
     arguments.settings = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_a_synced_file_is_whole_on_the_disk_before_it_takes_the_place_of_the_old
     monkeypatch.setattr(os, "fsync", lambda fd: happened.append((os.fstat(fd).st_ino, os.fstat(fd).st_size)))
     rename = os.rename
 
-    def renamed(*names: str, **how: int) -> None:
+    def renamed(*names: Any, **how: Any) -> None:
         happened.append("renamed")
         rename(*names, **how)
 

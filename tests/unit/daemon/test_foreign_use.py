@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from nodectl.launch.cgroup import device_access
+from nodectl.launch.cgroup import corner, device_access
 from nodectl.launch.cgroup.delegation import Base
 from nodectl.placement.binding.devices import Device
 from nodectl.service.config_file.reader import build
@@ -22,7 +22,7 @@ USE = {"device": "gpu:0", "pid": 7, "uid": 1001, "user": "ann", "command": "pyth
 class Look:
     """A process that looks: `answers` has a report for each look, None for one that fails."""
 
-    answers: list[str | None] = []
+    answers: ClassVar[list[str | None]] = []
     running = False
 
     def __init__(self, *_: object, **__: object) -> None:
@@ -61,7 +61,7 @@ def watch(answers: list[str | None], base: Base = BASE, rule: str = "wait") -> l
 @pytest.fixture(autouse=True)
 def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign_use, "ReportingProcess", Look)
-    monkeypatch.setattr(foreign_use.corner, "keep", lambda *_: "")
+    monkeypatch.setattr(corner, "keep", lambda *_: "")
     monkeypatch.setattr(
         device_access, "keys_by_node", lambda _: {(2, 195, number): [f"gpu:{number}"] for number in range(2)}
     )
@@ -70,9 +70,9 @@ def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_device_is_given_before_the_service_has_looked() -> None:
     none = '{"uses": []}'
     before, after = watch([none])
-    assert (before.keys(), after) == ({"gpu:0", "gpu:1"}, {})
+    assert (set(before), dict(after)) == ({"gpu:0", "gpu:1"}, {})
     before, after = watch([None, none])  # the first one fails
-    assert (before.keys(), after) == ({"gpu:0", "gpu:1"}, {})
+    assert (set(before), dict(after)) == ({"gpu:0", "gpu:1"}, {})
     assert len(watch([None, None])) == 1
 
 
