@@ -92,7 +92,7 @@ def _on(config: Config) -> list[str]:
     directory = whole_file.open_directory(config.state_dir)
     try:
         text = json.dumps(corner.fields_of(wanted)).encode()
-        whole_file.write(directory, os.path.basename(corner.mark_of(config)), 0o600, (text,))
+        whole_file.write(directory, os.path.basename(corner.mark_of(config)), 0o600, (text,), synced=True)
     finally:
         os.close(directory)
     devices = detected_devices.of(config.gres)
@@ -155,6 +155,7 @@ def _off(config: Config) -> list[str]:
         left = corner.take_down(known) if known.path else ""
         if is_on:
             os.unlink(corner.mark_of(config))
+            whole_file.sync(config.state_dir)
     return [left] if left else []
 
 

@@ -45,9 +45,10 @@ def write(corner: Corner, root: str = _DIRECTORY) -> None:
         if not os.path.isdir(f"{root}/{unit}.d"):
             os.mkdir(f"{root}/{unit}.d")
             os.chmod(f"{root}/{unit}.d", 0o755)  # for `status`, whatever the umask is
+            whole_file.sync(root)
         directory = whole_file.open_directory(f"{root}/{unit}.d")
         try:
-            whole_file.write(directory, _NAME, _MODE, (text.encode(),))
+            whole_file.write(directory, _NAME, _MODE, (text.encode(),), synced=True)
         finally:
             os.close(directory)
     if root == _DIRECTORY:
@@ -81,8 +82,10 @@ def _remove(units: Iterable[str], root: str = _DIRECTORY) -> None:
         for name in os.listdir(directory):
             if name.startswith(f".{_NAME}."):  # of a command that was killed
                 os.unlink(f"{directory}/{name}")
+        whole_file.sync(directory)
         if not os.listdir(directory):
             os.rmdir(directory)
+            whole_file.sync(root)
 
 
 def _systemctl(*words: str) -> None:

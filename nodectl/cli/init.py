@@ -233,7 +233,7 @@ def _replace(path: str, text: str) -> str:
             mode, group = 0o644, -1
             if old is not None and stat.S_ISREG(old.st_mode):
                 mode, group = stat.S_IMODE(old.st_mode), old.st_gid if os.geteuid() == 0 else -1
-            whole_file.write(fd, name, mode, [text.encode()], group)
+            whole_file.write(fd, name, mode, [text.encode()], group, synced=True)
         finally:
             os.close(fd)
     except OSError as error:

@@ -1,8 +1,9 @@
 """`nodectl wait`: wait until jobs have ended, and end with the status of the jobs."""
 
 import argparse
+import os
 import select
-import time
+import signal
 
 from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.job_changes import taken
@@ -12,7 +13,7 @@ from nodectl.client.session import Session
 from nodectl.model.number import seconds
 
 _TOO_LATE = 124  # as timeout(1)
-_LONGEST_POLL = 2**31 - 1  # milliseconds
+_LONGEST = 2.0**31  # seconds: longer than a machine lives, and the timer takes no more than 292 years
 _MOST_AT_ONCE = 32  # jobs for --any, each of which needs a connection
 
 
@@ -31,55 +32,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Wait. Return the exit status of the first named job that failed, 0 where none did."""
-    until = time.monotonic() + arguments.timeout if arguments.timeout else None
+    if arguments.timeout:
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(_TOO_LATE))  # also while no service answers
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
+        signal.setitimer(signal.ITIMER_REAL, min(arguments.timeout, _LONGEST))
     session = Session(arguments.settings, start_private=False)
     try:
         names = [str(name) for name in named(session, arguments.jobs, apart=True)]
-        try:
-            return _any(arguments.settings, session, names, until) if arguments.any else _all(session, names, until)
-        except TimeoutError:
-            return _TOO_LATE
+        if not arguments.any:
+            return _all(session, names)
+        over = _any(arguments.settings, session, names)
+        status = over.exit_status()
     finally:
         session.close()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    print(over.name)
+    return status
 
 
-def _all(session: Session, names: list[str], until: float | None) -> int:
+def _all(session: Session, names: list[str]) -> int:
     """Wait for one job after the other; the last to end ends the wait all the same."""
     first = 0
     for job in [JobWatch(session, name) for name in names]:
         while not job.is_over:
             job.ask()
-            _poll([job], until)
             job.take()
         first = first or job.exit_status()
     return first
 
 
-def _any(settings: GlobalOptions, session: Session, names: list[str], until: float | None) -> int:
+def _any(settings: GlobalOptions, session: Session, names: list[str]) -> JobWatch:
+    """Return the first of the jobs that has ended. Raises Failed."""
     if len(names) > _MOST_AT_ONCE:
         raise Failed(f"--any waits for {_MOST_AT_ONCE} jobs at most, and these are {len(names)}", 2)
     jobs = [JobWatch(session if not place else Session(settings), name) for place, name in enumerate(names)]
     for job in jobs:
         job.ask()
     while not (over := [job for job in jobs if job.is_over]):
-        for job in _poll(jobs, until):
+        for job in _answered(jobs):
             job.take()
             job.ask()
-    print(over[0].name)
-    return over[0].exit_status()
+    return over[0]
 
 
-def _poll(jobs: list[JobWatch], until: float | None) -> list[JobWatch]:
-    """Return the jobs with an answer. Raises TimeoutError."""
+def _answered(jobs: list[JobWatch]) -> list[JobWatch]:
+    """Wait for an answer. Return the jobs that have one."""
     poll = select.poll()
     for job in jobs:
         poll.register(job.session.fileno(), select.POLLIN)
-    while not (ready := {fd for fd, _ in poll.poll(_left(until))}):
-        if until is not None and time.monotonic() >= until:
-            raise TimeoutError
+    ready = {fd for fd, _ in poll.poll()}
     return [job for job in jobs if job.session.fileno() in ready]
-
-
-def _left(until: float | None) -> float | None:
-    """Return the milliseconds left, of which poll(2) takes 24 days at a time."""
-    return None if until is None else min(max(0, (until - time.monotonic()) * 1000), _LONGEST_POLL)

@@ -23,10 +23,22 @@ def open_directory(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def write(directory: int, name: str, mode: int, chunks: "Iterable[bytes]", group: int = -1) -> None:
+def sync(path: str) -> None:
+    """Put onto the disk which files the directory at this path has. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write(  # of what is written, all that differs
+    directory: int, name: str, mode: int, chunks: "Iterable[bytes]", group: int = -1, *, synced: bool = False
+) -> None:
     """Write the chunks to the file `name` in the directory, and replace an old file. Raises OSError.
 
-    `group`: the number of the file's group, -1 for this process's.
+    `group`: the number of the file's group, -1 for this process's. `synced`: it is on the disk at the end, and whole
+    after a reset of the machine at any moment.
     """
     partial = f".{name[:200]}.{os.urandom(6).hex()}"
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
@@ -37,7 +49,12 @@ def write(directory: int, name: str, mode: int, chunks: "Iterable[bytes]", group
             if group >= 0:
                 os.fchown(fd, -1, group)
             os.fchmod(fd, mode)
+            if synced:
+                file.flush()
+                os.fsync(fd)
         os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
         os.unlink(partial, dir_fd=directory)
         raise
+    if synced:
+        os.fsync(directory)

@@ -313,7 +313,7 @@ class Explainer:
         if len(nodes) == 1:
             away = nodes.devices_away.get(0, {})
             loads = ledger.loads(0) | dict.fromkeys(away, WHOLE)
-            outside = "".join(f"; {key} is used outside of all jobs: {words}" for key, words in away.items())
+            outside = "".join(f"; {key} {words}" for key, words in away.items())
             for one in devices.of_gres(job.details.gres):
                 try:
                     devices.hold(nodes[0].devices, one, loads, 0, nodes[0].config, user=job.user_id)

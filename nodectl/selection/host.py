@@ -383,7 +383,7 @@ class Selection:
         return self._tell("update_node_state", node)
 
     def set_devices_away(self, index: int, away: Mapping[str, str]) -> None:
-        """Give no job these devices of a node. `away`: words about the use of each, by its key."""
+        """Give no job these devices of a node. `away`: words that tell why, by key."""
         others = {node: known for node, known in self.nodes.devices_away.items() if node != index}
         self.nodes.devices_away = others | ({index: away} if away else {})
         self._judge.look_again()

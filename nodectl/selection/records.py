@@ -72,9 +72,7 @@ class NodeTable(Sequence[NodeRecord]):
     def __init__(self, nodes: Iterable[NodeRecord]) -> None:
         self._nodes = tuple(nodes)
         self.by_name = {node.name: node for node in self._nodes}
-        self.devices_away: dict[
-            int, Mapping[str, str]
-        ] = {}  # by node: keys of devices used outside of all jobs, by whom
+        self.devices_away: dict[int, Mapping[str, str]] = {}  # by node and key: why no job may have a device for now
         offset = 0
         for index, node in enumerate(self._nodes):
             node.index, node.core_offset = index, offset

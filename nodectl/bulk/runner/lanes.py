@@ -34,14 +34,13 @@ class Lanes:
     end is C's to collect.
     """
 
-    __slots__ = ("_bulk", "_by_slot", "_common", "_holds", "_made_for", "_reaper", "_run", "_starter", "is_called")
+    __slots__ = ("_bulk", "_common", "_holds", "_made_for", "_reaper", "_run", "_starter", "is_called")
 
     def __init__(self, bulk: "Bulk", starter: "Starter", run: "Run", reaper: "Reaper") -> None:
         self._bulk = bulk
         self._starter = starter
         self._run = run
         self._reaper = reaper
-        self._by_slot: dict[int, object] = {}
         # What lanes were made for: the stepd's descriptors, which tasks close, whether commands take the client's, and
         # whether each has a cgroup of its own.
         self._made_for: tuple[list[int], bool, bool] = [], False, False
@@ -84,15 +83,15 @@ class Lanes:
             self._holds = True
         run.waits_for(launch_order.EXEC)
         rows, error, self.is_called = _kernel.run_lanes(
-            [(self._by_slot[slot], pid) for slot, pid in lanes], commands, watched,
+            [(lane, pid) for _, lane, pid in lanes], commands, watched,
             min(due), _PAUSE, bulk.window.most // 4,
         )  # fmt: skip
-        slots = [slot for slot, _ in lanes]
         for row in rows:
+            slot, lane, _ = lanes[row[0]]
             if len(row) == 3:
-                self._began(slots[row[0]], row[1], row[2])
+                self._began(slot, lane, row[1], row[2])
             else:
-                self._ended(slots[row[0]], *row[1:])
+                self._ended(slot, *row[1:])
         return not error
 
     def _first(self, number: int) -> "list[BulkCommand]":
@@ -107,7 +106,7 @@ class Lanes:
             takes = CLIENT in (command.stdin, command.stdout, command.stderr)
             if not found and self._made_for != (fds, takes, keeps_cgroups):
                 self._made_for = fds, takes, keeps_cgroups
-                self._by_slot.clear()
+                self._bulk.lanes.clear()
             if command.slot_mark or takes != self._made_for[1]:
                 break
             if command.operations is None:
@@ -118,8 +117,9 @@ class Lanes:
             found.append(command.operations)
         return found
 
-    def _lanes(self) -> "list[tuple[int, int]] | None":
-        """Return the slots that have lanes, with the pids of running commands, 0 for none; None without lanes.
+    def _lanes(self) -> "list[tuple[int, object, int]] | None":
+        """Return the slots that have lanes, their lanes, and the pids of running commands, 0 for none; None without
+        lanes.
 
         A command whose time is over ends outside: its cgroup, which may have been killed, serves no other command.
         """
@@ -127,23 +127,23 @@ class Lanes:
         slots = [(slot, 0) for slot in reversed(bulk.free)]
         slots += [(slot, task.pid) for slot, task in bulk.running.items() if not task.kills]
         for slot, _ in slots:
-            if slot in self._by_slot:
+            if slot in bulk.lanes:
                 continue
             lane = self._starter.lane(bulk.sums[slot], self._first(1)[0], keeps_cgroup=bulk.keeps_cgroups)
             if lane is None:
                 self._common = False
-                self._by_slot.clear()
+                bulk.lanes.clear()
                 return None
-            self._by_slot[slot] = lane
-        return slots
+            bulk.lanes[slot] = lane
+        return [(slot, bulk.lanes[slot], pid) for slot, pid in slots]
 
-    def _began(self, slot: int, pid: int, started: float) -> None:
+    def _began(self, slot: int, lane: object, pid: int, started: float) -> None:
         bulk, run = self._bulk, self._run
         command = bulk.window.next()
         command.operations = None
         bulk.free.remove(slot)
         task = BulkTask(bulk.sums[slot], command, self._starter.group(slot))
-        task.argv, task.pid, task.lane = command.argv, pid, self._by_slot[slot]
+        task.argv, task.pid, task.lane = command.argv, pid, lane
         task.started = run.clock.at(started)
         self._reaper.expect(task)
         bulk.began(task)
@@ -159,7 +159,7 @@ class Lanes:
         task.transferred = read, written
         task.peak = peak if peak >= 0 else None
         if not is_plain:
-            del self._by_slot[slot]  # its cgroup may go
+            self._bulk.lanes.pop(slot, None)  # its cgroup may go
         self._reaper.collected(task, is_plain=is_plain)
 
 

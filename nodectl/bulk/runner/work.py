@@ -42,7 +42,7 @@ class Bulk:
 
     __slots__ = (
         "_begun", "_ended", "_knows_memory", "_left", "_look", "_others", "_reaper", "_run", "_service_knows",
-        "_service_next", "_service_waits", "_told_at", "_user", "_withdrew", "closed", "free", "keeps_cgroups",
+        "_service_next", "_service_waits", "_told_at", "_user", "_withdrew", "closed", "free", "keeps_cgroups", "lanes",
         "running", "sums", "tally", "window",
     )  # fmt: skip
 
@@ -59,6 +59,7 @@ class Bulk:
         self.window = Window(len(run.tasks))
         self.tally = Tally()
         self.running: dict[int, BulkTask] = {}
+        self.lanes: dict[int, object] = {}  # by slot (`lanes.py`): each has the slot's cgroup open, and goes before it
         self.closed = False  # no more commands come
         # Slots that are not empty yet: the cgroup to be emptied, since when, and the command that left processes there.
         self._left: dict[int, tuple[Group | None, float, str]] = {}
@@ -153,7 +154,7 @@ class Bulk:
             del self.running[slot]
             self._run.tasks[slot] = self.sums[slot]
             self.window.put_back(task.command)
-            self._left[slot] = (task.group, time.monotonic(), f"command {task.command.seq}")
+            self._leave(slot, task.group, f"command {task.command.seq}")
             return
         self.tally.begun += 1
         task.failure = f"fork: {error.strerror}"
@@ -200,7 +201,12 @@ class Bulk:
             self.free.append(slot)
             return
         task.group.kill_all()
-        self._left[slot] = (task.group, time.monotonic(), f"command {task.command.seq}")
+        self._leave(slot, task.group, f"command {task.command.seq}")
+
+    def _leave(self, slot: int, group: "Group | None", whose: str) -> None:
+        """Have the slot emptied of what a command left there."""
+        self.lanes.pop(slot, None)
+        self._left[slot] = (group, time.monotonic(), whose)
         self._look = _FIRST_LOOK
 
     def _is_free(self, task: BulkTask, group: "Group") -> bool:
@@ -212,6 +218,7 @@ class Bulk:
         is_killed = task.kills or os.WTERMSIG(task.status or 0) == signals.KILL
         if self.keeps_cgroups and not is_killed:
             return not group.populated()
+        self.lanes.pop(task.local_id, None)
         return group.remove()
 
     def killed(self) -> None:
@@ -220,6 +227,7 @@ class Bulk:
         No cgroup used before the kill serves a later command.
         """
         self.keeps_cgroups = False
+        self.lanes.clear()
         if self._user is None:
             return
         free, self.free = self.free, []
@@ -228,8 +236,7 @@ class Bulk:
             if group.remove():
                 self.free.append(slot)
             else:
-                self._left[slot] = (group, time.monotonic(), "an earlier command")
-        self._look = _FIRST_LOOK
+                self._leave(slot, group, "an earlier command")
 
     def _told(self, task: BulkTask) -> dict[str, object]:
         user, system, resident = task.usage

@@ -164,7 +164,7 @@ FENCE = section(
     Key(
         "foreign_gpu_use", one_of("tell", "wait"), "tell",
         "What follows when a user's program outside of all jobs has a device of the key gres open: `nodectl doctor` "
-        "and `nodectl fence status` tell, and with wait no job is given the device meanwhile. Programs that only "
-        "watch a device count, too.",
+        "and `nodectl fence status` tell, and with wait no job is given the device meanwhile, nor any device before "
+        "the service has looked after its start. Programs that only watch a device count, too.",
     ),
 )  # fmt: skip

@@ -275,11 +275,16 @@ class Reaper:
     def _is_over(self, task: "Task") -> None:
         """Call the hooks of a task's end, when the task's epilogs have ended."""
         run = self._run
-        run.step.environment.update(environment.of_rank(task))  # for the step's last hook: the task that ended last
+        known, rank = run.step.environment, environment.of_rank(task)
+        own = {name: known[name] for name in rank if name in known}
+        known.update(rank)  # for the step's last hook, too: the task that ended last
         self._judge(task, run.call(launch_order.SPANK_TASK_EXIT, task=task))
         outcome = run.call(launch_order.TASK_POST_TERM, run.step, task, task=task)
         self._judge(task, outcome, outcome.errno & 0xFF or 1)
         if run.bulk is not None:
+            for name in rank:  # other hooks are not of a command that has ended
+                known.pop(name, None)
+            known.update(own)
             run.bulk.ended(task)
             return
         self._ended.append(task)

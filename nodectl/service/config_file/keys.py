@@ -206,7 +206,7 @@ LOGINS = section(
     ),
     Key(
         "login_when_down", one_of("allow", "refuse"), "allow",
-        "What is done about such a session when the service does not answer within five seconds: "
+        "What is done about such a session when service and name service do not answer within five seconds: "
         "it stays where systemd has put it, or is refused.",
     ),
 )  # fmt: skip

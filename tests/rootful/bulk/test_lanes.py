@@ -192,6 +192,7 @@ def test_after_a_kill_of_all_commands_each_of_the_next_ones_has_a_new_cgroup(ser
     client.until(lambda: set(long) <= client.begun.keys(), "both have begun")
     client.call("Signal", signal=int(signal.SIGKILL), forwarded=True)
     client.until(lambda: set(long) <= client.ended.keys(), "they were killed")
+    wait_until(lambda: cgroups_of_lanes(served) == 0, "no lane keeps a cgroup that is gone")
     client.run(*(shell(seq, "sleep 1000 & exit 3" if seq == 2010 else "exit 3") for seq in range(2000, 2040)))
     client.call("NoMore")
     record = client.end()

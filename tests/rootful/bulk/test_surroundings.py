@@ -108,6 +108,27 @@ def test_hooks_of_a_step_are_called_once_and_of_a_task_for_each_command(node: No
     assert words.count("step") == 2  # in the command, and in the step
 
 
+def test_hooks_of_the_step_see_the_variables_of_no_command_that_has_ended(node: Node) -> None:
+    called = node.scratch / "called"
+    node.plugin(
+        "look",
+        "from nodectl.spank import *\n"
+        "def note(word, sp):\n"
+        "    if spank_context() == S_CTX_REMOTE:\n"
+        f"        with open({str(called)!r}, 'a') as file:\n"
+        "            file.write(f\"{word}:{spank_get_item(sp, S_JOB_ENV).get('SLURM_PROCID')}\\n\")\n"
+        "def slurm_spank_task_post_fork(sp, ac, argv):\n    note('start', sp)\n"
+        "def slurm_spank_task_exit(sp, ac, argv):\n    note('end', sp)\n"
+        "def slurm_spank_exit(sp, ac, argv):\n    note('last', sp)\n",
+    )
+    node.plugstack("required look.py\n")
+    done = node.nodectl("bulk", "-n1", "echo", ":::", *"abc")
+    assert done.returncode == 0, done.stderr
+    assert called.read_text().split() == [
+        *(word for number in (1, 2, 3) for word in ("start:None", f"end:{number}")), "last:None",
+    ]  # fmt: skip
+
+
 def test_many_commands_leave_no_trace_of_each(served: Node) -> None:
     """Thousands, of which some fail: the record, and what `show` prints, are of a few lines."""
     script = subprocess.Popen(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from nodectl.kernel.processes import cgroup_of
 from nodectl.launch.cgroup import corner, tree
 from nodectl.launch.cgroup.constraints import cannot_decide_devices
 from rootful.node import NOBODY, OTHER, Node, wait_until
-from rootful.queued import show, submit, wait_for, wait_for_file
+from rootful.queued import show, state, submit, wait_for, wait_for_file
 
 LOOP = 7  # a major number that every kernel with loop devices has; opening one that is not used harms no one
 # A test's machine may be a container that must not have it.
@@ -218,6 +219,24 @@ def test_program_outside_of_jobs_is_named_and_its_device_waits_for_it(node: Node
         wait_for(node, both, "COMPLETED")
 
 
+def test_device_that_is_used_outside_waits_also_when_the_service_starts_again(node: Node) -> None:
+    node.configure(foreign_gpu_use="wait")
+    script = f"exec 9<{node.dir}/first; echo on; read line"
+    words = ["setpriv", "--reuid", str(NOBODY.pw_uid), "--clear-groups", "sh", "-c", script]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as outside:
+        assert outside.stdout is not None
+        assert outside.stdout.readline() == "on\n"
+        node.start()
+        wait_until(lambda: status(node)["foreign"], "the program was found")
+        both = submit(node, "true", "--gpus=2")
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            node.restart(how)
+            wait_until(lambda: status(node)["looked"], "the service has looked")
+            assert state(node, both) == "PENDING"
+        outside.communicate("go\n")
+        wait_for(node, both, "COMPLETED")
+
+
 def test_programs_of_jobs_and_of_root_and_of_those_who_are_named_are_no_foreign_use(node: Node) -> None:
     node.configure(login_outside=[OTHER.pw_name])
     node.start()
@@ -250,6 +269,19 @@ def test_limits_that_are_in_force_are_not_written_again(node: Node, monkeypatch:
         assert corner.keep(configured(str(node.config_path)), ()) == ""
         assert corner_of(node).memory.get_property("memory.max") == str(300 << 20)
     fence(node, "off")
+
+
+def test_mark_is_on_the_disk_and_gone_from_it_when_the_command_ends(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configured(str(node.config_path))
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
+    cli_fence._on(config)
+    assert synced[:2] == [os.stat(corner.mark_of(config)).st_ino, os.stat(config.state_dir).st_ino]
+    synced.clear()
+    cli_fence._off(config)
+    assert os.stat(config.state_dir).st_ino in synced
 
 
 class Killed(BaseException):

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pwd
+import shlex
 import signal
 import socket
 import stat
@@ -18,6 +19,7 @@ import pytest
 
 from nodectl.launch.cgroup import tree
 from nodectl.launch.cgroup.constraints import cannot_decide_devices
+from rootful.contained import contained
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
 from rootful.pam import MISSING, login
 
@@ -135,6 +137,16 @@ def test_a_session_in_a_job_has_its_variables_and_starts_steps_of_it(node: Node)
         assert f"this session is in job {number}" in session.run(tool)
     with login(node, OTHER) as session:
         assert session.run(f"{tool} --export") == ""
+
+
+def test_a_session_is_outside_of_the_container_of_its_job_until_it_enters_it() -> None:
+    with contained(login_entry="join") as found, job(found.node) as number, login(found.node, NOBODY) as session:
+        assert session.place() == group(found.node, number)
+        look = ["readlink", "/proc/self/ns/mnt"]
+        assert session.run(shlex.join(look)) == os.readlink(look[1])
+        inside = session.run(shlex.join(found.node.command("enter", str(number), *look)))
+        assert inside == found.node.nodectl("enter", str(number), *look, user=NOBODY).stdout.strip()
+        assert inside != os.readlink(look[1])
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU cannot be shared out")

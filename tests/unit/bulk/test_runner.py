@@ -111,6 +111,24 @@ def test_a_slot_whose_cgroup_was_killed_and_stays_serves_nobody(monkeypatch: pyt
     assert bulk.free == [2, 0, 1]
 
 
+def test_a_lane_goes_with_the_cgroup_of_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodectl.launch.stepd.accounting.controllers_below", lambda _: ())
+    step = SimpleNamespace(limits={}, unkillable_timeout=60.0)
+    tasks = [SimpleNamespace(local_id=n) for n in range(3)]
+    run: Any = SimpleNamespace(group=Cgroup("", set()), step=step, tasks=tasks)
+    bulk = work.Bulk(run, Any)  # type: ignore[arg-type]  # nothing of it is reached
+    bulk.lanes.update({slot: f"lane {slot}" for slot in range(3)})
+    well: Any = SimpleNamespace(local_id=0, kills=0, status=0)
+    killed: Any = SimpleNamespace(local_id=1, kills=0, status=9)
+    group: Any = SimpleNamespace(populated=lambda: False, remove=lambda: 1 not in bulk.lanes)
+    assert bulk._is_free(well, group)
+    assert bulk.lanes.keys() == {0, 1, 2}
+    assert bulk._is_free(killed, group)
+    assert bulk.lanes.keys() == {0, 2}
+    bulk.killed()
+    assert not bulk.lanes
+
+
 def test_the_service_is_told_the_counts_seldom_and_the_last_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr("nodectl.bulk.runner.work.time.monotonic", lambda: clock[0])
@@ -167,7 +185,7 @@ def test_lanes_wait_while_something_is_to_be_sent() -> None:
         links=SimpleNamespace(has_unsent=lambda: unsent[0]), descriptors=lambda: asked.append(1),
     )  # fmt: skip
     bulk: Any = SimpleNamespace(
-        tally=SimpleNamespace(begun=1000), may_go_on=lambda: True, keeps_cgroups=True, window=Window(1)
+        tally=SimpleNamespace(begun=1000), may_go_on=lambda: True, keeps_cgroups=True, window=Window(1), lanes={}
     )
     reaper: Any = SimpleNamespace(watched=list)
     lanes = Lanes(bulk, SimpleNamespace(forks=False), run, reaper)  # type: ignore[arg-type]  # what is reached of it

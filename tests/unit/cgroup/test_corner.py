@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -73,6 +74,20 @@ def test_files_are_replaced_and_taken_back_without_a_trace(tmp_path: Path) -> No
     fence_units.remove(root)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [own]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["user-.slice.d"]
+
+
+def test_files_and_directories_of_systemds_are_on_the_disk_when_the_command_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reset of the machine leaves no empty file."""
+    synced: set[int] = set()
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.add(os.fstat(fd).st_ino))
+    fence_units.write(LOGINS, str(tmp_path))
+    made = {path.stat().st_ino for path in (tmp_path, *tmp_path.rglob("*"))}
+    assert made == synced
+    synced.clear()
+    fence_units.remove(str(tmp_path))
+    assert tmp_path.stat().st_ino in synced
 
 
 def test_what_every_program_opens_is_no_use_of_a_device() -> None:

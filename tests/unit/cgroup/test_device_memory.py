@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,9 @@ from nodectl.placement.binding import detected_devices
 from nodectl.placement.binding.devices import Device
 from nodectl.service.config_file.reader import build
 from nodectl.service.daemon import main
+from nodectl.service.daemon.admission.slices import Slices
+from nodectl.service.daemon.controller import starts
+from nodectl.service.daemon.controller.starts import CannotBegin, Starts
 from nodectl.service.daemon.methods.start import StepStart
 
 REGIONS = ("drm/0000:03:00.0/vram0 17163091968\n", "drm/0000:03:00.0/gtt 1\n", "drm/0000:83:00.0/vram0 17163091968\n")
@@ -101,6 +105,33 @@ def test_a_step_is_refused_or_the_log_is_told_once(told: list[str]) -> None:
     start._constraints = SimpleNamespace(check_gpu_memory=refuse)
     with pytest.raises(Refused, match=r"step 7\.0: constrain_gpu_memory = yes: gpu:0"):
         start._check_gpu_memory(step)
+
+
+def test_a_batch_job_whose_part_nothing_limits_does_not_wait_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def made(*_: object) -> object:
+        return SimpleNamespace(argv=["script"], cgroup="")
+
+    def refuse(_step: object) -> str:
+        raise CannotConstrain("constrain_gpu_memory = yes: gpu:0")
+
+    start: Any = StepStart.__new__(StepStart)
+    start._constraints = SimpleNamespace(check_gpu_memory=refuse)
+    begin: Any = Starts.__new__(Starts)
+    begin._store = SimpleNamespace(batch=lambda _: b"")
+    begin._slices, begin._maker, begin._base = Slices(), SimpleNamespace(binder=None), ""
+    begin._registry, begin._spool = SimpleNamespace(first=lambda _: None), SimpleNamespace(remove=lambda _: None)
+    begin._cgroup_removals = SimpleNamespace(job_gone=made)
+    begin.is_over = lambda _: False
+    begin._begin = start._check_gpu_memory
+    monkeypatch.setattr(Starts, "_made", made)
+    monkeypatch.setattr(Starts, "_write_script", lambda *_: "/script")
+    monkeypatch.setattr(starts, "unpacking", lambda _: iter(()))
+    for name in ("text_of", "share_of", "make_first"):
+        monkeypatch.setattr(starts, name, lambda *_: None)
+    selection: Any = SimpleNamespace(job_ready=lambda _: True, nodes=())
+    with pytest.raises(CannotBegin, match="constrain_gpu_memory = yes: gpu:0") as failed:
+        asyncio.run(begin.begin(selection, SimpleNamespace(job_id=7, job_resrcs=())))
+    assert failed.value.for_good
 
 
 @pytest.mark.parametrize(("memory", "lines"), [(1024, ["counted"]), (0, [])])

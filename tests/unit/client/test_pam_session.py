@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pwd
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +15,22 @@ import pytest
 from nodectl.client import pam_session
 from nodectl.client.command import Failed
 
+HANGS = """
+import pwd, signal, sys, time
+from types import SimpleNamespace
+from nodectl.client import pam_session
+
+def hangs(_name):  # as a function of the C library's that waits for a server, whatever signals come
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, signal.NSIG))
+    time.sleep(1000)
+
+pwd.getpwnam = hangs
+pam_session._SECONDS = 1
+values = SimpleNamespace(login_entry="join", login_when_down=sys.argv[1], admin_group="4711", socket="/none")
+pam_session.configured = lambda _path: values
+sys.exit(pam_session.begin(SimpleNamespace(config=None, socket=None)))
+"""
+PATIENCE = 60  # seconds
 USER = SimpleNamespace(pw_name="ann", pw_uid=1001, pw_gid=1001)
 
 
@@ -51,10 +69,10 @@ def begin(config: str | None = None) -> int:
     return pam_session.begin(settings)
 
 
-def test_a_session_is_told_of_its_job(asked: list[int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_session_is_told_of_its_job(asked: list[int], capfd: pytest.CaptureFixture[str]) -> None:
     assert begin() == 0
     assert asked == [1001]
-    assert "job 7" in capsys.readouterr().out
+    assert "job 7" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -117,3 +135,38 @@ def test_a_variable_names_no_configuration(asked: list[int], monkeypatch: pytest
     begin(str(tmp_path / "theirs"))
     begin(str(tmp_path / "given"))
     assert paths == [None, str(tmp_path / "given")]
+
+
+@pytest.mark.parametrize(("rule", "status"), [("allow", 0), ("refuse", 1)])
+def test_a_name_service_that_hangs_holds_up_no_login(rule: str, status: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", HANGS, rule], capture_output=True, text=True, check=False, timeout=PATIENCE,
+        env={"PAM_TYPE": "open_session", "PAM_SERVICE": "sshd", "PAM_USER": "ann"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (status, "")
+    assert "the name service has not answered within" in done.stdout
+
+
+def test_a_session_that_has_been_moved_when_time_is_up_is_said_to_be_in_a_job(
+    asked: list[int], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> None:
+        raise TimeoutError("the reply comes too late")
+
+    del asked
+    configured(monkeypatch, login_when_down="refuse")
+    monkeypatch.setattr(pam_session, "_joined", fails)
+    monkeypatch.setattr(pam_session, "cgroup_of", lambda pid="self": f"/group-of-{pid}")
+    assert begin() == 0
+    assert "in a job" in capfd.readouterr().out
+
+
+def test_a_user_whose_jobs_take_no_session_is_told_why(
+    asked: list[int], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    del asked
+    monkeypatch.setattr(pam_session, "_joined", lambda *_: {"job": 0, "why": "job 7 is suspended"})
+    assert begin() == 0
+    assert "in no job: job 7 is suspended" in capfd.readouterr().out
+    monkeypatch.setattr(pam_session, "_joined", lambda *_: {"job": 0, "why": ""})
+    assert (begin(), capfd.readouterr().out) == (0, "")

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
+import select
+import signal
+import subprocess
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from nodectl.launch.cgroup import tree
 from nodectl.launch.cgroup.delegation import Base
 from nodectl.model.wire import framing
 from nodectl.model.wire.dispatch import Refused
 from nodectl.service.daemon.methods import logins
 from nodectl.service.daemon.methods.logins import Logins
 
+# A session's process, and its child, whose number it prints.
+SESSION = "sleep 1000 & echo $!; wait; exec sleep 1000"
+PATIENCE = 60  # seconds
 ANN, BEN = 1001, 1002
 SCOPE = "/user.slice/user-1001.slice/session-3.scope"
 BASE = Base("/mnt", "/steps.service/nodectl", (), {})
@@ -160,3 +169,107 @@ def test_only_root_moves_sessions(peer: framing.Peer, moved: list[str]) -> None:
     with pytest.raises(Refused, match="only root"):
         join(of(live(7)), peer)
     assert moved == []
+
+
+def test_slow_sessions_of_one_user_hold_up_no_others_and_no_other_work(
+    peer: framing.Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel lets none of ann's sessions into a cgroup; beyond a number, further ones hear so."""
+    lets = threading.Event()
+
+    def move(_self: object, path: str, _step: object) -> None:
+        if "job_7" in path:
+            lets.wait()
+
+    def begin(methods: Logins, uid: int) -> Any:
+        call: Any = SimpleNamespace(peer=peer, parameters={"uid": uid})
+        return methods.join(call)
+
+    async def play() -> None:
+        methods = of(live(7), live(8, BEN))
+        slow = [asyncio.ensure_future(begin(methods, ANN)) for _ in range(logins._MOST)]
+        try:
+            await asyncio.sleep(0)
+            assert await asyncio.wait_for(begin(methods, ANN), PATIENCE) == {
+                "job": 0, "why": f"{logins._MOST} other sessions of yours begin at this moment",
+            }  # fmt: skip
+            assert (await asyncio.wait_for(begin(methods, BEN), PATIENCE))["job"] == 8
+            assert await asyncio.wait_for(asyncio.to_thread(os.getpid), PATIENCE) == os.getpid()
+        finally:
+            lets.set()
+        assert [answer["job"] for answer in await asyncio.gather(*slow)] == [7] * logins._MOST
+        assert (await begin(methods, ANN))["job"] == 7
+
+    monkeypatch.setattr(logins._Session, "_move", move)
+    asyncio.run(play())
+
+
+class Begun:
+    """A session that begins: its process, and the child for which it waits. `added`: the cgroups it was moved to."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        helper = int(process.stdout.readline())
+        self.peer = framing.Peer(helper, 0, 0, pidfd=os.pidfd_open(helper), place=SCOPE)
+        self.added: list[str] = []
+        self.session = logins._Session(self.peer, BASE.mount)
+
+    def give_up(self) -> None:
+        """The child ends."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.peer.pidfd, signal.SIGKILL)
+        select.select([self.peer.pidfd], [], [], PATIENCE)
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begun]:
+    owned_by(0, monkeypatch)
+    monkeypatch.setattr(logins, "cgroup_of", lambda _: SCOPE)
+    monkeypatch.setattr(tree, "make_among", lambda path, name, **_: tree.Group(f"{path}/user/{name}"))
+    with subprocess.Popen(["sh", "-c", SESSION], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            made = Begun(process)
+        except BaseException:
+            process.kill()
+            raise
+        monkeypatch.setattr(tree.Group, "add", lambda group, _pid: made.added.append(group.full_path))
+        try:
+            yield made
+        finally:
+            made.give_up()
+            process.kill()
+            made.session.close()
+            made.peer.let_go()
+
+
+INTO = f"{BASE.mount}{BASE.path}/job_7/step_0/user/logins"
+
+
+def test_a_session_that_waits_is_moved(begun: Begun) -> None:
+    step = live(7).step
+    assert begun.session.join([step]) == (step, "")
+    assert begun.added == [INTO]
+
+
+def test_a_session_that_no_longer_waits_is_not_moved(begun: Begun) -> None:
+    """Its child has given up after five seconds, and told PAM that the session is in no job."""
+    begun.give_up()
+    joined, why = begun.session.join([live(7).step])
+    assert (joined, "no longer waits" in why, begun.added) == (None, True, [])
+
+
+def test_a_session_that_stops_waiting_while_it_is_moved_comes_back(
+    begun: Begun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.sched_getaffinity(begun.session.pid)
+
+    def add(group: tree.Group, _pid: int) -> None:
+        begun.added.append(group.full_path)
+        begun.give_up()
+
+    monkeypatch.setattr(tree.Group, "add", add)
+    pid = begun.session.pid
+    joined, why = begun.session.join([live(7).step])
+    assert (joined, "no longer waits" in why) == (None, True)
+    assert begun.added == [INTO, f"{BASE.mount}{SCOPE}"]
+    assert os.sched_getaffinity(pid) == before

@@ -896,7 +896,7 @@ class Controller(Watcher):
         self.rounds.kick()
 
     def devices_away(self, away: Mapping[str, str]) -> None:
-        """Give no job these devices of the machine from now on; `away` has words about who uses each of them."""
+        """Give no job these devices of the machine from now on; `away` has words that tell why, by key."""
         self.selection.set_devices_away(0, away)
         self.scheduler.changed(time.time())
         self.rounds.kick()

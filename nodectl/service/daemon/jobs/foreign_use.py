@@ -21,12 +21,13 @@ _LOOK = "nodectl.service.daemon.jobs.foreign_look"
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 _PATIENCE = 10.0  # seconds, for a look
 _PERIOD = 20.0
+_UNKNOWN = "may be used outside of all jobs: the service has not looked yet"
 
 
 class ForeignUse:
     """The watch of a node. `uses`: the programs, as `foreign_look` reports them. `trouble`: why there is no wall.
 
-    `on_change` is called with words about the users of each device that jobs may not have for now, by its key.
+    `on_change` is called with words about each device that jobs may not have for now, by its key.
     """
 
     on_change: Callable[[Mapping[str, str]], None]
@@ -51,8 +52,11 @@ class ForeignUse:
             messages.tell("fence-fails", self.trouble)
 
     def begin(self) -> None:
-        """Begin to watch. A node without devices has nothing to look for."""
+        """Begin to watch, after the queue is restored and before it starts a job: none is given a device of which the
+        service does not know yet. A node without devices has nothing to look for.
+        """
         if any(device.file for device in self._devices):
+            self._withhold({key: _UNKNOWN for keys in self._nodes().values() for key in keys})
             self._tick()
 
     def stop(self) -> None:
@@ -65,9 +69,13 @@ class ForeignUse:
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(_PERIOD, self._tick)
         self.keep_fence()
-        nodes = device_access.keys_by_node(self._devices)  # drivers make files late
-        if self._base.path and nodes and not (self._process is not None and self._process.running):
+        nodes = self._nodes()
+        if nodes and not (self._process is not None and self._process.running):
             self._tasks.begin(self._look([[*node, keys] for node, keys in nodes.items()]))
+
+    def _nodes(self) -> Mapping[tuple[int, int, int], list[str]]:
+        """Return the devices to look for, by their files, which drivers make late. Without cgroups there are none."""
+        return device_access.keys_by_node(self._devices) if self._base.path else {}
 
     async def _look(self, nodes: list[list[object]]) -> None:
         arguments = {
@@ -78,7 +86,7 @@ class ForeignUse:
             await asyncio.wait_for(process.reported(), _PATIENCE)
             found: Any = lean_json.load_object(process.results[-1].encode())["uses"] if process.results else None
         except (OSError, TimeoutError, lean_json.BadJson):
-            return  # what was known still is
+            return  # what was known still is, and what was not known
         if found is not None:
             self._take(found)
 
@@ -90,8 +98,12 @@ class ForeignUse:
                 messages.tell("device-used-outside", line, uid=use["uid"])
         self.uses = found
         self.looked = time.time()
-        if self._config.foreign_gpu_use == "wait":
-            away = {use["device"]: corner.words_of(use) for use in reversed(found)}
-            if away != self._away:
-                self._away = away
-                self.on_change(away)
+        self._withhold(
+            {use["device"]: f"is used outside of all jobs: {corner.words_of(use)}" for use in reversed(found)}
+        )
+
+    def _withhold(self, away: Mapping[str, str]) -> None:
+        """Give no job these devices, if the configuration says so; `away` has words about each, by its key."""
+        if self._config.foreign_gpu_use == "wait" and away != self._away:
+            self._away = away
+            self.on_change(away)

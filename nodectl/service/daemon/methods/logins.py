@@ -24,16 +24,21 @@ from nodectl.model.wire import framing, peer_process
 from nodectl.model.wire.dispatch import Call, Refused
 from nodectl.model.wire.shape import Optional, integer
 from nodectl.placement.binding.devices import VISIBLE
+from nodectl.service.daemon.admission.turns import Turns
 from nodectl.service.daemon.jobs.registry import Registry
 from nodectl.service.daemon.steps.live import LiveStep
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from nodectl.model.wire.shape import Shape
 
 JOIN_LOGIN: "Shape" = {"uid": integer(1, 2**32 - 2)}
 LOGIN: "Shape" = {"job": Optional(integer(0, 2**32 - 1))}
 _INIT = 1
 _OF_SERVICE = ".service"  # ends the name of a unit whose processes are no login sessions
+_THREADS = 2  # of logins alone: a kernel that takes long over them holds up nothing else, and nothing else them
+_MOST = 32  # sessions of one user that begin at the same time
 _TOLD = ("SLURM_", "SLURMD_", "NODECTL_", *VISIBLE)
 
 
@@ -44,15 +49,18 @@ class Logins:
         self._base = base
         self._registry = registry
         self._chosen: dict[int, int] = {}  # by user: the job that their sessions join, as long as it runs
+        self._begin: dict[int, int] = {}  # by user: the sessions that are being moved, or wait for it
+        self._turns = Turns()
+        self._threads: Executor | None = None
 
     async def join(self, call: Call) -> Mapping[str, object]:
         """Move the process of a beginning session into a job of the user. Only for root.
 
-        The reply has the job, 0 for none, and then why.
+        The reply has the job, 0 for none, and then why; no word if the user has no job.
         """
         if call.peer.uid or os.geteuid():
             raise Refused("NotPermitted", "only root moves login sessions, and only a service of root's")
-        uid, session = call.parameters["uid"], _Session(call.peer)
+        uid, session = call.parameters["uid"], _Session(call.peer, self._base.mount)
         if tree.is_of_job(session.place, self._base.path):  # as of su(1) in a job: it stays
             session.close()
             number = session.place[len(self._base.path) :].split("/")[1].removeprefix("job_")
@@ -63,14 +71,36 @@ class Logins:
             raise Refused("WrongState", why)
         found = self._open_to(uid)
         steps = [live.step for live in found if not live.suspended]  # with such a job the session would be frozen
-        # In a thread: the kernel may wait until other CPUs have come to rest.
-        joined, why = await asyncio.to_thread(session.join, self._base.mount, steps)
+        joined, why = await self._moved(uid, session, steps)
         if joined is None:
-            stopped = f"job {found[0].step.job_id} is suspended" if found else "no job of yours runs here"
-            return {"job": 0, "why": why or stopped}
+            return {"job": 0, "why": why or (f"job {found[0].step.job_id} is suspended" if found else "")}
         words = f"a login session of {joined.user_name}, process {session.pid}, has joined job {joined.job_id}"
         messages.tell("login-joined", words, job=joined.job_id, uid=uid)
         return {"job": joined.job_id, "why": ""}
+
+    async def _moved(self, uid: int, session: "_Session", steps: list[Step]) -> tuple[Step | None, str]:
+        """Move the session's process into one of these steps, in a thread: the kernel may wait until other CPUs have
+        come to rest. Return the step, or None and why. Each user has one session at a time moved.
+        """
+        count = self._begin.get(uid, 0)
+        if not steps or count >= _MOST:
+            session.close()
+            return None, f"{_MOST} other sessions of yours begin at this moment" if steps else ""
+        self._begin[uid] = count + 1
+        try:
+            async with self._turns.of(uid):
+                return await asyncio.get_running_loop().run_in_executor(self._executor(), session.join, steps)
+        finally:
+            self._begin[uid] -= 1
+            if not self._begin[uid]:
+                del self._begin[uid]
+
+    def _executor(self) -> "Executor":
+        if self._threads is None:
+            from concurrent.futures import ThreadPoolExecutor  # for the first session that joins a job
+
+            self._threads = ThreadPoolExecutor(_THREADS, "logins")
+        return self._threads
 
     def login(self, call: Call) -> Mapping[str, object]:
         """Choose the job that the caller's next sessions join; 0 for the newest. Return what they join, and where the
@@ -125,31 +155,42 @@ class _Session:
     such as a step runner. A child is born in its parent's cgroup, and one that was adopted is in another.
     """
 
-    def __init__(self, peer: framing.Peer) -> None:
-        self.pidfd = -1
+    def __init__(self, peer: framing.Peer, mount: str) -> None:
+        self.pidfd = self._helper = -1
+        self._mount = mount
+        self._helper_pid = peer.pid
         try:
             proven = peer_process.place_of(peer)
             self.pid = parent_of(peer.pid)
             if proven and self.pid > _INIT:
                 self.pidfd = os.pidfd_open(self.pid)
+                self._helper = os.dup(peer.pidfd)
             self.place = cgroup_of(self.pid)
             is_roots = os.stat(f"/proc/{self.pid}").st_uid == 0
-            is_parent = is_roots and self.place == proven and parent_of(peer.pid) == self.pid and peer.lives()
+            is_parent = is_roots and self.place == proven and self._begins()
         except (OSError, peer_process.PeerGone):
             is_parent = False
         if self.pidfd < 0 or not is_parent:
             self.close()
             raise Refused("WrongState", f"process {peer.pid} is no child of a login session's process, or has ended")
 
-    def join(self, mount: str, steps: Iterable[Step]) -> tuple[Step | None, str]:
-        """Move the process into the first of these steps that takes it, and close the descriptor. Return the step, or
+    def _begins(self) -> bool:
+        """Return True while the process waits for its child, which wants to know the job."""
+        try:
+            is_parent = parent_of(self._helper_pid) == self.pid
+        except OSError:
+            return False
+        return is_parent and framing.runs(self._helper) and framing.runs(self.pidfd)
+
+    def join(self, steps: Iterable[Step]) -> tuple[Step | None, str]:
+        """Move the process into the first of these steps that takes it, and close the descriptors. Return the step, or
         None and why the last one did not.
         """
         why = ""
         try:
             for step in steps:
                 try:
-                    self._move(f"{mount}{step.cgroup}", step)
+                    self._move(f"{self._mount}{step.cgroup}", step)
                 except OSError as error:  # the job ends just now, or has not begun
                     why = f"job {step.job_id}: {error.strerror}"
                 else:
@@ -161,20 +202,29 @@ class _Session:
     def _move(self, path: str, step: Step) -> None:
         """Move the process among those of the step at this path, with the job's CPUs. Raises OSError.
 
-        The kernel takes a number. The process waits for its child, so the number is still its own.
+        The kernel takes a number. The process waits for its child, so the number is still its own. A child that has
+        given up has told PAM that the session is in no job: then it is in none.
         """
         group = tree.make_among(path, tree.LOGINS, confined=bool(step.device_rules))
-        if not framing.runs(self.pidfd):
-            raise OSError(errno.ESRCH, "the session has ended")
+        if not self._begins():
+            raise OSError(errno.ESRCH, "the session has ended, or no longer waits")
+        before = os.sched_getaffinity(self.pid)
         group.add(self.pid)
         with contextlib.suppress(OSError):  # where a cpuset confines the job, the process has its CPUs already
             os.sched_setaffinity(self.pid, cpus_of(step.allocation))
+        if framing.runs(self._helper):
+            return
+        if framing.runs(self.pidfd):
+            tree.Group(f"{self._mount}{self.place}").add(self.pid)
+            os.sched_setaffinity(self.pid, before)
+        raise OSError(errno.ESRCH, "the session no longer waits")
 
     def close(self) -> None:
-        """Close the descriptor of the process."""
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
-            self.pidfd = -1
+        """Close the descriptors of both processes."""
+        for fd in (self.pidfd, self._helper):
+            if fd >= 0:
+                os.close(fd)
+        self.pidfd = self._helper = -1
 
 
 def _told(step: Step) -> dict[str, str]:

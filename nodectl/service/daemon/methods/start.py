@@ -116,7 +116,8 @@ class StepStart:
         try:
             why = self._constraints.check_gpu_memory(step)
         except CannotConstrain as error:
-            raise Refused("LaunchRefused", f"step {step}: {error}", exit_status=1) from None
+            # No later try would succeed, so a batch job ends with this.
+            raise Refused("InvalidRequest", f"step {step}: {error}", parameter="gres") from None
         if why and not self._told_of_gpus:
             self._told_of_gpus = True
             messages.tell("not-enforced", why)
