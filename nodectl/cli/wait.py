@@ -9,6 +9,7 @@ from nodectl.client.job_changes import taken
 from nodectl.client.job_name import add_jobs, named
 from nodectl.client.job_watch import JobWatch
 from nodectl.client.session import Session
+from nodectl.client.waiting import how_it_failed, say
 from nodectl.model.number import seconds
 
 _TOO_LATE = 124  # as timeout(1)
@@ -51,7 +52,7 @@ def _all(session: Session, names: list[str], until: float | None) -> int:
             job.ask()
             _poll([job], until)
             job.take()
-        first = first or job.exit_status()
+        first = first or _told(job)
     return first
 
 
@@ -66,7 +67,14 @@ def _any(settings: GlobalOptions, session: Session, names: list[str], until: flo
             job.take()
             job.ask()
     print(over[0].name)
-    return over[0].exit_status()
+    return _told(over[0])
+
+
+def _told(job: JobWatch) -> int:
+    """Return the exit status of an ended job, after a line on one that failed."""
+    if (status := job.exit_status()) and not job.is_array:
+        say(how_it_failed(job.record, job.name))
+    return status
 
 
 def _poll(jobs: list[JobWatch], until: float | None) -> list[JobWatch]:
