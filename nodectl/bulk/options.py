@@ -112,7 +112,7 @@ _COMMANDS = (
 )
 _RUNNING = (
     _option("ntasks", "n", "N", "slots: commands that run at a time; N% of the CPUs, +N or -N: so many more or "
-            "fewer than CPUs; 0: as many as possible (default 100%)", slots),
+            "fewer than CPUs; 0: as many as possible (default: all that you may have)", slots),
     _option("jobs", "j", "N", "the same as --ntasks", slots, dest="ntasks"),
     _option("nodes", "", "N", "in an allocation with a cluster, on so many nodes (default: all that it has)"),
     _option("retries", "", "N", "run a command that fails up to N times", positive),
