@@ -326,7 +326,7 @@ class Bulk:
         return max(1, self._cluster["nodes"] - lost)
 
     def _slots(self, nodes: str, *, are_fewer: bool) -> int:
-        """Return the number of slots: inside a job the job's tasks, else the room for tasks on the CPUs.
+        """Return the number of slots: inside a job the job's tasks, else the room for tasks on the user's CPUs.
 
         With `are_fewer` (the job has lost nodes) a job's tasks are limited by the room on the remaining nodes.
         """
@@ -341,7 +341,17 @@ class Bulk:
 
             found = slots(nodes, each)
             return min(of_job, found) if of_job else found
-        return max(1, len(os.sched_getaffinity(0)) // each)
+        return max(1, self._cpus() // each)
+
+    def _cpus(self) -> int:
+        """Return the CPUs that a job of this user may have. Our own may be fewer: the fence keeps logins on some."""
+        nodes: Any = self._session.call("Nodes")["nodes"]
+        config: Any = self._session.call("Config")["config"]
+        cpus = int(nodes[0]["cpus"])
+        if os.geteuid() != 0 and (most := int(config["max_cpus_per_user"])):
+            of_core = -(-cpus // int(nodes[0]["cores"]))  # a job gets whole cores
+            cpus = min(cpus, max(1, most - most % of_core))
+        return cpus
 
     def _as_many(self) -> int:
         """Return the slots for -j0: a slot for each command.

@@ -5,7 +5,7 @@ from nodectl.model.features import Command, Feature
 FEATURE = Feature(
     (
         Command(
-            "bulk", "run thousands of short commands as tasks of one step; as GNU parallel",
+            "bulk", "run thousands of short commands in one step, as GNU parallel",
             "nodectl.bulk.command", after="run", parser="nodectl.bulk.options",
         ),
     ),

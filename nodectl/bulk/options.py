@@ -112,7 +112,7 @@ _COMMANDS = (
 )
 _RUNNING = (
     _option("ntasks", "n", "N", "slots: commands that run at a time; N% of the CPUs, +N or -N: so many more or "
-            "fewer than CPUs; 0: as many as possible (default 100%)", slots),
+            "fewer than CPUs; 0: as many as possible (default: all that you may have)", slots),
     _option("jobs", "j", "N", "the same as --ntasks", slots, dest="ntasks"),
     _option("nodes", "", "N", "in an allocation with a cluster, on so many nodes (default: all that it has)"),
     _option("retries", "", "N", "run a command that fails up to N times", positive),
@@ -162,7 +162,7 @@ _OTHER_NAMES = (
 )
 _OWN = (*_COMMANDS, *_RUNNING, *_OUTPUT)
 NAMES = frozenset(option.dest for option in (*_OWN, *_OTHER_NAMES)) - {"ntasks", "cwd"}
-USAGE = "nodectl bulk [OPTIONS] [COMMAND [ARGS...]] [::: VALUES...] [:::: FILES...]"
+USAGE = "nodectl bulk [OPTIONS] [COMMAND ARGS...] [::: VALUES...] [:::: FILES...]"
 ABOUT = (
     "Run many short commands as tasks of one step, a few at a time.",
     "Without a COMMAND, values are commands. {} in it is a value (else one is put behind it), {.} the value without "
@@ -170,7 +170,7 @@ ABOUT = (
     "command's number, {%} its slot's. Values are lines of stdin, unless ::: or :::: or -a gives others; of several "
     "sources every combination, or, with :::+ or ::::+, side by side.",
 )
-_WIDTH = 104  # of these texts
+_WIDTH = 78  # of these texts
 _TABLE = tuple(option for option in OPTIONS if option.long not in _OF_RUN_ALONE)
 
 

@@ -43,7 +43,7 @@ from nodectl.plugin_host.loader import PluginRefused
 from nodectl.selection import planning
 
 USAGE = "nodectl bind [OPTIONS] [OPTIONS OF RUN] [-- PROGRAM]"
-ABOUT = "Tell the layout that a run with these options would get, without running anything."
+ABOUT = "Tell the layout that a run with these options would get, and run nothing."
 _MOST_NODES = 4096
 _LONGEST_FILE = 1 << 17  # longer than any hostfile accepted
 _LAYOUT = [option for option in OPTIONS if option.long in ("ntasks", "cpus-per-task", "cpu-bind")]

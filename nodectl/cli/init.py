@@ -140,6 +140,8 @@ def main(arguments: argparse.Namespace) -> int:
     if asks and not _has_terminal():
         raise Failed("there is no terminal to ask on: answer by options, or take the defaults with --yes", 2)
     old, rest = _present(path, is_replaced=arguments.force)
+    if asks and not _may_write(path):
+        raise Failed(f"you may not write {path}: as root it works")
     answers: dict[str, object] = {}
     for one in QUESTIONS:
         usual = old[one.key] if one.key in old else one.usual(answers)  # type: ignore[arg-type]  # those above are numbers
@@ -151,10 +153,16 @@ def main(arguments: argparse.Namespace) -> int:
         raise Failed(f"{error}; nothing was written") from None
     kept = _replace(path, text)
     print(f"{path} is written" + (f"; the old one is {kept}" if kept else ""))
-    print(
-        "`systemctl restart nodectld` puts it into force; running steps go on. `nodectl config --explain` has all keys."
-    )
+    restart = "`systemctl restart nodectld`" if os.path.isdir("/run/systemd/system") else "A restart of the service"
+    print(f"{restart} puts it into force; running steps go on. `nodectl config --explain` has all keys.")
     return 0
+
+
+def _may_write(path: str) -> bool:
+    """Whether the directory of the file can be written or made, as far as that can be seen before the questions."""
+    while not os.path.isdir(directory := os.path.dirname(path)):
+        path = directory
+    return os.access(directory, os.W_OK)
 
 
 def _has_terminal() -> bool:

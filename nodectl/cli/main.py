@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 _WAITS = "nodectl-interrupt-waits"  # client/c/python.c holds a Ctrl-C back until this module handles it
 OPTIONS = (
-    ("--config FILE", "configuration, instead of /etc/nodectl/nodectl.toml (also NODECTL_CONFIG)"),
+    ("--config FILE", "configuration (/etc/nodectl/nodectl.toml; also NODECTL_CONFIG)"),
     ("--socket PATH", "the service's socket (also NODECTL_SOCKET)"),
-    ("--user", "a node of your own, without root: that of `nodectl --user daemon`, or a private one"),
+    ("--user", "a node of your own, without root: `nodectl --user daemon`"),
     ("--version", "print the version"),
 )
 GLOBAL_OPTIONS = (*(option.split()[0] for option, _ in OPTIONS), "--help")
@@ -273,13 +273,15 @@ def usage() -> str:
     lines = [
         "Usage: nodectl [--config FILE] [--socket PATH] [--user] COMMAND ...",
         "",
-        "Shares a machine: programs get CPUs, memory and GPUs of their own, and wait in a queue for what is taken.",
+        "Shares a machine: programs get CPUs, memory and GPUs of their own, and wait in",
+        "a queue for what is taken.",
         "",
         *listed,
         "Options:",
         *(f"  {option:13}  {text}" for option, text in OPTIONS),
         "",
-        "`nodectl help COMMAND` says more. A job may be called `last`: the newest of yours.",
+        "`nodectl help COMMAND` says more. `last` is your newest job. First steps:",
+        "  nodectl submit job.sh; nodectl queue; nodectl log -f last; nodectl cancel last",
         "Without a service, root's commands start a private node.",
     ]
     return "\n".join(lines)

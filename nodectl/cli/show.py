@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from nodectl.client.command import Failed
 from nodectl.client.job_name import add_jobs, named
-from nodectl.client.render.job_columns import command_words, devices_of, job_facts
+from nodectl.client.render.job_columns import command_words, devices_of, job_facts, name_of
 from nodectl.client.render.table import pairs, table
 from nodectl.client.render.terminal import put
 from nodectl.client.session import Session
@@ -78,7 +78,8 @@ def _found(session: Session, name: "str | tuple[int, int]") -> tuple[Mapping[str
         return job, pairs(job_facts(job))
     if job is not None:
         record = {**record, **{key: job[key] for key in _OF_JOB if job.get(key)}}
-    return record, text_of(record, time.time())
+    array_task = name_of(job) if job is not None and job["array_task"] is not None else ""
+    return record, text_of(record, time.time(), array_task)
 
 
 def _bulk_lines(bulk: Mapping[str, Any]) -> list[str]:
@@ -99,9 +100,12 @@ def _slow_words(row: Mapping[str, Any]) -> str:
     return f"{row['seconds']:.3f} s"
 
 
-def text_of(record: Mapping[str, Any], now: float) -> list[str]:
-    """Return the record as lines; `now` is seconds since the epoch."""
-    lines = pairs(_facts(record, now))
+def text_of(record: Mapping[str, Any], now: float, array_task: str = "") -> list[str]:
+    """Return the record as lines; `now` is seconds since the epoch, `array_task` the job's name in an array, as 7_3."""
+    facts = list(_facts(record, now))
+    if array_task:
+        facts.insert(1, ("array task", array_task))
+    lines = pairs(facts)
     if nodes := record.get("nodes"):
         lines += ["", *table(("NODE", "TASKS", "STATE", "REASON"), [_node_row(node) for node in nodes])]
     tasks = record.get("tasks") or []

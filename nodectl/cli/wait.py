@@ -10,6 +10,7 @@ from nodectl.client.job_changes import taken
 from nodectl.client.job_name import add_jobs, named
 from nodectl.client.job_watch import JobWatch
 from nodectl.client.session import Session
+from nodectl.client.waiting import how_it_failed, say
 from nodectl.model.number import seconds
 
 _TOO_LATE = 124  # as timeout(1)
@@ -42,12 +43,11 @@ def main(arguments: argparse.Namespace) -> int:
         if not arguments.any:
             return _all(session, names)
         over = _any(arguments.settings, session, names)
-        status = over.exit_status()
     finally:
         session.close()
     signal.setitimer(signal.ITIMER_REAL, 0)
     print(over.name)
-    return status
+    return _told(over)
 
 
 def _all(session: Session, names: list[str]) -> int:
@@ -57,7 +57,7 @@ def _all(session: Session, names: list[str]) -> int:
         while not job.is_over:
             job.ask()
             job.take()
-        first = first or job.exit_status()
+        first = first or _told(job)
     return first
 
 
@@ -73,6 +73,13 @@ def _any(settings: GlobalOptions, session: Session, names: list[str]) -> JobWatc
             job.take()
             job.ask()
     return over[0]
+
+
+def _told(job: JobWatch) -> int:
+    """Return the exit status of an ended job, after a line on one that failed."""
+    if (status := job.exit_status()) and not job.is_array:
+        say(how_it_failed(job.record, job.name))
+    return status
 
 
 def _answered(jobs: list[JobWatch]) -> list[JobWatch]:

@@ -8,7 +8,9 @@ from typing import Any, NoReturn
 from nodectl.client.nearest import hint
 from nodectl.model.exit_statuses import USAGE, ExitStatus
 
-_UNKNOWN = "unrecognized arguments: "  # argparse's words
+# argparse's words
+_UNKNOWN = "unrecognized arguments: "
+_NO_JOB = "the following arguments are required: JOB"
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -21,6 +23,8 @@ class CommandParser(argparse.ArgumentParser):
         """Print the message and exit."""
         if message.startswith(_UNKNOWN):
             message = self._about_unknown(message.removeprefix(_UNKNOWN))
+        elif message.startswith(_NO_JOB):
+            message = f"{message}; `last` is your newest job"
         sys.stdout.flush()
         sys.stderr.write(f"{self.prog}: error: {message}\nTry '{self.prog} --help' for more information.\n")
         sys.exit(int(USAGE.status))
@@ -28,7 +32,9 @@ class CommandParser(argparse.ArgumentParser):
     def _about_unknown(self, words: str) -> str:
         options = [word.partition("=")[0] for word in words.split() if word.startswith("-")]
         if not options:
-            return f"one word too many: {words}"
+            word = words.split(maxsplit=1)[0]
+            advice = f"; jobs are named by -j: {self.prog} -j {word}" if "-j" in _options(self) else ""
+            return f"one word too many: {words}{advice}"
         return f"unrecognized option '{options[0]}'{hint(options[0], _options(self))}"
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

@@ -99,9 +99,11 @@ class JobParser(RunParser):
 
     def usage(self) -> str:
         """Return the usage line, with the name by which the command was called."""
-        called = Program.name if Program.is_slurms() else f"nodectl {self._command}"
         words = {"submit": "[SCRIPT [ARGS...]]", "resubmit": "JOB"}.get(self._command, "[COMMAND [ARGS...]]")
-        return f"{called} [OPTIONS] {words}"
+        return f"{self._called()} [OPTIONS] {words}"
+
+    def _called(self) -> str:
+        return Program.name if Program.is_slurms() else f"nodectl {self._command}"
 
     def about(self) -> str:
         """Return the description of the command."""
@@ -113,7 +115,8 @@ class JobParser(RunParser):
             )
         if self._of_slurm == "sbatch":
             return (
-                "Queue a batch script. Options stand in its lines #SBATCH and #NODECTL before the first command, too."
+                "Queue a batch script. Options stand in its lines #SBATCH and #NODECTL before the first command, too. "
+                f"As in: {self._called()} --time=1:00:00 --mem=4G -c4 job.sh"
             )
         return "Wait for an allocation, run a command or a shell in it, and end it with that."
 

@@ -52,7 +52,7 @@ def check(data: bytes, name: str) -> None:
     if not data.strip():
         raise Failed(f"{name}: empty, not a batch script")
     if b"\0" in data:
-        raise Failed(f"{name}: a binary file, not a batch script; --wrap submits the command that runs it")
+        raise Failed(f"{name}: a binary file, not a batch script -> a command: nodectl submit --wrap 'COMMAND'")
     if not data.startswith(b"#!"):
         raise Failed(f"{name}: not a batch script: its first line is not #! with an interpreter, as in #!/bin/sh")
     if b"\r\n" in data:

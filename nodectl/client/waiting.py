@@ -90,12 +90,23 @@ def until_over(session: "Session", number: int) -> int:
         jobs: list[Mapping[str, object]] = session.call("Queue", jobs=[str(number)])["jobs"]  # type: ignore[assignment]
         left = [int(str(job["job"])) for job in jobs]
     record: Mapping[str, object] = session.call("ShowJob", job=str(number))["record"]  # type: ignore[assignment]
-    return exit_status_of_array(session, number) if record.get("array_job") else exit_status_of(record)
+    if record.get("array_job"):
+        return exit_status_of_array(session, number)
+    status = exit_status_of(record)
+    if status and not Program.is_slurms():
+        say(how_it_failed(record, str(number)))
+    return status
 
 
 def exit_status_of(record: "Mapping[str, object]") -> int:
     """Return the exit status of an ended job, by its record: never 0 for one that did not complete."""
     return int(str(record["exit_code"])) or int(record["state"] != COMPLETED)
+
+
+def how_it_failed(record: "Mapping[str, object]", name: str) -> str:
+    """Return a line on how a job ended that failed."""
+    why = record["words"] or (f"exit status {record['exit_code']}" if record["exit_code"] else "")
+    return f"job {name}: {record['state']}{f': {why}' if why else ''}; `nodectl show {name}` tells more"
 
 
 def _until_ended(session: "Session", number: int) -> None:

@@ -5,7 +5,7 @@ from nodectl.model.features import Command, Feature
 FEATURE = Feature(
     (
         Command(
-            "cluster", "several nodes as one: start agents in an allocation, tell who is there, stop them",
+            "cluster", "join several nodes into one: start, status, stop",
             "nodectl.cluster.command", after="reserve",
         ),
     ),

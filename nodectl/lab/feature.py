@@ -5,11 +5,11 @@ from nodectl.model.features import Command, Feature
 FEATURE = Feature(
     (
         Command(
-            "spank", "for authors of SPANK plugins: list the stack, check a plugin, try one",
+            "spank", "for authors of SPANK plugins: list, check, try",
             "nodectl.lab.commands.spank", after="plugins",
         ),
         Command(
-            "select", "for authors of select plugins: check one, play a workload against it",
+            "select", "for authors of select plugins: check one, try it",
             "nodectl.lab.commands.select_plugins", after="spank",
         ),
     ),

@@ -200,9 +200,10 @@ class Reservations:
             raise NotAdmitted(f"Requested reservation is invalid: there is no reservation {name}", "reservation")
         if job.user_id and job.user_name not in one.users:
             raise NotAdmitted(f"Access denied to requested reservation {name}")
-        if job.time_limit > one.end_time - one.start_time:
+        if job.time_limit > (longest := one.end_time - one.start_time):
             raise NotAdmitted(
-                f"Requested time limit is invalid: reservation {name} is {duration(one.end_time - one.start_time)} long"
+                f"Requested time limit is invalid: reservation {name} is {duration(longest)} long, the job asks for "
+                f"{duration(job.time_limit)}: name a shorter --time"
             )
 
     def block(self, job: JobRecord, now: float) -> Block | None:

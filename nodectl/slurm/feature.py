@@ -5,7 +5,7 @@ from nodectl.model.features import Command, Feature
 FEATURE = Feature(
     (
         Command(
-            "slurm-commands", "write srun, sbatch, squeue, ... into a directory, for scripts of clusters",
+            "slurm-commands", "write srun, sbatch, squeue, ... into a directory",
             "nodectl.slurm.write_commands", after="completion",
         ),
     ),

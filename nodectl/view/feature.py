@@ -11,7 +11,7 @@ FEATURE = Feature(
             "top", "show the machine, its steps and jobs live in a terminal", "nodectl.view.commands.top", after="node"
         ),
         Command(
-            "web", "show machine, steps and jobs as a page in a browser, to be read only", "nodectl.view.commands.web",
+            "web", "show machine, steps and jobs in a browser, to be read only", "nodectl.view.commands.web",
             after="top",
         ),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -115,3 +116,51 @@ def test_what_a_bare_machine_lacks_is_asked_of_its_distribution_before_anything_
     assert done.returncode == 1
     assert {"install", "gcc", "man-db", headers} <= set(asked.read_text().split())
     assert done.stdout.startswith("install: installing system packages: ")
+
+
+def test_machine_without_systemd_gets_the_group_and_is_told_how_to_start_the_service(tmp_path: Path) -> None:
+    open_to_all(tmp_path)
+    open_to_all(shutil.copytree(ROOT / "systemd", tmp_path / "systemd"))
+    text = (ROOT / "systemd/install").read_text()
+    for directory in ("/opt/nodectl", "/usr/local", "/etc", "/run/systemd"):
+        text = text.replace(directory, f"{tmp_path}{directory}")
+    programs = made(tmp_path / "systemd", {"install": text}).parent / "bin"
+    log = '#!/bin/sh\necho "${0##*/} $*" >>"$ASKED"\n'
+    made(programs, {"groupadd": log, "getent": f"#!/bin/sh\n{ABSENT}\n", "id": "#!/bin/sh\necho 0\n"})
+    for name in ("sh", "dirname", "readlink", "mktemp", "rm", "cat", "mkdir", "ln", "install", "chmod"):
+        (programs / name).symlink_to(f"/usr/bin/{name}")
+    (tmp_path / "opt/nodectl").mkdir(parents=True)
+    for directory in ("etc", "usr"):
+        (tmp_path / directory).mkdir()
+        (tmp_path / directory).chmod(0o777)
+    made(tmp_path / "opt/nodectl/bin", {"pip": log, "python3": log, "nodectl": "#!/bin/sh\necho /include\n"})
+    (wheel := tmp_path / "nodectl.whl").touch()
+    (asked := tmp_path / "asked").touch()
+    asked.chmod(0o666)
+    done = run(tmp_path / "systemd/install", str(wheel), PATH=str(programs), ASKED=str(asked))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "groupadd --system nodectl" in asked.read_text().splitlines()
+    assert done.stdout.endswith(f"start the service yourself, as root: {tmp_path}/usr/local/bin/nodectl daemon\n")
+
+
+def test_running_service_without_systemd_is_not_uninstalled(tmp_path: Path) -> None:
+    open_to_all(tmp_path)
+    text = (ROOT / "systemd/uninstall").read_text()
+    for path in ("/run/nodectl", "/run/systemd"):
+        text = text.replace(path, f"{tmp_path}{path}")
+    log = '#!/bin/sh\necho "${0##*/} $*" >>"$ASKED"\n'
+    programs = made(tmp_path / "bin", {"id": "#!/bin/sh\necho 0\n", "rm": log, "rmdir": log})
+    copies = made(tmp_path, {"uninstall": text})
+    (tmp_path / "run/nodectl").mkdir(parents=True)
+    open_to_all(tmp_path / "run/nodectl")
+    (asked := tmp_path / "asked").touch()
+    asked.chmod(0o666)
+    with (tmp_path / "run/nodectl/lock").open("w") as lock:
+        (tmp_path / "run/nodectl/lock").chmod(0o666)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = run(copies / "uninstall", PATH=f"{programs}:{os.environ['PATH']}", ASKED=str(asked))
+        assert (done.returncode, done.stdout, asked.read_text()) == (1, "", "")
+        assert "the service runs: end it first" in done.stderr
+    done = run(copies / "uninstall", PATH=f"{programs}:{os.environ['PATH']}", ASKED=str(asked))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "rm -rf /opt/nodectl" in asked.read_text().splitlines()

@@ -67,6 +67,8 @@ def usage() -> str:
 def text(of_plugins: "Iterable[Option]", columns: int = 80) -> str:
     """Return the text of --help, with the plugins' options in a separate group."""
     lines = [usage(), "", "Run tasks of a program as one step."]
+    if not Program.is_slurms():
+        lines += wrapped("As in: nodectl run -n4 -c2 --mem=4G --time=1:00:00 ./solver", max(columns - 2, 20))
     for title, options in groups().items():
         shown = _SRUNS.get(title, title) if Program.is_slurms() else title
         lines += ["", f"{shown}:", *option_lines(options, columns)]

@@ -113,7 +113,7 @@ static const char *why_not(const struct launch *launch, const struct operation *
     if (error == EACCES && operation->a)
         return ": it is not executable, or a directory of its path is closed";
     if (error == ENOENT && !operation->a)
-        return ": in no directory of PATH";
+        return strchr(path, ' ') ? ": in no directory of PATH; sh -c runs a line of shell" : ": in no directory of PATH";
     if (error == ENOEXEC)
         return ": a script begins with #! and its interpreter";
     return "";

@@ -380,8 +380,9 @@ def hold(  # the arguments of a choice
     free = [device for device in fitting if loads.get(device.key, FREE) == FREE]
     if len(free) < asked.count:
         kind = f" of type {asked.type}" if asked.type else ""
-        there = f"this node has {len(fitting)}, of which {len(free)} are free"
-        raise Refused(f"{asked.count} {_NOUNS.get(asked.name, asked.name)}{kind} asked for: {there}")
+        noun = "GPU" if asked.name == GPU and asked.count == 1 else _NOUNS.get(asked.name, asked.name)
+        there = f"{len(fitting)}, of which {len(free)} are free" if fitting else "none"
+        raise Refused(f"{asked.count} {noun}{kind} asked for: this node has {there}")
     free.sort(key=lambda device: (not near(device, topology) & cpus, device.number))
     return sorted(free[: asked.count], key=lambda device: device.number)
 

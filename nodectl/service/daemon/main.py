@@ -247,7 +247,7 @@ def _prepare(config: Config) -> Lock:
     except OSError as error:
         raise CannotStart(f"prepare {error.filename or config.runtime_dir}: {error.strerror}") from error
     if lock is None:
-        raise CannotStart(f"another daemon serves {config.runtime_dir}")
+        raise CannotStart(f"another daemon serves {config.runtime_dir}; `nodectl doctor` has its pid")
     return lock
 
 

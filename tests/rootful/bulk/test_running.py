@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 from nodectl.bulk import joblog
-from rootful.node import NOBODY, PATIENCE, Node
+from rootful.node import NOBODY, PATIENCE, Node, running
+from rootful.queued import QUEUE
 
 CPUS = "echo {%} $(grep Cpus_allowed_list /proc/self/status) #"
 
@@ -41,6 +42,28 @@ def test_slots_have_cpus_of_their_own(served: Node) -> None:
     assert of_slots.keys() == {"1", "2"}
     (first,), (second,) = of_slots.values()
     assert (len(cpus(first)), len(cpus(second)), cpus(first) & cpus(second)) == (1, 1, set())
+
+
+def test_without_a_number_a_slot_is_there_for_each_cpu_of_jobs_also_from_a_login_with_fewer(served: Node) -> None:
+    """All commands wait for each other."""
+    ours = os.sched_getaffinity(0)
+    place = served.scratch / "all"
+    place.mkdir()
+    place.chmod(0o777)
+    script = f"echo > {place}/{{}}; until [ $(ls {place} | wc -l) = {len(ours)} ]; do sleep 0.05; done"
+    os.sched_setaffinity(0, {min(ours)})
+    try:
+        words = ("bulk", "--timeout", str(PATIENCE), script, ":::", *map(str, range(len(ours))))
+        done = served.nodectl(*words, user=NOBODY)
+    finally:
+        os.sched_setaffinity(0, ours)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_a_number_there_are_no_more_slots_than_the_user_may_have_cpus() -> None:
+    with running(**QUEUE, max_cpus_per_user=1) as node:
+        done = node.nodectl("bulk", "echo {%}", ":::", *"abcd", user=NOBODY)
+        assert (done.returncode, done.stdout.split()) == (0, ["1"] * 4), done.stderr
 
 
 @pytest.mark.parametrize(("option", "number"), [("-j0", 9), ("-j+3", len(os.sched_getaffinity(0)) + 3)])

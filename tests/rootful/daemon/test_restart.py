@@ -163,7 +163,7 @@ def test_second_daemon_on_one_runtime_directory_refuses(node: Node) -> None:
     )
     assert second.returncode == 1
     (line,) = second.stderr.splitlines()
-    assert f"another daemon serves {node.values['runtime_dir']}" in line
+    assert f"another daemon serves {node.values['runtime_dir']}; `nodectl doctor` has its pid" in line
     assert time.monotonic() - began < ONE_THAT_WAITS
     assert len(running_steps(node)) == 1  # the first one has not noticed
     (node.scratch / "go").touch()

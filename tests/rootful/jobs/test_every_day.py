@@ -120,6 +120,7 @@ def test_log_finds_the_errors_and_the_tasks_of_arrays(node: Node) -> None:
     array = wrap(node, "echo task $SLURM_ARRAY_TASK_ID", "-a1-2")
     ok(node, "wait", str(job), str(array))
     assert ok(node, "log", "-e", str(job)) == "bad\n"
+    assert f"array task:   {array}_2\n" in ok(node, "show", f"{array}_2")
     assert ok(node, "log", str(array), "--task", "2") == ok(node, "log", f"{array}_2") == "task 2\n"
     done = node.nodectl("log", "last", user=NOBODY)
     assert (done.returncode, f"job {array} is an array: name a task" in done.stderr) == (2, True)
@@ -188,8 +189,19 @@ def test_log_reads_nothing_but_regular_files(node: Node) -> None:
 def test_wait_ends_with_the_status_of_the_first_job_that_failed(node: Node) -> None:
     good, bad, worse = (wrap(node, command) for command in ("true", "exit 3", "exit 4"))
     assert node.nodectl("wait", str(good), user=NOBODY).returncode == 0
-    assert node.nodectl("wait", f"{good}-{worse}", user=NOBODY).returncode == 3
+    done = node.nodectl("wait", f"{good}-{worse}", user=NOBODY)
+    assert (done.returncode, done.stderr) == (
+        3,
+        f"nodectl: job {bad}: FAILED: task 0 ended with exit code 3; `nodectl show {bad}` tells more\n",
+    )
     assert node.nodectl("wait", str(worse), str(bad), user=NOBODY).returncode == 4
+
+
+def test_who_waits_for_a_job_whose_output_cannot_be_opened_is_told_so(node: Node) -> None:
+    for words in (["submit", "--wait", "--output=/root/x", "--wrap", "true"], ["wait", "last"]):
+        done = node.nodectl(*words, user=NOBODY)
+        assert done.returncode == 181
+        assert "open output file '/root/x': Permission denied (as nobody); `nodectl show " in done.stderr
 
 
 def test_wait_goes_on_until_all_tasks_of_an_array_have_ended(node: Node) -> None:

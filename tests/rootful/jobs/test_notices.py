@@ -275,6 +275,8 @@ def test_without_sendmail_the_submission_and_the_doctor_say_so() -> None:
         assert done.returncode == 0
         assert "no mail will tell of this job: this machine has no sendmail" in done.stderr
         assert "no sendmail" in node.nodectl("doctor").stdout
+        done = node.nodectl("submit", "--mail-user=x@y.org", "--wrap", "true", user=NOBODY)
+        assert (done.returncode, "--mail-type=END,FAIL names the events" in done.stderr) == (0, True)
     finally:
         node.close()
 

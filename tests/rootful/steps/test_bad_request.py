@@ -40,6 +40,7 @@ def programs(shared_node: Node) -> Path:
         ("{}/badinterp", 2, "its interpreter is missing (as nobody)"),
         ("{}", 13, "it is a directory (as nobody)"),
         ("/etc/passwd/x", 20, "Not a directory (as nobody)"),
+        ("echo hi", 2, "in no directory of PATH; sh -c runs a line of shell (as nobody)"),
         ("\n\x1b[31m", 2, "execute '\\n\\x1b[31m': No such file or directory: in no directory of PATH (as nobody)"),
         ("\udcff", 2, "No such file or directory: in no directory of PATH (as nobody)"),
     ],

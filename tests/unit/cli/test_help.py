@@ -31,6 +31,17 @@ def test_help_prints_what_the_option_prints(
     assert texts[0].startswith("Usage: nodectl")
 
 
+def test_help_fits_a_terminal_of_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for words in (["help"], *(["help", name] for name in commands())):
+        with contextlib.suppress(SystemExit):
+            main.main(words)
+        long = [line for line in capsys.readouterr().out.splitlines() if len(line) > 80]
+        assert not long, words
+
+
 def test_no_word_of_another_tool_hides_a_command_and_each_names_one() -> None:
     known = commands()
     assert not MEANT.keys() & known.keys()

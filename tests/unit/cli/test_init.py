@@ -51,6 +51,16 @@ def test_defaults_are_a_configuration_that_no_user_can_fill_alone(tmp_path: Path
     assert all(line.startswith("# ") for line in path.read_text().splitlines() if line and " = " not in line)
 
 
+def test_user_who_may_not_write_the_file_is_asked_nothing(
+    tmp_path: Path, answers: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda _prompt: pytest.fail("a question"))
+    monkeypatch.setattr("os.access", lambda path, _mode: str(path) != str(tmp_path))
+    assert run(tmp_path / "etc" / "nodectl.toml") == 1
+    assert "as root it works" in capsys.readouterr().err
+    assert not answers
+
+
 def test_options_answer_and_the_rest_is_as_usual(tmp_path: Path) -> None:
     path = tmp_path / "nodectl.toml"
     assert run(path, "--time=8:00:00", "--user-cpus=4", "--memory=32G", "--admins=root") == 0

@@ -20,7 +20,7 @@ from nodectl.model import exit_statuses
         (["xyzzy"], "no command 'xyzzy'\n"),
         (["--sokcet=x", "ps"], "unknown option --sokcet=x; the nearest is --socket"),
         (["ps", "--jsno"], "nodectl ps: error: unrecognized option '--jsno'; the nearest is --json"),
-        (["queue", "--state=PD", "7"], "one word too many: 7"),
+        (["queue", "--state=PD", "7"], "one word too many: 7; jobs are named by -j: nodectl queue -j 7\n"),
         (["node", "drian"], "invalid choice: 'drian'"),
         (["node", "drian"], "; the nearest is drain"),
         (["reserve", "create", "--usres=me", "--end=0:10", "--users=me"], "'--usres'; the nearest is --users"),

@@ -67,7 +67,8 @@ def test_who_may_not_have_it_is_refused() -> None:
     bench = Bench()
     bench.scheduler.reserve(request(), bench.at)
     for wrong, words in (
-        ({"user": 2000}, "Access denied"), ({"limit": 1001}, "00:16:40"), ({"reservation": "no"}, "no reservation no"),
+        ({"user": 2000}, "Access denied"), ({"reservation": "no"}, "no reservation no"),
+        ({"limit": 1001}, "00:16:40 long, the job asks for 00:16:41: name a shorter --time"),
     ):  # fmt: skip
         with pytest.raises(NotAdmitted, match=words):
             bench.submit(**{"reservation": "team", **wrong})  # type: ignore[arg-type]
