@@ -91,8 +91,8 @@ class Occupation:
 def occupation(records: Iterable[Mapping[str, Any]]) -> Occupation:
     """Make an Occupation of the service's records of running steps.
 
-    Records have `job`, `step`, `user`, `name`, `ntasks`, `cpus`, of an array `array_job` and `array_task`, and, once the step has tasks, `tasks` with `task` and
-    `cpus`; CPU masks are in hex.
+    Records have `job`, `step`, `user`, `name`, `ntasks`, `cpus`, of an array `array_job` and `array_task`, and, once
+    the step has tasks, `tasks` with `task` and `cpus`; CPU masks are in hex.
     """
     by_job: dict[int, list[Mapping[str, Any]]] = {}
     for record in records:

@@ -287,8 +287,10 @@ def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
     memory = _memory(options.get("gpu_mem", ""))
     if shards or memory:
         if count:
-            raise Refused("GPUs are asked for, and a part of one: --gpus and its like give whole GPUs; leave one out; "
-                          "--gpus=0 overrides a script's line")
+            raise Refused(
+                "GPUs are asked for, and a part of one: --gpus and its like give whole GPUs; leave one out; "
+                "--gpus=0 overrides a script's line"
+            )
         kind, count = of_shards or kind, 1
     bind, entries = _bind(options.get("gpu_bind", ""))
     if bind and bind != "none" and not count:

@@ -1,9 +1,9 @@
 """The watcher: requests running and waiting jobs from the service, and reads resource use, as seldom as possible.
 
-A look costs the service three calls, of some hundred microseconds together. Many steps and a long queue cost more, and so
-do steps without a cgroup, whose processes the service looks for among all processes: then the watcher asks less often,
-so that it takes at most about a hundredth of the service's time. Data about new steps only, the CPUs of their tasks, is
-requested once for each step.
+A look costs the service three calls, of some hundred microseconds together. Many steps and a long queue cost more, and
+so do steps without a cgroup, whose processes the service looks for among all processes: then the watcher asks less
+often, so that it takes at most about a hundredth of the service's time. Data about new steps only, the CPUs of their
+tasks, is requested once for each step.
 """
 
 from __future__ import annotations

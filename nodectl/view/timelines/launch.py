@@ -138,9 +138,7 @@ def launch_of(record: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], nam
     title = f"{printable(record['name'])}, {tasks} task{'' if tasks == 1 else 's'} of {printable(record['user'])}"
     node = printable(record["node"])
     name = step_name(job_columns.name_of(record), record["step"])
-    return Launch(
-        record["job"], record["step"], name, node, record["submitted"], title, processes, _forks(processes)
-    )
+    return Launch(record["job"], record["step"], name, node, record["submitted"], title, processes, _forks(processes))
 
 
 def _forks(processes: Sequence[Process]) -> dict[int, Call]:

@@ -140,8 +140,8 @@ def fitting(rows: Iterable[Row], width: int, by: str) -> list[tuple[Column, int]
 def _widen(wide: dict[Column, int], last: Column, rows: Sequence[Row]) -> None:
     """Give the room that the last column does not need to the columns whose cells are cut, in their order."""
     spare = wide[last] - max((len(last_words(row)) for row in rows), default=0)
-    for column in wide:
-        more = max((len(column.cell(row)) for row in rows), default=0) - wide[column]
+    for column, width in list(wide.items()):
+        more = max((len(column.cell(row)) for row in rows), default=0) - width
         if column is not last and 0 < more <= spare:
             wide[column] += more
             wide[last] -= more
