@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from nodectl.client.command import Failed
 from nodectl.client.job_name import add_jobs, named
-from nodectl.client.render.job_columns import command_words, devices_of, job_facts, name_of
+from nodectl.client.render.job_columns import command_words, devices_of, job_facts
 from nodectl.client.render.table import pairs, table
 from nodectl.client.render.terminal import put
 from nodectl.client.session import Session
@@ -132,7 +132,7 @@ def _signal_words(number: int) -> str:
 
 def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]]:
     group = f", gid {record['gid']}" if "gid" in record else ""
-    yield "step", step_name(name_of(record), record["step"])
+    yield "step", step_name(record["job"], record["step"])
     yield "name", record["name"]
     yield "user", f"{record['user']} (uid {record['uid']}{group})"
     yield "node", record["node"]

@@ -559,11 +559,3 @@ def test_a_person_is_warned_that_the_directory_of_the_output_is_missing(node: No
         terminal.wait_for(f"warning: there is no directory {node.scratch}/logs; without it")
         assert terminal.wait_for_end() == 0
     node.nodectl("cancel", "last")
-
-
-def test_steps_of_an_array_have_the_names_of_its_tasks(node: Node) -> None:
-    array = wrap(node, "true", "-a3-4")
-    ok(node, "wait", str(array))
-    shown = ok(node, "ps", "--ended", "2")
-    assert {f"{array}_3.batch", f"{array}_4.batch"} <= set(shown.split())
-    assert f"{array}_3.batch" in ok(node, "show", f"{array}_3")
