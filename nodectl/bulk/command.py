@@ -25,6 +25,7 @@ from nodectl.client.command import BadOption, BadUsage, Failed, complain
 from nodectl.client.launch_request import job_environment
 from nodectl.client.session import Session
 from nodectl.client.srun.help import columns
+from nodectl.client.srun.options import IGNORED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,6 +95,7 @@ def _bulk(session: Session, words: list[str]) -> int:
         parser = BulkParser(local.options() if local else ())
         parsed = parser.parse(words)
         parsed.of_cluster = "cluster" in hello
+        parsed.values.pop(IGNORED, None)
         if parsed.values.pop("help", False):
             print(parser.help(columns()))
             return 0

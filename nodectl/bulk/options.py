@@ -76,6 +76,13 @@ def nobody_else(user: str) -> object:
     )
 
 
+def _refusal(words: str) -> "Callable[[str], object]":
+    def refuse(_text: str) -> object:
+        raise BadOption(words)
+
+    return refuse
+
+
 def _null(_text: str) -> bytes:
     return _NULL
 
@@ -151,6 +158,7 @@ _OTHER_NAMES = (
     _option("max-procs", "P", "N", "", slots, dest="ntasks"),
     _option("halt-on-error", "", "WHEN", "", halt, dest="halt"),
     _option("max-args", "", "N", "", count, dest="per_command"),
+    _option("max-lines", "L", "N", "", count, dest="per_command"),
     _option("linebuffer", "", "", "", yes, dest="by_line"),
     _option("lb", "", "", "", yes, dest="by_line"),
     _option("xapply", "", "", "", yes, dest="link"),
@@ -160,6 +168,17 @@ _OTHER_NAMES = (
     _option("wd", "", "DIR", "", dest="cwd"),
     *(_option(name, "", "", "", yes, dest="nothing") for name in ("will-cite", "gnu", "no-notice", "plain", "group")),
 )
+# Options of parallel that bulk lacks, and what to do instead.
+_NOT_HERE = (
+    _option("pipe", "", "", "", _refusal("bulk has no --pipe: a line of input is a value, and commands have no input; "
+            "`split` cuts a file into pieces, whose names can be the values")),
+    _option("xargs", "X", "", "", _refusal("bulk has no -X: -N 100 gives each command 100 values")),
+    _option("sshlogin", "", "HOST", "", _refusal("bulk has no --sshlogin: commands run on this machine, or on the "
+            "nodes of a cluster (--nodes)")),
+    _option("memfree", "", "SIZE", "", _refusal("bulk has no --memfree: it waits until the memory of --mem is free")),
+    _option("load", "", "N", "", _refusal("bulk has no --load: the commands have the CPUs of the step for themselves")),
+    _option("shuf", "", "", "", _refusal("bulk has no --shuf: shuf(1) shuffles the lines of its input")),
+)  # fmt: skip
 _OWN = (*_COMMANDS, *_RUNNING, *_OUTPUT)
 NAMES = frozenset(option.dest for option in (*_OWN, *_OTHER_NAMES)) - {"ntasks", "cwd"}
 USAGE = "nodectl bulk [OPTIONS] [COMMAND ARGS...] [::: VALUES...] [:::: FILES...]"
@@ -181,7 +200,7 @@ class BulkParser(RunParser):
     wants_program = False
 
     def __init__(self, extra: "Iterable[PluginOption]" = ()) -> None:
-        super().__init__(extra, (*_OWN, *_OTHER_NAMES), lambda _: without_meaning())
+        super().__init__(extra, (*_OWN, *_OTHER_NAMES, *_NOT_HERE), lambda _: without_meaning())
 
     def help(self, columns: int = 80) -> str:
         """Return the text of --help."""

@@ -112,13 +112,20 @@ def _follow(job: JobWatch | StepWatch, file: FollowedFile) -> None:
         job.take()
 
 
+def _lacks_directory(path: str) -> str:
+    """Return words where the directory is missing, too; no path of another user's namespace comes here."""
+    directory = os.path.dirname(path)
+    return "" if os.path.isdir(directory) else f": there is no directory {directory}"
+
+
 def _nothing(job: JobWatch | StepWatch, path: str) -> str:
     """Return why there is no file."""
     record = job.record
     if isinstance(job, StepWatch):
-        return f"step {job.name} was to write to {path}, which is not there"
+        return f"step {job.name} was to write to {path}, which is not there{_lacks_directory(path)}"
     if record["state"] == PENDING:
         return f"job {job.name} waits and has written nothing; it will write to {path} -> `nodectl explain {job.name}`"
-    words = "never ran" if job.is_over and not record["start"] else f"was to write to {path}, which is not there"
+    is_gone = f"was to write to {path}, which is not there{_lacks_directory(path)}"
+    words = "never ran" if job.is_over and not record["start"] else is_gone
     own = path.startswith(_OF_CONTAINERS) and not job.is_over and os.path.isdir(os.path.dirname(path))
     return f"job {job.name} {words}{'; in a container of its own, `nodectl enter` shows it' if own else ''}"

@@ -100,5 +100,6 @@ def _shown(node: dict[str, Any]) -> list[tuple[str, object]]:
             continue
         words = moment(value, "-") if name.endswith("_time") else value
         words = ", ".join(map(str, words)) if isinstance(words, list) else words
+        words = ", ".join(f"{key} {one}" for key, one in words.items()) if isinstance(words, dict) else words
         rows.append((name.replace("_", " "), words))
     return rows

@@ -70,6 +70,9 @@ def _tell_output(command: JobCommand, job: int) -> None:
 
         follow = f"`nodectl log -f {job}{'_N' if record.get('array_tasks') else ''}`"
         waiting.say(f"output goes to {printable(str(path))}; {follow} follows it")
+        directory = os.path.dirname(str(path))
+        if "%" not in directory and not os.path.isdir(directory):
+            waiting.say(f"warning: there is no directory {printable(directory)}; without it the job fails at its start")
 
 
 def _tell_number(job: int, line: str) -> None:

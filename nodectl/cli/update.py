@@ -133,8 +133,8 @@ def _change(session: Session, name: "str | tuple[int, int]", limits: dict[str, A
                 raise
             try:
                 session.call("UpdateJob", (), job=name, **limits)
-            except Failed:
-                raise failed from None
+            except Failed as refused:
+                raise (failed if refused.name.endswith(".NoSuchJob") else refused) from None
     elif limits:
         raise Failed(f"{name}: {', '.join(map(option_of, limits))} of one running step at a time", 2)
     if changes:

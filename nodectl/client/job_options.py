@@ -156,8 +156,9 @@ _WAITING = (
     _row("dependency", "d", "LIST", "after other jobs: afterok:7:8, afterany:, afternotok:, after:, aftercorr:, "
            "singleton, or expand:7 to give job 7 more; a job may be last; ',' means all of them, '?' any", str),
     _row("hold", "H", "", "does not start before `nodectl release`", yes, has_arg=NO_ARGUMENT),
-    _row("mail-type", "", "LIST", "events of which a mail tells: BEGIN, END, FAIL, REQUEUE, TIME_LIMIT, TIME_LIMIT_80, "
-           "ALL; of an array as a whole, or with ARRAY_TASKS of each task", mail_type),
+    _row("mail-type", "", "LIST", "events of which a mail tells: BEGIN, END, FAIL, REQUEUE, IDLE, TIME_LIMIT, "
+           "TIME_LIMIT_50, _80, _90, or ALL for the first five; of an array as a whole, or with ARRAY_TASKS of each "
+           "task", mail_type),
     _row("mail-user", "", "ADDRESSES", "who gets these mails (the job's user)", mail_user),
     _row("nice", "", "N", f"priority lower by N ({_NICE})", nice, has_arg=MAYBE_ARGUMENT),
     _row("notify", "", "COMMAND", "line of shell, run at its begin, its end, 80 % of its time limit, and when it is "

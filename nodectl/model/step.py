@@ -154,6 +154,7 @@ class Step(StepFields):
             "limits": self.limits,
             "submitted": self.submitted,
             **({"devices": self.devices} if self.devices else {}),
+            **({"array_job": self.array_job, "array_task": self.array_task} if self.array_job else {}),
             **({"part": self.part.facts()} if self.part is not None else {}),
         }
 

@@ -91,7 +91,8 @@ class Backfill:
         if job.details.dependency and self._book.waits.state(job, now) != DONE:  # another of its name has started
             return Block(DEPENDENCY, f"it waits for other jobs: {job.details.dependency}")
         if self._book.arrays.is_full(job):
-            words = f"{job.array_limit} tasks of its array run, the most at a time"
+            run = "1 task of its array runs" if job.array_limit == 1 else f"{job.array_limit} tasks of its array run"
+            words = f"{run}, the most at a time"
             return Block(ARRAY_LIMIT, words, "a higher limit after % in --array")
         demand = asked(job)
         block = self._over_limit(job, demand, now)

@@ -263,6 +263,8 @@ class Explainer:
         if kept and not holders:
             words = f"the cores that are free are kept by {', '.join(kept[:_MOST_NAMED])} when it would run"
             return Explanation(states.RESERVATION, words, (), self._known(shadow.start), self._shorter(job, now))
+        if kept:
+            words += f"; {', '.join(kept[:_MOST_NAMED])} keeps cores or devices when it would run"
         return Explanation(states.RESOURCES, words, holders, self._known(shadow.start), self._smaller(job, now))
 
     def _known(self, start: float) -> float | None:

@@ -53,15 +53,16 @@ def _limit(job: Job) -> str:
 
 
 def _where(job: Job) -> str:
-    """Return the CPUs of a running job and how far its bulk is, or the reason of a waiting or suspended job.
+    """Return a running job's CPUs, devices and how far its bulk is, or the reason of a waiting or suspended job.
 
     A suspended job has no CPUs: another job may use them.
     """
     if job["state"] in (PENDING, SUSPENDED):
         reason, words = str(job.get("reason") or ""), str(job.get("words") or "")
         return f"{reason}: {words}" if reason and words and not words.startswith(reason) else words or reason or "-"
-    words = f"CPUs {job['cpu_list']}" if job.get("cpu_list") else str(job.get("words") or "-")
-    return f"{words}; {commands_words(job['commands'])}" if job.get("commands") else words
+    cpus = f"CPUs {job['cpu_list']}" if job.get("cpu_list") else str(job.get("words") or "-")
+    done = commands_words(job["commands"]) if job.get("commands") else ""
+    return "; ".join(filter(None, (cpus, str(job.get("gres") or ""), done)))
 
 
 COLUMNS: dict[str, Column] = {

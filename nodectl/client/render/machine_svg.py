@@ -164,7 +164,7 @@ class _Drawing:
         words += ["isolated"] if self.topology.isolated >> cpu & 1 else []
         words += ["not to be used from here"] if not self.topology.usable >> cpu & 1 else []
         if job:
-            words.append(f"job {job.number} of {printable(job.user)}" + (f", task {label[1:]}" if label[1:] else ""))
+            words.append(f"job {job.name} of {printable(job.user)}" + (f", task {label[1:]}" if label[1:] else ""))
         elif label:
             words.append("several jobs")
         return ", ".join(words)
@@ -197,7 +197,7 @@ def _legend(topology: Topology, occupation: Occupation, width: float) -> _Shape:
 
 def _words(job: Job, step: Step) -> tuple[str, ...]:
     tasks = f"{step.ntasks} task{'s' if step.ntasks > 1 else ''}"
-    name = f"job {step_name(job.number, step.number)}"
+    name = f"job {step_name(job.name, step.number)}"
     return name, printable(job.user), printable(step.name), tasks, pinned_words(job, step), cpus_words(job.mask)
 
 

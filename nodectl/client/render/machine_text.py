@@ -61,7 +61,7 @@ def _steps(occupation: Occupation, width: int) -> list[str]:
     rows = [
         (
             job.key,
-            step_name(job.number, step.number),
+            step_name(job.name, step.number),
             job.user,
             cut(step.name, _LONGEST_NAME),
             step.ntasks,

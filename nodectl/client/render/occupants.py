@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
+from nodectl.client.render.job_columns import name_of
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
 from nodectl.model.states import COMPLETING, PENDING
+from nodectl.model.step_number import FIRST
 
 _KEYS = ascii_uppercase + ascii_lowercase
 # For jobs beyond the letters, and for a CPU with more than one job.
@@ -30,10 +32,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job: `key` is the job's letter in the picture, `mask` the job's CPUs."""
+    """A job: `key` is the job's letter in the picture, `name` the user's name for it, `mask` the job's CPUs."""
 
     key: str
     number: int
+    name: str
     user: str
     mask: int
     steps: tuple[Step, ...]
@@ -88,8 +91,8 @@ class Occupation:
 def occupation(records: Iterable[Mapping[str, Any]]) -> Occupation:
     """Make an Occupation of the service's records of running steps.
 
-    Records have `job`, `step`, `user`, `name`, `ntasks`, `cpus` and, once the step has tasks, `tasks` with `task` and
-    `cpus`; CPU masks are in hex.
+    Records have `job`, `step`, `user`, `name`, `ntasks`, `cpus`, of an array `array_job` and `array_task`, and, once
+    the step has tasks, `tasks` with `task` and `cpus`; CPU masks are in hex.
     """
     by_job: dict[int, list[Mapping[str, Any]]] = {}
     for record in records:
@@ -101,7 +104,8 @@ def occupation(records: Iterable[Mapping[str, Any]]) -> Occupation:
         for row in rows:
             mask |= _mask(row["cpus"])
         steps = tuple(_step(row) for row in rows)
-        jobs.append(Job(_KEYS[index] if index < len(_KEYS) else MANY, number, str(rows[0]["user"]), mask, steps))
+        key, name = _KEYS[index] if index < len(_KEYS) else MANY, name_of(rows[0])
+        jobs.append(Job(key, number, name, str(rows[0]["user"]), mask, steps))
     return Occupation(jobs)
 
 
@@ -121,8 +125,8 @@ def jobs_without_steps(
 
 def job_record(job: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row of `Queue` as a record of a step, for `occupation`: of such a job, only the CPUs are known."""
-    known = {name: job[name] for name in ("job", "user", "name")}
-    return {**known, "step": 0, "ntasks": job["tasks"], "cpus": f"{mask_of_list(job['cpu_list']):x}"}
+    known = {name: job.get(name) for name in ("job", "user", "name", "array_job", "array_task")}
+    return {**known, "step": FIRST, "ntasks": job["tasks"], "cpus": f"{mask_of_list(job['cpu_list']):x}"}
 
 
 def pinned(job: Job, step: Step) -> dict[int, int]:
@@ -134,7 +138,9 @@ def pinned(job: Job, step: Step) -> dict[int, int]:
 
 
 def pinned_words(job: Job, step: Step) -> str:
-    """Return the pinning of a step's tasks in a few words."""
+    """Return the pinning of a step's tasks in a few words; none of a job whose steps are not known."""
+    if step.number == FIRST:
+        return ""
     tasks = pinned(job, step)
     if not tasks:
         return "not pinned"

@@ -33,7 +33,6 @@ VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL",
 SEEN_BY = (*VISIBLE, "SLURM_JOB_ID", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 OF_STEP = ("SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE", *part_variables.ALL)
 _NONE = ("", "-1", "NoDevFiles")
-_NOUNS = {GPU: "GPUs"}
 _BINDS = "none, closest, map_gpu:<list>, mask_gpu:<list>, per_task:<gpus> or single:<tasks>"
 
 
@@ -279,16 +278,19 @@ def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
     for word in filter(None, options.get("gres", "").split(",")):
         name, colon, text = word.partition(":")
         if name.lower() in ("none", GPU):
-            other, number = _count("gres", text or colon or "1") if name.lower() == GPU else ("", 0)
+            other, number = _count("gres", _counted(text or colon or "1")) if name.lower() == GPU else ("", 0)
             kind, count = kind or other, max(count, number)
         elif name.lower() == SHARD:
-            of_shards, shards = _count("gres", text or colon or "1")
+            of_shards, shards = _count("gres", _counted(text or colon or "1"))
         elif text.rpartition(":")[2] != "0":  # a request for 0 of a missing device is fine
             raise Refused(f"--gres={word[:60]}: only {GPU} and {SHARD} can be asked for")
     memory = _memory(options.get("gpu_mem", ""))
     if shards or memory:
         if count:
-            raise Refused("GPUs are asked for, and a part of one: --gpus and its like give whole GPUs; leave one out")
+            raise Refused(
+                "GPUs are asked for, and a part of one: --gpus and its like give whole GPUs; leave one out; "
+                "--gpus=0 overrides a script's line"
+            )
         kind, count = of_shards or kind, 1
     bind, entries = _bind(options.get("gpu_bind", ""))
     if bind and bind != "none" and not count:
@@ -311,6 +313,12 @@ def _mebibytes(text: str) -> int:
     except ValueError:
         return -1
     return amount if amount <= MOST_MEMORY else -1
+
+
+def _counted(text: str) -> str:
+    """Return the text behind --gres=gpu: with its number: of a type alone, one device is meant."""
+    last = text.rpartition(":")[2]
+    return f"{text}:1" if last[:1].isalnum() and not last.isdecimal() else text
 
 
 def _count(option: str, text: str) -> tuple[str, int]:
@@ -379,9 +387,11 @@ def hold(  # the arguments of a choice
         fitting = able
     free = [device for device in fitting if loads.get(device.key, FREE) == FREE]
     if len(free) < asked.count:
+        noun = f"GPU{'s' if asked.count != 1 else ''}" if asked.name == GPU else asked.name
         kind = f" of type {asked.type}" if asked.type else ""
-        noun = "GPU" if asked.name == GPU and asked.count == 1 else _NOUNS.get(asked.name, asked.name)
         there = f"{len(fitting)}, of which {len(free)} are free" if fitting else "none"
+        if not fitting and (types := {one.type for one in devices if one.name == asked.name and one.type}):
+            there = f"those of type {', '.join(sorted(types))}"
         raise Refused(f"{asked.count} {noun}{kind} asked for: this node has {there}")
     free.sort(key=lambda device: (not near(device, topology) & cpus, device.number))
     return sorted(free[: asked.count], key=lambda device: device.number)

@@ -50,7 +50,7 @@ ROWS = (
     ("gpus-per-node", "", "[TYPE:]N", "GPUs of the job on each node", TEXT),
     ("gpus-per-task", "", "[TYPE:]N", "GPUs for each task", TEXT),
     ("gres", "", "gpu[:TYPE][:N]|shard[:TYPE][:N]", "devices of the job on each node, or shards of one device", TEXT),
-    ("gpu-mem", "", "SIZE", "so much memory of a GPU that several jobs share", TEXT),
+    ("gpu-mem", "", "SIZE", "so much memory of a GPU that several jobs share, in MiB or with K, M, G, T", TEXT),
     ("gpu-bind", "", "BIND", "none|closest|map_gpu:LIST|mask_gpu:LIST|per_task:N|single:N", TEXT),
     ("gres-flags", "", "FLAGS", "enforce-binding: only CPUs near the devices", TEXT),
 )  # fmt: skip

@@ -51,7 +51,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A look. `at` is seconds since the epoch.
+    """A look. `at` is seconds since the epoch; `away` says which nodes start no jobs, and why.
 
     `problem` is why the service could not be asked; the rows are then the rows of the last look.
     """
@@ -60,6 +60,7 @@ class View:
     node: str
     rows: tuple[Row, ...]
     occupation: Occupation
+    away: str = ""
     problem: str = ""
 
     @property

@@ -1,15 +1,16 @@
 """The watcher: requests running and waiting jobs from the service, and reads resource use, as seldom as possible.
 
-A look costs the service two calls, of some hundred microseconds together. Many steps and a long queue cost more, and so
-do steps without a cgroup, whose processes the service looks for among all processes: then the watcher asks less often,
-so that it takes at most about a hundredth of the service's time. Data about new steps only, the CPUs of their tasks, is
-requested once for each step.
+A look costs the service three calls, of some hundred microseconds together. Many steps and a long queue cost more, and
+so do steps without a cgroup, whose processes the service looks for among all processes: then the watcher asks less
+often, so that it takes at most about a hundredth of the service's time. Data about new steps only, the CPUs of their
+tasks, is requested once for each step.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nodectl.client.command import Failed
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _SHARE = 0.01  # of the service's time, at most, for its answers
 _LONGEST = 5.0  # seconds without asking: a slow answer may have other reasons
+_AWAY = ("DRAIN", "DOWN")  # the beginnings of the states in which a node starts no jobs
 _MOST_ASKED = 16  # steps that are asked about in one look
 _MOST_TIMES = 5  # limit of requests about one step
 _Step = tuple[int, int, int]  # job, step, restart
@@ -53,6 +55,7 @@ class Watcher:
         self._asked: dict[_Step, int] = {}
         self._steps: list[Mapping[str, Any]] = []
         self._jobs: list[Mapping[str, Any]] = []
+        self._away = ""
         self._node = ""  # the name, from a step or, where none runs, from the service
         self._due = 0.0  # monotonic: when the service may be asked again
         self._last = View(time.time(), "", (), Occupation())
@@ -68,7 +71,7 @@ class Watcher:
         except Failed as failed:
             self.close()
             last = self._last
-            return View(last.at, last.node, last.rows, last.occupation, str(failed))
+            return replace(last, problem=str(failed))
         self._last = self._view(self._steps)
         return self._last
 
@@ -85,6 +88,7 @@ class Watcher:
         # A list that changes between two replies may repeat rows.
         self._steps = list({_id(step): step for step in self._session.rows("List", "steps")}.values())
         self._jobs = list({job["id"]: job for job in self._session.rows("Queue", "jobs")}.values())
+        self._away = away_words(self._session.call("Nodes")["nodes"])
         if not self._steps and not self._node:
             self._node = str(self._session.call("Hello").get("node", ""))
         elsewhere = any("nodes" in step for step in self._steps)
@@ -141,7 +145,7 @@ class Watcher:
         rows += [_job_row(job, keys) for job in others]
         if steps:
             self._node = steps[0]["node"]
-        return View(now, self._node, tuple(rows), occupied)
+        return View(now, self._node, tuple(rows), occupied, self._away)
 
     def _step_row(self, step: Mapping[str, Any], job: Mapping[str, Any], keys: Mapping[int, str], now: float) -> Row:
         cpus = cpus_of(int(step["cpus"] or "0", 16))
@@ -158,7 +162,7 @@ class Watcher:
             printable(step["user"]), printable(step["name"]), step["state"],
             step["ntasks"], len(cpus), format_cpulist(cpus), elapsed(step, now), printable(job.get("gres", "")),
             printable(job_columns.command_words(command)), reason, cpu, usage.memory,
-            step.get("memory") or 0, read, written, usage.pressure, keys.get(step["job"], ""),
+            (step.get("memory") or 0) << 20, read, written, usage.pressure, keys.get(step["job"], ""),
         )  # fmt: skip
 
     def _rates(self, key: _Step, usage: Usage, at: float) -> _Rates:
@@ -183,6 +187,15 @@ class Watcher:
 
 def _id(step: Mapping[str, Any]) -> _Step:
     return step["job"], step["step"], step.get("restart") or 0
+
+
+def away_words(nodes: Any) -> str:
+    """Return which nodes start no jobs, and why: "DRAINING: new disk"; of several nodes each with its name."""
+    away = [node for node in nodes if str(node.get("state")).startswith(_AWAY)]
+    words = [": ".join(filter(None, (node["state"], printable(node.get("reason") or "")))) for node in away]
+    if len(nodes) > 1:
+        words = [f"{printable(node['name'])} {text}" for node, text in zip(away, words, strict=True)]
+    return "; ".join(words)
 
 
 def _job_row(job: Mapping[str, Any], keys: Mapping[int, str]) -> Row:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nodectl.client.render import job_columns
 from nodectl.model import launch_order
 from nodectl.model.step_number import step_name
 from nodectl.model.words import cpu_list, printable
@@ -85,20 +86,19 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The launch of a step. `submitted` is the time of the request and the first call, in seconds since the epoch."""
+    """The launch of a step, with the user's name of it: 7.0, 7_3.batch.
+
+    `submitted` is the time of the request and the first call, in seconds since the epoch.
+    """
 
     job: int
     step: int
+    name: str
     node: str
     submitted: float
     title: str
     processes: tuple[Process, ...]
     forks: Mapping[int, Call]  # the fork of each task's process, by pid
-
-    @property
-    def name(self) -> str:
-        """The step's name: JOB.STEP."""
-        return step_name(self.job, self.step)
 
     @property
     def begin(self) -> int:
@@ -137,7 +137,8 @@ def launch_of(record: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], nam
     tasks = record["ntasks"]
     title = f"{printable(record['name'])}, {tasks} task{'' if tasks == 1 else 's'} of {printable(record['user'])}"
     node = printable(record["node"])
-    return Launch(record["job"], record["step"], node, record["submitted"], title, processes, _forks(processes))
+    name = step_name(job_columns.name_of(record), record["step"])
+    return Launch(record["job"], record["step"], name, node, record["submitted"], title, processes, _forks(processes))
 
 
 def _forks(processes: Sequence[Process]) -> dict[int, Call]:

@@ -73,8 +73,9 @@ class Top(App[None]):
     #machine-frame { height: auto; max-height: 40%; padding: 0 1; scrollbar-size-vertical: 1; }
     #machine { width: auto; }
     DataTable { height: 1fr; scrollbar-size-vertical: 1; }
+    DataTable:ansi > .datatable--header { background: ansi_blue; color: ansi_bright_white; }
     #filter { border: none; height: 1; padding: 0 1; display: none; }
-    .dialog { border: round $primary; padding: 0 1; width: 90%; height: 80%; background: $surface; }
+    .dialog { border: round $foreground; padding: 0 1; width: 90%; height: 80%; background: $surface; }
     .small { width: 60; height: auto; }
     .small OptionList { height: auto; border: none; }
     Reading, Choice, Output { align: center middle; }
@@ -204,7 +205,8 @@ class Top(App[None]):
         self._view = seen.view
         clock = time.strftime("%H:%M:%S", time.localtime(seen.view.at))
         counts = f"{seen.view.running} running, {seen.view.waiting} waiting"
-        self._head = f"{printable(seen.view.node)} {clock}  {counts}  {seen.now}"
+        away = f"{seen.view.away}  " if seen.view.away else ""
+        self._head = f"{printable(seen.view.node)} {clock}  {away}{counts}  {seen.now}"
         self._draw()
         self.seen += 1
 

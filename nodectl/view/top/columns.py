@@ -130,10 +130,22 @@ def fitting(rows: Iterable[Row], width: int, by: str) -> list[tuple[Column, int]
         if left >= (least if last else 0):
             if last:
                 wide[last] = left
+                _widen(wide, last, rows)
             break
         # Of equal worth, the later column is left out. A reason is worth more than a command.
         del wide[min(reversed(wide), key=lambda column: 9 if column is last and reason else column.worth)]
     return list(wide.items())
+
+
+def _widen(wide: dict[Column, int], last: Column, rows: Sequence[Row]) -> None:
+    """Give the room that the last column does not need to the columns whose cells are cut, in their order."""
+    spare = wide[last] - max((len(last_words(row)) for row in rows), default=0)
+    for column, width in list(wide.items()):
+        more = max((len(column.cell(row)) for row in rows), default=0) - width
+        if column is not last and 0 < more <= spare:
+            wide[column] += more
+            wide[last] -= more
+            spare -= more
 
 
 def arranged(rows: Sequence[Row], title: str, words: str, *, turned: bool = False) -> list[Row]:

@@ -11,6 +11,7 @@ from nodectl.client.command import Failed
 from nodectl.client.followed_file import last_lines
 from nodectl.client.render import machine_svg, stacked_bars
 from nodectl.client.render.explanation import explained
+from nodectl.client.render.job_columns import name_of
 from nodectl.client.render.layout import lines_of
 from nodectl.client.render.machine_figures import figure_words
 from nodectl.client.session import Session
@@ -60,6 +61,7 @@ class Pages:
         return {
             "node": printable(view.node),
             "at": view.at,
+            "away": view.away,
             "problem": printable(view.problem),
             "running": view.running,
             "waiting": view.waiting,
@@ -128,7 +130,7 @@ class Pages:
             {
                 "job": step["job"],
                 "step": step["step"],
-                "name": step_name(step["job"], step["step"]),
+                "name": step_name(name_of(step), step["step"]),
                 "user": printable(step["user"]),
                 "title": printable(step["name"]),
                 "state": step["state"],

@@ -36,6 +36,11 @@ def test_each_value_makes_a_command_and_each_output_comes_whole(served: Node) ->
     assert sorted(done.stderr.splitlines()) == ["a b", "c'd", "é"]
 
 
+def test_an_option_of_srun_without_a_meaning_here_changes_nothing(served: Node) -> None:
+    done = bulk(served, "--licenses=solver", "echo", ":::", "a")
+    assert (done.returncode, done.stdout) == (0, "a\n"), done.stderr
+
+
 def test_lines_of_stdin_are_commands_of_the_users_shell(served: Node) -> None:
     done = bulk(served, stdin="echo $((1 + 1))\nid -u\n[[ a == a ]] && echo bash\n", env={"SHELL": "/bin/bash"})
     assert done.returncode == 0, done.stderr

@@ -141,6 +141,21 @@ def test_a_user_sees_what_is_the_users(shared_node: Node) -> None:
             assert page.api(what)[0] == 400
 
 
+def test_an_ended_step_of_an_array_has_the_name_of_its_task_and_a_drained_machine_is_told(shared_node: Node) -> None:
+    words = ("submit", "--wait", "--parsable", "--output=/dev/null", "-a7", "--wrap", "true")
+    array = shared_node.nodectl(*words, user=NOBODY).stdout.strip()
+    with served(shared_node) as page:
+        assert f"{array}_7.batch" in {row["name"] for row in json.loads(page.api("ended")[1])}
+        assert "Launch of step " + f"{array}_7.batch" in page.api(f"launch?job={array}&step={BATCH}")[1]
+        assert json.loads(page.api("view")[1])["away"] == ""
+    shared_node.call("UpdateNode", state="drain", reason="new disk")
+    try:
+        with served(shared_node) as page:
+            assert json.loads(page.api("view")[1])["away"] == "DRAINED: new disk"
+    finally:
+        shared_node.call("UpdateNode", state="resume")
+
+
 def test_the_end_of_a_jobs_output_is_read_with_the_users_own_rights(shared_node: Node) -> None:
     written = shared_node.scratch / "written"
     words = ("submit", "--wait", f"--output={written}", "--wrap", "seq 300; printf '\\033[2J'")

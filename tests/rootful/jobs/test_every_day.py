@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from rootful.at_terminal import at_terminal
 from rootful.jobs.machine import CPUS, FOREVER, TURNS, ended, queue, runs, said, script, state, submit, wrap
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
 
@@ -546,3 +547,27 @@ def test_a_malformed_change_is_refused_and_changes_nothing(node: Node, request_:
     answer = node.call("UpdateJob", job=str(job), request=request_)
     assert answer.get("error") == "org.nodectl.InvalidRequest", answer
     assert node.call("ShowJob", job=str(job)) == before
+
+
+def test_a_waiting_job_keeps_its_memory_with_the_reason_where_the_machine_has_less(node: Node) -> None:
+    job = wrap(node, "true", "--hold", "-n1")
+    done = node.nodectl("update", str(job), "--mem=900T", user=NOBODY)
+    assert done.returncode == 1
+    assert f"job {job} is as it was: " in done.stderr
+    ok(node, "cancel", str(job))
+
+
+def test_the_log_says_that_the_directory_of_the_output_is_missing(node: Node) -> None:
+    job = wrap(node, "true", "--output=logs/out")
+    node.nodectl("wait", str(job), user=NOBODY)
+    done = node.nodectl("log", str(job), user=NOBODY)
+    assert done.returncode == 1
+    assert f"which is not there: there is no directory {node.scratch}/logs" in done.stderr
+
+
+def test_a_person_is_warned_that_the_directory_of_the_output_is_missing(node: Node) -> None:
+    words = ("submit", "--hold", "--output=logs/out", "--wrap", "true")
+    with at_terminal(node.command(*words), cwd=str(node.scratch), env=node.environment()) as terminal:
+        terminal.wait_for(f"warning: there is no directory {node.scratch}/logs; without it")
+        assert terminal.wait_for_end() == 0
+    node.nodectl("cancel", "last")

@@ -97,6 +97,13 @@ def test_twenty_jobs_of_a_fifth_run_on_four_devices_and_the_next_one_waits_over_
     wait_until(lambda: show(node, more)["reason"] in ("Resources", "Priority"), "a whole device is not shared")
 
 
+def test_the_queue_names_what_a_running_job_holds_of_a_device(node: Node) -> None:
+    job = holder(node, "--gres=shard:2")
+    wait_for(node, job, "RUNNING")
+    where = node.nodectl("queue", "--noheader", "-o", "where", "-j", str(job)).stdout.strip()
+    assert where.endswith("; gpu:0/shard:2/mem:32768M")
+
+
 def test_a_job_sees_the_device_of_its_part_and_its_account_says_so(node: Node) -> None:
     script = "env | grep -E '^(CUDA_VISIBLE|SLURM_(JOB|STEP)_GPUS|SLURM_(SHARDS|GPUS)_ON|NODECTL_GPU|CUDA_MPS)' | sort"
     script += "; echo done"

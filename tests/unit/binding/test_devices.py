@@ -72,6 +72,8 @@ def test_a_line_that_makes_no_sense_is_refused(line: str, wrong: str) -> None:
         ({"gpus_per_node": "3"}, Wanted(3)),
         ({"gres": "gpu"}, Wanted(1)),
         ({"gres": "gpu:a:2"}, Wanted(2, 0, "a")),
+        ({"gres": "gpu:a"}, Wanted(1, 0, "a")),
+        ({"gres": "gpu:1g.10gb"}, Wanted(1, 0, "1g.10gb")),
         ({"gres": "none"}, Wanted()),
         ({"gres": "craynetwork:0"}, Wanted()),  # none of what is not there
         ({"gres": "gpu:1,fpga:x:0"}, Wanted(1)),
@@ -110,7 +112,7 @@ def test_options_say_what_is_wanted(options: dict[str, str], expected: Wanted) -
         {"gpus": "1", "gpu_mem": "1G"},
         {"gpu_mem": "0"},
         {"gpu_mem": "much"},
-        {"gres": "shard:x"},
+        {"gres": "gpu:-1"},
         {"gres": "shard:99999999999"},
     ],
 )
@@ -130,7 +132,7 @@ def test_a_job_holds_free_devices_of_its_type_near_its_cpus() -> None:
     assert held(Wanted(1), cpus=0xFF00) == [2]
     with pytest.raises(Refused, match=r"4 GPUs asked for: this node has 4, of which 3 are free"):
         held(Wanted(4), busy=FOUR[:1])
-    with pytest.raises(Refused, match="1 GPU of type c asked for: this node has none"):
+    with pytest.raises(Refused, match=r"1 GPU of type c asked for: this node has those of type a, b"):
         held(Wanted(1, type="c"))
 
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from nodectl.bulk.commands import Command
 from nodectl.bulk.halt import halt
 from nodectl.bulk.median import Median
-from nodectl.bulk.options import seconds, slots, time_limit
+from nodectl.bulk.options import BulkParser, seconds, slots, time_limit
 from nodectl.bulk.progress import Progress
 from nodectl.bulk.rules import Rules
 from nodectl.bulk.tally import Ending, Tally
+from nodectl.client.command import BadOption
 
 # What GNU parallel 20221122 -j1 makes of 'exit {}' ::: 0 3 0 4 5 6: how many it runs, and its own exit status.
 PARALLELS = [
@@ -132,3 +133,19 @@ def test_slots_are_counted_from_the_cpus(monkeypatch: pytest.MonkeyPatch, text: 
 def test_what_is_no_number_of_slots_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="Invalid numeric value"):
         slots(text)
+
+
+@pytest.mark.parametrize("words", [["-L2"], ["-L", "2"], ["--max-lines=2"], ["-N2"], ["--max-args", "2"]])
+def test_lines_for_each_command_are_values_for_each_command(words: list[str]) -> None:
+    assert BulkParser().parse([*words, "echo"]).values["per_command"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [(["--pipe"], "split"), (["-X"], "-N 100"), (["--sshlogin=a"], "--nodes"), (["--memfree", "1G"], "--mem"),
+     (["--load=50%"], "CPUs"), (["--shuf"], "shuf(1)")],
+)  # fmt: skip
+def test_an_option_of_parallel_that_bulk_lacks_is_refused_with_what_to_do(words: list[str], instead: str) -> None:
+    with pytest.raises(BadOption, match="bulk has no ") as refused:
+        BulkParser().parse([*words, "echo"])
+    assert instead in str(refused.value)

@@ -34,6 +34,7 @@ class Service:
         self.pinned = True
         self.fails = False
         self.used: list[dict[str, Any]] = []
+        self.nodes: list[dict[str, Any]] = [{"name": "n1", "state": "IDLE", "reason": ""}]
 
     rows: Any = Session.rows
 
@@ -43,6 +44,8 @@ class Service:
         self.clock += self.costs
         if self.fails:
             raise Failed("no service at /run/x")
+        if method == "Nodes":
+            return {"nodes": self.nodes}
         if method == "Hello":
             return {"node": "n1"}
         if method == "Usage":
@@ -69,12 +72,12 @@ def watching(service: Service, mount: str = "/nowhere") -> Watcher:
     return Watcher(lambda: session, UsageReader(mount), lambda: service.clock)
 
 
-def test_a_look_is_two_calls_and_a_new_step_one_more(service: Service) -> None:
+def test_a_look_is_three_calls_and_a_new_step_one_more(service: Service) -> None:
     watch = watching(service)
     for _ in range(10):
         service.clock += 1
         watch.look()
-    assert service.asked == ["List", "Queue", "Show", *["List", "Queue"] * 9]
+    assert service.asked == ["List", "Queue", "Nodes", "Show", *["List", "Queue", "Nodes"] * 9]
 
 
 def test_the_machine_has_its_name_also_where_nothing_runs() -> None:
@@ -83,7 +86,7 @@ def test_the_machine_has_its_name_also_where_nothing_runs() -> None:
     for _ in range(2):
         service.clock += 1
         assert watch.look().node == "n1"
-    assert service.asked == ["List", "Queue", "Hello", "List", "Queue"]
+    assert service.asked == ["List", "Queue", "Nodes", "Hello", "List", "Queue", "Nodes"]
 
 
 def test_a_row_has_the_command_as_it_was_typed_and_how_far_a_bulk_is() -> None:
@@ -93,6 +96,24 @@ def test_a_row_has_the_command_as_it_was_typed_and_how_far_a_bulk_is() -> None:
     assert [(row.reason, row.command) for row in rows] == [
         ("3 of 6 done, 1 failed", "a 'b c'"), ("Resources: none is free", "make -j4"),
     ]  # fmt: skip
+
+
+def test_a_look_says_that_the_machine_is_drained_and_why(service: Service) -> None:
+    watch = watching(service)
+    assert watch.look().away == ""
+    service.nodes = [{"name": "n1", "state": "DRAINING", "reason": "new\x1b disk"}]
+    assert watch.look(at_once=True).away == "DRAINING: new\\x1b disk"
+    service.nodes.append({"name": "n2", "state": "DOWN", "reason": ""})
+    assert watch.look(at_once=True).away == "n1 DRAINING: new\\x1b disk; n2 DOWN"
+
+
+def test_a_row_has_the_limit_of_memory_in_bytes_and_the_picture_the_name_of_a_task_of_an_array() -> None:
+    step = {**STEP, "memory": 2048, "array_job": 5, "array_task": 3}
+    job = {**JOB, "job": 7, "id": "5_3", "state": "RUNNING", "array_job": 5, "array_task": 3}
+    theirs = {**JOB, "state": "RUNNING", "cpu_list": "1", "array_job": 8, "array_task": 0}
+    view = watching(Service([step], [job, theirs])).look()
+    assert view.rows[0].memory_limit == 2 << 30
+    assert [one.name for one in view.occupation.jobs] == ["5_3", "8_0"]
 
 
 def test_a_job_that_two_replies_tell_of_stands_there_once() -> None:
@@ -110,7 +131,7 @@ def test_a_step_whose_tasks_are_not_known_is_not_asked_about_for_ever(service: S
 
 
 def test_a_service_that_answers_slowly_is_asked_less_often(service: Service) -> None:
-    service.costs = 0.02  # a long queue
+    service.costs = 0.015  # a long queue
     watch = watching(service)
     begin = service.clock
     while service.clock < begin + 100:
@@ -119,7 +140,7 @@ def test_a_service_that_answers_slowly_is_asked_less_often(service: Service) -> 
     assert len(service.asked) * service.costs <= 0.012 * 100
     asked = len(service.asked)
     watch.look(at_once=True)
-    assert len(service.asked) == asked + 2
+    assert len(service.asked) == asked + 3
 
 
 def test_long_lists_come_in_several_replies(service: Service) -> None:

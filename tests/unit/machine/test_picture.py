@@ -11,7 +11,7 @@ import pytest
 
 from nodectl.client.render import machine_svg, machine_text
 from nodectl.client.render.machine_groups import Box, tree
-from nodectl.client.render.occupants import Occupation, occupation
+from nodectl.client.render.occupants import Occupation, job_record, occupation
 from nodectl.model.cpu_list import mask_of
 from nodectl.placement.machine.pci import PciDevice
 from nodectl.placement.machine.spec import from_spec
@@ -210,3 +210,14 @@ def test_svg_gives_each_job_its_colour_and_says_whose_it_is() -> None:
     ]  # fmt: skip
     assert colours[0] == colours[1]
     assert len(set(colours)) == 3
+
+
+def test_a_task_of_an_array_and_a_job_without_known_steps_have_the_names_that_their_users_know() -> None:
+    topology = from_spec("1s:2c")
+    job = {"job": 9, "user": "bob", "name": "", "tasks": 1, "cpu_list": "1"}
+    records = [{**record(7, {0}, {0}), "array_job": 5, "array_task": 3}, job_record(job)]
+    text = "\n".join(machine_text.draw(topology, occupation(records), width=80))
+    assert "5_3.0" in text
+    assert re.search(r"B +9 +bob +1 +1", text), "and nothing of its pinning, which is not known"
+    assert "job 5_3.0, alice" in machine_svg.draw(topology, occupation(records))
+    assert "job 9, bob, 1 task, CPU 1" in machine_svg.draw(topology, occupation(records))

@@ -46,6 +46,14 @@ def test_no_more_tasks_run_at_a_time_than_allowed() -> None:
     assert not bench.look()
 
 
+def test_an_array_of_one_task_at_a_time_is_told_so() -> None:
+    bench = Bench()
+    array = bench.submit(array_tasks="0-9%1")
+    bench.look()
+    (said,) = bench.scheduler.briefs([array], bench.at)
+    assert said.words == "1 task of its array runs, the most at a time"
+
+
 def test_indices_have_a_bound() -> None:
     bench = Bench(policy(max_array_size=100))
     bench.submit(array_tasks="0-99")

@@ -90,6 +90,17 @@ def test_the_queue_says_that_a_reservation_keeps_what_is_free() -> None:
     assert "kept by course" in said.words
 
 
+def test_a_job_that_waits_for_jobs_and_a_reservation_is_told_of_both() -> None:
+    bench = Bench()
+    bench.run(5, limit=300)
+    begin = bench.at + 400
+    bench.scheduler.reserve(ReservationRequest("course", begin, begin + 3600, core_cnt=4, users=("ann",)), bench.at)
+    job = bench.submit(8, limit=600)
+    said = bench.scheduler.explain(job, bench.at)
+    assert said.reason == "Resources"
+    assert said.words.endswith("; course keeps cores or devices when it would run")
+
+
 def test_what_is_told_of_one_array_task_names_the_task() -> None:
     bench = Bench()
     array = bench.submit(4, array_tasks="3-4")

@@ -44,6 +44,16 @@ def test_reason_is_seen_on_a_narrow_terminal_before_what_says_less() -> None:
     assert {"USER", "NAME", "CPU%", "MEM"} <= shown.keys()
 
 
+def test_cells_that_are_cut_get_the_room_that_reasons_do_not_need() -> None:
+    def shown(width: int) -> dict[str, int]:
+        rows = [row(7, user="a_long_name_of_a_user", gres="gpu:0/shard:3/mem:61440M", command="./solve")]
+        return {column.title: wide for column, wide in columns.fitting(rows, width, "STEP")}
+
+    assert {"USER": 21, "DEVICES": 24}.items() <= shown(200).items()
+    assert {"USER": 8}.items() <= shown(79).items()
+    assert sum(wide + columns.GAP for wide in shown(200).values()) <= 200
+
+
 def test_last_column_has_the_words_of_a_reason_and_how_far_a_bulk_is() -> None:
     waits = row(8, reason="Priority: 1 job before it in line", **WAITING)
     assert columns.last_words(waits) == "1 job before it in line"

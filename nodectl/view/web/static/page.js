@@ -2,6 +2,7 @@
 // What this page shows is put into it as text, and pictures as images: nothing that a user has named becomes markup.
 
 const EVERY = 2000; // milliseconds between two looks, while the page is seen
+const READABLE = 0.75; // of the size of a picture, at which its letters can still be read
 const byId = (id) => document.getElementById(id);
 
 // The token comes behind the #, which no server is told. It is kept for this tab, and taken out of the address.
@@ -23,7 +24,10 @@ async function show(image, what, isWanted = () => true) {
   const picture = await (await ask(what)).blob();
   if (!isWanted()) return;
   const address = URL.createObjectURL(picture);
-  image.onload = image.onerror = () => URL.revokeObjectURL(address);
+  image.onload = image.onerror = () => {
+    URL.revokeObjectURL(address);
+    image.style.minWidth = READABLE * image.naturalWidth + "px"; // a narrow window scrolls it
+  };
   image.src = address;
   image.hidden = false;
 }
@@ -64,16 +68,18 @@ const waits = (row) => row.state === "PENDING";
 const counted = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
 const measured = (value, words) => (value === null ? "-" : words(value));
 
+const devices = (row) => row.gres.split(",").join(", "); // the line may break between two
+
 // What a telephone shows in the place of several columns.
 function brief(row) {
   const words = [row.user, row.title, counted(row.cpus, "CPU")];
   if (row.cpu !== null) words.push((100 * row.cpu).toFixed(0) + " % busy");
   if (row.memory !== null) words.push(amount(row.memory));
-  return [...words, row.gres].filter((word) => word).join(", ");
+  return [...words, devices(row)].filter((word) => word).join(", ");
 }
 
 // A column: its title, the text of a cell, and its classes. "n" is a number, "rest" takes the room that is left and
-// wraps. Narrow windows leave out "third" and "second", telephones "wide"; a column in which nothing stands is hidden.
+// wraps. Narrow windows leave out "third", telephones "wide"; a column in which nothing stands is hidden.
 const ROWS = [
   ["", (row) => row.key, "key"],
   ["Step", (row) => row.name, "name"],
@@ -85,10 +91,10 @@ const ROWS = [
   ["CPUs", (row) => row.cpus, "n wide"],
   ["CPU %", (row) => measured(row.cpu, (cpu) => (100 * cpu).toFixed(0)), "n wide"],
   ["Memory", (row) => measured(row.memory, amount), "n wide"],
-  ["Tasks", (row) => row.ntasks, "n second wide"],
-  ["Stalled %", (row) => stalled(row.pressure), "n second wide"],
+  ["Devices", (row) => devices(row) || "-", "devices wide"],
+  ["Tasks", (row) => row.ntasks, "n third wide"],
+  ["Stalled %", (row) => stalled(row.pressure), "n third wide"],
   ["I/O a second", (row) => (row.read === null || row.written === null ? "-" : amount(row.read + row.written)), "n third wide"],
-  ["Devices", (row) => row.gres || "-", "second wide"],
   ["", brief, "brief"],
 ];
 const ENDED = [
@@ -149,6 +155,8 @@ async function look() {
   byId("node").textContent = view.node || "nodectl";
   document.title = view.node ? "nodectl: " + view.node : "nodectl";
   byId("counts").textContent = `${moment(view.at)}: ${counted(view.running, "job")} running, ${view.waiting} waiting`;
+  byId("away").textContent = view.away && "No jobs start. " + view.away;
+  byId("away").hidden = !view.away;
   complain(view.problem);
   byId("figures").replaceChildren(...view.figures.map(([name, text]) => {
     const pair = document.createElement("div");
