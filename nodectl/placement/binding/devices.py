@@ -317,8 +317,8 @@ def _mebibytes(text: str) -> int:
 
 def _counted(text: str) -> str:
     """Return the text behind --gres=gpu: with its number: of a type alone, one device is meant."""
-    last = text.rpartition(":")[2]
-    return f"{text}:1" if last[:1].isalnum() and not last.isdecimal() else text
+    is_type = text[:1].isalnum() and not text.isdecimal() and ":" not in text
+    return f"{text}:1" if is_type else text
 
 
 def _count(option: str, text: str) -> tuple[str, int]:

@@ -75,7 +75,11 @@ def memory_holds(pid: int, what: bytes) -> bool:
                 continue
             start, end = (int(word, 16) for word in span.split("-"))
             memory.seek(start)
-            if what in memory.read(end - start):
+            try:
+                is_there = what in memory.read(end - start)
+            except OSError:  # the process has given the memory back since it was listed
+                continue
+            if is_there:
                 return True
     return False
 

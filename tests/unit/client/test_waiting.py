@@ -163,7 +163,7 @@ def test_a_job_that_others_cancel_ends_the_wait(at: Path) -> None:
 
 def test_the_end_of_a_job_is_waited_for(at: Path) -> None:
     ended = {"state": "FAILED", "reason": "", "words": "", "start": 1.0, "seen": "3"}
-    record = {"exit_code": 3, "array_job": 0, "state": "FAILED"}
+    record = {"exit_code": 3, "array_job": 0, "state": "FAILED", "words": ""}
     service = Service(at, [("Await", RUNS), ("Await", ended), ("Queue", {"jobs": []}), ("ShowJob", {"record": record})])
     assert waiting.until_over(session(service), 7) == 3
     service.end()
@@ -171,7 +171,7 @@ def test_the_end_of_a_job_is_waited_for(at: Path) -> None:
 
 def test_a_job_that_was_cancelled_while_it_waited_is_no_success(at: Path) -> None:
     ended = {"state": "CANCELLED", "reason": "", "words": "", "start": None, "seen": "3"}
-    record = {"exit_code": 0, "array_job": 0, "state": "CANCELLED"}
+    record = {"exit_code": 0, "array_job": 0, "state": "CANCELLED", "words": ""}
     service = Service(at, [("Await", ended), ("Queue", {"jobs": []}), ("ShowJob", {"record": record})])
     assert waiting.until_over(session(service), 7) == 1
     service.end()
