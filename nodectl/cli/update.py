@@ -16,6 +16,7 @@ from nodectl.model.wire.names import NODE, WRAP
 
 MIXED = True
 _NO_STEP = (f"{NODE}.NoSuchStep", f"{NODE}.WrongState")
+_NO_JOB = (f"{NODE}.NoSuchJob", f"{NODE}.NotPermitted")  # for who may not know of the job
 # Options that change what a batch job was submitted with: letter, argument, reader, help.
 _REWRITES: dict[str, tuple[tuple[str, ...], str, Callable[[str], object], str]] = {
     "ntasks": (("-n",), "N", positive, "number of tasks"),
@@ -134,7 +135,8 @@ def _change(session: Session, name: "str | tuple[int, int]", limits: dict[str, A
             try:
                 session.call("UpdateJob", (), job=name, **limits)
             except Failed as refused:
-                raise (failed if refused.name.endswith(".NoSuchJob") else refused) from None
+                waits = failed.name.endswith(".NoSuchStep") and refused.name not in _NO_JOB
+                raise (refused if waits else failed) from None
     elif limits:
         raise Failed(f"{name}: {', '.join(map(option_of, limits))} of one running step at a time", 2)
     if changes:

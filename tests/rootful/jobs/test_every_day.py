@@ -554,6 +554,7 @@ def test_a_waiting_job_keeps_its_memory_with_the_reason_where_the_machine_has_le
     done = node.nodectl("update", str(job), "--mem=900T", user=NOBODY)
     assert done.returncode == 1
     assert f"job {job} is as it was: " in done.stderr
+    assert f"no step {job}.0" in node.nodectl("update", str(job), "--mem=1M", user=OTHER).stderr
     ok(node, "cancel", str(job))
 
 
