@@ -120,11 +120,12 @@ def test_without_cgroups_a_confined_step_gets_none_with_more_rights(bare: Node) 
 
 
 def test_without_cgroups_what_outlives_its_step_starts_nothing(bare: Node) -> None:
-    out, go = bare.scratch / "out", bare.scratch / "go"
+    out, go, there = (bare.scratch / name for name in ("out", "go", "there"))
     os.mkfifo(go, 0o666)
     go.chmod(0o666)
-    wait = f"{function(bare)} read line <{go}; nodectl run --secure=none true 2>{out}.new; mv {out}.new {out}"
-    done = within(bare, "default", f"setsid sh -c {shlex.quote(wait)} </dev/null >/dev/null 2>&1 &")
+    wait = f"{function(bare)} >{there}; read line <{go}; nodectl run --secure=none true 2>{out}.new; mv {out}.new {out}"
+    leaves = f"setsid sh -c {shlex.quote(wait)} </dev/null >/dev/null 2>&1 &"
+    done = within(bare, "default", f"{leaves} while ! [ -e {there} ]; do sleep 0.01; done")
     assert done.returncode == 0, done.stderr
     wait_until(lambda: not bare.call("List")["steps"], "the step is over")
     go.write_text("go\n")
