@@ -42,6 +42,7 @@ struct python {
     const char *words[3]; /* before the rest of the command's words */
     int count;
     char **rest;
+    bool is_wrapped; /* a script is called like an interpreter, which it chooses itself: one of pyenv's */
 };
 
 static const char *name_of(const char *path)
@@ -112,12 +113,13 @@ static bool read_python(char **words, struct python *python)
         return false;
     python->rest = words + 1;
     python->count = 0;
+    python->is_wrapped = is_called_python(found) && !is_interpreter(found);
     if (is_interpreter(found)) {
         memcpy(python->interpreter, found, sizeof found);
         python->words[python->count++] = words[0];
         return true;
     }
-    if (is_called_python(found) || first_line(found, line) < 0)
+    if (python->is_wrapped || first_line(found, line) < 0)
         return false;
     char *interpreter = line + 2 + strspn(line + 2, " \t");
     char *argument = interpreter + strcspn(interpreter, " \t");
@@ -134,8 +136,10 @@ static bool read_python(char **words, struct python *python)
     } else if (!find(interpreter, python->interpreter)) {
         return false;
     }
-    if (!is_interpreter(python->interpreter))
+    if (!is_interpreter(python->interpreter)) {
+        python->is_wrapped = is_called_python(python->interpreter);
         return false;
+    }
     memcpy(python->script, found, sizeof found);
     if (python->count == 0) {
         python->words[python->count++] = python->interpreter;
@@ -313,7 +317,7 @@ static int execute(char **words)
 
 static int be_task(char **words, int to, int verdict, const char *token, const char *leads)
 {
-    struct python python;
+    struct python python = {.is_wrapped = false};
     char text[LONGEST_LINE];
     fcntl(to, F_SETFD, FD_CLOEXEC);
     fcntl(verdict, F_SETFD, FD_CLOEXEC);
@@ -321,7 +325,7 @@ static int be_task(char **words, int to, int verdict, const char *token, const c
         if (is_handed_over(&python, to, verdict, token, leads))
             return 0;
     } else {
-        snprintf(text, sizeof text, "note %s program", token);
+        snprintf(text, sizeof text, "note %s %s", token, python.is_wrapped ? "wrapper" : "program");
         send_with(to, text, NULL, 0, MSG_DONTWAIT);
     }
     return execute(words);
@@ -329,7 +333,7 @@ static int be_task(char **words, int to, int verdict, const char *token, const c
 
 static int be_warm(char *warm, char *to, char *said, char *modules, char **words)
 {
-    struct python python;
+    struct python python = {.is_wrapped = false};
     if (!read_python(words, &python) && !find("python3", python.interpreter)) {
         dprintf(atoi(said), "failed there is no python3 in PATH\n");
         return NO_PROGRAM;

@@ -41,6 +41,7 @@ _GO, _REFUSED = b"gg", b"xx"  # a byte for the task, and one for the process tha
 _NUMBER = 10  # digits of a pid
 _WHY = {
     "program": "its program is no Python program",
+    "wrapper": "its python is a script that chooses an interpreter, as pyenv's: name the interpreter itself",
     "options": "it gives Python other options than -u, -m and -c",
     "interpreter": "its python is another one than that which has imported the modules",
     "variables": "its variables that Python reads when it begins (PYTHON*, LC_*, LD_*) are others",

@@ -127,6 +127,14 @@ def test_interpreter_with_options_of_its_own_is_a_new_one(served: Node, words: t
     assert why in done.stderr
 
 
+def test_script_that_is_called_python_chooses_the_interpreter_itself(served: Node) -> None:
+    script(served, '#!/bin/sh\nexec /usr/bin/python3 "$@"\n', "python3")
+    done = served.run(WITH, "python3", "-c", "print(1)", user=NOBODY, env={"PATH": f"{served.scratch}:/usr/bin:/bin"})
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert "its python is a script that chooses an interpreter" in done.stderr
+    (served.scratch / "python3").unlink()
+
+
 def test_prolog_that_changes_a_variable_of_python_gets_a_new_interpreter(served: Node) -> None:
     prolog = script(served, "#!/bin/sh\necho export PYTHONOPTIMIZE=1\n", "prolog.sh")
     path = script(served, "import sys; print(sys.flags.optimize)")
