@@ -14,6 +14,7 @@ WARNINGS = ["-std=gnu11", "-Wall", "-Wextra", "-Wshadow"]
 KERNEL_C = "nodectl/kernel/c"
 SPANK_C = "nodectl/spank/c"
 COMMAND_C = "nodectl/client/c"
+LAUNCH_C = "nodectl/launch/c"
 COMMAND = ["main", "step", "python", "request", "program", "cluster", "job", "words", "wire", "json", "buffer"]
 KERNEL = [
     "kernel", "lanes", "lane", "launch", "move", "operation", "operation_bind", "operation_open", "operation_confine",
@@ -28,12 +29,13 @@ LIBSLURM_RELEASES = range(36, 46)
 
 
 class BuildAll(build_ext):
-    """The extensions, and what else a compiler makes: the command, and the stand-ins."""
+    """The extensions, and what else a compiler makes: two commands, and the stand-ins."""
 
     def run(self) -> None:
         """Each into the place where its kind is built."""
         super().run()
         self._build_command()
+        self._build_hand_over()
         self._build_stand_ins()
 
     def _build_command(self) -> None:
@@ -42,6 +44,14 @@ class BuildAll(build_ext):
         objects = self.compiler.compile(sources, output_dir=self.build_temp, extra_postargs=WARNINGS)
         place = self.get_finalized_command("build_scripts").build_dir
         self.compiler.link_executable(objects, "nodectl", output_dir=place, extra_postargs=["-Wl,-z,now"])
+
+    def _build_hand_over(self) -> None:
+        """`hand_over`, which tasks execute with --preload."""
+        sources = [f"{LAUNCH_C}/hand_over.c"]
+        objects = self.compiler.compile(sources, output_dir=self.build_temp, extra_postargs=WARNINGS)
+        package = os.path.dirname(os.path.dirname(self.get_ext_fullpath("nodectl.kernel._kernel")))
+        place = os.path.join(package, "launch", "c")
+        self.compiler.link_executable(objects, "hand_over", output_dir=place, extra_postargs=["-Wl,-z,now"])
 
     def _build_stand_ins(self) -> None:
         """libslurm/libslurm.so.N: libraries with nothing but that name, for plugins linked with one that is not

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 # Of the options of `run` those that say something of tasks. Who has them asks for a step.
-_OF_STEPS = frozenset({"cpu-bind", "error", "input", "jobid", "kill-on-bad-exit", "label", "output", "pty",
-                       "task-epilog", "task-prolog", "trace", "unbuffered"})  # fmt: skip
+_OF_STEPS = frozenset({"cpu-bind", "error", "input", "jobid", "kill-on-bad-exit", "label", "output",
+                       "preload", "pty", "task-epilog", "task-prolog", "trace", "unbuffered"})  # fmt: skip
 _STEP_LAYOUT = frozenset({"exact", "exclusive", "overlap", "relative", "whole"})
 _TABLE = tuple(option for option in OPTIONS if option.long not in _OF_STEPS)
 # Taken since many scripts have them, and without effect on one machine, beside those of srun.

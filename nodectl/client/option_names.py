@@ -2,7 +2,7 @@
 
 _SAME = ("container_ns", "cpu_bind", "cpu_max", "cpu_weight", "cpus_per_task", "gid", "hugetlb_max", "io_max",
          "io_weight", "jobid", "label", "mem", "mem_per_cpu", "mpi", "name", "nice", "ntasks", "pids_max", "priority",
-         "pty", "secure", "task_epilog", "task_prolog", "uid")  # fmt: skip
+         "preload", "pty", "secure", "task_epilog", "task_prolog", "uid")  # fmt: skip
 _OPTIONS = {name: name.replace("_", "-") for name in _SAME} | {
     "cwd": "chdir", "programs": "multi-prog", "stderr": "error", "stdin": "input", "stdout": "output",
     "time_limit": "time",

@@ -166,6 +166,10 @@ OPTIONS = (
         "how far the step is confined: none, default, or strict, which lets it write nowhere but in the working and "
         "temporary directories", str, ours=True,
     ),
+    Option(
+        "preload", "", "MODULE", "import these Python modules once, MODULE,MODULE: tasks that run a Python script are "
+        "forks of that interpreter. Other programs start as always, with a warning", _words, ours=True,
+    ),
     Option("uid", "", "USER", "run as this user (root only)", str),
     Option("gid", "", "GROUP", "run with this primary group", str),
     Option("trace", "", "FILE", "write the step's flight recorder to FILE too", str, ours=True),

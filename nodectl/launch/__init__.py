@@ -12,6 +12,7 @@ file and an empty trace. It sends an order to the forkserver, with descriptors t
         ├ task      root, then user one for each program; executes a list of operations, the last of which is exec
         ├ relay     user            copies streams, where a label, a shared stdin or a terminal needs it
         ├ MPI       user            answers the tasks of an MPI program
+        ├ warm      user            the interpreter of --preload; a fork of it can become a task
         └ scripts   user            the epilogs of a task that has ended
      └ container    root            one for each request about a job's container outside of a step
     job script      root            one for each prolog or epilog, executed by the daemon

@@ -98,6 +98,8 @@ class Passed:
     bulk: bool = field()
     """Commands come over the pipes of Launch, and ntasks of them run at a time (org.nodectl.step.Run). argv is only
     shown, not run."""
+    preload: list[str] = field(64, 256)
+    """Python modules that an interpreter of the step imports once. Tasks whose program is Python are forks of it."""
     verbose: int = field(0, 10)
     umask: int = field(0, 0o777, default=0o022)
     io_priority: int = field(0, 8, default=-1)

@@ -209,6 +209,21 @@ def _empty() -> "dict[str, object]":
     return {**empty(StepFields), **_AS_TEXT}
 
 
+class HandOver:
+    """What a task of a step with --preload executes in the place of its program: `nodectl/launch/c/hand_over.c`.
+
+    `words` go before those of the program; `fds` are the descriptors that it inherits. `verdict` is the step runner's
+    end of the pipe for the verdict. A descriptor that is closed is -1.
+    """
+
+    __slots__ = ("fds", "verdict", "words")
+
+    def __init__(self, fds: "tuple[int, int]", verdict: int, words: list[str]) -> None:
+        self.fds = fds
+        self.verdict = verdict
+        self.words = words
+
+
 class Task:
     """A task of a step: the documents' slurmd_task_p_info_t.
 
@@ -218,11 +233,12 @@ class Task:
     changes by that hook and the later hooks. `status` is the wait status, None until the task has ended; `usage` user
     and system CPU seconds and peak RSS in KiB, from wait4(2), `transferred` bytes read and written by system calls,
     `used` the figures of its cgroup. `out_of_memory`: the kernel killed a process in it, whatever its status says.
-    `mpi_fd`: the descriptor by which its program reaches the server of the step's MPI plugin, -1 for none.
+    `mpi_fd`: the descriptor by which its program reaches the server of the step's MPI plugin, -1 for none. `hand_over`:
+    what it executes in the place of its program with --preload, None without.
     """
 
     __slots__ = (
-        "argv", "ended", "environment", "killed_by_command", "local_id", "mask", "mpi_fd", "number",
+        "argv", "ended", "environment", "hand_over", "killed_by_command", "local_id", "mask", "mpi_fd", "number",
         "out_of_memory", "pid", "status", "transferred", "usage", "used",
     )  # fmt: skip
 
@@ -238,6 +254,7 @@ class Task:
         self.killed_by_command = False
         self.out_of_memory = False
         self.mpi_fd = -1
+        self.hand_over: HandOver | None = None
         self.used: dict[str, object] = {}
         self.environment: dict[str, str] = {}
         self.argv: list[str] = []

@@ -6,11 +6,12 @@ import os
 import shutil
 import statistics
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 from bench.programs import TRUE
-from bench.rows import Row
+from bench.rows import Row, in_turns
 
 _COMMANDS = 10_000
 _FEWER = 2_000  # where so many would take minutes
@@ -19,6 +20,9 @@ _OF_PARALLEL = 1_000
 _QUICK = 700  # commands a second
 _SLOTS = 2
 _TURNS = 3
+# Modules of the standard library that take as long as numpy; imported once for some commands, and once for more.
+_MODULES = "asyncio,json,decimal,email,http.client,xml.dom.minidom"
+_SOME, _MORE = 10, 60
 
 
 def bulk(here: Path, nodectl: list[str]) -> list[Row]:
@@ -42,7 +46,23 @@ def bulk(here: Path, nodectl: list[str]) -> list[Row]:
         again, _ = _rate(ours, values, _OF_PARALLEL)
         what = f"{_OF_PARALLEL} commands a second, nodectl bulk / GNU parallel"
         rows.append(Row(what, again, theirs, "1/s", 5, more=True))
-    return rows
+    return [*rows, _preloaded(here, nodectl)]
+
+
+def _preloaded(here: Path, nodectl: list[str]) -> Row:
+    """A further command of a bulk with --preload, beside an interpreter that imports the same modules."""
+    script, values = here / "script.py", here / "numbers"
+    script.write_text(f"import {_MODULES}\n", encoding="ascii")
+    values.write_text("".join(f"{number}\n" for number in range(_MORE)), encoding="ascii")
+    words = [*nodectl, "bulk", "-n1", f"--preload={_MODULES}", f"{sys.executable} {script}"]
+    taken = in_turns(
+        _TURNS,
+        some=lambda: _rate(words, values, _SOME),
+        more=lambda: _rate(words, values, _MORE),
+        alone=lambda: subprocess.run([sys.executable, "-c", f"import {_MODULES}"], check=True),
+    )
+    ours = (taken["more"] - taken["some"]) / (_MORE - _SOME)
+    return Row("a command with --preload / python3 -c 'import ...'", 1000 * ours, 1000 * taken["alone"], "ms", 0.4)
 
 
 def _rate(words: list[str], values: Path, count: int) -> tuple[float, float]:

@@ -38,7 +38,7 @@ OPTION_PLACE = "nodectl/spank/stack.py"  # an option's callback, in the stepd an
 # Rows with more than one place in the code, and why; all other rows have one.
 SEVERAL = {
     "GATE": 2,  # of all tasks, and before it the wait for a site's own process tracker
-    "PROCTRACK_ADD": 2,  # of a task, of a command of a bulk step
+    "PROCTRACK_ADD": 3,  # of a task, of a command of a bulk step, of what takes a task over
     "PROCTRACK_SIGNAL": 4,  # at the end, to kill, to suspend and resume, to let an MPI server end
     "SPANK_TASK_POST_FORK": 2,  # as proctrack_p_add
 }

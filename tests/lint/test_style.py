@@ -155,6 +155,7 @@ def test_only_system_calls_the_host_of_compiled_plugins_and_the_quick_way_are_wr
     command = ("main", "step", "python", "request", "program", "cluster", "job", "words", "wire", "json", "buffer")
     assert in_package == {
         *(f"nodectl/client/c/{name}.c" for name in command),
+        "nodectl/launch/c/hand_over.c",
         *(f"nodectl/kernel/c/{name}.c" for name in (*system_calls, "namespace", "system")),
         *(f"nodectl/spank/c/{name}.c" for name in host),
     }

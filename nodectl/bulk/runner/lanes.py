@@ -171,6 +171,7 @@ def _calls_nothing(run: "Run") -> bool:
     node = run.node
     return (
         not run.may_be_changed
+        and not run.step.preload
         and not run.step.task_epilogs
         and not node.has(launch_order.TASK_POST_TERM)
         and not {launch_order.CONTAINER_ADD_PID.call, launch_order.CONTAINER_ADD_PID.plan} & node.container.hooks.keys()

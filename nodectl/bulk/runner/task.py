@@ -196,6 +196,7 @@ class Starter:
         run.progress.clear(task.local_id + 1)
         gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
         try:
+            run.preload.introduce(task)
             task.child = child = Child(self._context, task, gate, self._reaper.report, run.descriptors(), self._limits)
             child.memory = self._memory.pop(task.local_id, None)
             child.ask_plugins(run.caller)
@@ -217,6 +218,7 @@ class Starter:
             os.close(run.gate_writer)
             os.close(gate)
             run.gate_writer = -1
+            run.preload.begun(task)
 
 
 def _own_variables(command: BulkCommand) -> dict[str, str]:

@@ -97,6 +97,7 @@ class StepOptions(CommonOptions, total=False):
     mpi: str
     overlap: bool
     plugin_options: Sequence[tuple[str, ...]]
+    preload: Listed
     relative: int
     task_epilog: str | os.PathLike[str]
     task_prolog: str | os.PathLike[str]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MOUNTS = "/proc/self/mounts"
+PRELOAD = "preload"  # below a step's `user`: the interpreter of --preload
 MPI = "mpi"  # below a step's `user`: the server of its MPI plugin
 LOGINS, VISITORS = "logins", "visitors"  # below it, too: login sessions that have joined; `nodectl enter`
 NOTICES = "notices"  # below the base: what tells people of their jobs (`service/daemon/notices/`)

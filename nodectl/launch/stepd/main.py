@@ -17,7 +17,7 @@ from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.identity import own_keyring, sign_in
 from nodectl.launch import container
 from nodectl.launch.cgroup import slurms, tree
-from nodectl.launch.stepd import mpi, record, user_helpers
+from nodectl.launch.stepd import mpi, preload, record, user_helpers
 from nodectl.launch.stepd.bulk_commands import LONGEST_MESSAGE
 from nodectl.launch.stepd.connections import MAX_MESSAGE, Links
 from nodectl.launch.stepd.methods import Methods
@@ -249,8 +249,7 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
     reaper.turn(0)
     if run.state != RUNNING:
         return
-    wait_for_streams(run, reaper)
-    confine_runner(run)
+    make_ready(run, reaper)
     if step.bulk:
         if _BULK is None:
             raise run.failed(features.is_missing("bulk"))
@@ -274,6 +273,14 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
             run.close_gate()
         run.streams.close()
         reaper.wait()
+
+
+def make_ready(run: Run, reaper: Reaper) -> None:
+    """Do what goes before any task. Raises LaunchFailed."""
+    wait_for_streams(run, reaper)
+    confine_runner(run)
+    if run.step.preload:
+        preload.begin(run, reaper)
 
 
 def wait_for_streams(run: Run, reaper: Reaper) -> None:
@@ -318,6 +325,7 @@ def finish(run: Run, reaper: Reaper) -> None:
     """End the step: kill what is left of it, call the plugins' last hooks, remove the cgroups."""
     step = run.step
     run.mpi.finish()
+    run.preload.finish()
     if step.container_id:
         run.call(launch_order.PROCTRACK_SIGNAL, step.container_id, 9)
         run.unkillable = run.call(launch_order.PROCTRACK_WAIT, step.container_id).why
@@ -334,6 +342,7 @@ def finish(run: Run, reaper: Reaper) -> None:
         run.call(launch_order.PROCTRACK_DESTROY, step.container_id)
     run.end_reasons.step_ended()
     run.mpi.remove_group()
+    run.preload.remove_group()
     if run.group is not None:
         remove_groups(run.group, run.tasks)
         if run.aside is not None:

@@ -15,7 +15,7 @@ from nodectl.launch.cgroup import tree
 from nodectl.launch.confine.confinement import Confinement
 from nodectl.launch.stepd import user_helpers
 from nodectl.launch.stepd.run import LaunchFailed, NoMpi
-from nodectl.launch.stepd.start import NO_CLONE_INTO_CGROUP
+from nodectl.launch.stepd.start import fork_beside
 from nodectl.launch.task import users_process
 from nodectl.model import launch_order
 from nodectl.model.states import FAILED, OUT_OF_MEMORY, RUNNING
@@ -87,7 +87,7 @@ class Mpi(NoMpi):
                 from nodectl.launch.stepd import mpi_part  # few steps are a part of one
 
                 become = mpi_part.joining(environment, ours)
-            self._pid, cgroup = self._fork()
+            self._pid, cgroup = fork_beside(self._run, tree.MPI)
             if self._pid == 0:
                 self._become_server(server, environment, ours, cgroup, become)
         finally:
@@ -103,28 +103,6 @@ class Mpi(NoMpi):
         self.words = words
         self._run.step.helpers.add(self._pid)
         self._reaper.watch(words)
-
-    def _fork(self) -> "tuple[int, str]":
-        """Fork a child in the cgroup `user/mpi`. Returns the pid, and the cgroup's path if the child must still enter.
-
-        The server's cgroup is stopped, limited and emptied with those of the tasks, because the step's user can make
-        the server execute anything. Raises OSError.
-        """
-        run = self._run
-        if run.group is None:
-            return run.spawn(), ""
-        group = run.group.child("user").make().child(tree.MPI).make()
-        if run.may_fork_into_cgroup and not run.caller.threaded:
-            fd = group.open()
-            try:
-                return _kernel.fork_into(fd), ""
-            except OSError as error:
-                if error.errno not in NO_CLONE_INTO_CGROUP:
-                    raise
-                run.may_fork_into_cgroup = False
-            finally:
-                os.close(fd)
-        return run.spawn(), group.full_path
 
     def _sockets(self) -> "list[int]":
         """Make a socket pair for each task. Returns the server's ends."""

@@ -89,6 +89,16 @@ class Reaper:
         """Add a task to the tasks awaited by `wait`."""
         self._children[task.pid] = task
 
+    def knows(self, pid: int) -> bool:
+        """Return True for the pid of a task that is awaited."""
+        return pid in self._children
+
+    def replace(self, task: "Task", pid: int) -> None:
+        """Await another child as this task: what the task has been is no task any more."""
+        del self._children[task.pid]
+        task.pid = pid
+        self._children[pid] = task
+
     def wait(self) -> None:
         """Run the loop until every task has ended and the last row of each is done."""
         while self._children or self._epilogs.any():
@@ -112,11 +122,11 @@ class Reaper:
             self._poll.unregister(fd)
 
     def watch(self, fd: int) -> None:
-        """Watch the pipe of the MPI plugin's server: from now on a turn ends when the pipe is readable."""
+        """Watch the pipe of a process of the user's: from now on a turn ends when the pipe is readable."""
         self._poll.register(fd, select.POLLIN)
 
     def unwatch(self, fd: int) -> None:
-        """Stop watching the pipe of the MPI plugin's server."""
+        """Stop watching the pipe."""
         self._poll.unregister(fd)
 
     def watch_gate(self) -> None:
@@ -149,7 +159,7 @@ class Reaper:
                 self._run.all_have_begun()
             elif fd == self._run.mpi.words:
                 self._run.mpi.read()
-            elif not self._epilogs.reads(fd):
+            elif not (self._epilogs.reads(fd) or self._run.preload.reads(fd)):
                 self._run.links.handle(fd, mask)
         self.collect()
         self._run.mpi.judge()
@@ -240,6 +250,7 @@ class Reaper:
             self._run.orphans.add(usage, transfer)  # a step may have any number of orphans
         self._run.step.helpers.discard(pid)  # another process may get its pid
         self._run.mpi.ended(pid, status)
+        self._run.preload.ended(pid, status)
         if why := self._run.relays.ended(pid, status):
             self._run.spoil(why)
             self.termination.end(FAILED, why)
@@ -261,6 +272,7 @@ class Reaper:
     def _end_of(self, task: "Task") -> None:
         """Explain and record the end of a task, and start the task's epilogs."""
         run = self._run
+        run.preload.task_ended(task)
         hook, place = run.progress.place(task.local_id + 1)
         kept_waiting = hook is launch_order.GATE and task.status == _NOT_LET_IN
         if hook is not None and not kept_waiting and task.number not in run.failures and not task.killed_by_command:

@@ -133,6 +133,37 @@ class NoMpi:
 _NO_MPI = NoMpi()
 
 
+class NoPreload:
+    """The stages of a step at which its warm interpreter acts: `stepd/preload.py`. Without it, nothing is done."""
+
+    __slots__ = ()
+
+    def introduce(self, task: Task) -> None:
+        """Have a task hand itself over to the interpreter, before the task's start. Raises OSError."""
+
+    def begun(self, task: Task) -> None:
+        """Close the task's own end, once it has started or will not start."""
+
+    def reads(self, fd: int) -> bool:
+        """Read and handle the interpreter's words. Returns False if `fd` is not their descriptor."""
+        return False
+
+    def task_ended(self, task: Task) -> None:
+        """Forget a task that has ended."""
+
+    def ended(self, pid: int, status: int) -> None:
+        """Handle the end of a child that is no task, perhaps of the interpreter."""
+
+    def finish(self) -> None:
+        """End the interpreter, because the step is over."""
+
+    def remove_group(self) -> None:
+        """Remove the interpreter's cgroup, after the step's processes have ended."""
+
+
+_NO_PRELOAD = NoPreload()
+
+
 class Descriptors:
     """The descriptors of a step, all made and handed over by the daemon.
 
@@ -187,6 +218,7 @@ class Run(StepContext):
         "on_begun",
         "orphans",
         "plugin_output",
+        "preload",
         "private",
         "reason",
         "recorder",
@@ -233,7 +265,7 @@ class Run(StepContext):
         self.private: list[int] = []  # descriptors of the stepd that no task needs
         self.on_begun: Callable[[], None] | None = None  # called when the gate is open
         self.relays = Relays()
-        self.mpi = _NO_MPI
+        self.mpi, self.preload = _NO_MPI, _NO_PRELOAD
         self.orphans = accounting.Orphans()
         self.fatal = ""  # why the step has to end: what a required plugin did in a task
         self.failures: dict[int, str] = {}  # why a task never became its program

@@ -71,11 +71,15 @@ def start_tasks(run: "Run", reaper: "Reaper") -> None:
         raise run.failed(f"fork task {len([t for t in run.tasks if t.pid > 0])}: {error.strerror}") from error
     finally:
         run.mpi.tasks_have_begun()
+        for task in run.tasks:
+            run.preload.begun(task)
     _close_placements(run.children)
     os.close(gate)
 
 
 def _start_all(run: "Run", reaper: "Reaper", gate: int) -> None:
+    for task in run.tasks:
+        run.preload.introduce(task)
     # May write a message, which may end a connection.
     common_arguments = (gate, reaper.report, run.descriptors(), rlimits.hard_limits(run.step.hard_limits))
     common = environment.for_tasks(run.step)
@@ -111,6 +115,28 @@ def _programs(step: "Step") -> list[list[str]]:
     from nodectl.launch.task import programs  # few steps have several programs
 
     return programs.argv_of(step.programs, step.total_tasks)
+
+
+def fork_beside(run: "Run", name: str) -> "tuple[int, str]":
+    """Fork a child in the cgroup `user/NAME`. Returns the pid, and the cgroup's path if the child must still enter.
+
+    The child's cgroup is stopped, limited and emptied with those of the tasks, because the step's user can make the
+    child execute anything. Raises OSError.
+    """
+    if run.group is None:
+        return run.spawn(), ""
+    group = run.group.child("user").make().child(name).make()
+    if run.may_fork_into_cgroup and not run.caller.threaded:
+        fd = group.open()
+        try:
+            return _kernel.fork_into(fd), ""
+        except OSError as error:
+            if error.errno not in NO_CLONE_INTO_CGROUP:
+                raise
+            run.may_fork_into_cgroup = False
+        finally:
+            os.close(fd)
+    return run.spawn(), group.full_path
 
 
 def must_fork(step: "Step") -> bool:

@@ -225,12 +225,13 @@ def execute(child: Child) -> "Iterator[Piece]":
     if not argv:
         yield operations.fail("no program to execute", _MISSING_ARGUMENTS)
         return
-    kept = (child.report, child.recorder.fd, child.gate)
-    if child.task.mpi_fd >= 0:
-        yield operations.close_others((*kept, child.task.mpi_fd))
-        yield operations.inherit(child.task.mpi_fd)
-    else:
-        yield operations.close_others(kept)
+    passed = [child.task.mpi_fd] if child.task.mpi_fd >= 0 else []
+    if child.task.hand_over is not None:
+        passed += child.task.hand_over.fds
+        argv = [*child.task.hand_over.words, *argv]
+    yield operations.close_others((child.report, child.recorder.fd, child.gate, *passed))
+    for fd in passed:
+        yield operations.inherit(fd)
     try:
         yield from (*words.environment(environment), words.argv(argv), child.row(launch_order.EXEC))
         yield words.execution(

@@ -82,6 +82,7 @@ def check_meaning(request: Mapping[str, object], ntasks: int) -> None:
     pty: Sequence[int] | None = request.get("pty")  # type: ignore[assignment]
     if pty is not None and (len(pty) != OF_TERMINAL or pty[0] >= ntasks or request.get("bulk")):
         raise invalid("pty", f"{list(pty)!r} is no task of the step with four figures of its terminal's size")
+    _check_modules(request.get("preload", []))  # type: ignore[arg-type]  # REQUEST says so
     if not str(request["cwd"]).startswith("/"):
         raise invalid("cwd", f"{request['cwd']!r} is not absolute")
     for name in request.get("rlimits", {}):  # type: ignore[attr-defined]
@@ -96,6 +97,12 @@ def check_meaning(request: Mapping[str, object], ntasks: int) -> None:
     for key in ("task_prolog", "task_epilog"):
         if not str(request.get(key, "/")).startswith("/"):
             raise invalid(key, f"{request[key]!r} is not absolute")
+
+
+def _check_modules(names: Sequence[str]) -> None:
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise invalid("preload", f"{name[:64]!r} is no name of a Python module")
 
 
 def options_of(request: Mapping[str, object]) -> dict[str, object]:

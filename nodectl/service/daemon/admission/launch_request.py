@@ -147,6 +147,16 @@ def _check_terminal(request: Mapping[str, object], config: Config) -> None:
             raise invalid(name, "it and --pty are mutually exclusive")
 
 
+def _check_preload(request: Mapping[str, object], config: Config) -> None:
+    """Raise Refused if the request has modules to preload, and something that excludes it."""
+    if not request.get("preload"):
+        return
+    if request.get("pty"):
+        raise invalid("preload", "not with --pty: a terminal's task leads a session, which nothing else can join")
+    if config.proctrack_type == _BY_GROUP:
+        raise invalid("preload", f"not with {_BY_GROUP}, which finds a step's processes by their group")
+
+
 def _container(request: Mapping[str, object], config: Config) -> Mapping[str, object]:
     try:
         return container_settings.of_job(config, request.get("container_ns", ()))  # type: ignore[arg-type]
@@ -250,6 +260,7 @@ def _check(request: Mapping[str, object], config: Config) -> None:
         raise invalid("ntasks", f"{ntasks} is more than max_tasks_per_node = {config.max_tasks_per_node}")
     launch.check_meaning(request, _total_tasks(request))
     _check_terminal(request, config)
+    _check_preload(request, config)
 
 
 def _job_control(given: Mapping[str, str]) -> dict[str, str]:

@@ -28,6 +28,8 @@ def choose(step: Step, request: Mapping[str, object], config: Config) -> None:
                 f"{step.ntasks} tasks will be alone in its world (--mpi={linked} lets them find each other)"
             )
         return
+    if step.preload:
+        raise invalid("preload", f"not with --mpi={name}: its tasks need a socket of the MPI server; --mpi=none")
     if step.nnodes > 1 and step.part is not None and not step.part.exchange:
         raise invalid("mpi", f"--mpi={name}: this part of a step over {step.nnodes} nodes does not reach the others")
     if name not in known:

@@ -47,6 +47,7 @@ class WarmRunners:
             or step.unbuffered
             or step.pty
             or step.mpi
+            or step.preload
             or step.within
             or size > _LARGEST
         ):
