@@ -54,12 +54,13 @@ def test_script_cannot_grow_in_the_directory_of_the_history(node: Node) -> None:
     """Its user executes it, root alone changes it, and no other user sees it."""
     tries = ('echo x >>"$0"', 'chmod 777 "$0"', 'truncate -s 1G "$0"', 'mv "$0" "$0.old"', 'touch "${0%/*}/more"')
     shown = [f"({one}) 2>/dev/null; echo $?" for one in tries]
-    job = submit(node, "\n".join([*shown, "echo $0", "read line <go", ": done"]))
     os.mkfifo(node.scratch / "go")
     (node.scratch / "go").chmod(0o666)
+    job = submit(node, "\n".join([*shown, "echo $0", "read line <go", ": done"]))
     wait_for(node, job, "RUNNING")
     copy = Path(f"{node.values['state_dir']}/spool/job{job}/slurm_script")
-    wait_until(lambda: str(copy) in (node.scratch / f"slurm-{job}.out").read_text(), "it has tried all")
+    out = node.scratch / f"slurm-{job}.out"
+    wait_until(lambda: out.exists() and str(copy) in out.read_text(), "it has tried all")
     for words in (["cat", str(copy)], [str(copy)]):
         other = subprocess.run(
             ["setpriv", f"--reuid={OTHER.pw_uid}", "--clear-groups", *words], capture_output=True, check=False
@@ -68,7 +69,7 @@ def test_script_cannot_grow_in_the_directory_of_the_history(node: Node) -> None:
     assert copy.read_text().endswith(": done\n")
     (node.scratch / "go").write_text("go\n")
     wait_for(node, job, "COMPLETED")
-    *said, path = wait_for_file(node.scratch / f"slurm-{job}.out").splitlines()
+    *said, path = wait_for_file(out).splitlines()
     assert (path, len(said)) == (str(copy), len(tries))
     assert "0" not in said
 

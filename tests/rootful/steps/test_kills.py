@@ -78,6 +78,10 @@ def wait_for_the_runner_to_wait(stage: Stage) -> None:
     wait_until(waits, "the step runner waits")
 
 
+def shown_state(stage: Stage) -> object:
+    return stage.node.call("Show", job=stage.last_job(), step=0)["record"]["state"]  # type: ignore[index]
+
+
 def zombies(stage: Stage) -> list[str]:
     """Processes that have ended and that nobody has collected: the daemon's children and the step's."""
     found = []
@@ -168,6 +172,8 @@ def test_step_of_a_client_that_dies_is_cancelled(stage: Stage, call: str) -> Non
     client = launch(stage, call, 1 if call in AFTER_THE_TASKS else 2)
     client.kill()
     client.wait()
+    if ROWS[call].process == "task" and call not in AFTER_THE_TASKS:  # the tasks could end before the stepd runs again
+        wait_until(lambda: shown_state(stage) == "CANCELLED", "the stepd knows")
     stage.release()
     nothing_left(stage)
     record = ended(stage, stage.last_job())
