@@ -66,7 +66,7 @@ def test_streams_are_those_of_a_new_interpreter() -> None:
     for number, name in enumerate(("<stdin>", "<stdout>", "<stderr>")):
         made = warm.stream(number, ("utf-8", "strict"), True)
         assert (made.name, made.mode, made.fileno()) == (name, "w" if number else "r", number)
-        made.detach()
+        made.detach()  # type: ignore[attr-defined]  # a TextIOWrapper
 
 
 def test_interpreter_runs_with_python_3_9_and_the_standard_library_alone() -> None:
