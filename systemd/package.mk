@@ -20,8 +20,10 @@ SHARE = $(DESTDIR)/usr/share
 
 build:
 	for source in $(CURDIR) $(CURDIR)/carried/*; do \
-	    (cd $$source && $(PYTHON) setup.py -q build --build-base $(BUILT) --build-lib $(BUILT)/modules \
-	        --build-scripts $(BUILT)/scripts) || exit 1; \
+	    if [ -e $$source/setup.py ]; then \
+	        (cd $$source && $(PYTHON) setup.py -q build --build-base $(BUILT) --build-lib $(BUILT)/modules \
+	            --build-scripts $(BUILT)/scripts); \
+	    else cp -R $$source/. $(BUILT)/modules; fi || exit 1; \
 	done
 	$(IN_BUILT) -m nodectl.cli.manual $(BUILT)/man
 

@@ -46,9 +46,9 @@ HEADINGS = {("job_fields.py", "DEADLINE"), ("show.py", "FAILED")}  # of columns,
 NAMED_TWICE = {"JobInfo", "JobOptions", "Refused", "Request", "Step"}
 TO_ITSELF = {"nodectl/kernel/c/operation.c"}  # a task that ends as by a signal
 SENDERS_OWNERS = {"os", "signal", "_signal", "posix", "_kernel"}
-SHELL_SCRIPTS = ("dev", ".ci/run", "systemd/build-deb", "systemd/build-rpm", "systemd/package-tree", "systemd/install",
-                 "systemd/uninstall", "tests/bare/inside", "vagrant/provision.sh", "vagrant/round",
-                 "vagrant/run-tests")  # fmt: skip
+SHELL_SCRIPTS = ("dev", ".ci/run", "systemd/build-deb", "systemd/build-rpm", "systemd/build-wheels",
+                 "systemd/package-tree", "systemd/install", "systemd/uninstall", "tests/bare/inside",
+                 "vagrant/provision.sh", "vagrant/round", "vagrant/run-tests")  # fmt: skip
 
 # Nothing of `./dev test` needs these programs, so it installs neither.
 without_vagrant = pytest.mark.skipif(shutil.which("vagrant") is None, reason="no vagrant here, but for ./dev vagrant")

@@ -68,3 +68,13 @@ def test_rpm_is_built_and_has_command_units_manual_and_what_stays_on_an_upgrade(
         "/etc/nodectl/nodectl.toml", "/etc/nodectl/plugstack.conf",
     }  # fmt: skip
     assert ".so" not in run("rpm", "-qp", "--provides", package)
+    assert_top_and_web_find_all_that_they_need(package, tmp_path)
+
+
+def assert_top_and_web_find_all_that_they_need(package: Path, scratch: Path) -> None:
+    """Import them as the installed command does, with the package's and the distribution's libraries alone."""
+    run("rpm2archive", package)  # makes the file that the next line reads
+    run("tar", "-xf", f"{package}.tgz", "-C", scratch)
+    places = [str(scratch / "usr/lib/nodectl/site-packages"), "/usr/lib/python3/dist-packages"]
+    words = f"import sys; sys.path += {places}; import nodectl.view.top.app, nodectl.view.web.server"
+    run("/usr/bin/python3", "-IS", "-c", words)

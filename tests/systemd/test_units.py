@@ -136,7 +136,7 @@ def test_admin_group_is_made(tmp_path: Path) -> None:
     assert "nodectl:" in (tmp_path / "etc/group").read_text()
 
 
-@pytest.mark.parametrize("script", ["build-deb", "install", "uninstall"])
+@pytest.mark.parametrize("script", ["build-deb", "build-wheels", "install", "uninstall"])
 def test_scripts_are_plain_shell(script: str) -> None:
     assert os.access(UNITS / script, os.X_OK)
     shell = shutil.which("dash") or "/bin/sh"

@@ -48,7 +48,14 @@ NOT_HERE = {
         "several machines: tests/cluster",
     ),
 }
-NOT_HERE |= dict.fromkeys(pages.commands("docs/guides/without-root.md")["Install it"], NETWORK)
+NOT_HERE |= dict.fromkeys(
+    (
+        line
+        for title in ("Without compiler and headers", "In a checkout")
+        for line in pages.commands("docs/guides/without-root.md")[title]
+    ),
+    f"{NETWORK}; tests/packaging/test_wheels.py installs the wheels",
+)
 NOT_HERE |= dict.fromkeys(
     pages.commands("docs/guides/without-root.md")["A /tmp for each job"],
     "needs the file that the page has before it; tests/rootful/own_node/test_own_containers.py runs jobs so",

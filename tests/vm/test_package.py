@@ -29,6 +29,7 @@ COMP_LINE='nodectl ru' COMP_POINT=10
 _nodectl nodectl ru nodectl
 echo "${COMPREPLY[@]}"
 """
+PYTHON_PATH = ["/usr/lib/nodectl/site-packages", "/usr/lib/python3/dist-packages"]  # that of the installed command
 # Where the machine's programs keep what they know; the ring's own files are elsewhere.
 PLACES = ("/etc", "/opt", "/run", "/usr", "/var")
 others: set[str] = set()  # what is there before the package
@@ -76,6 +77,19 @@ def test_package_is_installed_and_serves_with_its_manual_and_completion() -> Non
     assert service.shown("ControlGroup") == service.GROUP
     refused = service.run(str(RING / "systemd/install"))
     assert (refused.returncode, "Debian package" in refused.stderr) == (1, True)
+
+
+def test_users_have_the_page_and_top_without_installing_anything() -> None:
+    page = service.start("--listen", "unix:/home/alice/page", command="web", user="alice")
+    try:
+        assert page.stdout is not None
+        assert page.stdout.readline().startswith("http://localhost:8080/#"), page
+    finally:
+        page.terminate()
+        page.communicate(timeout=120)
+    code = f"import sys; sys.path += {PYTHON_PATH}; import nodectl.view.top.app"
+    done = service.run("/usr/bin/python3", "-IS", "-c", code, user="alice")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_upgrade_is_not_noticed_by_steps_and_keeps_what_was_configured() -> None:

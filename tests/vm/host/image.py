@@ -30,6 +30,8 @@ PACKAGES = (
     "bash-completion",
     # What README and guides are followed with.
     "pkgconf", "sudo",
+    # What users log in with.
+    "openssh-server", "openssh-client", "openssh-sftp-server", "tmux",
     # The Slurm of three machines; in a single one it does not run.
     "munge", "slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins",
 )  # fmt: skip

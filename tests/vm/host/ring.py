@@ -23,11 +23,10 @@ import tarfile
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
-from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -38,7 +37,6 @@ from vm.host.records import Line
 from vm.host.watch import DONE, End, Fate, Watched, follow
 
 TREE = Path(__file__).resolve().parents[3]
-LOGINS = ("openssh-server", "openssh-client", "openssh-sftp-server", "tmux")
 MEMORY = 1536  # MiB
 AFTER_RESET = 420  # seconds of the machine's life that are kept for it
 FOR_PACKAGE = 900  # as above
@@ -71,7 +69,7 @@ def main() -> int:
 
 def _make_only() -> int:
     try:
-        with _prepared():
+        with image.prepared(_dependencies()):
             return 0
     except (CannotMake, OSError, subprocess.CalledProcessError) as error:
         print(f"vm: {error}")
@@ -149,7 +147,7 @@ def _ring(arguments: argparse.Namespace, pytest: list[str], scratch: Path, cours
     """Until each test has a result, or there can be no more. Raises Failed."""
     if not course.missing:
         return
-    with _prepared() as disk:
+    with image.prepared(_dependencies()) as disk:
         wheel = pack.wheel(scratch)
         packages = package.build(scratch) if course.left()[PACKAGE] else ()
         bench = Bench(arguments, pytest, scratch, disk, wheel, packages)
@@ -263,13 +261,6 @@ class Bench:
             for name in ("systemd", "pyproject.toml", "tests/debian", "tests/vm", "tests/rootful", "README.md", "docs"):
                 archive.add(TREE / name, name, filter=pack.of_sources)
         pack.make_room(self._scratch / "out")
-
-
-@contextmanager
-def _prepared() -> Iterator[image.Image]:
-    """The machine's disk, with what its users log in with beside the packages of `image.py`, which all rings need."""
-    with mock.patch.object(image, "PACKAGES", (*image.PACKAGES, *LOGINS)), image.prepared(_dependencies()) as disk:
-        yield disk
 
 
 def _dependencies() -> list[str]:
