@@ -207,18 +207,23 @@ def test_kills_while_jobs_run_leave_nothing(victim: str) -> None:
 
 
 def pid_of(found: Contained, name: str) -> int:
-    """The newest process of the node with this name: a child of its daemon, or a step runner of one of its steps."""
+    """The process of the node with this name that was started last: a child of its daemon, or a step runner of one of
+    its steps. Numbers of processes begin anew, so they do not say which is newer.
+    """
     daemon = found.node.daemon
     assert daemon is not None
-    for pid in sorted((int(pid) for pid in os.listdir("/proc") if pid.isdecimal()), reverse=True):
+    ours = {pid for pid, _ in found.node.processes()}
+    started = []
+    for pid in (int(pid) for pid in os.listdir("/proc") if pid.isdecimal()):
         try:
             comm = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8")
             status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
         except OSError:
             continue
-        ours = int(status[1]) == daemon.pid or pid in [one for one, _ in found.node.processes()]
-        if comm.startswith(name) and ours:
-            return pid
+        if comm.startswith(name) and (int(status[1]) == daemon.pid or pid in ours):
+            started.append((int(status[19]), pid))  # proc(5): starttime
+    if started:
+        return max(started)[1]
     raise AssertionError(f"no {name}")
 
 

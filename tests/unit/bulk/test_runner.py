@@ -167,7 +167,7 @@ def test_lanes_leave_descriptors_for_all_else(monkeypatch: pytest.MonkeyPatch, m
     monkeypatch.setattr("os.sysconf", lambda _: most)
     asked = []
     node: Any = SimpleNamespace(has=lambda _: False, container=SimpleNamespace(hooks={}))
-    step = SimpleNamespace(task_epilogs=[], forked_into_cgroup=True)
+    step = SimpleNamespace(task_epilogs=[], forked_into_cgroup=True, preload=[])
     run: Any = SimpleNamespace(node=node, step=step, may_be_changed=False, group=None, tasks=range(100))
     bulk: Any = SimpleNamespace(tally=SimpleNamespace(begun=1000), may_go_on=lambda: asked.append(1))
     assert not Lanes(bulk, Any, run, Any).serve()  # type: ignore[arg-type]  # nothing of them is reached
@@ -179,7 +179,7 @@ def test_lanes_wait_while_something_is_to_be_sent() -> None:
     unsent = [True]
     asked = []
     node: Any = SimpleNamespace(has=lambda _: False, container=SimpleNamespace(hooks={}))
-    step = SimpleNamespace(task_epilogs=[], forked_into_cgroup=True)
+    step = SimpleNamespace(task_epilogs=[], forked_into_cgroup=True, preload=[])
     run: Any = SimpleNamespace(
         node=node, step=step, may_be_changed=False, group=None, tasks=[], recorder=SimpleNamespace(fd=5),
         links=SimpleNamespace(has_unsent=lambda: unsent[0]), descriptors=lambda: asked.append(1),
