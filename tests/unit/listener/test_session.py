@@ -126,6 +126,53 @@ def test_who_wanted_no_answer_gets_no_descriptors_with_the_next(around: Around) 
         os.close(reader)
 
 
+@pytest.mark.parametrize("moment", ["before the reply", "with the reply", "with the daemon"])
+def test_the_step_runner_sees_that_its_client_has_gone_before_it_gets_the_streams(
+    around: Around, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Else the program of a client that died in the job's prolog ran until the session had closed its own ends."""
+    told: list[bool] = []
+    hand_over, kept = session.ClientConnection.hand_over, framing.hand_over
+    way, streams = socket.socketpair()
+    reader, writer = os.pipe()
+    client = around.connect()
+    assert client is not None
+
+    def die(connection: session.ClientConnection, fds: list[int], answer: bytes) -> None:
+        os.close(writer)
+        if moment != "before the reply":  # what the session knows only when it looks
+            client.close()
+        if moment == "with the daemon":
+            around.down.close()
+        else:
+            framing.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))
+        hand_over(connection, fds, answer)
+
+    def look(sock: socket.socket, fds: list[int]) -> None:
+        poll = select.poll()
+        poll.register(reader, 0)
+        told.append(bool(poll.poll(0)))
+        kept(sock, fds)
+
+    monkeypatch.setattr(session.ClientConnection, "hand_over", die)
+    monkeypatch.setattr(framing, "hand_over", look)
+    client.sendall(LAUNCH)
+    assert around.heard()[1] == frames.CALL
+    if moment == "before the reply":
+        client.close()
+        assert around.heard()[:2] == (1, frames.GONE)
+    if moment == "with the daemon":
+        streams.send(frames.BEGUN)
+    framing.send_some(around.down, frames.frame(1, frames.HAND, b"{}"), [way.fileno(), writer])
+    way.close()
+    streams.settimeout(PATIENCE)
+    while streams.recv(1):
+        pass
+    assert all(told)
+    os.close(reader)
+    streams.close()
+
+
 @pytest.mark.parametrize(
     ("number", "words"),
     [(errno.ETOOMANYREFS, "more descriptors of yours are on their way"), (errno.ENOBUFS, "No buffer space available")],
