@@ -13,6 +13,7 @@ import pytest
 
 from nodectl.model.wire import frames, framing
 from nodectl.service.listener import session
+from nodectl.service.listener.connection import ClientConnection
 from nodectl.service.listener.main import SessionProcess as Place
 
 PATIENCE = 20
@@ -132,13 +133,13 @@ def test_the_step_runner_sees_that_its_client_has_gone_before_it_gets_the_stream
 ) -> None:
     """Else the program of a client that died in the job's prolog ran until the session had closed its own ends."""
     told: list[bool] = []
-    hand_over, kept = session.ClientConnection.hand_over, framing.hand_over
+    hand_over, kept = ClientConnection.hand_over, framing.hand_over
     way, streams = socket.socketpair()
     reader, writer = os.pipe()
     client = around.connect()
     assert client is not None
 
-    def die(connection: session.ClientConnection, fds: list[int], answer: bytes) -> None:
+    def die(connection: ClientConnection, fds: list[int], answer: bytes) -> None:
         os.close(writer)
         if moment != "before the reply":  # what the session knows only when it looks
             client.close()
@@ -154,7 +155,7 @@ def test_the_step_runner_sees_that_its_client_has_gone_before_it_gets_the_stream
         told.append(bool(poll.poll(0)))
         kept(sock, fds)
 
-    monkeypatch.setattr(session.ClientConnection, "hand_over", die)
+    monkeypatch.setattr(ClientConnection, "hand_over", die)
     monkeypatch.setattr(framing, "hand_over", look)
     client.sendall(LAUNCH)
     assert around.heard()[1] == frames.CALL
