@@ -155,6 +155,8 @@ def test_what_the_service_writes_has_its_place_in_the_table_and_what_is_there_is
             if called == "messages.tell":
                 assert isinstance(node.args[0], ast.Constant), f"{path}:{node.lineno}"
                 assert node.args[0].value in BY_NAME, f"{path}:{node.lineno}"
+            if path.name == "warm.py":
+                continue  # a program of the user's, which speaks as Python does
             if called == "sys.stderr.write" or (called == "print" and "sys.stderr" in ast.unparse(node)):
                 elsewhere.append(f"{path}:{node.lineno}")
     assert written == BY_NAME.keys()
