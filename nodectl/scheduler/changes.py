@@ -21,7 +21,8 @@ from nodectl.selection.records import JobRecord
 MOST_NICE = 2_147_480_000
 _RESOURCES = frozenset({"ntasks", "cpus_per_task", "mem", "demand"})
 # What a job has of `demand`, the description of the changed request.
-_DEMANDED = ("num_tasks", "cpus_per_task", "min_cpus", "pn_min_cpus", "overcommit", "whole", "gres", "layout", "argv",
+_DEMANDED = ("num_tasks", "cpus_per_task", "min_cpus", "min_nodes", "max_nodes", "pn_min_cpus", "overcommit", "whole",
+             "req_nodes", "exc_nodes", "req_node_bitmap", "exc_node_bitmap", "gres", "layout", "argv",
              "_request")  # fmt: skip
 _PLAIN = ("time_limit", "nice", "name", "comment", "qos")
 _DETAILS = {"begin": "begin_time", "deadline": "deadline", "reservation": "reservation"}
@@ -128,7 +129,8 @@ class Update:
             details.cpus_per_task = changed.get("cpus_per_task", details.cpus_per_task)
             if details.num_tasks < 1 or details.cpus_per_task < 1:
                 raise NotAdmitted("Invalid number of tasks or of CPUs")
-            details.min_cpus = max(details.num_tasks * details.cpus_per_task, details.min_nodes)
+            cpus = 1 if details.overcommit else details.num_tasks * details.cpus_per_task
+            details.min_cpus = max(cpus, details.min_nodes, details.pn_min_cpus)
             for option, value in (("ntasks", details.num_tasks), ("cpus_per_task", details.cpus_per_task)):
                 if option in changed:
                     details.layout = {**details.layout, option: str(value)}
@@ -136,6 +138,9 @@ class Update:
         if "demand" in changed:
             for name in _DEMANDED:
                 setattr(details, name, getattr(changed["demand"], name))
+            if changed["demand"].share_res is not None:  # else what the job's options say
+                details.share_res = changed["demand"].share_res
+        details.min_cpus = max(details.min_cpus, details.least_cpus)
         if "mem" in changed:
             if changed["mem"] < 0:
                 raise NotAdmitted("Invalid memory")

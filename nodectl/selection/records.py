@@ -121,7 +121,8 @@ class NodeTable(Sequence[NodeRecord]):
 class JobDetails:
     """job_record_t's details: the job's request, unchanged by the start.
 
-    MiB; counts of CPUs are threads; times in seconds since the epoch, 0 for none. `layout` holds srun's options of
+    MiB; counts of CPUs are threads; `least_cpus`: what the user's option min_cpus says, 0 without it, and `min_cpus` is
+    never below it; times in seconds since the epoch, 0 for none. `layout` holds srun's options of
     layout and binding by their names, as texts; `request` is the same parsed. `gres`: how many devices on each node, by
     name or name:type; `shard` and `gpumem` (MiB) ask for a part of one GPU. `share_res`: None where the user said
     nothing, False for --exclusive, True for --oversubscribe. `whole`: all of the machine, for a job with more tasks
@@ -134,6 +135,7 @@ class JobDetails:
     num_tasks: int = 1
     cpus_per_task: int = 1
     min_cpus: int = 1
+    least_cpus: int = 0
     min_nodes: int = 1
     max_nodes: int = 0
     pn_min_cpus: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -216,6 +217,27 @@ def test_no_file_names_a_directory_of_its_author() -> None:
         if FOREIGN_PATHS.search(line)
     ]
     assert not found
+
+
+def twice(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object of JSON; ValueError names the first key that it has twice, of which a reader keeps the last."""
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{name} twice")
+        found[name] = value
+    return found
+
+
+def test_no_object_of_json_has_a_key_twice() -> None:
+    """A schema that had `nodes` twice said of a step over several nodes what is true of a job."""
+    files = [path for path in tracked_files() if path.suffix == ".json"]
+    assert files
+    for path in files:
+        try:
+            json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=twice)
+        except ValueError as error:
+            pytest.fail(f"{path.relative_to(ROOT)}: {error}")
 
 
 def test_plugins_are_a_link_in_the_package() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from nodectl.cli.checks.check import FAIL, OK, WARN, Check
 from nodectl.kernel import _namespace
 from nodectl.kernel.identity import Identity
-from nodectl.launch.container import NAMESPACE, settings, user_namespace
+from nodectl.launch.container import NAMESPACE, disk_room, settings, user_namespace
 from nodectl.model.config import Config
 
 _KINDS = {
@@ -37,6 +37,7 @@ def all_checks(config: Config) -> Iterator[Check]:
     yield mounts(_tried(_mount), needed=wanted)
     yield idmapped(config)
     if wanted:
+        yield room_of_state(config)
         yield from network(config)
 
 
@@ -71,6 +72,14 @@ def idmapped(config: Config) -> Check:
     error = _tried(lambda: _map(place))
     found = f"not on {place}: {os.strerror(error)}" if error else f"on {place}"
     return Check(OK, "idmapped mounts", f"{found}; not needed, nor is overlay: private directories are their user's")
+
+
+def room_of_state(config: Config) -> Check:
+    """Check whether jobs' own files can take the room of the service's state."""
+    what, found = "room of private directories", disk_room.complaint(config)
+    if found:
+        return Check(WARN, what, found, disk_room.ADVICE)
+    return Check(OK, what, f"no file in them takes room from state_dir {config.state_dir}, or quotas bound it")
 
 
 def network(config: Config) -> Iterator[Check]:

@@ -25,6 +25,13 @@ MESSAGES = (
         "it, to `no` if it is not needed.",
     ),
     (
+        "state-can-fill", "5a83ff5ab9074bb292144e4e25eaf4f9", WARNING,
+        "Jobs' private directories are stored on the file system of the service's state, and nothing bounds them: a "
+        "user who fills it stops the queue for all.",
+        "Set `container_base_path` to a directory of another file system, or give each directory of `container_dirs` "
+        "a size as a tmpfs has.",
+    ),
+    (
         "reload-failed", "2a1be10022a94ed09b0c933f858373cf", ERROR,
         "The configuration was to be read again, and makes no sense; what was read before is kept.",
         "Mend the key that is named, then `systemctl reload nodectld`.",

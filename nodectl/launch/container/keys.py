@@ -62,7 +62,8 @@ CONTAINERS = section(
     Key(
         "container_base_path", PATH, lambda values: os.path.join(str(values["state_dir"]), "containers"),
         "Directory in which jobs' private directories are stored and their namespaces are held; %h is the host's name, "
-        "%n node_name. Without %h job_container/user has a directory of the host's in it.",
+        "%n node_name. On the file system of state_dir a user who fills it stops the queue. Without %h "
+        "job_container/user has a directory of the host's in it.",
         shown="containers in state_dir",
     ),
     Key(

@@ -14,7 +14,7 @@ import _socket
 import os
 
 from nodectl import messages
-from nodectl.kernel import _kernel, children, operations, pseudo_file, signals
+from nodectl.kernel import _kernel, children, identity, operations, pseudo_file, signals
 from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.processes import cgroup_of
 from nodectl.launch.cgroup import tree
@@ -315,11 +315,21 @@ def _runs(pid: int) -> bool:
 
 
 def begin(run: "Run", reaper: "Reaper") -> None:
-    """Start the interpreter and wait until the modules are imported. Raises LaunchFailed."""
+    """Start the interpreter and wait until the modules are imported. Raises LaunchFailed.
+
+    The user's code runs from here on, so that the client is looked at once more.
+    """
     if any(one is not None for one in run.step.mem_policies):
         raise run.failed("--preload: not with --mem-bind: the memory of the modules has been placed already")
     if "pid" in run.step.container.get("namespaces", ()):  # type: ignore[operator]  # the daemon's words
         raise run.failed("--preload: not where jobs have a pid namespace of their own: its first process gets orphans")
+    if run.spank.has(launch_order.SPANK_TASK_INIT_PRIVILEGED) and identity.BEGAN_AS == 0:
+        hook = launch_order.SPANK_TASK_INIT_PRIVILEGED.call
+        why = "what it does as root to a task would not hold for what the task becomes"
+        raise run.failed(f"--preload: not with a SPANK plugin that has {hook}: {why}")
+    reaper.turn(0)
+    if run.state != RUNNING:
+        raise LaunchFailed(run.reason)
     run.preload = preload = Preload(run, reaper)
     try:
         preload.start()

@@ -160,7 +160,7 @@ JOBS = section(
     ),
     Key(
         "private_data", words("jobs"), (),
-        'What users are not told of each other: "jobs" hides others\' jobs.',
+        'What users are not told of each other: "jobs" hides others\' jobs, and their programs outside of jobs.',
     ),
 )  # fmt: skip
 

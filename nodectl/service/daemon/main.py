@@ -33,6 +33,7 @@ from nodectl.launch.cgroup.constraints import (
 from nodectl.launch.cgroup.delegation import Base
 from nodectl.launch.cgroup.slurms import BEYOND_SLURMS
 from nodectl.launch.confine import keys as confine_keys
+from nodectl.launch.container import NAMESPACE
 from nodectl.launch.container import settings as container_settings
 from nodectl.model.config import Config, ConfigError, own_node
 from nodectl.model.wire import framing
@@ -304,8 +305,15 @@ def _confine(config: Config, *, private: bool) -> tuple[Base, Constraints]:
 
 
 def _look_at_machine(config: Config, node: Node, constraints: Constraints) -> None:
-    """Remove what dead private nodes left, and tell the log where the memory of the GPUs found is only counted."""
+    """Remove what dead private nodes left. Tell the log where the memory of the GPUs found is only counted, and where
+    users' files can take the room of the queue.
+    """
     remove_dead_private_nodes(config.runtime_dir)
+    if config.job_container_type == NAMESPACE:
+        from nodectl.launch.container import disk_room  # imported only where configured
+
+        if why := disk_room.complaint(config):
+            messages.tell("state-can-fill", f"{why}: {disk_room.ADVICE}")
     if constraints.gpu_memory_complaint and is_memory_shared(node.devices):
         messages.tell("not-enforced", constraints.gpu_memory_complaint)
 

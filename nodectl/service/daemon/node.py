@@ -126,7 +126,8 @@ class Node:
         jobs.watcher = self.controller
         self.foreign = ForeignUse(config, base, scope_of(config), binder.node_devices)
         self.foreign.on_change = self.controller.devices_away
-        self._fence = fence.Fence(config, self.foreign, [device.key for device in binder.node_devices])
+        keys = [device.key for device in binder.node_devices]
+        self._fence = fence.Fence(config, registry.permissions, self.foreign, keys)
         self._launch = launch.Launch(
             config, base.path, store, maker=maker, budget=budget, numbers=jobs.further_steps,
             job_cpus=JobCpus(config, binder, jobs.further_steps), controller=self.controller, start=start,

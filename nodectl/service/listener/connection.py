@@ -66,6 +66,17 @@ class ClientConnection:
             self.way = None
         return fds
 
+    def close_theirs(self) -> None:
+        """Close the descriptors of the reply. The daemon has made them, so that nothing delays this."""
+        framing.close(self.theirs)
+        self.theirs = []
+
+    def is_over(self) -> bool:
+        """Return True if both directions of the connection are closed, whether or not poll(2) has told so before."""
+        poll = select.poll()
+        poll.register(self.sock.fileno(), 0)
+        return bool(poll.poll(0))
+
     def check_bounds(self) -> None:
         """Check the limits on calls, bytes and descriptors queued behind a call. Raises BrokenWire."""
         if len(self.calls) > _MOST_QUEUED:
@@ -105,7 +116,7 @@ class ClientConnection:
             self.not_handed_over = error.errno or errno.EIO
 
     def has_begun(self) -> bool:
-        """Return True if a step runner holds the receiving end and gets the descriptors.
+        """Return True if a step runner holds the receiving end and waits for the descriptors.
 
         Return False if no process holds it, so that no step will begin.
         """
@@ -114,9 +125,6 @@ class ClientConnection:
         poll = select.poll()
         poll.register(self.way.fileno(), select.POLLIN)
         try:
-            begun = bool(poll.poll(_BEGUN_MS)) and self.way.recv(1) == frames.BEGUN
+            return bool(poll.poll(_BEGUN_MS)) and self.way.recv(1) == frames.BEGUN
         except OSError:
             return False
-        if begun:
-            self.send_what_came()
-        return begun

@@ -234,15 +234,14 @@ class UserSession:
         self._up = -1
 
     def _reply(self, client: ClientConnection, text: bytes) -> None:
+        self._leave_if_over(client)
+        if client.gone or not text:  # a client without a reply gets no descriptors
+            client.close_theirs()
         failed = client.answered()
         done = client.take_what_came()
         if client.gone:
-            done += client.theirs
             del self._clients[client.number]
         else:
-            if not text:  # a client without a reply gets no descriptors
-                done += client.theirs
-                client.theirs = []
             client.out += text + b"\0" if text else b""
             if failed and text:  # the daemon's work lacks the descriptors
                 self._withhold(client, failed)
@@ -258,10 +257,15 @@ class UserSession:
         self._close_entrance()
         self._patience = _PATIENCE_MS
         for client in list(self._clients.values()):
-            if client.launching and not client.gone:
-                if not client.has_begun():
-                    framing.close(client.theirs)
-                    client.theirs = []
+            begun = client.launching and not client.gone and client.has_begun()
+            self._leave_if_over(client)
+            if client.gone:
+                client.close_theirs()
+            elif client.launching:
+                if begun:
+                    client.send_what_came()
+                else:
+                    client.close_theirs()
                     client.answer = framing.encode(error_reply(refused))[:-1]
                 client.out += client.answer + b"\0"
             elif (client.calls and not client.busy) or (client.busy and self._failed is not None):
@@ -286,8 +290,7 @@ class UserSession:
         try:
             while client.out:
                 sent = framing.send_some(client.sock, client.out, client.theirs)
-                framing.close(client.theirs)
-                client.theirs = []
+                client.close_theirs()
                 del client.out[:sent]
         except BlockingIOError:
             self._poll.modify(client.sock.fileno(), self._interest(client))
@@ -307,8 +310,7 @@ class UserSession:
         """Refuse a call: the kernel did not send the call's or the reply's descriptors, with this errno. Close the
         reply's descriptors, which ends the objects behind them.
         """
-        framing.close(client.theirs)
-        client.theirs = []
+        client.close_theirs()
         name, reason = "InternalError", f"pass on the descriptors of the call: {os.strerror(number)}"
         if number == errno.ETOOMANYREFS:
             name = "NotPermitted"
@@ -318,6 +320,15 @@ class UserSession:
 
     def _interest(self, client: ClientConnection) -> int:
         return (0 if client.sent_all else select.POLLIN) | (select.POLLOUT if client.out else 0)
+
+    def _leave_if_over(self, client: ClientConnection) -> None:
+        """End the connection of a launch whose client has gone, before the launch's streams are sent.
+
+        The step runner starts the program when it has the streams. By then it must see that no client has the pipes'
+        ends any more.
+        """
+        if client.launching and not client.gone and client.is_over():
+            self._leave(client)
 
     def _leave(self, client: ClientConnection) -> None:
         """End the connection. A call under way goes on and may still need the call's descriptors."""

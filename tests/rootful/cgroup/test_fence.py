@@ -219,6 +219,26 @@ def test_program_outside_of_jobs_is_named_and_its_device_waits_for_it(node: Node
         wait_for(node, both, "COMPLETED")
 
 
+def test_users_who_know_nothing_of_each_other_are_told_only_of_their_own_programs_outside_of_jobs(node: Node) -> None:
+    node.configure(foreign_gpu_use="wait", private_data=["jobs"])
+    script = f"exec 9<{node.dir}/first; echo on; read line"
+    words = ["setpriv", "--reuid", str(NOBODY.pw_uid), "--clear-groups", "sh", "-c", script]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as outside:
+        assert outside.stdout is not None
+        assert outside.stdout.readline() == "on\n"
+        node.start()
+        wait_until(lambda: status(node)["foreign"], "the program was found")
+        assert [use["pid"] for use in status(node, user=NOBODY)["foreign"]] == [outside.pid]
+        assert status(node, user=OTHER)["foreign"] == []
+        job = submit(node, "true", "--gpus=2", user=OTHER)
+        told = node.nodectl("explain", str(job), user=OTHER).stdout
+        assert "gpu:0 is used outside of all jobs" in told
+        assert str(outside.pid) not in told
+        assert " of nobody" not in told
+        outside.communicate("go\n")
+        wait_for(node, job, "COMPLETED")
+
+
 def test_device_that_is_used_outside_waits_also_when_the_service_starts_again(node: Node) -> None:
     node.configure(foreign_gpu_use="wait")
     script = f"exec 9<{node.dir}/first; echo on; read line"

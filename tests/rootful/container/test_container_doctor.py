@@ -57,3 +57,20 @@ def test_what_jobs_are_to_be_connected_to_is_looked_at(node: Node) -> None:
     assert findings(node)["container_net"] == ("ok", "macvlan at lo", "")
     node.configure(container_net_parent="ndtmissing")
     assert findings(node)["container_net"][:2] == ("fail", "no interface ndtmissing")
+
+
+def test_private_directories_that_can_take_the_room_of_the_queue_are_told_by_doctor_and_at_the_start(
+    node: Node,
+) -> None:
+    node.configure(job_container_type="job_container/namespace")
+    node.start()
+    told = [line for line in node.logged().splitlines() if "stops the queue for all" in line]
+    assert len(told) == 1
+    level, detail, advice = findings(node)["room of private directories"]
+    assert level == "warn"
+    assert f"{detail}: {advice}" in told[0]
+    node.stop()
+    node.configure(container_dirs=["/tmp:tmpfs,size=1M", "/dev/shm"])
+    node.start()
+    assert node.logged().count("stops the queue for all") == 1
+    assert findings(node)["room of private directories"][0] == "ok"

@@ -12,6 +12,8 @@ import pytest
 from descriptors import no_number_left
 from rootful.node import NOBODY, OTHER, Node, running, wait_until
 
+FOREVER = "exec sleep 1000"
+
 
 @pytest.fixture
 def node() -> Iterator[Node]:
@@ -69,6 +71,24 @@ def test_a_daemon_without_a_descriptor_refuses_in_words_and_serves_again_when_it
         assert node.daemon.poll() is None
     for user in (OTHER, NOBODY):
         assert node.run("true", user=user).returncode == 0
+
+
+@pytest.mark.parametrize("more", range(6))
+def test_a_visit_is_refused_in_words_by_a_daemon_without_a_descriptor(node: Node, more: int) -> None:
+    """Like a launch, and with no path of root's; so are other calls about a step."""
+    job = node.nodectl("submit", "--parsable", "-o/dev/null", "--wrap", FOREVER, user=NOBODY).stdout.strip()
+    wait_until(lambda: node.nodectl("enter", job, "true", user=NOBODY).returncode == 0, "the job runs")
+    assert node.daemon is not None
+    with no_number_left(node.daemon.pid, but=more):
+        entered = node.nodectl("enter", job, "true", user=NOBODY)
+        signalled = node.nodectl("signal", "-s", "CONT", job, user=NOBODY)
+    for done in (entered, signalled):
+        assert "OSError" not in done.stderr
+        assert str(node.dir) not in done.stderr
+        assert done.returncode == 0 or done.stderr.endswith(": Too many open files\n")
+    assert not entered.returncode or "enter: " in entered.stderr
+    assert entered.returncode == 1 or more
+    assert node.nodectl("cancel", job, user=NOBODY).returncode == 0
 
 
 @pytest.mark.parametrize("more", range(10))

@@ -336,6 +336,18 @@ def test_what_does_not_go_with_it_is_refused(served: Node) -> None:
         assert why in done.stderr
 
 
+def test_plugin_that_acts_as_root_in_each_task_is_not_gone_round(node: Node) -> None:
+    """As one that gives each task a network or a /tmp of its own: a fork of the interpreter would be without it."""
+    node.plugin("own", "def slurm_spank_task_init_privileged(spank, ac, argv):\n    return 0\n")
+    node.plugstack("required own.py\n")
+    imported = node.scratch / "imported"
+    (node.scratch / "told.py").write_text(f"open({str(imported)!r}, 'w')\n", encoding="utf-8")
+    done = node.run("--preload=told", f"--export=ALL,PYTHONPATH={node.scratch}", "python3", "-c", "", user=NOBODY)
+    assert done.returncode == 1
+    assert "--preload: not with a SPANK plugin that has slurm_spank_task_init_privileged" in done.stderr
+    assert not imported.exists()
+
+
 def test_pid_namespace_is_refused() -> None:
     with running(job_container_type="job_container/namespace", container_namespaces=["pid"]) as node:
         done = node.run(WITH, "python3", "-c", "", user=NOBODY)

@@ -11,7 +11,7 @@ from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Refused
 from nodectl.placement.binding.options import request_of
 from nodectl.selection.records import JobRecord
-from nodectl.service.daemon.controller.job_request import Machine, _notices, job_of
+from nodectl.service.daemon.controller.job_request import Machine, _notices, apply_options, job_of
 from unit.selection.tres import Bed, nodes
 
 
@@ -56,3 +56,12 @@ def test_a_user_whose_name_is_no_address_is_told_to_give_one(name: str) -> None:
     with pytest.raises(Refused, match=r"no mail reaches the user's name '.*': give an address, name@host"):
         _notices(job, {"mail_type": "END"})
     assert _notices(job, {"mail_type": "END", "mail_user": "ann@example.org"})["user"] == "ann@example.org"
+
+
+def test_the_fewest_cpus_that_a_user_names_are_kept_beside_what_the_tasks_need() -> None:
+    """A later change of the tasks goes by both."""
+    layout = {"ntasks": "8"}
+    job = job_of(step_of(8, layout), request_of(layout, {}), Machine(16, "main"), {}, held_by="batch")
+    apply_options(job, {"min_cpus": 6}, is_admin=False)
+    assert (job.details.least_cpus, job.details.min_cpus) == (6, 8)
+    assert JobRecord.from_json(job.as_json()).details.least_cpus == 6

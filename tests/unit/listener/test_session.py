@@ -13,6 +13,7 @@ import pytest
 
 from nodectl.model.wire import frames, framing
 from nodectl.service.listener import session
+from nodectl.service.listener.connection import ClientConnection
 from nodectl.service.listener.main import SessionProcess as Place
 
 PATIENCE = 20
@@ -124,6 +125,53 @@ def test_who_wanted_no_answer_gets_no_descriptors_with_the_next(around: Around) 
         assert inbox.take_descriptors() == []
         assert os.read(reader, 1) == b""  # the session has closed its end, and the step learns that nobody is there
         os.close(reader)
+
+
+@pytest.mark.parametrize("moment", ["before the reply", "with the reply", "with the daemon"])
+def test_the_step_runner_sees_that_its_client_has_gone_before_it_gets_the_streams(
+    around: Around, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Else the program of a client that died in the job's prolog ran until the session had closed its own ends."""
+    told: list[bool] = []
+    hand_over, kept = ClientConnection.hand_over, framing.hand_over
+    way, streams = socket.socketpair()
+    reader, writer = os.pipe()
+    client = around.connect()
+    assert client is not None
+
+    def die(connection: ClientConnection, fds: list[int], answer: bytes) -> None:
+        os.close(writer)
+        if moment != "before the reply":  # what the session knows only when it looks
+            client.close()
+        if moment == "with the daemon":
+            around.down.close()
+        else:
+            framing.send_some(around.down, frames.frame(1, frames.REPLY, b"{}"))
+        hand_over(connection, fds, answer)
+
+    def look(sock: socket.socket, fds: list[int]) -> None:
+        poll = select.poll()
+        poll.register(reader, 0)
+        told.append(bool(poll.poll(0)))
+        kept(sock, fds)
+
+    monkeypatch.setattr(ClientConnection, "hand_over", die)
+    monkeypatch.setattr(framing, "hand_over", look)
+    client.sendall(LAUNCH)
+    assert around.heard()[1] == frames.CALL
+    if moment == "before the reply":
+        client.close()
+        assert around.heard()[:2] == (1, frames.GONE)
+    if moment == "with the daemon":
+        streams.send(frames.BEGUN)
+    framing.send_some(around.down, frames.frame(1, frames.HAND, b"{}"), [way.fileno(), writer])
+    way.close()
+    streams.settimeout(PATIENCE)
+    while streams.recv(1):
+        pass
+    assert all(told)
+    os.close(reader)
+    streams.close()
 
 
 @pytest.mark.parametrize(

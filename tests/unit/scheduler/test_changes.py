@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from bitarray import bitarray
 
 from nodectl.scheduler.decisions import End, NotAdmitted
+from nodectl.selection.records import JobDetails
 from unit.scheduler.bench import Bench, policy
 
 
@@ -173,3 +175,35 @@ def test_a_job_that_was_given_more_time_than_users_may_have_can_still_be_renamed
     bench.scheduler.update(job, {"time_limit": 7200}, bench.at, is_admin=True)
     bench.scheduler.update(job, {"name": "n"}, bench.at)
     assert (job.name, job.time_limit) == ("n", 7200)
+
+
+@pytest.mark.parametrize("changed", [{"ntasks": 1}, {"demand": JobDetails(layout={"ntasks": "1"})}])
+def test_a_job_keeps_the_fewest_cpus_that_its_user_named(changed: dict[str, Any]) -> None:
+    """An option of the job, which no later description of its first step holds."""
+    bench = full()
+    job = bench.submit(2, least_cpus=6)
+    bench.scheduler.update(job, changed, bench.at)
+    assert (job.details.num_tasks, job.details.min_cpus) == (1, 6)
+
+
+def test_tasks_that_share_cpus_ask_for_no_more_of_them_after_a_change() -> None:
+    bench = full()
+    job = bench.submit(1, overcommit=True)
+    bench.scheduler.update(job, {"ntasks": 20}, bench.at)
+    assert (job.details.num_tasks, job.details.min_cpus) == (20, 1)
+
+
+def test_nodes_of_a_new_description_take_the_place_of_the_old_ones() -> None:
+    bench = Bench(nodes="3*1s:8c:1t")
+    blocking = [bench.run(8) for _ in range(3)]
+    assert len(blocking) == 3
+    job = bench.submit(req_nodes=("n1",), share_res=True)
+    bench.look()
+    demand = JobDetails(req_nodes=("n2",), exc_nodes=("n3",), share_res=False, layout={"ntasks": "1"})
+    bench.scheduler.update(job, {"demand": demand}, bench.at)
+    assert (job.details.req_nodes, job.details.exc_nodes, job.details.share_res) == (("n2",), ("n3",), False)
+    for one in blocking:
+        bench.end(one)
+    assert bench.look() == [job]
+    assert job.job_resrcs is not None
+    assert [bench.selection.nodes[at].name for at in job.job_resrcs.node_bitmap.search(bitarray("1"))] == ["n2"]

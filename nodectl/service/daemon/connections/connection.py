@@ -7,6 +7,7 @@ user waits for at most one call of each other user.
 """
 
 import asyncio
+import errno
 import functools
 import gc
 import os
@@ -21,6 +22,7 @@ _MAX_BACKLOG = 32 << 20
 _SMALL = 64 << 10  # bytes of a reply for which there is always room
 _MOST_OF_SMALL = 16 << 20
 _CHUNK = 65536
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 _MOST_PROVEN = 1024  # connections of a session process with a pidfd each; further ones have no proof of their process
 _ONLY_ASK = frozenset(
     f"{NODE}.{name}" for name in ("List", "Show", "Wait", "Await", "Queue", "ShowJob", "Usage")
@@ -318,4 +320,6 @@ def _refusal(error: Exception) -> Mapping[str, object]:
     if isinstance(error, sqlite3.Error):  # with the remedy in its text; the log has the error already
         return error_reply(Refused("InternalError", f"the history cannot be used: {error}"))
     asyncio.get_running_loop().call_exception_handler({"message": "a call failed", "exception": error})
+    if isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:  # the call is none the worse, and may come again
+        return error_reply(Refused("InternalError", f"the service cannot open a file now: {error.strerror}"))
     return error_reply(Refused("InternalError", f"{type(error).__name__}: {error}"))

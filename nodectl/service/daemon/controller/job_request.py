@@ -139,7 +139,8 @@ def apply_options(job: JobRecord, options: Mapping[str, object], *, is_admin: bo
     details.requeue = bool(given.get("requeue", details.requeue))
     details.open_append = given.get("open_mode") == "append"
     details.contiguous = bool(given.get("contiguous"))
-    details.min_cpus = max(details.min_cpus, int(str(given.get("min_cpus", 0))))
+    details.least_cpus = int(str(given.get("min_cpus", 0)))
+    details.min_cpus = max(details.min_cpus, details.least_cpus)
     details.features = tuple(filter(None, str(given.get("constraint", "")).split("&")))
     details.kill_invalid_dep = bool(given.get("kill_on_invalid_dep"))
     details.signal = _warning(str(given.get("signal", "")))

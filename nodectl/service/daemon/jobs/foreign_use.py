@@ -98,9 +98,11 @@ class ForeignUse:
                 messages.tell("device-used-outside", line, uid=use["uid"])
         self.uses = found
         self.looked = time.time()
-        self._withhold(
-            {use["device"]: f"is used outside of all jobs: {corner.words_of(use)}" for use in reversed(found)}
-        )
+        self._withhold({use["device"]: f"is used outside of all jobs{self._named(use)}" for use in reversed(found)})
+
+    def _named(self, use: Mapping[str, Any]) -> str:
+        """Return the program as users are told of it whose jobs wait, "" where users know nothing of each other."""
+        return "" if "jobs" in self._config.private_data else f": {corner.words_of(use)}"
 
     def _withhold(self, away: Mapping[str, str]) -> None:
         """Give no job these devices, if the configuration says so; `away` has words about each, by its key."""

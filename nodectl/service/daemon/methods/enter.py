@@ -11,6 +11,7 @@ from nodectl.service.daemon.admission.confinement import ConfinementLevels
 from nodectl.service.daemon.jobs.containers import Containers
 from nodectl.service.daemon.jobs.registry import WHICH, Registry
 from nodectl.service.daemon.processes.forkserver_channel import ForkserverDied
+from nodectl.service.daemon.steps.live import LiveStep
 
 _WORD = text(131_072)
 ENTER = {**WHICH, "argv": array(_WORD, most=65_536), "environment": mapping(_WORD, most=16)}
@@ -52,6 +53,24 @@ class Enter:
         return {}
 
     async def _bring_in(self, call: Call, request: Mapping[str, object]) -> int:
+        what = str(request["container"])
+        try:
+            live = self._visited(call)
+            what = f"step {live.step}: {what}"
+            self._levels.check_enter(live, call.peer)
+            await self._levels.ready(live.step.secure)
+            answer = await self._containers.enter({**request, "spec": live.files.spec}, call)
+        except (OSError, ForkserverDied) as error:  # the service has no descriptor left, or no memory
+            why = f"{what}: {getattr(error, 'strerror', None) or error}"
+            raise Refused("LaunchRefused", why, exit_status=1) from None
+        if answer["why"]:
+            raise Refused("LaunchRefused", f"{what}: {answer['why']}", exit_status=1)
+        return int(str(answer["status"]))
+
+    def _visited(self, call: Call) -> LiveStep:
+        """Return the step whose container the caller may enter. Raises Refused; OSError where the step's files cannot
+        be read.
+        """
         live = self._registry.find_running(call)
         which = f"step {live.step}"
         if not live.pid:
@@ -60,13 +79,4 @@ class Enter:
             raise Refused("WrongState", f"{which} is suspended; resume it first")
         if call.peer.uid not in (0, live.step.uid):
             raise Refused("NotPermitted", f"{which} belongs to {live.step.user_name}")
-        self._levels.check_enter(live, call.peer)
-        await self._levels.ready(live.step.secure)
-        try:
-            answer = await self._containers.enter({**request, "spec": live.files.spec}, call)
-        except (OSError, ForkserverDied) as error:
-            why = f"{which}: {request['container']}: {getattr(error, 'strerror', None) or error}"
-            raise Refused("LaunchRefused", why, exit_status=1) from None
-        if answer["why"]:
-            raise Refused("LaunchRefused", f"{which}: {request['container']}: {answer['why']}", exit_status=1)
-        return int(str(answer["status"]))
+        return live

@@ -1,0 +1,28 @@
+"""The warm interpreter of a step, as the step runner sees it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nodectl.launch.stepd import preload
+from nodectl.launch.stepd.run import LaunchFailed
+from nodectl.model.states import CANCELLED, RUNNING
+
+
+def test_no_module_is_imported_for_a_client_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its streams have come all the same: the import is the first that runs of the user's."""
+    step = SimpleNamespace(container={}, mem_policies=[])
+    run: Any = SimpleNamespace(step=step, state=RUNNING, reason="", spank=SimpleNamespace(has=lambda _: False))
+
+    def turn(_: float | None) -> None:
+        run.state = CANCELLED
+
+    def start(_: preload.Preload) -> None:
+        raise AssertionError("the interpreter was started")
+
+    monkeypatch.setattr(preload.Preload, "start", start)
+    with pytest.raises(LaunchFailed):
+        preload.begin(run, SimpleNamespace(turn=turn))  # type: ignore[arg-type]
