@@ -14,7 +14,7 @@ import errno
 import os
 
 from cgroupspy.controllers import Controller
-from cgroupspy.interfaces import CommaDashSetFile, DictFile, FlagFile, IntegerFile, ListFile, MultiLineIntegerFile
+from cgroupspy.interfaces import DictFile, FlagFile, IntegerFile, ListFile, MultiLineIntegerFile
 
 from nodectl.kernel import _kernel, pseudo_file, signals
 from nodectl.kernel.processes import cgroup_of
@@ -60,14 +60,6 @@ class CoreFiles(Files):
     freeze = FlagFile("cgroup.freeze")
 
 
-class Cpuset(Files):
-    """CPUs and memory nodes: kernel cgroup-v2, "Cpuset"."""
-
-    cpus = CommaDashSetFile("cpuset.cpus")
-    cpus_effective = CommaDashSetFile("cpuset.cpus.effective", readonly=True)
-    mems = CommaDashSetFile("cpuset.mems")
-
-
 class Memory(Files):
     """Memory figures: kernel cgroup-v2, "Memory"."""
 
@@ -88,11 +80,6 @@ class Group:
     def core(self) -> CoreFiles:
         """The files every cgroup has."""
         return CoreFiles(self)
-
-    @property
-    def cpuset(self) -> Cpuset:
-        """The cpuset controller's files."""
-        return Cpuset(self)
 
     @property
     def memory(self) -> Memory:
