@@ -33,7 +33,6 @@ from nodectl.selection.modes import NODE_STATE_DRAIN
 from nodectl.selection.records import BATCH, JobRecord, NodeRecord, StepRecord
 from nodectl.service.daemon.admission.growth import Growth
 from nodectl.service.daemon.admission.share import share_of
-from nodectl.service.daemon.admission.step_maker import StepMaker
 from nodectl.service.daemon.controller.commits import NotWritten
 from nodectl.service.daemon.controller.departures import Departures
 from nodectl.service.daemon.controller.job_request import ADMIN
@@ -68,7 +67,6 @@ class Parts(NamedTuple):
     registry: Registry
     further_steps: FurtherSteps
     suspension: Suspensions
-    maker: StepMaker
     starts: Starts
     spool: Spool
     growth: Growth
