@@ -265,7 +265,7 @@ class Scheduler:
         self._book.resumed(job, now)
         return ""
 
-    def changed(self, now: float) -> None:
+    def changed(self) -> None:
         """Note a change of nodes (drained, resumed, another configuration); the whole line is looked at anew."""
         self._book.freed = True
 
@@ -340,7 +340,7 @@ class Scheduler:
         self._book.freed = True
         return request
 
-    def delete_reservation(self, name: str, now: float) -> None:
+    def delete_reservation(self, name: str) -> None:
         """Delete a reservation. Raises KeyError."""
         self._reservations.delete(name)
         self._book.freed = True

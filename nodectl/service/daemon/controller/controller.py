@@ -890,13 +890,13 @@ class Controller(Watcher):
             node.reason, node.reason_uid, node.reason_time = "", 0, 0.0
         self.selection.update_node_state(node)
         self.table.store.put_node(state, reason, uid, now)
-        self.scheduler.changed(now)
+        self.scheduler.changed()
         self.rounds.kick()
 
     def devices_away(self, away: Mapping[str, str]) -> None:
         """Give no job these devices of the machine from now on; `away` has words that tell why, by key."""
         self.selection.set_devices_away(0, away)
-        self.scheduler.changed(time.time())
+        self.scheduler.changed()
         self.rounds.kick()
 
     # The daemon's life.
