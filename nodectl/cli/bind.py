@@ -80,7 +80,7 @@ def _refuse(error: Exception, *, as_json: bool) -> int:
     return error.status if isinstance(error, BadOption | Failed) else 1
 
 
-def answer_of(parsed: Parsed, config: Config, environ: Mapping[str, str] = os.environ) -> Answer:
+def answer_of(parsed: Parsed, config: Config) -> Answer:
     """Return the answer to a command line. Raises Refused, ValueError, OSError."""
     values = parsed.values
     try_out = _MACHINE in values
@@ -92,7 +92,7 @@ def answer_of(parsed: Parsed, config: Config, environ: Mapping[str, str] = os.en
     if as_run and "exclusive" in values and "ntasks" not in values:
         each = values.get("cpus_per_task")
         values |= {"ntasks": max(1, machine.online.bit_count() // int(str(each)))} if each else {"whole": "1"}
-    request = request_of(values, environ, _hostfile(environ))
+    request = request_of(values, os.environ, _hostfile())
     asked = devices.wanted(_texts(values), request.ntasks or 1)
     gpus: list[devices.Device] = []
     if _ALLOCATED in values:
@@ -183,8 +183,8 @@ def _machine(given: object, config: Config) -> tuple[Topology, Settings]:
     return node.with_boards(machine, config.boards), settings
 
 
-def _hostfile(environ: Mapping[str, str]) -> str:
-    path = environ.get("SLURM_HOSTFILE")
+def _hostfile() -> str:
+    path = os.environ.get("SLURM_HOSTFILE")
     if not path:
         return ""
     with open(path, encoding="utf-8", errors="surrogateescape") as file:

@@ -234,12 +234,12 @@ def make_among(step: str, name: str, *, confined: bool) -> Group:
     return user.child(name).make()
 
 
-def find_mount(mounts: str = MOUNTS) -> str:
+def find_mount() -> str:
     """Return the mount point of the cgroup2 hierarchy, "" without a mount.
 
     This is /sys/fs/cgroup (unified) or a directory beside v1 (hybrid).
     """
-    with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:
+    with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
             fields = line.split()
             if fields[2] == "cgroup2":
