@@ -15,8 +15,7 @@ from nodectl.scheduler.arrays import is_waiting_array
 from nodectl.scheduler.backfill import Backfill, unplace
 from nodectl.scheduler.book import Book
 from nodectl.scheduler.decisions import Decision, NotAdmitted
-from nodectl.scheduler.explain import Explainer, Survey
-from nodectl.scheduler.explanation import Explanation
+from nodectl.scheduler.explain import Explainer, Explanation, Survey
 from nodectl.scheduler.happened import Outcome
 from nodectl.scheduler.limits import Block, asked
 from nodectl.scheduler.policy import Policy

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodectl.scheduler.explanation import Explanation
+from nodectl.scheduler.explain import Explanation
 from nodectl.scheduler.forecast import Forecast
 from nodectl.selection.modes import NODE_STATE_DRAIN, SELECT_MODE_WILL_RUN
 from nodectl.selection.records import JobRecord, ReservationRequest
