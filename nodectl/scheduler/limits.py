@@ -144,8 +144,8 @@ class Accounts:
         for use, limits, whose in self._limits(job):
             if limits.submitted and use.submitted >= limits.submitted:
                 raise NotAdmitted(
-                    f"{job.user_name} has {count_words(use.submitted, 'job')} waiting or running, {limits.submitted} is "
-                    f"the most{whose} (QOSMaxSubmitJobPerUserLimit)"
+                    f"{job.user_name} has {count_words(use.submitted, 'job')} waiting or running, {limits.submitted} "
+                    f"is the most{whose} (QOSMaxSubmitJobPerUserLimit)"
                 )
         self.admit_demand(job, asked(job), "asks for")
 
