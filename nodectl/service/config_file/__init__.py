@@ -1,8 +1,8 @@
-"""The configuration file as a whole: the table of keys, the reader, the explanation.
+"""The configuration file as a whole: the table of keys, and the reader.
 
 The daemon reads it at its start, as root; a command reads it as its user, where it has to. `all_keys.py` holds all keys
-in order, `reader.py` makes a `nodectl.model.config.Config` from a file, `manual.py` explains the keys. Imports the
-`keys.py` of every subject, and no other module of theirs.
+in order, `reader.py` makes a `nodectl.model.config.Config` from a file. Imports the `keys.py` of every subject, and no
+other module of theirs. `nodectl config --explain` (`nodectl/cli/config.py`) explains the keys.
 
 To add a key:
 
