@@ -27,7 +27,7 @@ from nodectl.model import fields, request_fields
 from nodectl.model.fields import names
 from nodectl.model.states import STATES
 from nodectl.placement.binding.options import COUNT, FLAG, ROWS
-from nodectl.service.config_file.table import KEYS
+from nodectl.service.config_file.all_keys import KEYS
 
 INTERFACE = "nodectl/model/wire/org.nodectl.varlink"
 _OF_THE_INTERFACE = {
@@ -36,7 +36,7 @@ _OF_THE_INTERFACE = {
 _PLAIN = {bool: "bool", int: "int", float: "float", str: "string", object: "object"}
 COMMANDS = "docs/commands.md"
 CONFIG = "nodectl/model/config/__init__.py"
-_OF_CONFIG = 'in the order of `config_file/table.py`.\n    """\n\n'
+_OF_CONFIG = 'in the order of `config_file/all_keys.py`.\n    """\n\n'
 _COLUMNS = 140
 # Options that belong to a terminal or to the command, or that the Python API has as arguments.
 _OF_RUN = {"error", "export", "help", "input", "output", "pty", "trace", "verbose"}

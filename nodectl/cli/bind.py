@@ -31,13 +31,14 @@ from nodectl.model.config import Config
 from nodectl.model.cpu_list import cpus_of, mask_of_list
 from nodectl.model.number import whole
 from nodectl.model.words import printable
-from nodectl.placement.binding import detected_devices, devices, job, node, step
+from nodectl.placement.binding import devices, job, node, step
 from nodectl.placement.binding.allocation import Allocation
 from nodectl.placement.binding.answer import Answer, add_devices, layout_answer, refusal, without_reasons
 from nodectl.placement.binding.options import request_of
 from nodectl.placement.binding.refused import Refused
 from nodectl.placement.binding.request import Request, Settings
-from nodectl.placement.machine import spec, topology
+from nodectl.placement.machine import detected_devices, spec, topology
+from nodectl.placement.machine.declared_devices import Device, declared
 from nodectl.placement.machine.topology import Topology
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.selection import planning
@@ -80,7 +81,7 @@ def _refuse(error: Exception, *, as_json: bool) -> int:
     return error.status if isinstance(error, BadOption | Failed) else 1
 
 
-def answer_of(parsed: Parsed, config: Config, environ: Mapping[str, str] = os.environ) -> Answer:
+def answer_of(parsed: Parsed, config: Config) -> Answer:
     """Return the answer to a command line. Raises Refused, ValueError, OSError."""
     values = parsed.values
     try_out = _MACHINE in values
@@ -92,9 +93,9 @@ def answer_of(parsed: Parsed, config: Config, environ: Mapping[str, str] = os.en
     if as_run and "exclusive" in values and "ntasks" not in values:
         each = values.get("cpus_per_task")
         values |= {"ntasks": max(1, machine.online.bit_count() // int(str(each)))} if each else {"whole": "1"}
-    request = request_of(values, environ, _hostfile(environ))
+    request = request_of(values, os.environ, _hostfile())
     asked = devices.wanted(_texts(values), request.ntasks or 1)
-    gpus: list[devices.Device] = []
+    gpus: list[Device] = []
     if _ALLOCATED in values:
         masks = _masks(_ALLOCATED, str(values[_ALLOCATED]), machines)
         allocation = Allocation.of_masks(machines, masks, names)
@@ -183,8 +184,8 @@ def _machine(given: object, config: Config) -> tuple[Topology, Settings]:
     return node.with_boards(machine, config.boards), settings
 
 
-def _hostfile(environ: Mapping[str, str]) -> str:
-    path = environ.get("SLURM_HOSTFILE")
+def _hostfile() -> str:
+    path = os.environ.get("SLURM_HOSTFILE")
     if not path:
         return ""
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
@@ -218,15 +219,15 @@ def _masks(option: str, text: str, machines: Sequence[Topology]) -> dict[int, in
 
 def _held(
     config: Config, asked: devices.Wanted, machine: Topology, allocation: Allocation, *, try_out: bool
-) -> list[devices.Device]:
+) -> list[Device]:
     if len(allocation.nodes) > 1:
         raise Refused("GPUs can be tried on one machine")
-    known = devices.declared(config.gres)[0] if try_out else detected_devices.of(config.gres)
+    known = declared(config.gres)[0] if try_out else detected_devices.of(config.gres)
     return devices.hold(known, asked, {}, allocation.nodes[0].cpus, machine)
 
 
 def _near(
-    allocation: Allocation, gpus: Sequence[devices.Device], asked: devices.Wanted, request: Request, machine: Topology
+    allocation: Allocation, gpus: Sequence[Device], asked: devices.Wanted, request: Request, machine: Topology
 ) -> Allocation:
     """Return the allocation without the CPUs far from the devices, if the near CPUs are enough."""
     grant = allocation.nodes[0]

@@ -95,7 +95,7 @@ class Completion:
         print(kind, self._current[cut:] if self._shell == "bash" else place.partial, sep="\n")
         if kind != values.WORDS:
             return
-        found = self._values(place, place.item) if place.item else self._options(place)
+        found = self._values(place.item) if place.item else self._options(place)
         listed = place.item is not None and not values.LISTS.isdisjoint(place.item.names)
         self._print(typed.fitting(found, place.partial, listed=listed), place.before, cut)
 
@@ -106,7 +106,7 @@ class Completion:
                 print(whole if self._shell == "bash" or not meaning else f"{whole}\t{printable(meaning)}")
         sys.stdout.flush()
 
-    def _values(self, place: Place, item: Item) -> list[Candidate]:
+    def _values(self, item: Item) -> list[Candidate]:
         return values.known(self._command, item) or service.candidates(self._settings, self._command, item)
 
     def _options(self, place: Place) -> list[Candidate]:

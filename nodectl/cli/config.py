@@ -11,7 +11,7 @@ from nodectl.client.configuration import as_json, configured
 from nodectl.client.render.terminal import put
 from nodectl.model.config import Config
 from nodectl.model.config.key import toml
-from nodectl.service.config_file.table import KEYS
+from nodectl.service.config_file.all_keys import KEYS
 
 _WIDTH = 100
 

@@ -25,9 +25,9 @@ from nodectl.launch.cgroup import corner
 from nodectl.launch.cgroup.corner import Corner, LoginShare
 from nodectl.model.config import Config
 from nodectl.model.cpu_list import cpus_of, format_cpulist
-from nodectl.placement.binding import detected_devices, node
+from nodectl.placement.binding import node
 from nodectl.placement.binding.job import specialised
-from nodectl.placement.machine import topology
+from nodectl.placement.machine import detected_devices, topology
 
 if TYPE_CHECKING:
     from nodectl.client.command import GlobalOptions

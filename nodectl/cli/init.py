@@ -23,7 +23,7 @@ from nodectl.model.config.key import toml
 from nodectl.model.number import mebibytes, seconds
 from nodectl.model.words import duration
 from nodectl.service.config_file import reader
-from nodectl.service.config_file.table import KEYS
+from nodectl.service.config_file.all_keys import KEYS
 
 _WIDTH = 100
 _MOST_BYTES = 1 << 20

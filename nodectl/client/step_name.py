@@ -1,7 +1,5 @@
 """Names of steps: `42.0`, `42.batch`, or `42` for the first step of job 42. Pure."""
 
-import argparse
-
 from nodectl.model.number import whole
 from nodectl.model.step_number import FIRST, step_number
 
@@ -21,11 +19,3 @@ def step_of(text: str) -> tuple[int, int]:
     if not 1 <= number <= _LAST or of_job > _LAST:
         raise ValueError(f"{text[:40]!r}: jobs are numbered from 1 to {_LAST}, steps from 0")
     return number, of_job
-
-
-def step_argument(text: str) -> tuple[int, int]:
-    """Convert a step's name for argparse, which prints errors and ends the command with status 2."""
-    try:
-        return step_of(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

@@ -15,8 +15,9 @@ from typing import Any
 from nodectl.model.cpu_list import mask_of
 from nodectl.model.number import whole
 from nodectl.model.wire import lean_json
-from nodectl.placement.binding.devices import Device, visible
+from nodectl.placement.binding.devices import visible
 from nodectl.placement.machine.caches import Cache
+from nodectl.placement.machine.declared_devices import Device
 from nodectl.placement.machine.topology import Board, CoreKind, NumaNode, Topology, assemble
 
 _MOST = 999_999_999

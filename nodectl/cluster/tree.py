@@ -4,7 +4,7 @@ Where ranks are missing, the ranks beneath stand directly beneath the nearest an
 from a rank to one of its ancestors, so that there is no circle.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 
 LEADER = -1  # the leader's address, on whichever node the leader runs
 ROOT = 0
@@ -23,22 +23,12 @@ def ancestors(rank: int, width: int = WIDTH) -> Iterator[int]:
         yield rank
 
 
-def children(rank: int, count: int, width: int = WIDTH) -> range:
-    """Return the children of a rank in a complete tree of `count` ranks."""
-    return range(min(rank * width + 1, count), min((rank + 1) * width + 1, count))
-
-
 def beneath(top: int, count: int, width: int = WIDTH) -> Iterator[range]:
     """Yield the ranks beneath `top` in a complete tree, generation by generation, first `top` itself."""
     first, last = top, top
     while first < count:
         yield range(first, min(last + 1, count))
         first, last = first * width + 1, (last + 1) * width
-
-
-def nearest(rank: int, there: Container[int], width: int = WIDTH) -> int | None:
-    """Return the nearest ancestor in `there`, or None."""
-    return next((one for one in ancestors(rank, width) if one in there), None)
 
 
 def is_beneath(rank: int, top: int, width: int = WIDTH) -> bool:

@@ -9,17 +9,9 @@ import os
 
 from nodectl.kernel import _kernel
 
-# Names of links to descriptors that a program may expect to work.
-_STREAMS = {f"/dev/{name}": number for number, name in enumerate(("stdin", "stdout", "stderr"))}
 
-
-def open_file(path: str, flags: int, *, wired: int = 0) -> int:
-    """Open a file, closed at an exec. A new file has the mode 0666 less the umask. Raises OSError.
-
-    So many of 0, 1 and 2 as `wired` says are the user's already, and may be named.
-    """
-    if _STREAMS.get(path, wired) < wired:
-        return os.open(path, flags | os.O_CLOEXEC, 0o666)
+def open_file(path: str, flags: int) -> int:
+    """Open a file, closed at an exec. A new file has the mode 0666 less the umask. Raises OSError."""
     return _open(path, flags, 0o666 if flags & os.O_CREAT else 0)
 
 

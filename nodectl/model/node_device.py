@@ -1,6 +1,6 @@
 """A device of the node, for the code that counts devices and confines a step to its own.
 
-`binding/devices.py` makes such devices. `typing` is imported here: no process of a step imports this module.
+`machine/declared_devices.py` makes such devices. `typing` is imported here: no process of a step imports this module.
 """
 
 from typing import Protocol

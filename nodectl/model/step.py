@@ -40,6 +40,16 @@ _NO_CONTAINER = "job_container/none"  # the plugin of a job without a container
 _TOLD_COMMAND = 4096  # characters
 
 
+def told_command(argv: "list[str]") -> "list[str]":
+    """Return the start of argv, with "..." for the rest: a history has thousands, and an argv may have megabytes."""
+    room = _TOLD_COMMAND
+    for number, word in enumerate(argv):
+        if len(word) >= room:
+            return [*argv[:number], f"{word[:room]}..."]
+        room -= len(word) + 1
+    return argv
+
+
 class Step(StepFields):
     """A step: the fields of the table, which travel, and what a process notes beside them."""
 
@@ -145,7 +155,7 @@ class Step(StepFields):
             "uid": self.uid,
             "gid": self.gid,
             "node": self.node_name,
-            "command": self._told_command(),
+            "command": told_command(self.argv),
             "cwd": self.cwd,
             "ntasks": self.ntasks,
             "cpus": f"{self.allocation if self.is_first else self.step_cpus or self.allocation:x}",
@@ -157,17 +167,6 @@ class Step(StepFields):
             **({"array_job": self.array_job, "array_task": self.array_task} if self.array_job else {}),
             **({"part": self.part.facts()} if self.part is not None else {}),
         }
-
-    def _told_command(self) -> "list[str]":
-        """Return the start of argv, with "..." for the rest: records are kept in thousands, and an argv may have
-        megabytes.
-        """
-        room = _TOLD_COMMAND
-        for number, word in enumerate(self.argv):
-            if len(word) >= room:
-                return [*self.argv[:number], f"{word[:room]}..."]
-            room -= len(word) + 1
-        return self.argv
 
     def as_json(self) -> "dict[str, object]":
         """Return every field by name. CPU masks are hex texts: JSON readers lose the top bits of large numbers."""

@@ -19,6 +19,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text)
 
 
+def count_words(number: int, one: str, many: str = "") -> str:
+    """Return a number with a noun: 1 CPU, 2 CPUs."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def duration(seconds: float) -> str:
     """Return a time as [DAYS-]HH:MM:SS, whole seconds, never negative."""
     whole = max(0, int(seconds))

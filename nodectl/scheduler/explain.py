@@ -12,17 +12,16 @@ from bitarray import bitarray
 
 from nodectl.model import states
 from nodectl.model.device_part import WHOLE, device_of
-from nodectl.model.words import duration
+from nodectl.model.value_class import dataclass
+from nodectl.model.words import count_words, duration
 from nodectl.placement.binding import devices
 from nodectl.placement.binding.refused import Refused
 from nodectl.scheduler.backfill import Backfill, unplace
 from nodectl.scheduler.book import Bar, Book
-from nodectl.scheduler.explanation import Explanation
 from nodectl.scheduler.forecast import Forecast
 from nodectl.scheduler.limits import Block, asked
 from nodectl.scheduler.reservation import Reservations
 from nodectl.scheduler.room import Room, Shadow
-from nodectl.scheduler.words import count
 from nodectl.selection.answers import Choice
 from nodectl.selection.modes import SELECT_MODE_RUN_NOW
 from nodectl.selection.records import JobRecord, JobResources
@@ -40,6 +39,22 @@ _HELP = {
     states.BEGIN_TIME: "nodectl update {job} --begin=now",
     states.LAUNCH_FAILURE: "nodectl release {job} tries it at once",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer to why a job waits.
+
+    `reason`: Slurm's word, "" for a job that does not wait. `words`: one sentence. `for_whom`: the jobs for which it
+    waits ("job 7 of ann"). `expected_start`: seconds since the epoch, None where unknown. `what_would_help`: what its
+    user, or an administrator, could change.
+    """
+
+    reason: str
+    words: str
+    for_whom: tuple[str, ...] = ()
+    expected_start: float | None = None
+    what_would_help: tuple[str, ...] = ()
 
 
 class Survey(NamedTuple):
@@ -120,7 +135,7 @@ class Explainer:
                 job.state_reason = states.RESOURCES if why.reason == states.NO_REASON else why.reason
                 job.state_desc = why.words
             else:
-                job.state_reason, job.state_desc = states.PRIORITY, f"{count(place, 'job')} before it in line"
+                job.state_reason, job.state_desc = states.PRIORITY, f"{count_words(place, 'job')} before it in line"
 
     def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
         """Return a `brief` of each job, after a survey without interruption."""
@@ -288,7 +303,7 @@ class Explainer:
             yield
             if one.details.reservation == job.details.reservation:
                 ahead.append(one)
-        before = count(len(ahead), "job") if len(ahead) <= _MOST_NAMED else f"more than {_MOST_NAMED} jobs"
+        before = count_words(len(ahead), "job") if len(ahead) <= _MOST_NAMED else f"more than {_MOST_NAMED} jobs"
         words = f"{before} before it in line"
         start = yield from self._expected_start(job, now)
         if job.job_state != states.PENDING:
@@ -303,7 +318,9 @@ class Explainer:
     def _lacks(self, job: JobRecord) -> str:
         wanted, cpus, memory = asked(job), self._free_cpus(), self._free_memory()
         if wanted.cpus > cpus:
-            return f"it asks for {count(wanted.cpus, 'CPU')}, {cpus or 'none'} {'is' if cpus <= 1 else 'are'} free"
+            return (
+                f"it asks for {count_words(wanted.cpus, 'CPU')}, {cpus or 'none'} {'is' if cpus <= 1 else 'are'} free"
+            )
         if wanted.memory > memory:
             return f"it asks for {wanted.memory} MiB, {memory} are free"
         if wanted.devices:
@@ -333,7 +350,7 @@ class Explainer:
     def _smaller(self, job: JobRecord, now: float) -> tuple[str, ...]:
         """Return hints at changes for an earlier start: fewer CPUs, time limits for running jobs, a shorter limit."""
         free = self._free_cpus()
-        helps = [f"a job of at most {count(free, 'CPU')}"] if 0 < free < job.details.min_cpus else []
+        helps = [f"a job of at most {count_words(free, 'CPU')}"] if 0 < free < job.details.min_cpus else []
         waiting = [
             one for one in self._book.active.values() if not one.time_limit and one.job_state != states.COMPLETING
         ]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from nodectl.model.device_part import MEMORY, SHARD, counted
 from nodectl.model.value_class import dataclass, names
+from nodectl.model.words import count_words
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.policy import Policy, UserLimits
-from nodectl.scheduler.words import count
 from nodectl.selection.records import JobRecord, JobResources
 
 _REASONS = {
@@ -144,8 +144,8 @@ class Accounts:
         for use, limits, whose in self._limits(job):
             if limits.submitted and use.submitted >= limits.submitted:
                 raise NotAdmitted(
-                    f"{job.user_name} has {count(use.submitted, 'job')} waiting or running, {limits.submitted} is the "
-                    f"most{whose} (QOSMaxSubmitJobPerUserLimit)"
+                    f"{job.user_name} has {count_words(use.submitted, 'job')} waiting or running, {limits.submitted} "
+                    f"is the most{whose} (QOSMaxSubmitJobPerUserLimit)"
                 )
         self.admit_demand(job, asked(job), "asks for")
 
@@ -156,7 +156,7 @@ class Accounts:
                 most, wanted = getattr(limits, name), getattr(demand, name)
                 if most and wanted > most:
                     raise NotAdmitted(
-                        f"the job {verb} {count(wanted, *_NAMES[name])}, {most} is the most for one user{whose} "
+                        f"the job {verb} {count_words(wanted, *_NAMES[name])}, {most} is the most for one user{whose} "
                         f"({_REASONS[name]})"
                     )
 
@@ -172,7 +172,7 @@ class Accounts:
             for name, reason in _REASONS.items():
                 most, others = getattr(limits, name), getattr(use, name) - getattr(own, name)
                 if most and others + getattr(demand, name) > most:
-                    has = count(others, *_NAMES[name])
+                    has = count_words(others, *_NAMES[name])
                     where = "" if name == "jobs" else " in running jobs"
                     words = f"{job.user_name} has {has}{where}, {most} is the most for one user{whose}"
                     return Block(reason, words, f"it can start when other jobs of {job.user_name} have ended")

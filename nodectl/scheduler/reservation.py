@@ -15,7 +15,8 @@ from nodectl.model.device_part import FREE, Load, conflict, device_of, part_for
 from nodectl.model.states import RESERVATION
 from nodectl.model.value_class import replace
 from nodectl.model.words import duration, moment
-from nodectl.placement.binding.devices import Device, of_gres
+from nodectl.placement.binding.devices import of_gres
+from nodectl.placement.machine.declared_devices import Device
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.limits import Block, is_gpu
 from nodectl.selection.answers import Refusal

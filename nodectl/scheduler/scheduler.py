@@ -15,8 +15,7 @@ from nodectl.scheduler.arrays import is_waiting_array
 from nodectl.scheduler.backfill import Backfill, unplace
 from nodectl.scheduler.book import Book
 from nodectl.scheduler.decisions import Decision, NotAdmitted
-from nodectl.scheduler.explain import Explainer, Survey
-from nodectl.scheduler.explanation import Explanation
+from nodectl.scheduler.explain import Explainer, Explanation, Survey
 from nodectl.scheduler.happened import Outcome
 from nodectl.scheduler.limits import Block, asked
 from nodectl.scheduler.policy import Policy
@@ -265,7 +264,7 @@ class Scheduler:
         self._book.resumed(job, now)
         return ""
 
-    def changed(self, now: float) -> None:
+    def changed(self) -> None:
         """Note a change of nodes (drained, resumed, another configuration); the whole line is looked at anew."""
         self._book.freed = True
 
@@ -340,7 +339,7 @@ class Scheduler:
         self._book.freed = True
         return request
 
-    def delete_reservation(self, name: str, now: float) -> None:
+    def delete_reservation(self, name: str) -> None:
         """Delete a reservation. Raises KeyError."""
         self._reservations.delete(name)
         self._book.freed = True

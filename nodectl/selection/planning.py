@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nodectl.placement.binding.allocation import Allocation, NodeGrant
-from nodectl.placement.binding.devices import Device, Wanted, held_of
+from nodectl.placement.binding.devices import Wanted, held_of
 from nodectl.placement.binding.geometry import given
 from nodectl.placement.binding.job import check_names, inherited, specialised, tasks_of
 from nodectl.placement.binding.refused import Refused
 from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.machine.declared_devices import Device
 from nodectl.placement.machine.topology import Topology
 from nodectl.plugin_host.caller import PluginCaller
 from nodectl.plugin_host.loader import Plugin

@@ -17,9 +17,9 @@ from bitarray import bitarray
 
 from nodectl.model.states import COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.model.value_class import dataclass, field, names
-from nodectl.placement.binding.devices import Device
 from nodectl.placement.binding.options import request_of
 from nodectl.placement.binding.request import Request
+from nodectl.placement.machine.declared_devices import Device
 from nodectl.placement.machine.topology import Topology
 from nodectl.selection.modes import NODE_STATE_DOWN, NODE_STATE_DRAIN, NODE_STATE_IDLE
 

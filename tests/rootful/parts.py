@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodectl.cluster.leader.parts import Part, part_of, parts_of
+from nodectl.cluster.leader.parts import Part, parts_of
 from nodectl.model.wire import framing
 from nodectl.placement.binding.options import request_of
 from nodectl.placement.binding.request import Settings
@@ -32,7 +32,7 @@ def laid_out(step: int, *, job: int = JOB, environment: Mapping[str, str] | None
     layout = place(machines, held, request, Settings())
     cpus = dict.fromkeys(NAMES, MACHINE.usable.bit_count())
     whole, own = parts_of(layout, NAMES, (job, step), job_cpus=cpus, environment=environment)
-    return [part_of(whole, part) for part in own.values()]
+    return [{**whole, **part} for part in own.values()]
 
 
 def by_hand(step: int, tasks: Sequence[str], *, job: int = JOB, **more: object) -> list[Part]:

@@ -19,8 +19,8 @@ from nodectl.launch.cgroup.constraints import cannot_decide_devices, is_memory_s
 from nodectl.launch.cgroup.tree import MOUNTS, Group, find_mount
 from nodectl.model.config import Config
 from nodectl.model.cpu_list import format_cpulist
-from nodectl.placement.binding import detected_devices
-from nodectl.placement.binding.devices import Device
+from nodectl.placement.machine import detected_devices
+from nodectl.placement.machine.declared_devices import Device
 from nodectl.placement.machine.topology import read
 
 # What each version brought, and what is done without it.

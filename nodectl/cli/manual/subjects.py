@@ -12,7 +12,7 @@ from nodectl.cli.manual.options import statuses
 from nodectl.model.exit_statuses import GENERAL, OF_COMMANDS
 from nodectl.model.launch_order import BATCH_HOOKS, HOOKS, SUSPENSION_HOOKS, Hook
 from nodectl.plugin_host.kinds import KINDS
-from nodectl.service.config_file.table import KEYS
+from nodectl.service.config_file.all_keys import KEYS
 from nodectl.spank.contexts import CONTEXTS, short
 
 _TOML = """

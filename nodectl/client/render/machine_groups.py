@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nodectl.model.cpu_list import lowest
-from nodectl.model.words import byte_words
+from nodectl.model.words import byte_words, count_words
 from nodectl.placement.machine.caches import SHARED_LEVEL, Cache
 from nodectl.placement.machine.pci import PciDevice
 from nodectl.placement.machine.topology import Core, Topology
@@ -61,7 +61,7 @@ def headline(topology: Topology) -> str:
         (len(topology.machine_of), "CPU"),
         (len(topology.nodes), "NUMA node"),
     )
-    words = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts if count)
+    words = ", ".join(count_words(count, noun) for count, noun in counts if count)
     return f"machine: {words}{_size(sum(node.memory for node in topology.nodes))}"
 
 

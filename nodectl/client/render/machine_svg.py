@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape
 
 from nodectl.client.render.machine_groups import Box, tree
-from nodectl.client.render.occupants import MANY, Job, Occupation, Step, cpus_words, pinned_words
+from nodectl.client.render.occupants import MANY, Job, Occupation, RunningStep, cpus_words, pinned_words
 from nodectl.client.render.table import cut
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.step_number import step_name
@@ -195,7 +195,7 @@ def _legend(topology: Topology, occupation: Occupation, width: float) -> _Shape:
     return _placed(entries, columns, gap=3 * _GAP, between=2)
 
 
-def _words(job: Job, step: Step) -> tuple[str, ...]:
+def _words(job: Job, step: RunningStep) -> tuple[str, ...]:
     tasks = f"{step.ntasks} task{'s' if step.ntasks > 1 else ''}"
     name = f"job {step_name(job.name, step.number)}"
     return name, printable(job.user), printable(step.name), tasks, pinned_words(job, step), cpus_words(job.mask)

@@ -21,7 +21,7 @@ MANY = "#"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RunningStep:
     """A running step; `pins` has the CPU mask of each task by number, 0 for an unbound task."""
 
     number: int
@@ -39,7 +39,7 @@ class Job:
     name: str
     user: str
     mask: int
-    steps: tuple[Step, ...]
+    steps: tuple[RunningStep, ...]
 
 
 class Occupation:
@@ -129,7 +129,7 @@ def job_record(job: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**known, "step": FIRST, "ntasks": job["tasks"], "cpus": f"{mask_of_list(job['cpu_list']):x}"}
 
 
-def pinned(job: Job, step: Step) -> dict[int, int]:
+def pinned(job: Job, step: RunningStep) -> dict[int, int]:
     """Return the masks of the bound tasks of a step, by number.
 
     If a step has several tasks, a task that may use all of the job's CPUs does not count as bound.
@@ -137,7 +137,7 @@ def pinned(job: Job, step: Step) -> dict[int, int]:
     return {task: mask for task, mask in step.pins.items() if mask and (len(step.pins) == 1 or mask != job.mask)}
 
 
-def pinned_words(job: Job, step: Step) -> str:
+def pinned_words(job: Job, step: RunningStep) -> str:
     """Return the pinning of a step's tasks in a few words; none of a job whose steps are not known."""
     if step.number == FIRST:
         return ""
@@ -156,9 +156,9 @@ def cpus_words(mask: int) -> str:
     return f"CPU{'' if mask.bit_count() == 1 else 's'} {format_cpulist(cpus_of(mask))}"
 
 
-def _step(row: Mapping[str, Any]) -> Step:
+def _step(row: Mapping[str, Any]) -> RunningStep:
     pins = {int(task["task"]): _mask(task.get("cpus")) for task in row.get("tasks") or ()}
-    return Step(int(row["step"]), str(row["name"]), int(row["ntasks"]), pins)
+    return RunningStep(int(row["step"]), str(row["name"]), int(row["ntasks"]), pins)
 
 
 def _mask(digits: str | None) -> int:

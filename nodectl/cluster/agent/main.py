@@ -40,8 +40,7 @@ from nodectl.kernel import signals
 from nodectl.launch.cgroup.constraints import wants_cgroups
 from nodectl.model.config import Config, ConfigError, own_node
 from nodectl.model.cpu_list import cpus_of
-from nodectl.placement.binding import detected_devices
-from nodectl.placement.machine import topology
+from nodectl.placement.machine import detected_devices, topology
 from nodectl.service.config_file.reader import load
 
 _LONGEST_LINE = 1 << 16

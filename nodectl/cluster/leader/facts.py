@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodectl.cluster.leader.wish import Placed
-
-_COMMAND = 4096  # characters
+from nodectl.model.step import told_command
 
 
 def facts_of(
@@ -22,7 +21,7 @@ def facts_of(
         "name": request.get("name") or argv[0].rpartition("/")[2][:1024],
         **owner,
         "node": nodes,
-        "command": _told_command(argv),
+        "command": told_command(argv),
         "cwd": request["cwd"],
         "ntasks": len(placed.layout.tasks),
         "cpus": "",
@@ -33,13 +32,3 @@ def facts_of(
         "submitted": now,
         "time_limit": request.get("time_limit", 0),
     }
-
-
-def _told_command(argv: list[str]) -> list[str]:
-    """Return the first `_COMMAND` characters of argv, with "..." for the rest."""
-    room = _COMMAND
-    for number, word in enumerate(argv):
-        if len(word) >= room:
-            return [*argv[:number], f"{word[:room]}..."]
-        room -= len(word) + 1
-    return argv

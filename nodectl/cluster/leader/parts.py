@@ -52,11 +52,6 @@ def parts_of(
     }
 
 
-def part_of(whole: Part, own: Part) -> Part:
-    """Return the part of a node: the member `part` of the launch request."""
-    return {**whole, **own}
-
-
 def of_job(cpus: Mapping[str, int]) -> dict[str, str]:
     """Return the variables about the nodes of a job, `cpus` being the job's CPUs on each node; none without nodes."""
     if not cpus:

@@ -23,12 +23,13 @@ from nodectl.cluster.machine import Machine
 from nodectl.model.device_part import WHOLE
 from nodectl.model.states import RUNNING
 from nodectl.placement.binding.allocation import Allocation, NodeGrant
-from nodectl.placement.binding.devices import GPU, Wanted, hold
+from nodectl.placement.binding.devices import Wanted, hold
 from nodectl.placement.binding.job import NEVER, check_names, specialised, tasks_of
 from nodectl.placement.binding.layout import Layout, NodeShare
 from nodectl.placement.binding.refused import Refused
 from nodectl.placement.binding.request import Request, Settings
 from nodectl.placement.binding.step import place
+from nodectl.placement.machine.declared_devices import GPU
 from nodectl.placement.machine.topology import Topology
 from nodectl.selection.answers import BUSY, Choice, Refusal, SelectionFailed
 from nodectl.selection.host import Selection

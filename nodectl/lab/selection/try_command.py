@@ -21,7 +21,7 @@ from nodectl.plugin_host.loader import PluginRefused
 from nodectl.scheduler.policy import Policy
 from nodectl.selection.answers import SelectionFailed
 from nodectl.selection.slurmctld import parameters_of
-from nodectl.service.config_file.table import KEYS
+from nodectl.service.config_file.all_keys import KEYS
 
 MOST_PLUGINS = 2
 _BROKEN, _WRONG = 1, 2

@@ -15,8 +15,8 @@ from collections import Counter
 from nodectl.model.device_part import MEMORY, MOST_SHARDS, SHARD
 from nodectl.model.number import whole
 from nodectl.model.value_class import replace
-from nodectl.placement.binding.devices import GPU, MOST, Device, divided
 from nodectl.placement.machine import spec
+from nodectl.placement.machine.declared_devices import GPU, MOST, Device, divided
 from nodectl.placement.machine.topology import Topology
 from nodectl.selection.records import NodeRecord, NodeTable
 

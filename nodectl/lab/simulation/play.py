@@ -333,7 +333,7 @@ class Player:
         }[event.state]
         node.reason = "" if event.state == "resume" else f"{event.state} by the workload"
         self._selection.update_node_state(node)
-        self.scheduler.changed(self._absolute)
+        self.scheduler.changed()
         self.rules.forget_promises()
         if event.state == "down":
             for job, active in list(self._active.items()):

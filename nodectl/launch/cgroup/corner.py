@@ -48,9 +48,7 @@ def _are_uids(value: object) -> bool:
 _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "path": lambda value: isinstance(value, str) and value.startswith("/"),
     "of_systemd": lambda value: isinstance(value, bool),
-    "free": lambda value: (
-        isinstance(value, (list, tuple)) and all(_is_number(uid) and uid <= _LAST_UID for uid in value)
-    ),
+    "free": _are_uids,
     "cpus": lambda value: isinstance(value, str),
     "memory": _is_number,
     "weight": _is_number,

@@ -1,6 +1,6 @@
 """The devices open to a job and the job's steps: devices of the node which only other jobs may hold are denied.
 
-A set of rules is what `_kernel.constrain_devices` takes. Of the node's devices (`binding/detected_devices.py`) those
+A set of rules is what `_kernel.constrain_devices` takes. Of the node's devices (`machine/detected_devices.py`) those
 count that have a file. A step may open all other devices or, with the key `allowed_devices`, only those that it names
 and the ones that every program expects. Runs in the daemon; paths are the configuration's, and looked up at each
 launch, because drivers make their files late.

@@ -14,7 +14,7 @@ import errno
 import os
 
 from cgroupspy.controllers import Controller
-from cgroupspy.interfaces import CommaDashSetFile, DictFile, FlagFile, IntegerFile, ListFile, MultiLineIntegerFile
+from cgroupspy.interfaces import DictFile, FlagFile, IntegerFile, ListFile, MultiLineIntegerFile
 
 from nodectl.kernel import _kernel, pseudo_file, signals
 from nodectl.kernel.processes import cgroup_of
@@ -60,14 +60,6 @@ class CoreFiles(Files):
     freeze = FlagFile("cgroup.freeze")
 
 
-class Cpuset(Files):
-    """CPUs and memory nodes: kernel cgroup-v2, "Cpuset"."""
-
-    cpus = CommaDashSetFile("cpuset.cpus")
-    cpus_effective = CommaDashSetFile("cpuset.cpus.effective", readonly=True)
-    mems = CommaDashSetFile("cpuset.mems")
-
-
 class Memory(Files):
     """Memory figures: kernel cgroup-v2, "Memory"."""
 
@@ -88,11 +80,6 @@ class Group:
     def core(self) -> CoreFiles:
         """The files every cgroup has."""
         return CoreFiles(self)
-
-    @property
-    def cpuset(self) -> Cpuset:
-        """The cpuset controller's files."""
-        return Cpuset(self)
 
     @property
     def memory(self) -> Memory:
@@ -247,12 +234,12 @@ def make_among(step: str, name: str, *, confined: bool) -> Group:
     return user.child(name).make()
 
 
-def find_mount(mounts: str = MOUNTS) -> str:
+def find_mount() -> str:
     """Return the mount point of the cgroup2 hierarchy, "" without a mount.
 
     This is /sys/fs/cgroup (unified) or a directory beside v1 (hybrid).
     """
-    with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:
+    with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
             fields = line.split()
             if fields[2] == "cgroup2":

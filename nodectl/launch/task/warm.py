@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Form = tuple[str, "str | None"]  # encoding and errors of a stream
 
-TAKEN, DECLINED = "take", "note"
+TAKEN = "take"
 _LONGEST_MESSAGE = 256
 _DESCRIPTORS = 6  # texts, verdict, directory, 0, 1, 2
 _MOST_TEXT = 64 << 20  # bytes: more than execve(2) takes

@@ -20,7 +20,7 @@ class Config:
     """The values of all keys; unchangeable. Durations are seconds, sizes bytes, paths absolute.
 
     The annotations are the keys with the types that their parsers return: tests/generate.py writes them from the rows,
-    in the order of `config_file/table.py`.
+    in the order of `config_file/all_keys.py`.
     """
 
     # node

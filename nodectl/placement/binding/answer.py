@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodectl.model.cpu_list import cpus_of, format_cpulist
-from nodectl.placement.binding.devices import Device, task_environment
+from nodectl.placement.binding.devices import task_environment
 from nodectl.placement.binding.layout import Layout
+from nodectl.placement.machine.declared_devices import Device
 
 Answer = dict[str, Any]
 _TOLD = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION", "SLURM_TASKS_PER_NODE")

@@ -1,32 +1,25 @@
 """GPUs and further devices for tasks: the devices of a job, the devices visible to a task, the CPUs near a device.
 
-Owns: lines of gres.conf as the key `gres` holds them, the options --gpus, --gpus-per-node, --gpus-per-task,
+Owns: the options --gpus, --gpus-per-node, --gpus-per-task,
 --gres=gpu, --gres=shard, --gpu-mem and --gpu-bind, the variables by which the makers' libraries choose a device. Pure
 functions of values, in the daemon and in `nodectl bind`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nodectl.model import device_part, part_variables
-from nodectl.model.cpu_list import cpus_of, parse_cpulist
-from nodectl.model.device_part import ANYONE, FREE, MEMORY, MOST_MEMORY, MOST_SHARDS, SHARD, Load
-from nodectl.model.number import mebibytes, whole
+from nodectl.model.cpu_list import cpus_of
+from nodectl.model.device_part import ANYONE, FREE, MEMORY, SHARD, Load
+from nodectl.model.number import whole
 from nodectl.model.value_class import dataclass, replace
-from nodectl.placement.binding import brackets
 from nodectl.placement.binding.entries import Entries, shown
 from nodectl.placement.binding.refused import Refused
+from nodectl.placement.machine.declared_devices import GPU, LAST_MINOR, MOST, Device, memory_of
 from nodectl.placement.machine.topology import Topology
 
-GPU = "gpu"
-SYSFS, CDI = "sysfs", "cdi"
-MOST = 1024  # devices of one node
-_LAST_MINOR = 9999
 _MOST_ASKED = 9999
-_WORDS = (
-    "name", "type", "file", "multiplefiles", "cores", "count", "memory", "uuid", "autodetect", "flags", "links",
-)  # fmt: skip
 # Each maker's library has a variable of its own. nodectl sets all of them, because the maker may be unknown.
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
 # What `visible` reads: the last two have Slurm's own numbers of the same devices.
@@ -34,36 +27,6 @@ SEEN_BY = (*VISIBLE, "SLURM_JOB_ID", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 OF_STEP = ("SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE", *part_variables.ALL)
 _NONE = ("", "-1", "NoDevFiles")
 _BINDS = "none, closest, map_gpu:<list>, mask_gpu:<list>, per_task:<gpus> or single:<tasks>"
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A device. `number`: the libraries' number of the device, dense for each name unless the file has a number.
-
-    `cores` are the numbers of the cores near the device as gres.conf counts cores (abstract), None where nothing was
-    declared; `cpus` is the machine mask of the near CPUs from sysfs, 0 if sysfs has none. `also` are further files of
-    the device. `id` is the libraries' name of the device where that is not a number, as GPU-5e6f. `shards` and
-    `memory` (MiB) are its capacity for jobs that share it, `one_user`: only jobs of one user do. `part` is what a job
-    holds of it, "" for all (`model/device_part.py`).
-    """
-
-    name: str
-    number: int
-    type: str = ""
-    file: str = ""
-    cores: tuple[int, ...] | None = None
-    cpus: int = 0
-    also: tuple[str, ...] = ()
-    id: str = ""
-    shards: int = 0
-    memory: int = 0
-    one_user: bool = False
-    part: str = ""
-
-    @property
-    def key(self) -> str:
-        """The device's name inside a step, gpu:0, with the part that the step's job holds: gpu:0/shard:2."""
-        return f"{self.name}:{self.number}{self.part}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,126 +83,6 @@ def of_gres(gres: Mapping[str, int]) -> list[Wanted]:
     return sorted(found, key=lambda one: not one.type)
 
 
-def declared(lines: Iterable[str]) -> tuple[tuple[Device, ...], str]:
-    """Read gres.conf's lines. Return the devices, and where to look for more: SYSFS, CDI or "". Raises ValueError."""
-    lines = tuple(lines)
-    devices: list[Device] = []
-    detect = ""
-    for line in lines:
-        words = _line(line)
-        if "autodetect" in words:
-            detect = words["autodetect"].lower()
-            if detect not in (SYSFS, CDI, "off"):
-                raise ValueError(f"has {line!r}: AutoDetect={SYSFS}, {CDI} or off")
-            detect = detect.removeprefix("off")
-        if words.get("name") == SHARD:
-            _shards(line, words)
-        elif "name" in words:
-            devices += _devices(line, words, devices)
-        elif "autodetect" not in words:
-            raise ValueError(f"has {line!r}: no Name=")
-    if len(devices) > MOST:
-        raise ValueError(f"declares more than {MOST} devices")
-    return (tuple(devices) if detect else divided(devices, lines)), detect
-
-
-def divided(devices: Iterable[Device], lines: Iterable[str]) -> tuple[Device, ...]:
-    """Return the devices with the shards of the lines Name=shard: a line's are shared out evenly among its GPUs.
-
-    Those are the GPUs of its File=, or else all, and of its Type=. Raises ValueError.
-    """
-    made = list(devices)
-    for line in lines:
-        words = _line(line)
-        if words.get("name") != SHARD:
-            continue
-        count, files = _shards(line, words), set(_files(words.get("file", "")))
-        places = [
-            place for place, one in enumerate(made)
-            if one.name == GPU and (not files or one.file in files) and words.get("type", one.type) == one.type
-        ]  # fmt: skip
-        if files - {made[place].file for place in places}:
-            raise ValueError(f"has {line!r}: {min(files - {one.file for one in made})!r} is the file of no GPU")
-        for number, place in enumerate(places):
-            each = count // len(places) + (number < count % len(places))
-            if each > MOST_SHARDS:
-                raise ValueError(f"has {line!r}: more than {MOST_SHARDS} shards of a device")
-            made[place] = replace(made[place], shards=each)
-    return tuple(made)
-
-
-def _shards(line: str, words: Mapping[str, str]) -> int:
-    count = whole(words.get("count", ""), MOST * MOST_SHARDS)
-    if not count or words.keys() - {"name", "count", "file", "type"}:
-        raise ValueError(f"has {line!r}: give Name={SHARD} with Count=, and File= or Type= for some of the GPUs only")
-    return count
-
-
-def _line(line: str) -> dict[str, str]:
-    words = {}
-    for word in line.split():
-        key, equals, value = word.partition("=")
-        if not equals or not value or key.lower() not in _WORDS:
-            raise ValueError(f"has {line!r}: {word!r} is none of {', '.join(_WORDS)} with its value")
-        words[key.lower()] = value
-    return words
-
-
-def _devices(line: str, words: Mapping[str, str], before: Sequence[Device]) -> Iterator[Device]:
-    name = words["name"]
-    if not name or "/" in name or ":" in name or name == MEMORY:
-        raise ValueError(f"has {line!r}: {name!r} is no name of a device")
-    taken = {device.number for device in before if device.name == name}
-    files = list(_files(words.get("file", "")))
-    also = tuple(_files(words.get("multiplefiles", "")))  # one device with several files, as an instance of MIG
-    if files and also:
-        raise ValueError(
-            f"has {line!r}: File= makes a device of each file, MultipleFiles= one of all: give one of both"
-        )
-    if not files and not also:
-        count = whole(words.get("count", "1"), MOST)
-        if not count:
-            raise ValueError(f"has {line!r}: Count={words['count']} is not from 1 to {MOST}")
-        files = [""] * count
-    memory = _mebibytes(words.get("memory", "0"))
-    if memory < 0:
-        raise ValueError(f"has {line!r}: Memory={words['memory']} is no amount such as 80G")
-    cores = tuple(sorted(parse_cpulist(words["cores"]))) if "cores" in words else None
-    if "uuid" in words and len(files) > 1:
-        raise ValueError(f"has {line!r}: UUID= is the name of one device, and not of {len(files)}")
-    for file in files or also[:1]:
-        for path in (file, *also):
-            if path and not path.startswith("/"):
-                raise ValueError(f"has {line!r}: {path!r} is no absolute path")
-        number = _own_number(file, taken) if files else _lowest(taken)
-        taken.add(number)
-        yield Device(
-            name, number, words.get("type", ""), file, cores, also=also[1:], id=words.get("uuid", ""), memory=memory
-        )
-
-
-def _own_number(file: str, taken: set[int]) -> int:
-    """Return the number in an NVIDIA file's name, which is also the library's number; else the lowest that is free."""
-    tail = file.removeprefix("/dev/nvidia")
-    own = whole(tail, _LAST_MINOR) if tail != file else None
-    return _lowest(taken) if own is None or own in taken else own
-
-
-def _lowest(taken: set[int]) -> int:
-    return next(number for number in range(len(taken) + 1) if number not in taken)
-
-
-def _files(text: str) -> Iterator[str]:
-    """Expand `/dev/nvidia[0-3,6]` and commas between files."""
-    for word in filter(None, brackets.words(text)):
-        head, bracket, rest = word.partition("[")
-        numbers, _, tail = rest.partition("]")
-        if bracket:
-            yield from (f"{head}{number}{tail}" for number in sorted(parse_cpulist(numbers)))
-        else:
-            yield word
-
-
 def visible(devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[Device, ...]:
     """Return the machine's devices visible to a program with the variables `environ`.
 
@@ -250,7 +93,7 @@ def visible(devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[Devi
     if listed is None and "SLURM_JOB_ID" not in environ:
         return tuple(devices)
     names = list(dict.fromkeys(word for word in (listed or "").split(",") if word not in _NONE))[:MOST]
-    has_numbers = all(whole(name, _LAST_MINOR) is not None for name in names)
+    has_numbers = all(whole(name, LAST_MINOR) is not None for name in names)
     numbers = (environ.get("SLURM_STEP_GPUS") or environ.get("SLURM_JOB_GPUS") or ",".join(names)).split(",")
     if len(numbers) != len(names):
         numbers = names
@@ -300,19 +143,10 @@ def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
 
 
 def _memory(text: str) -> int:
-    amount = _mebibytes(text) if text else 0
+    amount = memory_of(text) if text else 0
     if amount < 0 or (text and not amount):
         raise Refused(f"--gpu-mem={text[:60]!r}: not an amount of memory, as 20G")
     return amount
-
-
-def _mebibytes(text: str) -> int:
-    """Return an amount of memory of a device in MiB, -1 for another text or too much."""
-    try:
-        amount = mebibytes(text)
-    except ValueError:
-        return -1
-    return amount if amount <= MOST_MEMORY else -1
 
 
 def _counted(text: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nodectl.model import brackets
 from nodectl.model.cpu_list import runs_of
 from nodectl.model.number import whole
-from nodectl.placement.binding import brackets
 from nodectl.placement.binding.entries import shown
 from nodectl.placement.binding.refused import Refused
 

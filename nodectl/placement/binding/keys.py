@@ -19,9 +19,9 @@ def _devices(value: object) -> tuple[str, ...]:
     lines = value if isinstance(value, list) else [value]
     texts = tuple(text for text in map(string, lines) if text.strip())
     if texts:
-        from nodectl.placement.binding import devices  # imported only for a node with declared devices
+        from nodectl.placement.machine.declared_devices import declared  # only for a node with declared devices
 
-        devices.declared(texts)
+        declared(texts)
     return texts
 
 

@@ -9,9 +9,10 @@ import functools
 from collections.abc import Iterable
 
 from nodectl.model.device_part import DevicePart, device_of, part_of
-from nodectl.placement.binding.devices import Device, near
+from nodectl.placement.binding.devices import near
 from nodectl.placement.binding.job import specialised
 from nodectl.placement.binding.request import Settings
+from nodectl.placement.machine.declared_devices import Device
 from nodectl.placement.machine.topology import Topology
 from nodectl.selection.records import NodeRecord
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nodectl.kernel import trust
 from nodectl.model.config import Config, ConfigError, own_node
-from nodectl.service.config_file.table import KEYS
+from nodectl.service.config_file.all_keys import KEYS
 
 TYPE_CHECKING = False  # typing's own constant costs the import of typing
 if TYPE_CHECKING:

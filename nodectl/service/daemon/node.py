@@ -160,7 +160,7 @@ class Node:
         )  # fmt: skip
         table.on_end = notices.ended
         idle = IdleWatch(config, base, binder.node_devices)
-        parts = Parts(registry, jobs.further_steps, jobs.suspension, self._maker, starts, spool, growth, notices, idle)
+        parts = Parts(registry, jobs.further_steps, jobs.suspension, starts, spool, growth, notices, idle)
         return Controller(config, table, parts)
 
     @property

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nodectl.client.render.job_columns import name_of
 from nodectl.model.device_part import MEMORY, as_tres
 from nodectl.model.states import COMPLETED, IN_QUEUE, PENDING, SHORT
 from nodectl.model.words import moment, short_duration
@@ -28,16 +29,6 @@ _SIGNALLED = 128
 BATCH = "batch"  # `held_by` of a job whose script the service runs
 _NO_FILES = ("wrap", "submit")  # names of scripts without a file
 _TOKEN = re.compile(r"%[%jAaxuN]")
-
-
-def name_of(job: Row) -> str:
-    """Return 7, 7_3, 7_[0-9]; 7.3 for a waiting step in a cluster."""
-    if job.get("array_tasks"):
-        most = job.get("array_limit")
-        return f"{job.get('array_job') or job['job']}_[{job['array_tasks']}{f'%{most}' if most else ''}]"
-    if job.get("array_task") is not None and job.get("array_job"):
-        return f"{job['array_job']}_{job['array_task']}"
-    return str(job.get("id") or job["job"])
 
 
 def reason(job: Row) -> str:

@@ -12,6 +12,7 @@ from nodectl.client.accounting import Asked, ask
 from nodectl.client.command import Failed
 from nodectl.client.job_name import job_of
 from nodectl.client.session import Session
+from nodectl.model import brackets
 from nodectl.model.states import IN_QUEUE
 from nodectl.model.wire.names import NODE
 from nodectl.scheduler import job_array
@@ -58,15 +59,9 @@ def states_named(words: Iterable[str]) -> list[str]:
 
 def jobs_named(words: Iterable[str]) -> list[str]:
     """Return the jobs given by number, 7_3 for a task of an array; commas within brackets stay. Raises Failed."""
-    text, found, depth = ",".join(words), [""], 0
-    for letter in text:
-        depth += (letter == "[") - (letter == "]")
-        if letter == "," and depth <= 0:
-            found.append("")
-        else:
-            found[-1] += letter
+    text = ",".join(words)
     try:
-        return [job_of(word) for word in found if word]
+        return [job_of(word) for word in brackets.words(text) if word]
     except ValueError:
         raise Failed(f"Invalid job id: {text[:40]}") from None
 

@@ -12,6 +12,7 @@ from typing import Any
 from nodectl.cli.cancel import end_step
 from nodectl.cli.send_signal import signal_of
 from nodectl.client.command import Failed, GlobalOptions, complain
+from nodectl.client.render.job_columns import name_of
 from nodectl.client.session import Session
 from nodectl.client.step_name import step_of
 from nodectl.client.waiting import say
@@ -22,7 +23,6 @@ from nodectl.model.words import printable
 from nodectl.scheduler import job_array
 from nodectl.slurm.commands import jobs
 from nodectl.slurm.commands.command_line import HELP, read_line
-from nodectl.slurm.commands.job_fields import name_of
 from nodectl.slurm.commands.option_words import ARGUMENT, Given, Option
 
 _TABLE = (

@@ -102,7 +102,7 @@ def update(session: Session, given: Given, words: list[str]) -> int:
     if kind in _JOB:
         return _for_each(session, "update", [value], lambda job: _update_job(session, job, rest))
     if kind in ("stepid", "step"):
-        return _update_step(session, value, rest)
+        return _update_step(value, rest)
     if kind in ("node", "nodename"):
         return _update_node(session, value, rest)
     raise Failed(f"Update of {first[:40] or 'nothing'}: only JobId=, StepId= and NodeName= are changed here")
@@ -140,7 +140,7 @@ def _moved(session: Session, name: str, text: str) -> str:
     return f"{moved // 60}:{moved % 60:02}"
 
 
-def _update_step(session: Session, name: str, words: list[str]) -> int:
+def _update_step(name: str, words: list[str]) -> int:
     try:
         step_of(name)
     except ValueError as error:

@@ -7,13 +7,13 @@ from contextlib import closing
 from typing import Any
 
 from nodectl.client.command import GlobalOptions
+from nodectl.client.render.job_columns import name_of
 from nodectl.client.render.terminal import put
 from nodectl.client.session import Session
 from nodectl.model.states import PENDING
 from nodectl.slurm.commands import jobs, sort_order
 from nodectl.slurm.commands.column_format import Field, Row, by_letters, lines_of
 from nodectl.slurm.commands.command_line import HELP, read_line
-from nodectl.slurm.commands.job_fields import name_of
 from nodectl.slurm.commands.option_words import ARGUMENT, Option
 
 _TABLE = (

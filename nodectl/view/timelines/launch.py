@@ -14,7 +14,7 @@ from typing import Any
 from nodectl.client.render import job_columns
 from nodectl.model import launch_order
 from nodectl.model.step_number import step_name
-from nodectl.model.words import cpu_list, printable
+from nodectl.model.words import count_words, cpu_list, printable
 
 # Nodectl's own calls that wait for other processes.
 WAITS = (launch_order.GATE.call, launch_order.PROCTRACK_WAIT.call)
@@ -135,7 +135,7 @@ def launch_of(record: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], nam
         for lane, rows in enumerate(_lanes(lines_of_it))
     )
     tasks = record["ntasks"]
-    title = f"{printable(record['name'])}, {tasks} task{'' if tasks == 1 else 's'} of {printable(record['user'])}"
+    title = f"{printable(record['name'])}, {count_words(tasks, 'task')} of {printable(record['user'])}"
     node = printable(record["node"])
     name = step_name(job_columns.name_of(record), record["step"])
     return Launch(record["job"], record["step"], name, node, record["submitted"], title, processes, _forks(processes))

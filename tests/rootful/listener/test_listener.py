@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,21 +28,6 @@ def descriptors(node: Node) -> int:
 def threads(node: Node) -> int:
     assert node.daemon is not None
     return len(os.listdir(f"/proc/{node.daemon.pid}/task"))
-
-
-def send_and_keep(node: Node, data: bytes, fds: list[int], times: int = 1) -> Callable[[], None]:
-    """For `as_user`: so many connections on which this was sent; the descriptors are theirs alone."""
-
-    def act() -> None:
-        kept = [connect(node) for _ in range(times)]
-        for sock in kept:
-            socket.send_fds(sock, [data], fds)
-        for fd in fds:
-            os.close(fd)
-        for sock in kept:
-            sock.detach()
-
-    return act
 
 
 def test_calls_with_descriptors_that_never_close_take_nothing_of_the_daemons(served: Node) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.cluster.leader.parts import Part, part_of, parts_of
+from nodectl.cluster.leader.parts import Part, parts_of
 from nodectl.launch.stepd.orders import WAITING
 from nodectl.model.cpu_list import lowest
 from nodectl.placement.binding.allocation import Allocation
@@ -62,7 +62,7 @@ def as_recorded(case: dict[str, Any], number: int) -> list[Part]:
     layout = place(machines, held, asked, Settings())
     whole, own = parts_of(layout, names, (int(RECORDED["alloc"]["SLURM_JOB_ID"]), number))
     cpu = f"{1 << lowest(MACHINE.usable):x}"
-    return [{**part_of(whole, part), "cpus": cpu, "masks": [cpu for _ in part["masks"]]} for part in own.values()]  # type: ignore[attr-defined]
+    return [{**whole, **part, "cpus": cpu, "masks": [cpu for _ in part["masks"]]} for part in own.values()]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("case", RECORDED["steps"], ids=lambda case: " ".join(case["args"]))

@@ -34,7 +34,6 @@ AROUND_THE_JOB = (
     "task_p_slurmd_release_resources",
 )  # fmt: skip
 CALLS = [row.call for row in HOOKS if row.call not in AROUND_THE_JOB]
-STEPD_CALLS = [row.call for row in HOOKS if row.process == "stepd"]
 IN_DAEMON = [call for call in CALLS if ROWS[call].process == "daemon"]
 OF_A_STEP = [call for call in CALLS if call not in IN_DAEMON]
 AFTER_THE_TASKS = CALLS[CALLS.index("task_epilog") :]

@@ -19,6 +19,7 @@ from nodectl.placement.binding.options import NAMES, request_of
 from nodectl.placement.binding.refused import Refused
 from nodectl.placement.binding.request import Settings
 from nodectl.placement.machine import spec
+from nodectl.placement.machine.declared_devices import declared
 from nodectl.placement.machine.spec import from_spec
 
 MACHINE = from_spec("2s:4c:2t:2n:i")
@@ -84,8 +85,8 @@ def test_machines_and_cpu_lists_are_read_or_refused(text: str) -> None:
         lambda: spec.from_lscpu(table.encode()),
         lambda: cpu_list.parse_cpulist(text),
         lambda: cpu_list.mask_of_list(text),
-        lambda: devices.declared([text]),
-        lambda: devices.declared([f"Name=gpu Count={text}", f"Name=gpu File=/dev/{text} Cores={text}"]),
+        lambda: declared([text]),
+        lambda: declared([f"Name=gpu Count={text}", f"Name=gpu File=/dev/{text} Cores={text}"]),
     )
     for read in readers:
         told = outcome(read, ValueError)

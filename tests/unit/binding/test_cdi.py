@@ -9,8 +9,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from nodectl.placement.binding import cdi, detected_devices
-from nodectl.placement.binding.devices import Device
+from nodectl.placement.machine import cdi, detected_devices
+from nodectl.placement.machine.declared_devices import Device
 
 
 def nodes(*numbers: int) -> dict[str, Any]:

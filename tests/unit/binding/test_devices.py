@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from nodectl.model.device_part import loads_of
-from nodectl.placement.binding import detected_devices, devices
-from nodectl.placement.binding.devices import Device, Wanted, declared, wanted
+from nodectl.placement.binding import devices
+from nodectl.placement.binding.devices import Wanted, wanted
 from nodectl.placement.binding.refused import Refused
+from nodectl.placement.machine import detected_devices
+from nodectl.placement.machine.declared_devices import Device, declared
 from nodectl.placement.machine.spec import from_spec
 
 MACHINE = from_spec("2s:4c:2t:2n")  # cores 0-3 are CPUs 0-7, cores 4-7 CPUs 8-15
@@ -315,8 +317,8 @@ def test_the_daemon_runs_no_nvidia_smi_that_another_user_could_change(monkeypatc
     def runs(*_: object, **__: object) -> None:
         raise AssertionError("it is run")
 
-    monkeypatch.setattr("nodectl.placement.binding.detected_devices.os.path.isdir", lambda _: True)
-    monkeypatch.setattr("nodectl.placement.binding.detected_devices.os.access", lambda *_: True)
-    monkeypatch.setattr("nodectl.placement.binding.detected_devices.trust.is_trusted", lambda _: False)
+    monkeypatch.setattr("nodectl.placement.machine.detected_devices.os.path.isdir", lambda _: True)
+    monkeypatch.setattr("nodectl.placement.machine.detected_devices.os.access", lambda *_: True)
+    monkeypatch.setattr("nodectl.placement.machine.detected_devices.trust.is_trusted", lambda _: False)
     monkeypatch.setattr("subprocess.run", runs)
     assert detected_devices._nvidia_memory("/") == {}

@@ -12,7 +12,7 @@ from nodectl.cli import fence_units
 from nodectl.launch.cgroup import corner, device_access
 from nodectl.launch.cgroup.corner import Corner, LoginShare
 from nodectl.model.wire import lean_json
-from nodectl.placement.binding.devices import Device
+from nodectl.placement.machine.declared_devices import Device
 from nodectl.service.config_file.reader import build
 from nodectl.service.daemon.jobs import foreign_look
 

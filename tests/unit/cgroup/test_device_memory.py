@@ -17,8 +17,8 @@ from nodectl.launch.cgroup.constraints import CannotConstrain, Constraints, is_m
 from nodectl.launch.cgroup.delegation import Base
 from nodectl.launch.cgroup.tree import find_mount
 from nodectl.model.wire.dispatch import Refused
-from nodectl.placement.binding import detected_devices
-from nodectl.placement.binding.devices import Device
+from nodectl.placement.machine import detected_devices
+from nodectl.placement.machine.declared_devices import Device
 from nodectl.service.config_file.reader import build
 from nodectl.service.daemon import main
 from nodectl.service.daemon.admission.slices import Slices

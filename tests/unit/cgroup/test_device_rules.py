@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.launch.cgroup import device_access
-from nodectl.placement.binding.devices import Device
+from nodectl.placement.machine.declared_devices import Device
 
 NULL, TTY = Device("gpu", 0, file="/dev/null"), Device("gpu", 1, file="/dev/tty")
 GONE, COUNTED = Device("gpu", 2, file="/dev/no-such-device"), Device("gpu", 3)

@@ -9,7 +9,7 @@ import pytest
 from nodectl.cluster import machine
 from nodectl.cluster.engine.engine import Nodes
 from nodectl.cluster.engine.slurm import Slurm
-from nodectl.placement.binding.devices import Device
+from nodectl.placement.machine.declared_devices import Device
 from nodectl.placement.machine.spec import from_spec
 
 _SRUN = "#!/bin/sh\nenv\n"

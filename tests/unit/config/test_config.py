@@ -18,7 +18,7 @@ from nodectl.cli.config import explain
 from nodectl.model.config import Config, ConfigError
 from nodectl.plugin_host import BUILTIN_DIR
 from nodectl.service.config_file import reader
-from nodectl.service.config_file.table import KEYS
+from nodectl.service.config_file.all_keys import KEYS
 
 
 def load(tmp_path: Path, text: str) -> Config:

@@ -140,7 +140,7 @@ class Plan:
             self.fails = False
             raise RuntimeError("one job's fault")
 
-    def changed(self, now: float) -> None:
+    def changed(self) -> None:
         self.decisions += 2  # the jobs that the round that failed had still to look at
 
     def next_time(self, now: float) -> float | None:

@@ -10,7 +10,7 @@ import pytest
 
 from nodectl.launch.cgroup import corner, device_access
 from nodectl.launch.cgroup.delegation import Base
-from nodectl.placement.binding.devices import Device
+from nodectl.placement.machine.declared_devices import Device
 from nodectl.service.config_file.reader import build
 from nodectl.service.daemon.jobs import foreign_use
 from nodectl.service.daemon.jobs.foreign_use import ForeignUse

@@ -425,8 +425,7 @@ def test_a_courier_leaves_a_process_that_does_not_die(monkeypatch: pytest.Monkey
         monkeypatch.setattr(courier, "_DYING", 0.01)
         monkeypatch.setattr(courier, "Confinement", lambda *_: None)
         step: Any = SimpleNamespace(environment={}, cwd="/")
-        user: Any = None
-        assert courier._run(["/bin/sh"], b"", step, user, None, 0.01) == LATE
+        assert courier._run(["/bin/sh"], b"", step, None, 0.01) == LATE
         undying.communicate("\n")
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Refused
 from nodectl.model.wire.shape import Optional
-from nodectl.placement.binding.devices import Device
+from nodectl.placement.machine.declared_devices import Device
 from nodectl.placement.machine.spec import from_spec
 from nodectl.service.daemon.admission import part
 from nodectl.service.daemon.admission.slurm_job import SlurmJob

@@ -22,7 +22,7 @@ from nodectl.client.srun import help as run_help
 from nodectl.kernel.log.table import MESSAGES
 from nodectl.model.exit_statuses import of_command
 from nodectl.model.launch_order import HOOKS
-from nodectl.service.config_file.table import KEYS
+from nodectl.service.config_file.all_keys import KEYS
 
 PAGES = as_roff()
 COMMANDS = commands()

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from nodectl.model import device_part
 from nodectl.model.device_part import ANYONE, FREE, DevicePart, Load
-from nodectl.placement.binding.devices import Device, declared
+from nodectl.placement.machine.declared_devices import Device, declared
 
 KEYS = [
     ("gpu:0", None),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodectl.scheduler.explanation import Explanation
+from nodectl.scheduler.explain import Explanation
 from nodectl.scheduler.forecast import Forecast
 from nodectl.selection.modes import NODE_STATE_DRAIN, SELECT_MODE_WILL_RUN
 from nodectl.selection.records import JobRecord, ReservationRequest
@@ -71,7 +71,7 @@ def test_the_queue_says_that_the_machine_is_drained() -> None:
     node.reason = "new disk"
     bench.selection.update_node_state(node)
     first, second = bench.submit(1), bench.submit(1)
-    bench.scheduler.changed(bench.at)
+    bench.scheduler.changed()
     assert bench.look() == []
     said = [bench.scheduler.briefs([job], bench.at)[0] for job in (first, second)]
     assert [one.reason for one in said] == ["ReqNodeNotAvail", "Priority"]
@@ -204,7 +204,7 @@ def test_who_asks_about_the_first_in_line_has_the_plugin_asked_once(monkeypatch:
     bench = Bench(policy(cpus=5))
     bench.run(8, user=0)
     job = bench.submit(1)
-    bench.scheduler.changed(bench.at)
+    bench.scheduler.changed()
     asked = questions(bench, monkeypatch)
     assert bench.scheduler.briefs([job], bench.at)[0].reason == "Resources"
     assert asked.count(SELECT_MODE_WILL_RUN) == 1

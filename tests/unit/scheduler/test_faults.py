@@ -131,7 +131,7 @@ def test_a_drained_node_starts_nothing_and_says_so() -> None:
     node.node_state |= 0x200
     node.reason = "fan broken"
     bench.selection.update_node_state(node)
-    bench.scheduler.changed(bench.at)
+    bench.scheduler.changed()
     job = bench.submit()
     assert bench.look() == []
     said = bench.scheduler.explain(job, bench.at)
@@ -139,7 +139,7 @@ def test_a_drained_node_starts_nothing_and_says_so() -> None:
     assert "fan broken" in said.words
     node.node_state &= ~0x200
     bench.selection.update_node_state(node)
-    bench.scheduler.changed(bench.at)
+    bench.scheduler.changed()
     assert bench.look() == [job]
 
 

@@ -197,7 +197,7 @@ def test_who_waits_too_long_and_would_be_given_too_much_closes_nothing_to_others
     bench.look()
     assert len([one for one in bench.decided if isinstance(one, Preempt)]) == 2
     bench.at += 200
-    bench.scheduler.changed(bench.at)
+    bench.scheduler.changed()
     bench.look()
     assert bench.reason(limited) == "QOSMaxCpuPerUserLimit"
 

@@ -156,7 +156,7 @@ def test_who_waits_too_long_does_not_keep_off_for_whom_others_have_gone() -> Non
 
 def test_nobody_makes_room_for_whom_the_first_in_line_keeps_off() -> None:
     bench, old, patient, _, _ = of_the_patient()
-    bench.scheduler.changed(bench.at)
+    bench.scheduler.changed()
     bench.look()
     another = bench.submit(4, qos="high", limit=100)
     assert preempts(bench) == []
@@ -312,7 +312,7 @@ def test_nothing_is_kept_for_a_job_for_which_the_plugin_fails(monkeypatch: pytes
     monkeypatch.setattr(bench.selection, "job_test", lambda job, *asked, **more: (
         cursed if job is urgent else real(job, *asked, **more)
     ))  # fmt: skip
-    bench.scheduler.changed(bench.at)
+    bench.scheduler.changed()
     assert bench.look() == []
     assert bench.reason(urgent) == "JobLaunchFailure"
     bench.end(victim, "PREEMPTED")

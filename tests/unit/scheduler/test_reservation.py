@@ -106,17 +106,17 @@ def test_it_lives_through_a_restart_and_can_be_given_up() -> None:
     bench.scheduler = Scheduler(bench.selection, PLAIN, reservations=[made])
     job = bench.submit(8)
     assert not bench.look()
-    bench.scheduler.delete_reservation("team", bench.at)
+    bench.scheduler.delete_reservation("team")
     assert bench.look() == [job]
     with pytest.raises(KeyError):
-        bench.scheduler.delete_reservation("team", bench.at)
+        bench.scheduler.delete_reservation("team")
 
 
 def test_a_job_of_a_reservation_that_was_given_up_waits_and_says_so() -> None:
     bench = Bench()
     bench.scheduler.reserve(request(), bench.at)
     job = bench.submit(reservation="team", limit=10)
-    bench.scheduler.delete_reservation("team", bench.at)
+    bench.scheduler.delete_reservation("team")
     assert not bench.look()
     assert bench.scheduler.explain(job, bench.at).words == "reservation team is over"
     bench.scheduler.update(job, {"reservation": ""}, bench.at)

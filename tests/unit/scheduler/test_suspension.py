@@ -47,7 +47,7 @@ def test_who_no_longer_wants_to_go_on_keeps_no_cpus() -> None:
     third = bench.submit(4)
     assert bench.look() == []
     assert bench.scheduler.suspend(job, bench.at) == ""
-    bench.scheduler.changed(bench.at)
+    bench.scheduler.changed()
     assert bench.look() == [third]
 
 

@@ -9,9 +9,9 @@ from bitarray import bitarray
 
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.states import COMPLETING, RUNNING, SUSPENDED
-from nodectl.placement.binding.devices import Device
 from nodectl.placement.binding.options import request_of
 from nodectl.placement.binding.request import Settings
+from nodectl.placement.machine.declared_devices import Device
 from nodectl.placement.machine.spec import from_spec
 from nodectl.selection.answers import Choice, Refusal
 from nodectl.selection.host import Selection

@@ -145,7 +145,6 @@ def test_a_job_that_said_so_goes_on_without_a_node_that_is_down() -> None:
     assert [call["arguments"] for call in calls if call["function"] == "select_p_job_resized"] == [["job 1", "node n1"]]
 
 
-NEVER_READY = "\n\ndef select_p_job_ready(job_ptr):\n    return 0\n"
 READY_LATE = """
 
 asked = []

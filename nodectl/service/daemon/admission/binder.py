@@ -15,7 +15,7 @@ from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.device_part import loads_of
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH, EXTERN, step_name
-from nodectl.placement.binding import cdi, detected_devices, devices, node
+from nodectl.placement.binding import devices, node
 from nodectl.placement.binding.answer import add_devices, given_answer, layout_answer
 from nodectl.placement.binding.job import check_node
 from nodectl.placement.binding.layout import Layout
@@ -23,7 +23,8 @@ from nodectl.placement.binding.options import request_of
 from nodectl.placement.binding.refused import Refused
 from nodectl.placement.binding.request import Request, Settings
 from nodectl.placement.binding.step import is_exact
-from nodectl.placement.machine import topology
+from nodectl.placement.machine import cdi, detected_devices, topology
+from nodectl.placement.machine.declared_devices import GPU, Device
 from nodectl.placement.machine.topology import Topology
 from nodectl.service.daemon.admission.layout_cache import LayoutCache
 
@@ -158,7 +159,7 @@ class Binder:
             self._lay_out_tasks(req, devices.cpus_near(held, req.base, asked, need, self._machine))
         if held:
             req.devices = [device.key for device in held]
-        gpus = [device for device in held if device.name == devices.GPU]
+        gpus = [device for device in held if device.name == GPU]
         part_variables.remove(req.environment)
         if gpus or not (req.is_first or req.within):
             req.environment.pop(part_variables.SHARDS, None)  # of the job, which has shards where this step has none
@@ -180,7 +181,7 @@ class Binder:
     def for_containers(self, req: Step) -> Mapping[str, object]:
         """Return the description of the step's GPUs for containers, empty for a step without GPUs that have files."""
         held = devices.held_of(self.node_devices, req.devices) if req.devices else []
-        gpus = [device for device in held if device.name == devices.GPU and device.file]
+        gpus = [device for device in held if device.name == GPU and device.file]
         return cdi.spec_of(gpus, self._site.read()) if gpus else {}
 
     def _has_gpus_for_others(self, req: Step) -> bool:
@@ -190,9 +191,9 @@ class Binder:
         share.
         """
         is_own = req.part is not None and not req.within
-        return is_own and any(device.name == devices.GPU for device in self.node_devices)
+        return is_own and any(device.name == GPU for device in self.node_devices)
 
-    def _held(self, req: Step, asked: devices.Wanted) -> list[devices.Device]:
+    def _held(self, req: Step, asked: devices.Wanted) -> list[Device]:
         """Return the step's devices: given to the job already, or free devices for a first step. Raises Refused."""
         if req.devices:
             return devices.held_of(self.node_devices, req.devices)
@@ -271,7 +272,7 @@ class Binder:
         return node.lay_out(self._machine, cpus, request, self._settings, self._name, reasons=reasons)
 
     @functools.cached_property
-    def node_devices(self) -> tuple[devices.Device, ...]:
+    def node_devices(self) -> tuple[Device, ...]:
         """The devices of the node, detected at the first use.
 
         A user's own node has only the devices that its variables leave, as it has only the CPUs of its affinity.

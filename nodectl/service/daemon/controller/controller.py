@@ -33,7 +33,6 @@ from nodectl.selection.modes import NODE_STATE_DRAIN
 from nodectl.selection.records import BATCH, JobRecord, NodeRecord, StepRecord
 from nodectl.service.daemon.admission.growth import Growth
 from nodectl.service.daemon.admission.share import share_of
-from nodectl.service.daemon.admission.step_maker import StepMaker
 from nodectl.service.daemon.controller.commits import NotWritten
 from nodectl.service.daemon.controller.departures import Departures
 from nodectl.service.daemon.controller.job_request import ADMIN
@@ -68,7 +67,6 @@ class Parts(NamedTuple):
     registry: Registry
     further_steps: FurtherSteps
     suspension: Suspensions
-    maker: StepMaker
     starts: Starts
     spool: Spool
     growth: Growth
@@ -892,13 +890,13 @@ class Controller(Watcher):
             node.reason, node.reason_uid, node.reason_time = "", 0, 0.0
         self.selection.update_node_state(node)
         self.table.store.put_node(state, reason, uid, now)
-        self.scheduler.changed(now)
+        self.scheduler.changed()
         self.rounds.kick()
 
     def devices_away(self, away: Mapping[str, str]) -> None:
         """Give no job these devices of the machine from now on; `away` has words that tell why, by key."""
         self.selection.set_devices_away(0, away)
-        self.scheduler.changed(time.time())
+        self.scheduler.changed()
         self.rounds.kick()
 
     # The daemon's life.

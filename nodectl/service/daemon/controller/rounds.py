@@ -79,7 +79,7 @@ class Rounds:
             if not self._ended:
                 self._round, self._wanted = None, True
                 self._begin_at(asyncio.get_running_loop().time() + _AGAIN)
-                self._scheduler.changed(time.time())  # the scheduler forgot the rest of this round
+                self._scheduler.changed()  # the scheduler forgot the rest of this round
             raise
 
     def _look(self) -> None:

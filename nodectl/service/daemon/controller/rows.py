@@ -10,7 +10,7 @@ from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.states import PENDING, SUSPENDED
 from nodectl.model.step_number import BATCH as BATCH_STEP
 from nodectl.model.value_class import replace
-from nodectl.scheduler.explanation import Explanation
+from nodectl.scheduler.explain import Explanation
 from nodectl.selection.records import BATCH, JobRecord, NodeTable, resources_as_json
 from nodectl.service.daemon.controller.job_names import name_of
 

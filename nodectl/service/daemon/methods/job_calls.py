@@ -8,7 +8,7 @@ from typing import NamedTuple
 from nodectl.model.states import ENDED
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Call, Refused, invalid
-from nodectl.scheduler.explanation import Explanation
+from nodectl.scheduler.explain import Explanation
 from nodectl.selection.records import BATCH, JobDetails, JobRecord
 from nodectl.service.daemon.admission.slices import Slices, Work
 from nodectl.service.daemon.admission.step_maker import StepMaker

@@ -52,7 +52,7 @@ class ReservationMethods:
             await controller.table.commits.durable()
         except NotWritten as error:
             controller.table.store.forget_statement("reservation", made.name)
-            controller.scheduler.delete_reservation(made.name, now)
+            controller.scheduler.delete_reservation(made.name)
             raise Refused("WrongState", f"reservation {made.name!r} was not made: {error}") from None
         return {"name": made.name}
 
@@ -99,7 +99,7 @@ class ReservationMethods:
         self._calls.must_be_admin(call)
         controller, name = self._calls.controller, str(call.parameters["name"])
         try:
-            controller.scheduler.delete_reservation(name, time.time())
+            controller.scheduler.delete_reservation(name)
         except KeyError:
             raise Refused("NoSuchReservation", f"there is no reservation {name!r}", subject="reservation") from None
         controller.table.store.drop_reservation(name)

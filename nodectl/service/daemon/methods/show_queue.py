@@ -9,8 +9,7 @@ from nodectl.model.states import PENDING, SUSPENDED
 from nodectl.model.wire import framing
 from nodectl.model.wire.dispatch import Call, Refused, invalid
 from nodectl.model.wire.shape import Optional, boolean, integer
-from nodectl.scheduler.explain import Survey
-from nodectl.scheduler.explanation import Explanation
+from nodectl.scheduler.explain import Explanation, Survey
 from nodectl.selection.records import BATCH, JobRecord
 from nodectl.service.daemon.admission.slices import Work
 from nodectl.service.daemon.controller import rows

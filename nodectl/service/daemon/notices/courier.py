@@ -76,7 +76,7 @@ def _tell(told: Notice, order: Mapping[str, Any], group: Group | None) -> int:
     if told.way == MAIL:
         text = wording.mail(told, argv[3:], order["node"])
     step = _step_of(told, user, level, order)
-    return _run(argv, text, step, user, group, float(order["seconds"]), delivers=told.way == MAIL)
+    return _run(argv, text, step, group, float(order["seconds"]), delivers=told.way == MAIL)
 
 
 def _of_site(order: Mapping[str, Any]) -> pwd.struct_passwd:
@@ -114,9 +114,8 @@ def _step_of(told: Notice, user: pwd.struct_passwd, level: str, order: Mapping[s
 
 
 def _run(
-    argv: list[str], text: bytes, step: Step, user: pwd.struct_passwd, group: Group | None, seconds: float, *,
-    delivers: bool = False,
-) -> int:  # fmt: skip
+    argv: list[str], text: bytes, step: Step, group: Group | None, seconds: float, *, delivers: bool = False
+) -> int:
     """Run a program with `text` as its input, until its end or for `seconds`. Return the wait status, or LATE.
 
     What it leaves is killed. If it `delivers`, that has the rest of the time: some sendmails take a mail, and go on

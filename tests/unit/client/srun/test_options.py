@@ -36,7 +36,6 @@ RELEASES = {
     "25.11": f"{BOTH} async consolidate-segments container-id=x external-launcher extra=x oom-kill-step segment=1 "
     "spread-segments stepmgr tres-bind=gres/gpu:closest tres-per-task=cpu:1 autocomplete",
 }
-OF_OTHERS = {"mpi": "nodectl/client"}  # options that are described elsewhere
 REFUSED = {"async", "container", "container-id", "context", "no-allocate"}
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from nodectl.cluster.leader.core import Core
 from nodectl.cluster.leader.effects import Keep, Send
-from nodectl.cluster.leader.parts import part_of
 from nodectl.cluster.machine import Machine, described
 from nodectl.model.cpu_list import parse_cpulist
 from nodectl.model.wire import lean_json
@@ -63,7 +62,7 @@ class Agent:
 
     def _start(self, header: Header) -> None:
         number = header["step"]
-        part: Header = part_of(header["whole"], header["part"])
+        part: Header = {**header["whole"], **header["part"]}
         if number in self.parts or number in self.kept:
             return
         if self.refuses is not None:

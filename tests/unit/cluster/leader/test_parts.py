@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.cluster.leader.parts import of_job, part_of, parts_of
+from nodectl.cluster.leader.parts import of_job, parts_of
 from nodectl.model.cpu_list import mask_of, parse_cpulist
 from nodectl.placement.binding import spread
 from nodectl.placement.binding.layout import Layout
@@ -83,7 +83,7 @@ def test_every_placement_measured_on_several_nodes_comes_out_of_its_parts(mode: 
 
 def _compare(case: Case, layout: Layout) -> None:
     whole, own = parts_of(layout, case.machine.names, (1, 0))
-    parts = [part_of(whole, part) for part in own.values()]
+    parts = [{**whole, **part} for part in own.values()]
     masks: dict[int, int] = {}
     for part in parts:
         assert isinstance(part["masks"], list)

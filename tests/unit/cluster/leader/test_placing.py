@@ -17,10 +17,10 @@ from nodectl.cluster.leader.placing import Table
 from nodectl.cluster.leader.wish import Placed, Wish
 from nodectl.cluster.machine import Machine
 from nodectl.model.cpu_list import cpus_of, format_cpulist
-from nodectl.placement.binding.devices import Device
 from nodectl.placement.binding.options import request_of
 from nodectl.placement.binding.refused import Refused
 from nodectl.placement.binding.step import is_exact
+from nodectl.placement.machine.declared_devices import Device
 from nodectl.placement.machine.spec import from_spec
 from oracle.cases import TOLD, Case, cases, request, unrolled
 

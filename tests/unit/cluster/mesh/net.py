@@ -15,7 +15,6 @@ from nodectl.cluster.mesh.settings import Settings
 
 SETTINGS = Settings(width=2, silence=2.0, grace=5.0, patience=3.0)
 SECOND = 1.0
-HOPS = 64  # more than any way in these nets has: a message that goes round is found by it
 
 
 class End:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nodectl.model.wire import lean_json
-from nodectl.placement.binding.devices import GPU, MOST, Device
+from nodectl.placement.machine.declared_devices import GPU, MOST, Device
 
 KIND = "nodectl.org/gpu"
 DIRECTORY = "NODECTL_CDI_DIR"

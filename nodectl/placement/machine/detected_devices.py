@@ -12,9 +12,8 @@ from collections.abc import Iterable
 
 from nodectl.kernel import trust
 from nodectl.model.value_class import replace
-from nodectl.placement.binding import cdi
-from nodectl.placement.binding.devices import CDI, GPU, Device, declared, divided
-from nodectl.placement.machine import pci, sysfs
+from nodectl.placement.machine import cdi, pci, sysfs
+from nodectl.placement.machine.declared_devices import CDI, GPU, Device, declared, divided
 
 _NVIDIA = "10de"
 _MINOR = "Device Minor:"
