@@ -326,6 +326,20 @@ def test_tasks_of_arrays_are_named_wherever_steps_are(node: Node) -> None:
     wait_until(lambda: len([one for one in queue(node) if one["state"] == "RUNNING"]) == min(2, CPUS), "they run")
     shown = json.loads(ok(node, "show", "--json", f"{array}_0"))
     assert (shown["state"], shown["output"]) == ("RUNNING", f"{node.scratch}/slurm-{array}_0.out")
+    step = f"{array}_0.batch"
+    assert step in ok(node, "acct", "-j", step)
+    for verb in ("log", "show", "explain", "trace", "signal --signal=CONT", "suspend", "resume", "attach --layout"):
+        ok(node, *verb.split(), step)
+    ok(node, "enter", step, "true")
+    attached = node.nodectl("attach", step, user=NOBODY)
+    assert (attached.returncode, "`nodectl log -f" in attached.stderr) == (1, True), attached.stderr
+    for verb in ("wait", "hold", "release", "requeue", "resubmit", "queue -j"):
+        refused = node.nodectl(*verb.split(), step, user=NOBODY)
+        assert refused.returncode == 2, (verb, refused)
+        assert f"{step!r} is no job, but a step; give its job: {array}_0\n" in refused.stderr
+    refused = node.nodectl("update", step, "--time=50", user=NOBODY)
+    assert "of jobs only, not of steps; name the job alone" in refused.stderr
+    assert ok(node, "cancel", "-v", step) == f"{shown['job']}.batch\n"
     ok(node, "cancel", f"{array}_[0-1]")
 
 
