@@ -64,7 +64,10 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
     if not names and not any(choice in given for choice in _CHOICES):
         raise Failed("No job identification provided")
     for name in names:  # check all names first
-        _ = _check_step(name) if "." in name else jobs.jobs_named([name])
+        if "." in name:
+            _check_step(name)
+        else:
+            jobs.jobs_named([name])
     number = _signal(given)
     choice = _choice(given)
     with closing(Session(settings, start_private=False)) as session:

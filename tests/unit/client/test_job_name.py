@@ -56,9 +56,9 @@ def test_another_word_is_refused(text: str) -> None:
 
 def test_a_step_is_refused_where_jobs_alone_are_meant() -> None:
     for text in ("7.0", "7.batch"):
-        with pytest.raises(ValueError, match="is no job, but a step; give its job: 7$"):
+        with pytest.raises(ValueError, match=r"is no job, but a step; give its job: 7$"):
             names_of(text, steps=False)
-    with pytest.raises(ValueError, match="is no job, but a step; give its job: last_3$"):
+    with pytest.raises(ValueError, match=r"is no job, but a step; give its job: last_3$"):
         names_of("last_3.batch", steps=False)
     with pytest.raises(ValueError, match=r"is no job; one is written"):
         names_of("x.0", steps=False)
