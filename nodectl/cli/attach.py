@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from nodectl.client.command import Failed
-from nodectl.client.job_name import add_jobs, one_step
+from nodectl.client.job_name import add_jobs, one_step, why_no_step
 from nodectl.client.session import Session
 from nodectl.client.terminal import Copying, Terminal, fatal
 from nodectl.client.waiting import say
@@ -62,7 +62,10 @@ def main(arguments: argparse.Namespace) -> int:
         if arguments.layout:
             _print_layout(session.call("Show", job=job, step=step)["record"])
             return 0
-        answer, fd = session.view(job, step)
+        try:
+            answer, fd = session.view(job, step)
+        except Failed as failed:
+            raise why_no_step(session, job, step, failed) from None
     finally:
         session.close()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fd)

@@ -8,7 +8,9 @@ from nodectl.client.command import Failed
 from nodectl.client.job_options import array
 from nodectl.client.step_name import step_of
 from nodectl.model.number import whole
+from nodectl.model.states import PENDING
 from nodectl.model.step_number import FIRST, step_number
+from nodectl.model.wire.names import NODE
 
 if TYPE_CHECKING:
     from nodectl.client.session import Session
@@ -102,6 +104,18 @@ def one_step(session: "Session", words: "Iterable[str]") -> tuple[int, int]:
     return name if isinstance(name, tuple) else (number_of(session, name), FIRST)
 
 
+def why_no_step(session: "Session", job: int, step: int, failed: Failed) -> Failed:
+    """Return the failure of a call on a step, in words about a job that waits where the job alone was named."""
+    if step != FIRST or failed.name != f"{NODE}.NoSuchStep":
+        return failed
+    try:
+        record: Any = session.call("ShowJob", job=str(job))["record"]
+    except Failed:
+        return failed
+    waits = f"job {job} waits: it has no steps yet; `nodectl explain {job}` says what for"
+    return Failed(waits) if record["state"] == PENDING else failed
+
+
 def in_dependency(session: "Session", text: str) -> str:
     """Return the text of a dependency with the number of the newest job in place of `last`. Raises Failed."""
     first, *jobs = text.split(f":{NEWEST}")
@@ -143,7 +157,7 @@ def number_of(session: "Session", name: str) -> int:
         return int(name)
     record: Any = session.call("ShowJob", job=name)["record"]
     if record["array_tasks"]:
-        raise Failed(f"job {name} waits: it has no steps yet")
+        raise Failed(f"job {name} waits: it has no steps yet; `nodectl explain {name}` says what for")
     return int(record["job"])
 
 

@@ -343,6 +343,15 @@ def test_tasks_of_arrays_are_named_wherever_steps_are(node: Node) -> None:
     ok(node, "cancel", f"{array}_[0-1]")
 
 
+def test_a_job_that_waits_has_nothing_to_attach_to_or_to_enter_yet(node: Node) -> None:
+    job = wrap(node, "true", "--hold")
+    for verb in ("attach", "enter"):
+        refused = node.nodectl(verb, str(job), user=NOBODY)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert f"job {job} waits: it has no steps yet; `nodectl explain {job}` says what for\n" in refused.stderr
+    ok(node, "cancel", str(job))
+
+
 # resubmit
 
 
