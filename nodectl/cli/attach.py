@@ -12,11 +12,13 @@ import sys
 from typing import Any
 
 from nodectl.client.command import Failed
-from nodectl.client.job_name import add_jobs, one_step
+from nodectl.client.job_name import add_jobs, one_step, why_no_step
 from nodectl.client.session import Session
 from nodectl.client.terminal import Copying, Terminal, fatal
+from nodectl.client.waiting import say
 from nodectl.model.cpu_list import parse_cpulist
 from nodectl.model.number import whole
+from nodectl.model.step_number import FIRST, step_name
 from nodectl.model.wire import terminal_packets as packets
 
 _LEAVE = b"\x1d"  # Ctrl-]
@@ -60,12 +62,19 @@ def main(arguments: argparse.Namespace) -> int:
         if arguments.layout:
             _print_layout(session.call("Show", job=job, step=step)["record"])
             return 0
-        answer, fd = session.view(job, step)
+        try:
+            answer, fd = session.view(job, step)
+        except Failed as failed:
+            raise why_no_step(session, job, step, failed) from None
     finally:
         session.close()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fd)
     terminal = answer.get("terminal")
     _check(arguments, terminal, int(str(answer["ntasks"])))
+    if not arguments.quiet and os.isatty(0) and os.isatty(2):
+        leaves = "Ctrl-] three times" if arguments.pty else "Ctrl-C"
+        what = f"job {job}" if step == FIRST else f"step {step_name(job, step)}"
+        say(f"attached to {what}; {leaves} leaves, and the step goes on")
     if arguments.pty:
         return _at_terminal(Keys(sock, arguments))
     typed = terminal is not None and not arguments.read_only and arguments.input_filter in (None, terminal)

@@ -13,7 +13,8 @@ import sys
 import termios
 import tty
 
-from nodectl.client.job_name import add_jobs, one_step
+from nodectl.client.command import Failed
+from nodectl.client.job_name import add_jobs, one_step, why_no_step
 from nodectl.client.session import Session
 from nodectl.kernel import signals
 
@@ -44,6 +45,8 @@ def main(arguments: argparse.Namespace) -> int:
     try:
         fds = [*([terminal.theirs] * 3 if terminal else (0, 1, 2)), ends]
         reply = session.call("Enter", fds, job=job, step=step, argv=words, environment=environment)
+    except Failed as failed:
+        raise why_no_step(session, job, step, failed) from None
     finally:
         if terminal:
             terminal.end()

@@ -19,7 +19,7 @@ from typing import Any
 from nodectl.client.command import Failed
 from nodectl.client.render import machine_svg, machine_text
 from nodectl.client.render.machine_figures import figure_words
-from nodectl.client.render.occupants import Occupation, job_record, jobs_without_steps, occupation
+from nodectl.client.render.occupants import Occupation, held, job_record, jobs_without_steps, occupation
 from nodectl.client.render.terminal import write_document
 from nodectl.client.screen import Screen, add_screen_options, show
 from nodectl.client.session import Session
@@ -55,7 +55,7 @@ def main(arguments: argparse.Namespace) -> int:
         own = not arguments.machine and os.path.realpath(arguments.root or "/") == "/"
 
         def occupied() -> Occupation:
-            return occupation(_running(arguments) if own else ())
+            return occupation(*_running(arguments)) if own else Occupation()
 
         def lines(screen: Screen) -> list[str]:
             width = min(max(screen.width or WIDTH, NARROWEST), WIDEST)
@@ -112,6 +112,7 @@ def as_json(topology: Topology, occupied: Occupation, devices: Iterable[PciDevic
         ],
         "cpus": list(_cpu_rows(topology)),
         "jobs": list(_job_rows(occupied)),
+        "gres": list(occupied.devices),
     }
 
 
@@ -126,8 +127,8 @@ def _machine(arguments: argparse.Namespace) -> Topology:
     return read(arguments.root or "/", every_cache=True)
 
 
-def _running(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
-    """Return the records of running steps, and of jobs whose steps the user may not see.
+def _running(arguments: argparse.Namespace) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """Return the records of running steps and of jobs whose steps the user may not see, and the node's devices.
 
     There are none without a service, unless the user named a service.
     """
@@ -136,12 +137,16 @@ def _running(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
     except Failed:
         if arguments.settings.socket or arguments.settings.config:
             raise
-        return []
+        return [], []
     try:
         steps = session.rows("List", "steps")
-        jobs = jobs_without_steps(session.rows("Queue", "jobs"), steps)
-        records = [record for step in steps if (record := _record(session, step))]
-        return [*records, *(job_record(job) for job in jobs if job["cpu_list"])]
+        queue = session.rows("Queue", "jobs")
+        jobs = jobs_without_steps(queue, steps)
+        devices = {job["job"]: held(job) for job in queue}
+        records = [{**record, "held": devices.get(step["job"])} for step in steps if (record := _record(session, step))]
+        nodes: Any = session.call("Nodes")["nodes"]
+        gres = nodes[0].get("gres") or () if len(nodes) == 1 else ()  # of this machine, not of the nodes of a cluster
+        return [*records, *(job_record(job) for job in jobs if job["cpu_list"])], list(gres)
     finally:
         session.close()
 
@@ -195,4 +200,10 @@ def _job_rows(occupied: Occupation) -> Iterator[dict[str, object]]:
             }
             for step in job.steps
         ]
-        yield {"job": job.number, "user": job.user, "cpus": _cpus(job.mask), "steps": steps}
+        yield {
+            "job": job.number,
+            "user": job.user,
+            "cpus": _cpus(job.mask),
+            "devices": list(job.devices),
+            "steps": steps,
+        }

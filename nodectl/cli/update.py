@@ -84,7 +84,7 @@ def main(arguments: argparse.Namespace) -> int:
         options = ", ".join(map(option_of, (*CHANGES, *_REWRITES, *_LIMITS)))
         raise Failed(f"nothing to change: give one of {options}", 2)
     if changes and any("." in name for name in arguments.jobs):
-        raise Failed(f"{', '.join(map(option_of, changes))}: of jobs only, not of steps", 2)
+        raise Failed(f"{', '.join(map(option_of, changes))}: of jobs only, not of steps; name the job alone", 2)
     session = Session(arguments.settings)
     status = 0
     try:

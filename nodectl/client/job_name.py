@@ -1,4 +1,4 @@
-"""Names of jobs and steps, as all commands read them: 42, 42_3, 42_[0-4], 42.0, 42.batch, 42-47, last."""
+"""Names of jobs and steps, as all commands read them: 42, 42_3, 42_[0-4], 42.0, 42_3.batch, 42-47, last."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,9 @@ from nodectl.client.command import Failed
 from nodectl.client.job_options import array
 from nodectl.client.step_name import step_of
 from nodectl.model.number import whole
-from nodectl.model.step_number import FIRST
+from nodectl.model.states import PENDING
+from nodectl.model.step_number import FIRST, step_number
+from nodectl.model.wire.names import NODE
 
 if TYPE_CHECKING:
     from nodectl.client.session import Session
@@ -36,6 +38,15 @@ def job_of(text: str) -> str:
     return f"{number}_{tasks}"
 
 
+def _step_of_task(text: str) -> tuple[str, int]:
+    """Return the checked name of a task, or of several, and the step of a name like 42_3.batch. Raises ValueError."""
+    task, _, word = text.partition(".")
+    step = step_number(word)
+    if step is None or step > _LAST:
+        raise ValueError(f"{text[:40]!r} is no step; a step of a task of an array is written like 42_3.0 or 42_3.batch")
+    return job_of(task), step
+
+
 def names_of(text: str, *, steps: bool = True) -> list[str]:
     """Return the checked names that a word means: each job of a range, otherwise the word alone. Raises ValueError."""
     first, dash, end = text.partition("-")
@@ -47,10 +58,13 @@ def names_of(text: str, *, steps: bool = True) -> list[str]:
             raise ValueError(f"{text[:40]!r}: a range has {_MOST} jobs at most")
         return [str(number) for number in range(low, high + 1)]
     named = f"1{text.removeprefix(NEWEST)}" if text.partition("_")[0].partition(".")[0] == NEWEST else text
-    if steps and "." in named:
-        step_of(named)
+    job, dot, _ = named.partition(".")
+    if dot and steps:
+        _ = _step_of_task(named) if "_" in job else step_of(named)
     else:
-        job_of(named)
+        job_of(job)
+        if dot:
+            raise ValueError(f"{text[:40]!r} is no job, but a step; give its job: {text.partition('.')[0]}")
     return [text]
 
 
@@ -66,7 +80,13 @@ def named(session: "Session", words: "Iterable[str]", *, apart: bool = False) ->
         if word.startswith(NEWEST):
             newest = newest or str(session.call("Newest")["job"])
             name = f"{newest}{word.removeprefix(NEWEST)}"
-        found += [step_of(name)] if "." in name else _tasks(name) if apart else [job_of(name)]
+        if "." not in name:
+            found += _tasks(name) if apart else [job_of(name)]
+        elif "_" in name:
+            tasks, step = _step_of_task(name)
+            found += [(number_of(session, task), step) for task in _tasks(tasks)]
+        else:
+            found.append(step_of(name))
     return list(dict.fromkeys(found))
 
 
@@ -82,6 +102,18 @@ def one_step(session: "Session", words: "Iterable[str]") -> tuple[int, int]:
     """Return the single named step; a job alone, or a task of an array, means its first step. Raises Failed."""
     name = one(session, words)
     return name if isinstance(name, tuple) else (number_of(session, name), FIRST)
+
+
+def why_no_step(session: "Session", job: int, step: int, failed: Failed) -> Failed:
+    """Return the failure of a call on a step, in words about a job that waits where the job alone was named."""
+    if step != FIRST or failed.name != f"{NODE}.NoSuchStep":
+        return failed
+    try:
+        record: Any = session.call("ShowJob", job=str(job))["record"]
+    except Failed:
+        return failed
+    waits = f"job {job} waits: it has no steps yet; `nodectl explain {job}` says what for"
+    return Failed(waits) if record["state"] == PENDING else failed
 
 
 def in_dependency(session: "Session", text: str) -> str:
@@ -125,7 +157,7 @@ def number_of(session: "Session", name: str) -> int:
         return int(name)
     record: Any = session.call("ShowJob", job=name)["record"]
     if record["array_tasks"]:
-        raise Failed(f"job {name} waits: it has no steps yet")
+        raise Failed(f"job {name} waits: it has no steps yet; `nodectl explain {name}` says what for")
     return int(record["job"])
 
 
@@ -157,7 +189,7 @@ def add_jobs(
         action=_Names,
         type=jobs_or_steps_argument if steps else jobs_argument,
         metavar="JOB[.STEP]" if steps and not optional else "JOB",
-        help=f"{what}: {forms}{'; a step: 42.0' if steps else ''}",
+        help=f"{what}: {forms}{'; a step: 42.0, 42.batch' if steps else ''}",
     )
 
 

@@ -188,6 +188,7 @@ def _legend(topology: Topology, occupation: Occupation, width: float) -> _Shape:
         rows.append(("", "", f"offline: CPUs {format_cpulist(cpus_of(topology.offline))}"))
     if topology.isolated:
         rows.append(("", "", f"isolated, dashed: CPUs {format_cpulist(cpus_of(topology.isolated))}"))
+    rows += [("", "", f"{device}: {words}") for device, words in occupation.device_words()]
     entries = [_entry(key, fill, cut(words, _LONGEST)) for key, fill, words in rows]
     if not entries:
         return _Shape(0, 0)

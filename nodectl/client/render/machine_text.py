@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodectl.client.render.machine_groups import Box, tree
 from nodectl.client.render.occupants import MANY, Occupation, pinned_words
-from nodectl.client.render.table import cut, table
+from nodectl.client.render.table import GAP, cut, table
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.step_number import step_name
 from nodectl.placement.machine.pci import PciDevice
@@ -20,6 +20,7 @@ from nodectl.placement.machine.topology import Core, Topology
 MOST_NUMBERED = 256
 _FREE, _UNUSABLE = ".", "x"
 _LONGEST_NAME = 20
+_NARROWEST = 20  # of the holders of a device
 _STEP_HEADER = ("", "STEP", "USER", "NAME", "TASKS", "PINNED", "CPUS")
 
 
@@ -35,7 +36,7 @@ def draw(
     lines += drawing.contents(machine, width)
     for note in [drawing.legend(), *_remarks(topology)]:
         lines += textwrap.wrap(note, width, subsequent_indent="  ")
-    return [*lines, *_steps(occupation, width)]
+    return [*lines, *_steps(occupation, width), *_devices(occupation, width)]
 
 
 def draw_cores(topology: Topology, occupation: Occupation, *, width: int) -> list[str]:
@@ -72,6 +73,17 @@ def _steps(occupation: Occupation, width: int) -> list[str]:
         for step in job.steps
     ]
     return ["", *table(_STEP_HEADER, rows, right=("TASKS",), width=width)] if rows else []
+
+
+def _devices(occupation: Occupation, width: int) -> list[str]:
+    devices = occupation.device_words()
+    rest = width - max((len(device) for device, _ in devices), default=0) - len(GAP)
+    rows = [
+        (device if place == 0 else "", line)
+        for device, words in devices
+        for place, line in enumerate(textwrap.wrap(words, max(rest, _NARROWEST)))
+    ]
+    return ["", *table(("DEVICE", "HELD BY"), rows, width=width)] if rows else []
 
 
 class _Drawing:

@@ -1,4 +1,4 @@
-"""The jobs, steps and pinned tasks on each CPU.
+"""The jobs, steps and pinned tasks on each CPU, and the jobs that hold the node's devices.
 
 Pure: made of the records that the service gives of running steps.
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 from nodectl.client.render.job_columns import name_of
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
+from nodectl.model.device_part import device_of
 from nodectl.model.states import COMPLETING, PENDING
 from nodectl.model.step_number import FIRST
 
@@ -32,7 +33,7 @@ class RunningStep:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job: `key` is the job's letter in the picture, `name` the user's name for it, `mask` the job's CPUs."""
+    """A job: `key` is its letter in the picture, `name` the user's name for it, `mask` its CPUs, `devices` as held."""
 
     key: str
     number: int
@@ -40,13 +41,15 @@ class Job:
     user: str
     mask: int
     steps: tuple[RunningStep, ...]
+    devices: tuple[str, ...] = ()
 
 
 class Occupation:
-    """The jobs of a machine, and the label of each CPU."""
+    """The jobs of a machine, the label of each CPU, and the node's devices: `gpu:0`, `gpu:1/shard:4` with 4 shards."""
 
-    def __init__(self, jobs: Sequence[Job] = ()) -> None:
+    def __init__(self, jobs: Sequence[Job] = (), devices: Sequence[str] = ()) -> None:
         self.jobs = tuple(jobs)
+        self.devices = tuple(devices)
         # By CPU: the jobs that hold it, and of each of them the tasks that are pinned there.
         self._holders: dict[int, list[tuple[Job, list[int]]]] = {}
         for job in self.jobs:
@@ -65,6 +68,15 @@ class Occupation:
         """
         found = self._only(cpu)
         return found[0] if found else None
+
+    def device_words(self) -> list[tuple[str, str]]:
+        """Return each device, and which job holds it or which part of it: `job 7`, `job 7 shard:1`, `-` for none."""
+        held: dict[str, list[str]] = {}
+        for job in self.jobs:
+            for key in job.devices:
+                part = key.removeprefix(device_of(key)).lstrip("/")
+                held.setdefault(device_of(key), []).append(f"job {job.name} {part}".rstrip())
+        return [(device, ", ".join(held.get(device_of(device), "-"))) for device in self.devices]
 
     def label(self, cpu: int) -> str:
         """Return a CPU's label: `A` for a CPU of job A, `A3` if task 3 is pinned there, `A3+` for several tasks.
@@ -88,11 +100,11 @@ class Occupation:
         return holders[0] if len(holders) == 1 else None
 
 
-def occupation(records: Iterable[Mapping[str, Any]]) -> Occupation:
-    """Make an Occupation of the service's records of running steps.
+def occupation(records: Iterable[Mapping[str, Any]], devices: Sequence[str] = ()) -> Occupation:
+    """Make an Occupation of the service's records of running steps, and of the node's devices.
 
     Records have `job`, `step`, `user`, `name`, `ntasks`, `cpus`, of an array `array_job` and `array_task`, and, once
-    the step has tasks, `tasks` with `task` and `cpus`; CPU masks are in hex.
+    the step has tasks, `tasks` with `task` and `cpus`; CPU masks are in hex. `held` has the devices that the job holds.
     """
     by_job: dict[int, list[Mapping[str, Any]]] = {}
     for record in records:
@@ -105,8 +117,8 @@ def occupation(records: Iterable[Mapping[str, Any]]) -> Occupation:
             mask |= _mask(row["cpus"])
         steps = tuple(_step(row) for row in rows)
         key, name = _KEYS[index] if index < len(_KEYS) else MANY, name_of(rows[0])
-        jobs.append(Job(key, number, name, str(rows[0]["user"]), mask, steps))
-    return Occupation(jobs)
+        jobs.append(Job(key, number, name, str(rows[0]["user"]), mask, steps, tuple(rows[0].get("held") or ())))
+    return Occupation(jobs, devices)
 
 
 def jobs_without_steps(
@@ -124,9 +136,20 @@ def jobs_without_steps(
 
 
 def job_record(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row of `Queue` as a record of a step, for `occupation`: of such a job, only the CPUs are known."""
+    """Return a row of `Queue` as a record of a step, for `occupation`: of such a job, CPUs and devices are known."""
     known = {name: job.get(name) for name in ("job", "user", "name", "array_job", "array_task")}
-    return {**known, "step": FIRST, "ntasks": job["tasks"], "cpus": f"{mask_of_list(job['cpu_list']):x}"}
+    return {
+        **known,
+        "step": FIRST,
+        "ntasks": job["tasks"],
+        "cpus": f"{mask_of_list(job['cpu_list']):x}",
+        "held": held(job),
+    }
+
+
+def held(job: Mapping[str, Any]) -> list[str]:
+    """Return the devices that a job of `Queue` holds; none of a waiting job, whose row has what it asks for."""
+    return str(job.get("gres") or "").split(",") if job.get("gres") and job["state"] != PENDING else []
 
 
 def pinned(job: Job, step: RunningStep) -> dict[int, int]:

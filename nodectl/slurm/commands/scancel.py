@@ -12,12 +12,11 @@ from typing import Any
 from nodectl.cli.cancel import end_step
 from nodectl.cli.send_signal import signal_of
 from nodectl.client.command import Failed, GlobalOptions, complain
+from nodectl.client.job_name import names_of, one_step
 from nodectl.client.render.job_columns import name_of
 from nodectl.client.session import Session
-from nodectl.client.step_name import step_of
 from nodectl.client.waiting import say
 from nodectl.model.states import IN_QUEUE
-from nodectl.model.step_number import step_name
 from nodectl.model.wire.names import NODE
 from nodectl.model.words import printable
 from nodectl.scheduler import job_array
@@ -65,7 +64,10 @@ def main(settings: GlobalOptions, words: list[str]) -> int:
     if not names and not any(choice in given for choice in _CHOICES):
         raise Failed("No job identification provided")
     for name in names:  # check all names first
-        _ = _step(name) if "." in name else jobs.jobs_named([name])
+        if "." in name:
+            _check_step(name)
+        else:
+            jobs.jobs_named([name])
     number = _signal(given)
     choice = _choice(given)
     with closing(Session(settings, start_private=False)) as session:
@@ -182,7 +184,7 @@ def _cancel(session: Session, given: Given, name: str, choice: dict[str, list[st
         say(f"Signal {number} to {what}" if number is not None else f"Terminating {what}")
     try:
         if "." in name:
-            end_step(session, *_step(name), number)
+            end_step(session, *one_step(session, [name]), number)
             return 0
         wanted: dict[str, Any] = {**choice}
         if name:
@@ -207,9 +209,9 @@ def _say_that_none_matches(given: Given) -> None:
         say(f"No active jobs match ALL job filters, including: {filters}")
 
 
-def _step(name: str) -> tuple[int, int]:
+def _check_step(name: str) -> None:
     try:
-        return step_of(name)
+        names_of(name)
     except ValueError:
         raise Failed(f"Invalid job id {name[:40]}") from None
 
@@ -231,7 +233,7 @@ def _told(session: Session, given: Given, name: str, failed: Failed) -> int:
         return 0
     if "." in name:
         if "quiet" not in given:
-            complain(f"Kill job error on job id {step_name(*_step(name))}: {jobs.INVALID}")
+            complain(f"Kill job error on job id {name}: {jobs.INVALID}")
         return 1
     if "verbose" in given:
         complain(f"Kill job error on job id {name}: {jobs.INVALID}")

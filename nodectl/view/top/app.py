@@ -58,6 +58,7 @@ _HELP = (
     "       step waited for the CPU, for memory or for disks",
     "       (io): the worst of the three",
 )
+_NOTHING = "Nothing runs, nothing waits: `nodectl run hostname` starts a step, `nodectl submit job.sh` queues a job."
 
 
 class Top(App[None]):
@@ -74,6 +75,7 @@ class Top(App[None]):
     #machine { width: auto; }
     DataTable { height: 1fr; scrollbar-size-vertical: 1; }
     DataTable:ansi > .datatable--header { background: ansi_blue; color: ansi_bright_white; }
+    #nothing { height: auto; padding: 1 1; display: none; }
     #filter { border: none; height: 1; padding: 0 1; display: none; }
     .dialog { border: round $foreground; padding: 0 1; width: 90%; height: 80%; background: $surface; }
     .small { width: 60; height: auto; }
@@ -146,10 +148,11 @@ class Top(App[None]):
         self._head = ""
 
     def compose(self) -> ComposeResult:
-        """Yield the widgets: head, machine, table, filter, keys."""
+        """Yield the widgets: head, machine, words about an empty table, table, filter, keys."""
         yield Static(id="head")
         with VerticalScroll(id="machine-frame"):
             yield Static(id="machine")
+        yield Static(id="nothing")
         yield DataTable(cursor_type="row", zebra_stripes=False, cell_padding=1)
         yield Input(id="filter", placeholder="words that lines must have; Esc shows all", compact=True)
         yield Footer(compact=True, show_command_palette=False)
@@ -225,6 +228,9 @@ class Top(App[None]):
             picture.draw(self._topology, view.occupation, wide, eight=self._eight)
         )
         self._rows = columns.arranged(view.rows, self._sorted, self._words, turned=self._turned)
+        nothing = self.query_one("#nothing", Static)
+        nothing.update("no line has these words; Esc shows all" if view.rows else _NOTHING)
+        nothing.display = not self._rows
         self._fill(self.query_one(DataTable), view)
 
     def _fill(self, table: DataTable[Text], view: View) -> None:

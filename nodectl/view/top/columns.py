@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nodectl.model.number import whole
 from nodectl.model.states import COMPLETING, CONFIGURING, PENDING, RUNNING, SUSPENDED
 from nodectl.model.words import duration
 from nodectl.view.live.view import Row
 
 GAP = 2  # characters from one column to the next
+_LAST = 2**32 - 1  # of jobs and tasks
 _UNITS = "KMGTP"
 _SHORT = {
     PENDING: "waits", RUNNING: "runs", SUSPENDED: "stopped", COMPLETING: "ends", CONFIGURING: "begins",
@@ -68,6 +70,13 @@ def _number(value: float | None) -> float:
     return -1.0 if value is None else value
 
 
+def _place(row: Row) -> tuple[int, int, int]:
+    """Return the place of a step by its name: job or array, task of the array, step. Waiting tasks are behind."""
+    job, underscore, task = row.name.partition(".")[0].partition("_")
+    index = whole(task, _LAST) if underscore else 0
+    return (whole(job, _LAST) or row.job, _LAST if index is None else index, -1 if row.step is None else row.step)
+
+
 def state(row: Row) -> str:
     """Return the state in a word."""
     return _SHORT.get(row.state, row.state.lower())
@@ -82,7 +91,7 @@ def last_words(row: Row) -> str:
 
 COLUMNS = (
     Column("", 1, 9, lambda row: row.key, lambda row: (not row.key, row.key)),
-    Column("STEP", 12, 10, lambda row: row.name, lambda row: (row.job, -1 if row.step is None else row.step)),
+    Column("STEP", 12, 10, lambda row: row.name, _place),
     Column("STATE", 9, 9, state, lambda row: row.state),
     Column("USER", 12, 8, lambda row: row.user, lambda row: row.user, narrow=8),
     Column("NAME", 20, 7, lambda row: row.title, lambda row: row.title, narrow=9),

@@ -111,6 +111,20 @@ def test_steps_are_listed_filtered_explained_suspended_and_signalled(shared_node
     assert (record["state"], "signal 9" in str(record["reason"])) == ("CANCELLED", True)
 
 
+def test_an_empty_table_says_why(node: Node) -> None:
+    async def play(app: Top, pilot: Pilot[None]) -> None:
+        nothing = app.query_one("#nothing", Static)
+        await until(pilot, lambda: nothing.display)
+        assert str(nothing.content).startswith("Nothing runs, nothing waits: `nodectl run hostname` starts a step")
+        with step(node, "solver") as solver:
+            await until(pilot, lambda: names(app) == [solver] and not nothing.display)
+            await pilot.press("slash", *"nosuch", "enter")
+            assert nothing.display
+            assert str(nothing.content) == "no line has these words; Esc shows all"
+
+    piloted(node, play, (80, 24))
+
+
 def test_a_service_that_goes_and_comes_is_told_and_found_again(node: Node) -> None:
     async def play(app: Top, pilot: Pilot[None]) -> None:
         await until(pilot, lambda: app.seen > 0)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from rootful.node import NOBODY, OTHER, PATIENCE, Node
+from rootful.node import running as one_node
 
 
 @contextmanager
@@ -51,3 +52,23 @@ def test_named_service_that_is_not_there_is_an_error(node: Node, user: None) -> 
     drawn = node.nodectl("topo", user=user)
     assert (drawn.returncode, drawn.stdout) == (1, "")
     assert "no service at" in drawn.stderr
+
+
+def test_devices_without_a_file_and_parts_of_devices_are_shown_with_their_holders() -> None:
+    gres = ["Name=gpu Count=1", "Name=gpu File=/dev/zero", "Name=shard Count=4 File=/dev/zero"]
+    with (
+        one_node(select_type="select/cons_tres", over_subscribe="force:4", gres=gres) as node,
+        running(node, "--mem=10M", "--gres=shard:1"),
+        running(node, "--mem=10M", "--gres=gpu:1"),
+    ):
+        held = {job["gres"]: job["job"] for job in json.loads(node.nodectl("queue", "--json").stdout)["jobs"]}
+        assert sorted(held) == ["gpu:0", "gpu:1/shard:1"]
+        for user in (None, OTHER):
+            assert node.nodectl("topo", user=user).stdout.split("\n\n")[-2].splitlines() == [
+                "DEVICE         HELD BY",
+                f"gpu:0          job {held['gpu:0']}",
+                f"gpu:1/shard:4  job {held['gpu:1/shard:1']} shard:1",
+            ]
+        drawn = json.loads(node.nodectl("topo", "--json").stdout)
+        assert sorted(drawn["gres"]) == ["gpu:0", "gpu:1/shard:4"]
+        assert sorted(device for job in drawn["jobs"] for device in job["devices"]) == sorted(held)

@@ -214,15 +214,29 @@ def test_it_listens_nowhere_that_others_reach(shared_node: Node, listen: str) ->
     assert "unix:PATH or 127.0.0.1:PORT" in refused.stderr
 
 
+def dumped(page: Page, tmp_path: Path) -> str:
+    """The page as a browser has it when its scripts have run."""
+    browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    browser += [f"--user-data-dir={tmp_path}", "--virtual-time-budget=5000", "--dump-dom"]
+    address = f"http://127.0.0.1:{page.port}/#{page.token}"
+    done = subprocess.run([*browser, address], capture_output=True, text=True, check=False, timeout=4 * PATIENCE)
+    assert done.stdout, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.skipif(lacks("chromium"), reason="no chromium here")
+def test_a_page_without_jobs_says_how_to_start_one(node: Node, tmp_path: Path) -> None:
+    with served(node) as page:
+        shown = dumped(page, tmp_path)
+        assert "Nothing runs, nothing waits: `nodectl run hostname` starts a step" in shown
+        assert 'id="hint" class="faint" hidden' in shown, "of lines, of which there are none"
+
+
 @pytest.mark.skipif(lacks("chromium"), reason="no chromium here")
 def test_a_browser_shows_it_and_runs_nothing_that_a_user_has_named(shared_node: Node, tmp_path: Path) -> None:
     with step(shared_node, HOSTILE) as job, served(shared_node) as page:
-        browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        browser += [f"--user-data-dir={tmp_path}", "--virtual-time-budget=5000", "--dump-dom"]
-        address = f"http://127.0.0.1:{page.port}/#{page.token}"
-        done = subprocess.run([*browser, address], capture_output=True, text=True, check=False, timeout=4 * PATIENCE)
-        shown = done.stdout
-        assert f'data-name="{job}.0"' in shown, done.stderr[-2000:]
+        shown = dumped(page, tmp_path)
+        assert f'data-name="{job}.0"' in shown
         assert f">{HOSTILE}</td>" in unescape(shown), "as text"
         assert "<img src=x" not in shown
         assert "<title>nodectl: " in shown

@@ -326,7 +326,30 @@ def test_tasks_of_arrays_are_named_wherever_steps_are(node: Node) -> None:
     wait_until(lambda: len([one for one in queue(node) if one["state"] == "RUNNING"]) == min(2, CPUS), "they run")
     shown = json.loads(ok(node, "show", "--json", f"{array}_0"))
     assert (shown["state"], shown["output"]) == ("RUNNING", f"{node.scratch}/slurm-{array}_0.out")
+    step = f"{array}_0.batch"
+    assert step in ok(node, "acct", "-j", step)
+    for verb in ("log", "show", "explain", "trace", "signal --signal=CONT", "suspend", "resume", "attach --layout"):
+        ok(node, *verb.split(), step)
+    ok(node, "enter", step, "true")
+    attached = node.nodectl("attach", step, user=NOBODY)
+    assert (attached.returncode, "`nodectl log -f" in attached.stderr) == (1, True), attached.stderr
+    for verb in ("wait", "hold", "release", "requeue", "resubmit", "queue -j"):
+        refused = node.nodectl(*verb.split(), step, user=NOBODY)
+        assert refused.returncode == 2, (verb, refused)
+        assert f"{step!r} is no job, but a step; give its job: {array}_0\n" in refused.stderr
+    refused = node.nodectl("update", step, "--time=50", user=NOBODY)
+    assert "of jobs only, not of steps; name the job alone" in refused.stderr
+    assert ok(node, "cancel", "-v", step) == f"{shown['job']}.batch\n"
     ok(node, "cancel", f"{array}_[0-1]")
+
+
+def test_a_job_that_waits_has_nothing_to_attach_to_or_to_enter_yet(node: Node) -> None:
+    job = wrap(node, "true", "--hold")
+    for verb in ("attach", "enter"):
+        refused = node.nodectl(verb, str(job), user=NOBODY)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert f"job {job} waits: it has no steps yet; `nodectl explain {job}` says what for\n" in refused.stderr
+    ok(node, "cancel", str(job))
 
 
 # resubmit

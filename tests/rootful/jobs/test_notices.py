@@ -267,6 +267,33 @@ def test_the_administrators_command_runs_as_its_user_and_is_no_root() -> None:
         node.close()
 
 
+def test_a_mail_about_a_batch_job_says_how_to_read_its_output(mailing: Node) -> None:
+    job = submit(mailing, "exit 3", "--mail-type=FAIL")
+    wait_until(lambda: list(mailing.scratch.glob("mail.*")), "the mail has come")
+    (path,) = mailing.scratch.glob("mail.*")
+    assert f"\nIts output: nodectl log {job}\n" in path.read_text(encoding="utf-8")
+    path.unlink()
+    ran = mailing.run("--mail-type=END", "true", user=NOBODY)
+    assert ran.returncode == 0, ran.stderr
+    wait_until(lambda: list(mailing.scratch.glob("mail.*")), "the mail has come")
+    (path,) = mailing.scratch.glob("mail.*")
+    assert "Its output" not in path.read_text(encoding="utf-8"), "it went to the terminal"
+
+
+def test_who_asks_for_mails_of_events_that_cannot_come_is_told_so(mailing: Node) -> None:
+    def said(*options: str) -> str:
+        done = mailing.nodectl("submit", "--hold", *options, "--wrap", "true", user=NOBODY)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    assert "no mail will tell of a time limit: the job has none; --time gives it one" in said(
+        "--mail-type=TIME_LIMIT_80"
+    )
+    assert said("--mail-type=TIME_LIMIT_80", "--time=1:00:00") == ""
+    assert "this machine watches no jobs (the key idle_after)" in said("--mail-type=IDLE")
+    assert said("--mail-type=ALL") == ""
+
+
 def test_without_sendmail_the_submission_and_the_doctor_say_so() -> None:
     node = Node(**QUEUE, sendmail="")
     try:

@@ -323,6 +323,22 @@ def test_sstat_tells_of_running_steps(cluster: Cluster) -> None:
     assert cluster.sh(f"sstat -j {job}").returncode == 1
 
 
+def test_scancel_ends_a_step_of_a_task_of_an_array(cluster: Cluster) -> None:
+    job = cluster.ok("sbatch --parsable -n1 --array=3 --wrap 'srun sleep 1000; exec sleep 1000'").strip()
+    wait_until(lambda: _runs_step(cluster, job), "the step runs")
+    cluster.ok(f"scancel {job}_3.0")
+    wait_until(lambda: not _runs_step(cluster, job), "the step has ended")
+    assert cluster.ok("squeue -h -o '%i %T'") == f"{job}_3 RUNNING\n"
+    refused = cluster.sh(f"scancel {job}_3.x")
+    assert (refused.returncode, refused.stderr) == (1, f"scancel: error: Invalid job id {job}_3.x\n")
+    cluster.ok(f"scancel {job}_3.batch")
+    cluster.until_over()
+
+
+def _runs_step(cluster: Cluster, job: str) -> bool:
+    return f"{job}.0\n" in cluster.ok(f"squeue -h -s -j {job} -o %i")
+
+
 def test_a_file_is_sent_into_the_job_that_it_is_typed_in(cluster: Cluster) -> None:
     target = cluster.node.scratch / "sent"
     cluster.ok(f"salloc -n1 sh -c 'echo all of it >file; sbcast -f file {target}; srun cat {target}'")

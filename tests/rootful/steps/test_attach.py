@@ -52,6 +52,38 @@ def lines(viewer: subprocess.Popen[bytes], count: int) -> list[str]:
     return [viewer.stdout.readline().decode() for _ in range(count)]
 
 
+def test_a_person_who_attaches_is_told_how_to_leave(shared_node: Node) -> None:
+    with run_at_terminal(shared_node, *BASH, user=NOBODY) as client:
+        client.wait_for(r"\$ ")
+        job = shared_node.last_job()
+        with attached(shared_node, "--pty") as typing, attached(shared_node) as reading:
+            typing.wait_for(
+                f"attached to job {job}; Ctrl-] three times leaves, and the step goes on".replace("]", r"\]")
+            )
+            reading.wait_for(f"attached to job {job}; Ctrl-C leaves, and the step goes on")
+        with attached(shared_node, "--pty", "--quiet") as quiet:
+            wait_until(quiet.is_raw, "it is attached")
+            quiet.type(LEAVE)
+            assert quiet.wait_for_end() == 0
+            assert "attached to" not in quiet.screen
+        client.line("exit")
+        assert client.wait_for_end() == 0
+
+
+def test_who_attaches_to_an_allocation_is_told_how_to_get_a_shell_in_it(shared_node: Node) -> None:
+    with at_terminal(
+        shared_node.command("alloc", "sleep", "1000"), user=NOBODY, cwd=str(shared_node.scratch),
+        env=shared_node.environment({"TERM": "xterm"}),
+    ) as client:  # fmt: skip
+        job = client.wait_for(r"Granted job allocation (\d+)")[1]
+        refused = shared_node.nodectl("attach", job, user=NOBODY)
+        assert refused.returncode == 1
+        assert f"job {job} is an allocation" in refused.stderr
+        assert f"`nodectl run --jobid={job} --pty bash` opens a shell in it" in refused.stderr
+        client.type(INTERRUPT)
+        client.wait_for_end()
+
+
 def test_several_type_and_see_and_leave(shared_node: Node) -> None:
     with run_at_terminal(shared_node, *BASH, user=NOBODY) as client:
         client.wait_for(r"\$ ")

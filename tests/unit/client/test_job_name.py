@@ -30,7 +30,11 @@ def session() -> Session:
     return cast("Session", Service())
 
 
-@pytest.mark.parametrize("text", ["7", "7_3", "7_[0-4,9]", "7.0", "7.batch", "last", "last_3", "last_[1-3]", "last.0"])
+@pytest.mark.parametrize(
+    "text",
+    ["7", "7_3", "7_[0-4,9]", "7.0", "7.batch", "last", "last_3", "last_[1-3]", "last.0",
+     "7_3.0", "7_3.batch", "7_3.extern", "7_[0-4].batch", "last_3.batch"],
+)  # fmt: skip
 def test_a_name_is_taken_as_it_is(text: str) -> None:
     assert names_of(text) == [text]
 
@@ -43,7 +47,7 @@ def test_a_range_names_each_of_its_jobs() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "x", "0", "9-7", "7-", "-7", "7-x", "1-99999", "7_1-3", "7-9_1", "lastly", "last-9", "last_", "last.x", "LAST",
-     "7.", "7_[3", "7_[0-4%2]", "4294967296", "1-4294967296"],
+     "7.", "7_[3", "7_[0-4%2]", "7_3.", "7_3.x", "7_x.batch", "x_3.batch", "7-9.batch", "4294967296", "1-4294967296"],
 )  # fmt: skip
 def test_another_word_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\S"):
@@ -51,8 +55,13 @@ def test_another_word_is_refused(text: str) -> None:
 
 
 def test_a_step_is_refused_where_jobs_alone_are_meant() -> None:
-    with pytest.raises(ValueError, match="is no job"):
-        names_of("7.0", steps=False)
+    for text in ("7.0", "7.batch"):
+        with pytest.raises(ValueError, match=r"is no job, but a step; give its job: 7$"):
+            names_of(text, steps=False)
+    with pytest.raises(ValueError, match=r"is no job, but a step; give its job: last_3$"):
+        names_of("last_3.batch", steps=False)
+    with pytest.raises(ValueError, match=r"is no job; one is written"):
+        names_of("x.0", steps=False)
 
 
 def test_last_is_asked_for_once_and_replaced_wherever_it_stands() -> None:
@@ -89,6 +98,14 @@ def test_a_task_has_a_number_once_it_is_a_job_of_its_own() -> None:
 
 def test_a_step_is_named_by_its_job_too() -> None:
     assert [one_step(session(), [name]) for name in ("7.batch", "7_3", "last")] == [(7, BATCH), (12, FIRST), (9, FIRST)]
+
+
+def test_a_step_of_a_task_is_the_step_of_the_job_that_the_task_has_become() -> None:
+    """Lists print such names: `nodectl top`, the page and `nodectl acct`."""
+    assert named(session(), ["7_3.batch", "7_3.0"]) == [(12, BATCH), (12, 0)]
+    assert one_step(session(), ["7_3.batch"]) == (12, BATCH)
+    with pytest.raises(Failed, match="job 7_4 waits: it has no steps yet"):
+        named(session(), ["7_[3-4].batch"])
 
 
 def test_a_dependency_may_name_the_last_job() -> None:

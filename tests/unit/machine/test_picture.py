@@ -103,6 +103,32 @@ def test_jobs_beyond_the_letters_are_still_told_apart_from_free_cpus() -> None:
     assert len([line for line in machine_text.draw(from_spec("64c"), occupied) if ".0" in line]) == 60
 
 
+def test_a_device_is_listed_with_the_jobs_that_hold_it_or_a_part_of_it() -> None:
+    records = [
+        {**record(7, {0}, {0}), "held": ["gpu:0", "gpu:1/shard:1"]},
+        {**record(7, {0}, {0}, step=1), "held": ["gpu:0", "gpu:1/shard:1"]},
+        {**record(8, {1}, {1}), "held": ["gpu:1/shard:2/mem:8192M"], "array_job": 8, "array_task": 3},
+    ]
+    occupied = occupation(records, ["gpu:0", "gpu:1/shard:4/mem:16384M", "gpu:2"])
+    lines = machine_text.draw(from_spec("2c"), occupied)
+    assert lines[-5:] == [
+        "",
+        "DEVICE                    HELD BY",
+        "gpu:0                     job 7",
+        "gpu:1/shard:4/mem:16384M  job 7 shard:1, job 8_3 shard:2/mem:8192M",
+        "gpu:2                     -",
+    ]
+    texts = [text.text for text in page_of(machine_svg.draw(from_spec("2c"), occupied)).iter(f"{SPACE}text")]
+    assert {"gpu:0: job 7", "gpu:2: -"} <= set(texts)
+
+
+def test_all_holders_of_a_device_are_listed_however_many_there_are() -> None:
+    records = [{**record(job, {0}, {0}), "held": ["gpu:0/shard:1"]} for job in range(10, 30)]
+    lines = machine_text.draw(from_spec("2c"), occupation(records, ["gpu:0/shard:20"]), width=80)
+    told = " ".join(lines[lines.index("DEVICE          HELD BY") :])
+    assert all(f"job {job} shard:1" in told for job in range(10, 30))
+
+
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.shape)
 @pytest.mark.parametrize("width", [80, 120])
 def test_every_cpu_is_drawn_once_within_the_width(machine: Machine, width: int) -> None:

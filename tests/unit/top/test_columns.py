@@ -85,6 +85,15 @@ def test_what_waits_stands_last_and_the_greatest_first() -> None:
     assert order("STEP", turned=True) == [10, 9, 7, 8]
 
 
+def test_tasks_of_an_array_stand_in_the_order_of_their_names() -> None:
+    rows = [
+        row(13, name="13_10.batch"), row(14, name="13_2.batch"), row(15, name="13_1.batch"), row(9),
+        row(16), row(12, name="12_[1-9]", **WAITING), row(17, name="12_0", **WAITING),
+    ]  # fmt: skip
+    names = [one.name for one in columns.arranged(rows, "STEP", "")]
+    assert names == ["9.0", "13_1.batch", "13_2.batch", "13_10.batch", "16.0", "12_0", "12_[1-9]"]
+
+
 def test_filter_finds_users_names_states_and_jobs() -> None:
     rows = [row(7), row(18, user="bob", **WAITING)]
 

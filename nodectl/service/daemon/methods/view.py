@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from nodectl.launch.task import filename
 from nodectl.model.step import Step
+from nodectl.model.step_number import EXTERN
 from nodectl.model.wire.dispatch import Call, Refused
 from nodectl.service.daemon.admission.confinement import ConfinementLevels
 from nodectl.service.daemon.jobs.registry import Registry
@@ -56,7 +57,9 @@ def _connect(path: str, step: Step) -> int:
         raise Refused("WrongState", f"step {step}: what shows its streams takes no further viewer now") from None
     except OSError:
         sock.close()
-        raise Refused("WrongState", f"step {step}: its streams cannot be seen yet, or not any more") from None
+        raise Refused(
+            "WrongState", f"step {step}: its streams cannot be seen yet, or not any more; try again"
+        ) from None
     os.set_blocking(sock.fileno(), True)
     return sock.detach()
 
@@ -65,6 +68,11 @@ def _why_not(step: Step) -> str:
     if files := set(filename.files_of(step).values()):
         name = step.job_id if step.step_id == step.first_step else step
         return f"step {step}: its output is in {' and '.join(sorted(files))}; `nodectl log -f {name}` follows it"
+    if step.step_id == EXTERN:
+        return (
+            f"job {step.job_id} is an allocation, whose command has the terminal of `nodectl alloc`; "
+            f"`nodectl run --jobid={step.job_id} --pty bash` opens a shell in it"
+        )
     return (
         f"step {step}: its streams are its client's own, and pass through nothing that could show them; "
         "--pty, -l or -u of `nodectl run` let others attach"

@@ -126,7 +126,15 @@ class Notices:
         if asked.get("types") and not self._config.sendmail and not self._config.notify_command:
             return ["no mail will tell of this job: this machine has no sendmail (the key sendmail); --notify runs a "
                     "command instead"]  # fmt: skip
-        return []
+        wanted = set(asked.get("types", "").split(","))
+        found = []
+        if not wanted.isdisjoint((notice.TIME_LIMIT, *notice.SHARES_OF_LIMIT)) and not job.time_limit:
+            found.append("no mail will tell of a time limit: the job has none; --time gives it one")
+        if notice.IDLE in wanted and notice.BEGIN not in wanted and not self._config.idle_after:
+            found.append(
+                "no mail will tell that the job does nothing: this machine watches no jobs (the key idle_after)"
+            )
+        return found
 
     # Events.
 

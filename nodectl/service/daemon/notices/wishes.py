@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from nodectl.model import notice
 from nodectl.model.config import Config
 from nodectl.model.states import CANCELLED, COMPLETED, TIMEOUT
-from nodectl.selection.records import JobRecord
+from nodectl.selection.records import BATCH, JobRecord
 from nodectl.service.daemon.history.notice import Notice
 from nodectl.service.daemon.notices.ways import COMMAND, MAIL, SITE
 
@@ -69,6 +69,7 @@ def made(
         "start": job.start_time,
         "time_limit": job.time_limit,
         "work_dir": details.work_dir,
+        "has_log": job.held_by == BATCH and not whole,
         "at": at,
         **({"secure": details.notices["secure"]} if way != SITE else {}),
         **({"to": details.notices["user"]} if way == MAIL else {}),

@@ -57,6 +57,8 @@ def text(told: Notice, node: str) -> str:
         "told": moment(record["at"], ""),
     }
     lines = [f"{name + ':':14}{printable(str(value))}" for name, value in facts.items() if value not in (None, "")]
+    if record.get("has_log"):
+        lines += ["", f"Its output: nodectl log {record['id']}"]
     return "\n".join([f"{subject(told)}.", "", *lines, "", f"More: nodectl acct --jobs={record['id']}", ""])
 
 

@@ -165,7 +165,8 @@ async function look() {
     pair.lastChild.textContent = text;
     return pair;
   }));
-  fill(byId("rows"), ROWS, view.rows, "Nothing runs, nothing waits.");
+  fill(byId("rows"), ROWS, view.rows, "Nothing runs, nothing waits: `nodectl run hostname` starts a step, `nodectl submit job.sh` queues a job.");
+  byId("hint").hidden = !view.rows.length;
   const names = new Set(view.rows.map((row) => row.name));
   if (!before || [...before].some((name) => !names.has(name))) await ended();
   before = names;
