@@ -135,6 +135,7 @@ class LiveStep:
         except (OSError, framing.BrokenWire):
             alive = False
         if not alive:
+            self._unlink()  # all has been read
             self._finish()
 
     def _take(self, message: Mapping[str, object]) -> None:
