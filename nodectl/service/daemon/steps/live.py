@@ -130,12 +130,13 @@ class LiveStep:
             alive = self._inbox.receive(self._link)
             while (message := self._inbox.next()) is not None:
                 self._take(message)
+            if not alive:
+                self._unlink()  # nothing is left to read
         except BlockingIOError:
             return
         except (OSError, framing.BrokenWire):
             alive = False
         if not alive:
-            self._unlink()  # all has been read
             self._finish()
 
     def _take(self, message: Mapping[str, object]) -> None:
