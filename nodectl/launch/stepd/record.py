@@ -82,8 +82,8 @@ def _beginning(text: str) -> str:
 def save(directory: int, name: str, record: str) -> None:
     """Write the record where this or the next daemon will find the file: whole or not at all. Raises OSError.
 
-    `record` is JSON. `directory` is a descriptor: a plugin may have given the stepd another root. The record is written into the room
-    reserved by the daemon, which is not freed before: on a full disk no process would get it again.
+    `record` is JSON. `directory` is a descriptor: a plugin may have given the stepd another root. The record is written
+    into the room reserved by the daemon, which is not freed before: on a full disk no process would get it again.
     """
     partial = f"{name}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
