@@ -91,6 +91,11 @@ def memory_limit(path: str) -> int | None:
     return found
 
 
+def controllers_of(group: "Group") -> frozenset[str]:
+    """Return the controllers of a cgroup: only their files are there."""
+    return frozenset(_read(f"{group.full_path}/cgroup.controllers").decode().split())
+
+
 def controllers_below(group: "Group | None") -> frozenset[str]:
     """Return the controllers enabled for the children of a cgroup."""
     if group is None:

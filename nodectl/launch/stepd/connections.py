@@ -152,28 +152,32 @@ class Links:
             reply = dict(error_reply(refused))
             call = None
         if call is None or not call.oneway:
-            self._send(link, reply)
+            self._send(link, framing.encode(reply))
 
-    def broadcast(self, event: "Mapping[str, object]", *, last: bool = False) -> None:
-        """Send an event to every attached peer. With `last` the event ends the calls of the peers."""
-        reply: dict[str, object] = {"parameters": {"event": event}}
-        if not last:
-            reply["continues"] = True
+    def broadcast(self, event: "Mapping[str, object]") -> None:
+        """Send an event to every attached peer."""
+        self._to_attached(_continued(event))
+
+    def broadcast_end(self, record: str) -> None:
+        """Send the event that ends the calls of the attached peers, with the step's record, which is JSON already."""
+        self._to_attached(f'{{"parameters":{{"event":{{"event":"end","record":{record}}}}}}}\0'.encode("ascii"))
+
+    def _to_attached(self, data: bytes) -> None:
         for link in set(self._by_fd.values()):
             if link.attached:
-                self._send(link, reply)
+                self._send(link, data)
 
     def tell_launcher(self, event: "Mapping[str, object]") -> None:
         """Send an event only to the launching client."""
         for link in set(self._by_fd.values()):
             if link.launcher:
-                self._send(link, {"parameters": {"event": event}, "continues": True})
+                self._send(link, _continued(event))
 
     def tell_daemon(self, event: "Mapping[str, object]") -> None:
         """Send an event only to the daemon, even if the daemon has not asked for events."""
         for link in set(self._by_fd.values()):
             if not link.launcher:
-                self._send(link, {"parameters": {"event": event}, "continues": True})
+                self._send(link, _continued(event))
 
     def launcher_backlog(self) -> int:
         """Return the bytes kept for the launching client, for lack of room in the client's pipe."""
@@ -184,10 +188,10 @@ class Links:
         self.on_line(line)
         self.broadcast({"event": "message", "text": line})
 
-    def _send(self, link: Link, reply: "Mapping[str, object]") -> None:
+    def _send(self, link: Link, data: bytes) -> None:
         if self._by_fd.get(link.reader) is not link:
             return  # dropped while its call was served: its descriptors may be another file's by now
-        link.out += framing.encode(reply)
+        link.out += data
         try:
             self._flush(link)
             if len(link.out) > _MAX_BACKLOG:
@@ -262,3 +266,7 @@ class Links:
                     del link.out[: os.write(link.writer, link.out)]
             except OSError:
                 pass
+
+
+def _continued(event: "Mapping[str, object]") -> bytes:
+    return framing.encode({"parameters": {"event": event}, "continues": True})

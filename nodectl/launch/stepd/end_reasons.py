@@ -50,7 +50,7 @@ class EndReasons:
         self._around = "" if group is not None else around
         self._killed_around = accounting.oom_kills(self._around) if self._around else None  # old or reported
         self._began = time.monotonic() - _EARLIER
-        self._controllers: frozenset[str] | None = None  # of the tasks' cgroups
+        self._controllers: frozenset[str] | None = None  # of `_user`; those below have no others
         self._pids: set[int] = set()  # of victims that the user knows of
         self._killed: dict[int, int] = {}  # processes of each task that were killed before it ended
         self.reason = ""
@@ -94,7 +94,7 @@ class EndReasons:
         """Read the figures of the step and of the tasks. The cgroups must still be there."""
         if self._user is None:
             return
-        events = accounting.KernelEvents(self._user)
+        events = self._events(self._user)
         killed = events.oom_kills or 0
         if killed > sum(self._killed.values()):
             self._check_tasks_again()
@@ -129,9 +129,10 @@ class EndReasons:
         return accounting.figures(group, self._events(group), self._step.limits, with_pressure=is_long)
 
     def _events(self, group: "Group") -> accounting.KernelEvents:
-        """Return the kernel's events in a task's cgroup."""
+        """Return the kernel's events in the cgroup of the step's processes, or in a task's."""
         if self._controllers is None:
-            self._controllers = accounting.controllers_below(self._user)
+            assert self._user is not None  # noqa: S101  # asked where there is one
+            self._controllers = accounting.controllers_of(self._user)
         return accounting.KernelEvents(group, self._controllers)
 
     def _out_of_memory(self, task: "Task", count: int) -> None:

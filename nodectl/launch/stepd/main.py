@@ -33,6 +33,7 @@ from nodectl.launch.task import client_streams, environment, rlimits, users_proc
 from nodectl.model import features, launch_order
 from nodectl.model.states import CANCELLED, RUNNING
 from nodectl.model.step_number import BATCH, EXTERN
+from nodectl.model.wire.lean_json import dumps
 from nodectl.plugin_host.tracing import room as trace_room
 
 TYPE_CHECKING = False
@@ -178,7 +179,7 @@ def _serve(run: Run, stem: str, store: "PluginStore") -> None:
         run.links.broadcast_line(line)
     _launch(run, reaper, store)
     finish(run, reaper)
-    result = record.compose(run)
+    result = dumps(record.compose(run))
     try:
         record.save(directory, f"{name}.record", result)
     except OSError as error:
@@ -186,7 +187,7 @@ def _serve(run: Run, stem: str, store: "PluginStore") -> None:
         run.links.attach(daemon)  # then the daemon takes it from the last event
     run.pass_on_plugin_output()
     run.progress.done(STEPD_SLOT)
-    run.links.broadcast({"event": "end", "record": result}, last=True)
+    run.links.broadcast_end(result)
     try:
         os.unlink(f"{name}.sock", dir_fd=directory)
     except FileNotFoundError:

@@ -79,17 +79,17 @@ def _beginning(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
 
 
-def save(directory: int, name: str, record: "dict[str, object]") -> None:
+def save(directory: int, name: str, record: str) -> None:
     """Write the record where this or the next daemon will find the file: whole or not at all. Raises OSError.
 
-    `directory` is a descriptor: a plugin may have given the stepd another root. The record is written into the room
-    reserved by the daemon, which is not freed before: on a full disk no process would get it again.
+    `record` is JSON. `directory` is a descriptor: a plugin may have given the stepd another root. The record is written
+    into the room reserved by the daemon, which is not freed before: on a full disk no process would get it again.
     """
     partial = f"{name}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
     fd = os.open(partial, flags, 0o600, dir_fd=directory)
     try:
-        data = memoryview(dumps(record).encode("ascii"))
+        data = memoryview(record.encode("ascii"))
         size = len(data)
         while data:
             data = data[os.write(fd, data) :]

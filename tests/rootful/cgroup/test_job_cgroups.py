@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nodectl.launch.cgroup import tree
-from nodectl.service.daemon.jobs.step_cgroups import remove_step_cgroup
+from nodectl.service.daemon.jobs.step_cgroups import CgroupRemovals, remove_step_cgroup
 
 
 @pytest.fixture
@@ -47,3 +49,31 @@ def test_a_jobs_cgroup_that_is_busy_for_a_moment_is_removed_with_its_last_steps(
     assert (job.exists(), busy[0]) == (True, 1)  # another step's is in it: nothing is tried again
     assert removed(job, "step_1")
     assert (job.exists(), busy[0]) == (False, 0)
+
+
+def test_cgroup_of_an_orderly_step_is_removed_without_work_in_the_background(job: Path) -> None:
+    removals = CgroupRemovals(tree.find_mount())
+    for step in ("step_0", "step_1"):
+        removals.begin(str(job / step).removeprefix(tree.find_mount()))  # there is no event loop for such work
+    assert not job.exists()
+
+
+def test_step_cgroup_with_a_process_in_it_is_emptied_in_the_background(job: Path) -> None:
+    sleeper = subprocess.Popen(["sleep", "600"])
+    (job / "step_0" / "cgroup.procs").write_text(str(sleeper.pid))
+    path = str(job / "step_0").removeprefix(tree.find_mount())
+
+    async def remove() -> bool:
+        removals = CgroupRemovals(tree.find_mount())
+        removals.begin(path)
+        under_way = removals.is_removing(path)
+        await removals.gone(path)
+        return under_way
+
+    try:
+        assert asyncio.run(remove())
+        assert sleeper.wait() == -signal.SIGKILL
+        assert not (job / "step_0").exists()
+    finally:
+        sleeper.kill()
+        sleeper.wait()

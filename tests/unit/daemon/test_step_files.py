@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nodectl.launch.stepd import record
+from nodectl.model.wire.lean_json import dumps
 from nodectl.service.daemon.history import batch as batch_module
 from nodectl.service.daemon.history.batch import Batch
 from nodectl.service.daemon.steps.files import StepFiles
@@ -30,7 +31,7 @@ def files_of(directory: Path) -> StepFiles:
 def leave_record(directory: Path) -> None:
     """As a stepd does."""
     fd = os.open(directory, os.O_PATH | os.O_DIRECTORY)
-    record.save(fd, "7.0.record", RECORD)
+    record.save(fd, "7.0.record", dumps(RECORD))
     os.close(fd)
 
 

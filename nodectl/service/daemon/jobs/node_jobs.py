@@ -80,10 +80,10 @@ class NodeJobs:
             # It may only have dropped the connection, because the daemon was too slow.
             live.reach(lambda: live.fail(self._death(live), NODE_FAIL))
             return
+        orderly = record is not None
         if record is None:
             live.log_plugin_output()
             record = live.death_record(live.failure or self._death(live))
-        orderly = live.last_record is not None or live.files.has_record()
         live.close()
         self._registry.live.pop(live.key, None)
         self.watcher.step_over(*live.key)

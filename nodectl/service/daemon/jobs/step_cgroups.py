@@ -100,7 +100,7 @@ def remove_base(path: str, *, steps_run: bool) -> None:
 
 
 class CgroupRemovals:
-    """The step cgroups being emptied and removed in the background, below a mount of cgroup2.
+    """The removals of step cgroups below a mount of cgroup2, and those under way in the background.
 
     A removal goes by the path of the cgroup, and kills the processes there. A job that runs again has the same paths:
     it waits until nothing of its earlier run is being removed (`job_gone`).
@@ -111,11 +111,12 @@ class CgroupRemovals:
         self._under_way: dict[str, asyncio.Task[bool]] = {}
 
     def begin(self, path: str) -> None:
-        """Begin to empty and remove a step's cgroup; "" is none."""
-        if path and path not in self._under_way:
-            task = asyncio.get_running_loop().create_task(remove_step_cgroup(self._mount, path))
-            self._under_way[path] = task
-            task.add_done_callback(lambda _: self._under_way.pop(path))
+        """Remove a step's cgroup; "" is none. If processes are left in it, empty and remove it in the background."""
+        if not path or path in self._under_way or try_to_remove(tree.Group(self._mount + path)):
+            return
+        task = asyncio.get_running_loop().create_task(remove_step_cgroup(self._mount, path))
+        self._under_way[path] = task
+        task.add_done_callback(lambda _: self._under_way.pop(path))
 
     def is_removing(self, path: str) -> bool:
         """Return True while this cgroup is being removed."""

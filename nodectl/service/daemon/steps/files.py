@@ -243,6 +243,7 @@ def _write(path: str, content: bytes, flag: int = 0) -> None:
         data = memoryview(content)
         while data:
             data = data[os.write(fd, data) :]
-        os.ftruncate(fd, len(content))
+        if not flag & os.O_EXCL:  # else the file is new
+            os.ftruncate(fd, len(content))
     finally:
         os.close(fd)

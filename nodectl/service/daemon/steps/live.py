@@ -130,6 +130,8 @@ class LiveStep:
             alive = self._inbox.receive(self._link)
             while (message := self._inbox.next()) is not None:
                 self._take(message)
+            if not alive:
+                self._unlink()  # nothing is left to read
         except BlockingIOError:
             return
         except (OSError, framing.BrokenWire):
