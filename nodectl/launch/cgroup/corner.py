@@ -76,7 +76,7 @@ class LoginShare(NamedTuple):
 
 
 class Corner(NamedTuple):
-    """The corner as its mark tells it.
+    """The corner, as the mark of the fence describes the corner.
 
     `path`: its directory; `of_systemd`: systemd made it, and keeps the limits. `free`: the uids for which there is no
     wall.
@@ -89,25 +89,25 @@ class Corner(NamedTuple):
 
 
 def mark_of(config: Config) -> str:
-    """Return the path of the mark, a file that is there while the fence is on."""
+    """Return the path of the mark, a file which exists while the fence is on."""
     return f"{config.state_dir}/fence"
 
 
 def place(config: Config) -> tuple[str, bool]:
-    """Return the directory of the corner, and whether it is systemd's; "" without a cgroup2 file system."""
+    """Return the directory of the corner, "" without a cgroup2 file system; and True if systemd makes the directory."""
     mount = tree.find_mount()
     of_systemd = not config.login_cgroup and os.path.isdir(_SYSTEMD)
     return (mount + (config.login_cgroup or (_USERS if of_systemd else _OURS)) if mount else ""), of_systemd
 
 
 def share_of(config: Config, cpus: str, machine_memory: int) -> LoginShare:
-    """Return the limits of the configuration. `cpus`: those that no job is given; `machine_memory` in MiB."""
+    """Return the limits of the configuration. `cpus`: no job gets these CPUs; `machine_memory` in MiB."""
     left = max(machine_memory - config.real_memory, 0) if config.real_memory else 0
     return LoginShare(cpus, config.login_memory or left, config.login_weight)
 
 
 def mark(config: Config) -> Corner | None:
-    """Return the corner that the mark tells, None without a mark. Raises OSError; ValueError for a broken mark."""
+    """Return the corner which the mark describes, None without a mark. Raises OSError; ValueError for a broken mark."""
     try:
         data = pseudo_file.read(mark_of(config))
     except FileNotFoundError:
@@ -125,7 +125,7 @@ def corner_of(fields: Mapping[str, Any]) -> Corner:
 
 
 def fields_of(corner: Corner) -> dict[str, object]:
-    """Return the fields of a corner, for its mark and for a message."""
+    """Return the fields of a corner, for the mark and for a message."""
     fields: dict[str, object] = {**corner._asdict(), **corner.share._asdict()}
     del fields["share"]
     return fields

@@ -57,7 +57,7 @@ _WHY = {LATE: "took longer than notify_timeout", UNKNOWN_USER: "there is no such
         UNTRUSTED: "its program is missing, or not trusted", FAILED: "an error of nodectl"}  # fmt: skip
 _T = TypeVar("_T")
 Key = tuple[str, int]
-"""A way and a user: what one courier tells."""
+"""A way and a user: a courier tells the notices of both."""
 
 
 class Notices:
@@ -98,7 +98,7 @@ class Notices:
         self._serves = False
 
     def begin(self) -> None:
-        """Begin to tell, with what an earlier daemon has left."""
+        """Begin to tell, first the notices which an earlier daemon has left."""
         self._serves = True
         for job in [job for job in self._noted if not self._lives(job)]:
             self._over(job)
@@ -121,7 +121,7 @@ class Notices:
             await asyncio.wait(self._busy.values(), timeout=_AT_THE_END)
 
     def warnings(self, job: JobRecord) -> list[str]:
-        """Return what the user of a new job should know about the notices asked for, a line each."""
+        """Return lines about notices, for the user of a new job who asked for notices."""
         asked = job.details.notices
         if asked.get("types") and not self._config.sendmail and not self._config.notify_command:
             return ["no mail will tell of this job: this machine has no sendmail (the key sendmail); --notify runs a "
@@ -139,7 +139,7 @@ class Notices:
     # Events.
 
     def begun(self, job: JobRecord) -> None:
-        """Note that a job has begun; also again for the same run."""
+        """Note the beginning of a job; also again for the same run."""
         self._note(job, notice.BEGIN)
 
     def requeued(self, job: JobRecord) -> None:
@@ -222,7 +222,7 @@ class Notices:
     # Shares of time limits.
 
     def watch(self, job: JobRecord) -> None:
-        """Set the timer for the next share of a job's time limit of which people are told."""
+        """Set the timer for the next share of a job's time limit with a notice."""
         self.forget(job.job_id)
         if not job.time_limit or not job.is_active:
             return
@@ -250,7 +250,7 @@ class Notices:
         self._deliver()
 
     def _deliver(self) -> None:
-        """Start couriers for what is on the disk, as many as may run."""
+        """Start couriers for the notices on the disk, as many as may run."""
         if not self._serves:
             return
         couriers = Counter(way for way, _ in self._busy)
@@ -387,7 +387,7 @@ class Notices:
         await self._settle(key)
 
     async def _settle(self, key: Key, again: float = 0) -> None:
-        """Note what a courier has told. The file goes when the disk knows, so that a later daemon knows it, too.
+        """Note the notices told by a courier. The file goes when the disk knows, so that a later daemon knows it, too.
 
         Where it has told nothing, the next one waits for `again` seconds.
         """
@@ -411,7 +411,7 @@ class Notices:
         return done.exception() is None
 
     def _was_told(self, told: Notice, status: int) -> bool:
-        """Note the outcome of a notice. Return False where it has to be told once more."""
+        """Note the outcome of a notice. Return False if the notice has to be told once more."""
         identity = told[:4]
         if status < 0 or status == _NO_PROGRAM or (status and told.way != COMMAND):  # a command may fail as it likes
             self._tries[identity] += 1
