@@ -25,6 +25,7 @@ from nodectl.launch.task import environment, rlimits, users_process
 from nodectl.model import launch_order
 from nodectl.model.states import RUNNING
 from nodectl.model.step import HandOver
+from nodectl.plugin_host import BUILTIN_DIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -314,6 +315,23 @@ def _runs(pid: int) -> bool:
         return False
 
 
+def _hook_as_root(run: "Run") -> str:
+    """Return a hook that a plugin has for each task, as root, "" if no plugin has one.
+
+    Of nodectl's own task plugins such a hook sets the CPUs, which are handed over.
+    """
+    for row in (launch_order.SPANK_TASK_INIT_PRIVILEGED, launch_order.SPANK_TASK_POST_FORK):
+        if run.spank.has(row):
+            return row.call
+    row = launch_order.TASK_PRE_LAUNCH_PRIV
+    for plugin in run.node.stacks["task"]:
+        if not plugin.path.startswith(f"{BUILTIN_DIR}/"):
+            for hook in (row.call, row.plan):
+                if hook in plugin.hooks:
+                    return hook
+    return ""
+
+
 def begin(run: "Run", reaper: "Reaper") -> None:
     """Start the interpreter and wait until the modules are imported. Raises LaunchFailed.
 
@@ -323,10 +341,9 @@ def begin(run: "Run", reaper: "Reaper") -> None:
         raise run.failed("--preload: not with --mem-bind: the memory of the modules has been placed already")
     if "pid" in run.step.container.get("namespaces", ()):  # type: ignore[operator]  # the daemon's words
         raise run.failed("--preload: not where jobs have a pid namespace of their own: its first process gets orphans")
-    if run.spank.has(launch_order.SPANK_TASK_INIT_PRIVILEGED) and identity.BEGAN_AS == 0:
-        hook = launch_order.SPANK_TASK_INIT_PRIVILEGED.call
+    if identity.BEGAN_AS == 0 and (hook := _hook_as_root(run)):
         why = "what it does as root to a task would not hold for what the task becomes"
-        raise run.failed(f"--preload: not with a SPANK plugin that has {hook}: {why}")
+        raise run.failed(f"--preload: not with a plugin that has {hook}: {why}")
     reaper.turn(0)
     if run.state != RUNNING:
         raise LaunchFailed(run.reason)

@@ -336,16 +336,31 @@ def test_what_does_not_go_with_it_is_refused(served: Node) -> None:
         assert why in done.stderr
 
 
-def test_plugin_that_acts_as_root_in_each_task_is_not_gone_round(node: Node) -> None:
+@pytest.mark.parametrize(
+    ("kind", "hook"),
+    [
+        ("spank", "slurm_spank_task_init_privileged(spank, ac, argv)"),
+        ("spank", "slurm_spank_task_post_fork(spank, ac, argv)"),
+        ("task", "task_p_pre_launch_priv(step)"),
+        ("task", "task_p_pre_launch_priv_plan(step, task)"),
+    ],
+)
+def test_plugin_that_acts_as_root_on_each_task_is_not_gone_round(kind: str, hook: str) -> None:
     """As one that gives each task a network or a /tmp of its own: a fork of the interpreter would be without it."""
-    node.plugin("own", "def slurm_spank_task_init_privileged(spank, ac, argv):\n    return 0\n")
-    node.plugstack("required own.py\n")
-    imported = node.scratch / "imported"
-    (node.scratch / "told.py").write_text(f"open({str(imported)!r}, 'w')\n", encoding="utf-8")
-    done = node.run("--preload=told", f"--export=ALL,PYTHONPATH={node.scratch}", "python3", "-c", "", user=NOBODY)
-    assert done.returncode == 1
-    assert "--preload: not with a SPANK plugin that has slurm_spank_task_init_privileged" in done.stderr
-    assert not imported.exists()
+    node = Node(task_plugin=["task/affinity", "task/cgroup", *(["task/own"] if kind == "task" else [])])
+    node.plugin("own", f"def {hook}:\n    return {'[]' if 'plan' in hook else 0}\n", kind)
+    if kind == "spank":
+        node.plugstack("required own.py\n")
+    try:
+        node.start()
+        imported = node.scratch / "imported"
+        (node.scratch / "told.py").write_text(f"open({str(imported)!r}, 'w')\n", encoding="utf-8")
+        done = node.run("--preload=told", f"--export=ALL,PYTHONPATH={node.scratch}", "python3", "-c", "", user=NOBODY)
+        assert done.returncode == 1
+        assert f"--preload: not with a plugin that has {hook.partition('(')[0]}: what it does as root" in done.stderr
+        assert not imported.exists()
+    finally:
+        node.close()
 
 
 def test_pid_namespace_is_refused() -> None:

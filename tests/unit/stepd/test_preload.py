@@ -15,7 +15,8 @@ from nodectl.model.states import CANCELLED, RUNNING
 def test_no_module_is_imported_for_a_client_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its streams have come all the same: the import is the first that runs of the user's."""
     step = SimpleNamespace(container={}, mem_policies=[])
-    run: Any = SimpleNamespace(step=step, state=RUNNING, reason="", spank=SimpleNamespace(has=lambda _: False))
+    plugins = {"spank": SimpleNamespace(has=lambda _: False), "node": SimpleNamespace(stacks={"task": ()})}
+    run: Any = SimpleNamespace(step=step, state=RUNNING, reason="", **plugins)
 
     def turn(_: float | None) -> None:
         run.state = CANCELLED
