@@ -149,6 +149,7 @@ class Bulk:
     def _never_began(self, task: BulkTask, error: OSError) -> None:
         """Handle a failed fork: the command waits for the end of another command, or fails if there is none."""
         slot = task.local_id
+        self._run.preload.task_ended(task)
         self._count_refusals(task)
         if error.errno in _NO_ROOM and (len(self.running) > 1 or self._left):
             del self.running[slot]

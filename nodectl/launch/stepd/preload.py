@@ -203,7 +203,7 @@ class Preload(NoPreload):
             task.hand_over.fds = (-1, -1)
 
     def task_ended(self, task: "Task") -> None:
-        """Forget a task that has ended."""
+        """Forget a task that has ended, or could not be started."""
         self.begun(task)
         if task.hand_over is not None and task.hand_over.verdict >= 0:
             self._answer(task.hand_over.words[4], _REFUSED)

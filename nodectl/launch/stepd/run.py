@@ -149,7 +149,7 @@ class NoPreload:
         return False
 
     def task_ended(self, task: Task) -> None:
-        """Forget a task that has ended."""
+        """Forget a task that has ended, or could not be started."""
 
     def ended(self, pid: int, status: int) -> None:
         """Handle the end of a child that is no task, perhaps of the interpreter."""

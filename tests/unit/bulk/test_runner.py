@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +13,7 @@ from nodectl.bulk.runner import work
 from nodectl.bulk.runner.lanes import Lanes
 from nodectl.bulk.runner.tally import Tally
 from nodectl.bulk.runner.window import MOST_BYTES, Window, WindowBroken
+from nodectl.launch.stepd import preload
 from nodectl.launch.stepd.bulk_commands import BulkCommand, commands_in
 from nodectl.launch.stepd.record import ROOM_OF_COMMANDS
 from nodectl.model.wire import lean_json
@@ -160,6 +163,35 @@ def test_the_service_is_told_the_counts_seldom_and_the_last_ones_too(monkeypatch
     bulk.tell_again()
     bulk.tell()
     assert told[1] == told[0]
+
+
+def test_command_that_could_not_be_started_leaves_no_descriptor_of_preload() -> None:
+    """It is tried again and again where processes are limited, and the runner has few descriptors."""
+    step = SimpleNamespace(limits={}, unkillable_timeout=60.0)
+    run: Any = SimpleNamespace(
+        group=None, step=step, tasks=[SimpleNamespace(local_id=0)], state="RUNNING", private=[],
+        clock=SimpleNamespace(now=time.time),
+    )  # fmt: skip
+    run.bulk = bulk = work.Bulk(run, Any)  # type: ignore[arg-type]  # nothing of the reaper is reached
+    run.preload = interpreter = preload.Preload(run, Any)  # type: ignore[arg-type]
+    interpreter._words = interpreter._socket = 0
+    bulk._left[1] = (None, 0.0, "another command")
+    bulk.take([{"seq": 0, "argv": ["true"]}])
+    tried: list[Any] = []
+
+    def start(task: Any) -> None:
+        interpreter.introduce(task)
+        tried.append(task)
+        interpreter.begun(task)
+        raise BlockingIOError(errno.EAGAIN, "")
+
+    starter: Any = SimpleNamespace(
+        make=lambda _, command: SimpleNamespace(local_id=0, command=command, group=None, hand_over=None), start=start
+    )
+    bulk.begin(starter)
+    assert tried[0].hand_over.verdict == -1, "it is closed"
+    assert (run.private, interpreter._waiting) == ([], {})
+    assert len(bulk.window.waiting) == 1, "the command is tried again"
 
 
 @pytest.mark.parametrize(("most", "tries"), [(127 + 200, False), (128 + 200, True)])
