@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 TAKEN = "take"
 _LONGEST_MESSAGE = 256
 _DESCRIPTORS = 6  # texts, verdict, directory, 0, 1, 2
-_MOST_TEXT = 64 << 20  # bytes: more than execve(2) takes
 _LONGEST_REASON = 400
 _OF_INTERPRETER = ("PYTHON", "LC_", "LD_", "LANG", "GLIBC_TUNABLES")  # what an interpreter reads only when it begins
 _KEPT_BY_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)  # which Python ignores, whoever executes it
@@ -162,7 +161,7 @@ class Warm:
     def _fork(self, word: str, token: str, why: str, fds: list[int]) -> Taken | None:
         if word != TAKEN or len(fds) != _DESCRIPTORS:
             raise Declined(why or "sent")
-        job = Taken(os.pread(fds[0], _MOST_TEXT, 0), fds)
+        job = Taken(os.pread(fds[0], os.fstat(fds[0]).st_size, 0), fds)
         if job.identity != self._identity:
             raise Declined("interpreter")
         if variables_of(job.environment) != self._variables:

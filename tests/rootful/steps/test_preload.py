@@ -103,6 +103,18 @@ def test_record_has_status_time_and_process_of_the_program(served: Node) -> None
     assert task["user_seconds"] + task["system_seconds"] >= 0.3
 
 
+def test_interpreter_with_little_address_space_takes_a_task(served: Node) -> None:
+    """As of a user with `ulimit -v`: the texts of a task are short."""
+    text = (
+        "import resource\nsize = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (size + (16 << 20), resource.RLIM_INFINITY))\n"
+    )
+    env = module(served, text)
+    path = script(served, PRELOADED)
+    done = served.run("--preload=preloaded_module", "python3", path, user=NOBODY, env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
 def test_program_that_is_no_python_runs_as_always_with_one_warning(served: Node) -> None:
     done = served.run("-n2", WITH, "echo", "hello", user=NOBODY)
     assert (done.returncode, done.stdout) == (0, "hello\nhello\n")
