@@ -1,6 +1,6 @@
 /* The last program of a task in a step with --preload: it hands the task over to the step's warm interpreter.
  *
- *   hand_over task SOCKET VERDICT TOKEN LEADS WORD...    executed by a task in the place of its program WORD...
+ *   hand_over task SOCKET VERDICT TOKEN HOW WORD...      executed by a task in the place of its program WORD...
  *   hand_over warm WARM SOCKET WORDS MODULES [WORD...]   executes the warm interpreter, WARM, for tasks like WORD...
  *
  * A task whose program is Python sends what it is to the warm interpreter (nodectl/launch/task/warm.py), over SOCKET: a
@@ -225,7 +225,7 @@ static void write_words(FILE *out, const struct python *python)
 }
 
 /* Everything about this task as texts in a memory file: warm.py reads them. */
-static int described(const struct python *python, const char *leads)
+static int described(const struct python *python, const char *how)
 {
     int fd = (int)syscall(SYS_memfd_create, "task", MFD_CLOEXEC);
     int copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -235,7 +235,7 @@ static int described(const struct python *python, const char *leads)
     mode_t mask = umask(0);
     umask(mask);
     write_identity(out, python->interpreter);
-    fprintf(out, "%d%c%d%c%s%c%d%c%d%c", (int)getpid(), 0, (int)getpgrp(), 0, leads, 0, (int)mask, 0,
+    fprintf(out, "%d%c%d%c%s%c%d%c%d%c", (int)getpid(), 0, (int)getpgrp(), 0, how, 0, (int)mask, 0,
             getpriority(PRIO_PROCESS, 0), 0);
     write_signals(out);
     write_cpus(out);
@@ -269,10 +269,10 @@ static bool send_with(int to, const char *text, const int *fds, int count, int f
 }
 
 /* Returns true when another process is the task. */
-static bool is_handed_over(const struct python *python, int to, int verdict, const char *token, const char *leads)
+static bool is_handed_over(const struct python *python, int to, int verdict, const char *token, const char *how)
 {
     char text[LONGEST_LINE], word = 0;
-    int directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC), about = described(python, leads);
+    int directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC), about = described(python, how);
     const int fds[DESCRIPTORS] = {about, verdict, directory, 0, 1, 2};
     snprintf(text, sizeof text, "take %s", token);
     if (directory < 0 || about < 0 || !send_with(to, text, fds, DESCRIPTORS, 0)) {
@@ -315,14 +315,14 @@ static int execute(char **words)
     return error;
 }
 
-static int be_task(char **words, int to, int verdict, const char *token, const char *leads)
+static int be_task(char **words, int to, int verdict, const char *token, const char *how)
 {
     struct python python = {.is_wrapped = false};
     char text[LONGEST_LINE];
     fcntl(to, F_SETFD, FD_CLOEXEC);
     fcntl(verdict, F_SETFD, FD_CLOEXEC);
     if (read_python(words, &python)) {
-        if (is_handed_over(&python, to, verdict, token, leads))
+        if (is_handed_over(&python, to, verdict, token, how))
             return 0;
     } else {
         snprintf(text, sizeof text, "note %s %s", token, python.is_wrapped ? "wrapper" : "program");

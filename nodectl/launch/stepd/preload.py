@@ -48,6 +48,7 @@ _WHY = {
     "variables": "its variables that Python reads when it begins (PYTHON*, LC_*, LD_*) are others",
     "sent": "it could not send what it has",
     "failed": "the interpreter could not be forked",
+    "ctypes": "its python has no ctypes, with which the task would end with the step runner",
 }
 
 
@@ -88,9 +89,10 @@ class Preload(NoPreload):
         try:
             self._words, writer = os.pipe2(os.O_CLOEXEC)
             run.private.append(self._words)
+            runner = os.getpid()
             self._pid, cgroup = fork_beside(run, tree.PRELOAD)
             if self._pid == 0:
-                self._become(other, writer, cgroup)
+                self._become(other, writer, cgroup, runner)
         finally:
             os.close(other)
             if writer >= 0:
@@ -100,7 +102,7 @@ class Preload(NoPreload):
         os.set_blocking(self._words, False)
         self._reaper.watch(self._words)
 
-    def _become(self, socket: int, words: int, cgroup: str) -> None:
+    def _become(self, socket: int, words: int, cgroup: str, runner: int) -> None:
         """Become the user and execute the interpreter, in the child. Never returns."""
         step = self._run.step
         try:
@@ -111,6 +113,8 @@ class Preload(NoPreload):
             group = tree.Group(cgroup) if cgroup else None
             if not users_process.become(step, confinement, group=group, enter=self._run.enter_container):
                 return
+            if self._run.group is None:
+                _kernel.perform([operations.die_with(runner)], None)
             null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
             for number in range(3):
                 os.dup2(null, number, inheritable=True)
@@ -191,8 +195,10 @@ class Preload(NoPreload):
         token = str(self._count)
         reader, writer = os.pipe2(os.O_CLOEXEC)
         self._run.private.append(writer)
-        leads = "1" if self._run.bulk is not None else "0"  # a command leads a process group of its own
-        words = [HAND_OVER, "task", str(self._socket), str(reader), token, leads]
+        how = "leads" if self._run.bulk is not None else ""  # a command leads a process group of its own
+        if self._run.group is None:
+            how += " dies"  # with this process: nothing else shows whose it is
+        words = [HAND_OVER, "task", str(self._socket), str(reader), token, how]
         task.hand_over = HandOver((self._socket, reader), writer, words)
         self._waiting[token] = task
 

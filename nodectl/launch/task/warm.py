@@ -42,6 +42,7 @@ _DESCRIPTORS = 6  # texts, verdict, directory, 0, 1, 2
 _LONGEST_REASON = 400
 _OF_INTERPRETER = ("PYTHON", "LC_", "LD_", "LANG", "GLIBC_TUNABLES")  # what an interpreter reads only when it begins
 _KEPT_BY_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)  # which Python ignores, whoever executes it
+_PR_SET_PDEATHSIG = 1
 GO = b"g"
 
 
@@ -57,7 +58,8 @@ class Taken:
         texts = data.split(b"\0")
         self.identity = tuple(map(int, texts[0].split()))
         self.pid, self.group = int(texts[1]), int(texts[2])
-        self.leads = texts[3] == b"1"
+        how = texts[3].split()
+        self.leads, self.dies = b"leads" in how, b"dies" in how
         self.umask, self.nice = int(texts[4]), int(texts[5])
         self.blocked, self.ignored, self.cpus = (set(map(int, text.split())) for text in texts[6:9])
         limits = list(map(int, texts[9].split()))
@@ -166,6 +168,11 @@ class Warm:
             raise Declined("interpreter")
         if variables_of(job.environment) != self._variables:
             raise Declined("variables")
+        if job.dies:
+            try:
+                import ctypes  # noqa: F401  # no other module of Python's has prctl(2)
+            except ImportError:
+                raise Declined("ctypes") from None
         reader, writer = os.pipe()
         between = os.fork()
         if between == 0:
@@ -198,7 +205,7 @@ class Warm:
         os._exit(0)
 
 
-def take_over(job: Taken, streams: Sequence[Form]) -> None:
+def take_over(job: Taken, streams: Sequence[Form], runner: int) -> None:
     """Wait for the verdict, and take over what the task has. Ends without the verdict."""
     if job.leads:
         os.setpgid(0, 0)
@@ -207,6 +214,8 @@ def take_over(job: Taken, streams: Sequence[Form]) -> None:
             os._exit(0)
     except OSError:
         os._exit(0)
+    if job.dies:
+        _die_with_parent(runner)
     os.fchdir(job.fds[2])
     for number in range(3):
         os.dup2(job.fds[3 + number], number)
@@ -222,6 +231,15 @@ def take_over(job: Taken, streams: Sequence[Form]) -> None:
         made = stream(number, streams[number], unbuffered)
         setattr(sys, name, made)
         setattr(sys, f"__{name}__", made)
+
+
+def _die_with_parent(runner: int) -> None:
+    """Have the kernel kill this process when the step runner ends, as each task of a step without a cgroup."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(_signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != runner:
+        os._exit(0)
 
 
 def _take_limits(job: Taken) -> None:
@@ -389,10 +407,11 @@ def main() -> None:
 
     warm.import_all(names)
     warm.say("ready")
+    runner = os.getppid()
     job = warm.serve()
     streams = warm.streams
     del warm
-    take_over(job, streams)
+    take_over(job, streams, runner)
     run(job)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
 import shlex
 import signal
 from pathlib import Path
@@ -391,6 +394,31 @@ def test_trackers_and_forks(kind: str, *, forks: bool) -> None:
         done = node.run("-n2", "--preload=preloaded_module", "python3", script(node, text), user=NOBODY, env=env)
         assert (done.returncode, done.stdout, done.stderr) == (0, "True\nTrue\n", "")
         node.assert_clean()
+
+
+def test_without_cgroups_program_and_interpreter_end_with_a_killed_step_runner() -> None:
+    with running(proctrack_type="proctrack/linuxproc", task_plugin=["task/affinity"], **FORKS) as node:
+        env = module(node, "import os; warm = os.getpid()")
+        text = (
+            "import os, preloaded_module, time\n"
+            "open('new', 'w').write(f'{os.getppid()} {os.getpid()} {preloaded_module.warm}')\n"
+            "os.rename('new', 'pids')\ntime.sleep(600)"
+        )
+        client = node.popen("--preload=preloaded_module", "python3", "-c", text, user=NOBODY, env=env)
+        wait_until((node.scratch / "pids").exists, "the program has begun")
+        runner, *users = map(int, (node.scratch / "pids").read_text().split())
+        ends = [os.pidfd_open(pid) for pid in users]
+        try:
+            os.kill(runner, signal.SIGKILL)
+            for end in ends:
+                wait_until(lambda end=end: select.select([end], [], [], 0)[0], "it has ended with the step runner")
+            client.communicate()
+        finally:
+            for end in ends:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(end, signal.SIGKILL)
+                os.close(end)
+        assert client.returncode != 0
 
 
 def _has_text(place: Path) -> bool:

@@ -41,14 +41,14 @@ def test_variables_that_an_interpreter_reads_when_it_begins() -> None:
 
 
 TEXTS = (
-    b"1 2 3 4", b"100", b"90", b"1", b"18", b"5", b"10 12 ", b"", b"0 2 ", b"0 -1 -1 7 64 128 ", b"3",
+    b"1 2 3 4", b"100", b"90", b"leads", b"18", b"5", b"10 12 ", b"", b"0 2 ", b"0 -1 -1 7 64 128 ", b"3",
     b"python3", b"a.py", b"", b"A=1=2", b"B=", b"\xff=\xfe",
 )  # fmt: skip
 
 
 def test_texts_of_a_task() -> None:
     taken = Taken(b"".join(text + b"\0" for text in TEXTS), [])
-    assert (taken.identity, taken.pid, taken.group, taken.leads) == ((1, 2, 3, 4), 100, 90, True)
+    assert (taken.identity, taken.pid, taken.group, taken.leads, taken.dies) == ((1, 2, 3, 4), 100, 90, True, False)
     assert (taken.umask, taken.nice, taken.blocked, taken.ignored, taken.cpus) == (18, 5, {10, 12}, set(), {0, 2})
     assert taken.limits == [(0, -1, -1), (7, 64, 128)]
     assert (taken.words, taken.rest) == (["python3", "a.py", ""], ["a.py", ""])
