@@ -154,7 +154,7 @@ class Preload(NoPreload):
         """Have tasks execute their programs from now on, because there is no interpreter any more."""
         self._close_words()
         if not self.ready:
-            self.failed = self.failed or f"it {how}"
+            self.failed = self.failed or f"the interpreter {how} before it had imported the modules"
             return
         self._warn(f"the interpreter {how}: from now on tasks start one of their own")
         for token in list(self._waiting):
