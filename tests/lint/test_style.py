@@ -27,8 +27,11 @@ FUNCTION_LINES = 60
 # Directories of one developer's machine; written in halves, as this file is examined too.
 FOREIGN_PATHS = re.compile(r"(?<![\w.*-])/" + r"(?:work|Users|home/runner|bash_jobs)/")
 CONFINED_MODULES: dict[str, tuple[str, ...]] = {
-    # No other process imports these; `nodectl/client/api` is imported by users' programs alone.
-    "ctypes": ("nodectl/launch/confine/seccomp_compiler.py", "nodectl/mpi/openpmix.py", "nodectl/mpi/pmix_host.py"),
+    # No other process imports these; `nodectl/client/api` is imported by users' programs alone, and warm.py is one.
+    "ctypes": (
+        *("nodectl/launch/confine/seccomp_compiler.py", "nodectl/launch/task/warm.py"),
+        *("nodectl/mpi/openpmix.py", "nodectl/mpi/pmix_host.py"),
+    ),
     "pickle": ("nodectl/client/api/executor.py", "nodectl/client/api/worker.py"),
     "threading": ("nodectl/client/api/client.py", "nodectl/client/api/executor.py", "nodectl/mpi/entrance.py"),
     "_thread": ("nodectl/bulk/beside.py",),
