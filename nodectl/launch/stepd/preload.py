@@ -89,6 +89,8 @@ class Preload(NoPreload):
         try:
             self._words, writer = os.pipe2(os.O_CLOEXEC)
             run.private.append(self._words)
+            os.set_blocking(self._words, False)
+            self._reaper.watch(self._words)
             runner = os.getpid()
             self._pid, cgroup = fork_beside(run, tree.PRELOAD)
             if self._pid == 0:
@@ -99,8 +101,6 @@ class Preload(NoPreload):
                 os.close(writer)
         if run.group is not None:
             self._cgroup = f"{run.step.cgroup}/user/{tree.PRELOAD}"
-        os.set_blocking(self._words, False)
-        self._reaper.watch(self._words)
 
     def _become(self, socket: int, words: int, cgroup: str, runner: int) -> None:
         """Become the user and execute the interpreter, in the child. Never returns."""
