@@ -244,9 +244,9 @@ class Preload(NoPreload):
         for line in lines:
             self._hear(line.decode("utf-8", "replace"))
         if not data or self._left < 0 or len(self._rest) > _LONGEST_WORDS:
-            self._close_words()
             if self._pid:
                 signals.send_child(self._pid, signals.KILL)  # `ended` tells how it has ended, if it has ended itself
+            self._close_words()  # last: it would end for want of a reader
 
     def _hear(self, line: str) -> None:
         word, _, rest = line.partition(" ")
