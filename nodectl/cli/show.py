@@ -22,7 +22,8 @@ from nodectl.model.words import byte_words, commands_words, cpu_list, duration, 
 TASK_HEADER = ("TASK", "PID", "STATUS", "CPUS", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
 _RIGHT = ("TASK", "PID", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
 _SIGNAL_BASE = 128
-_OF_JOB = ("command", "output", "errors", "time_limit", "gres")  # known of the job, and shown with its first step
+# known of the job, and shown with its first step
+_OF_JOB = ("command", "output", "errors", "time_limit", "gres", "notice_failed")
 _BULK_COUNTS = ("running", "waiting", "succeeded", "failed", "not_executed", "timed_out", "out_of_memory", "signalled",
                 "withdrawn")  # fmt: skip
 _SAID = {"memory.max": "memory", "memory.swap.max": "swap space", "pids.max": "processes", "cpu.max": "CPU time",
@@ -167,6 +168,8 @@ def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]
     yield from _uses(record)
     if record.get("secure"):
         yield "secure", record["secure"]
+    if record.get("notice_failed"):
+        yield "not told", record["notice_failed"]
     if record.get("pid"):
         yield "runner", f"pid {record['pid']}"
     if record.get("cgroup"):
