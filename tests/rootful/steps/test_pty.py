@@ -40,12 +40,23 @@ def test_only_one_task_has_it_and_the_others_have_nothing(shared_node: Node) -> 
     script = 'echo "$SLURM_PROCID $(readlink /proc/self/fd/0)" >> seen; tty'
     with run_at_terminal(shared_node, "-n3", "--pty=1", "sh", "-c", script, user=NOBODY) as client:
         assert client.wait_for_end() == 1, "tty fails in the others"
-        assert client.screen.startswith("/dev/pts/")
+        told, terminal, *_ = client.screen.split("\r\n")
+        assert told == "nodectl: --pty: task 1 of 3 has the terminal; the others read and show nothing (/dev/null)"
+        assert terminal.startswith("/dev/pts/")
         assert "not a tty" not in client.screen
     seen = sorted((shared_node.scratch / "seen").read_text(encoding="utf-8").splitlines())
     assert seen[0] == "0 /dev/null"
     assert seen[1].startswith("1 /dev/pts/")
     assert seen[2] == "2 /dev/null"
+
+
+@pytest.mark.parametrize("words", [("-n1",), ("-n2", "-Q")])
+def test_nothing_is_said_of_other_tasks_where_there_are_none_or_with_quiet(
+    shared_node: Node, words: tuple[str, ...]
+) -> None:
+    with run_at_terminal(shared_node, *words, "--pty", "echo", "shown", user=NOBODY) as client:
+        assert client.wait_for_end() == 0
+        assert client.screen == "shown\r\n"
 
 
 def test_the_window_is_told_when_it_changes(shared_node: Node) -> None:
