@@ -60,7 +60,7 @@ def _found(session: Session, name: "str | tuple[int, int]") -> tuple[Mapping[str
     """Return the record of a step, or of a job without steps, and the lines about it. Raises Failed."""
     if isinstance(name, tuple):
         record: Any = session.call("Show", job=name[0], step=name[1])["record"]
-        return record, text_of(record, time.time())
+        return record, text_of(record, time.time(), _array_task(session, name[0]))
     job = None
     try:
         job = cast("dict[str, Any]", session.call("ShowJob", job=name)["record"])
@@ -79,8 +79,20 @@ def _found(session: Session, name: "str | tuple[int, int]") -> tuple[Mapping[str
         return job, pairs(job_facts(job))
     if job is not None:
         record = {**record, **{key: job[key] for key in _OF_JOB if job.get(key)}}
-    array_task = name_of(job) if job is not None and job["array_task"] is not None else ""
-    return record, text_of(record, time.time(), array_task)
+    return record, text_of(record, time.time(), _name_in_array(job))
+
+
+def _array_task(session: Session, number: int) -> str:
+    """Return the name of a job in its array, as 7_3; "" for any other job, and where the service knows no such job."""
+    try:
+        job: Any = session.call("ShowJob", job=str(number))["record"]
+    except Failed:
+        return ""
+    return _name_in_array(job)
+
+
+def _name_in_array(job: Mapping[str, Any] | None) -> str:
+    return name_of(job) if job is not None and job["array_task"] is not None else ""
 
 
 def _bulk_lines(bulk: Mapping[str, Any]) -> list[str]:

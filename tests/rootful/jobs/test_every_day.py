@@ -121,7 +121,9 @@ def test_log_finds_the_errors_and_the_tasks_of_arrays(node: Node) -> None:
     array = wrap(node, "echo task $SLURM_ARRAY_TASK_ID", "-a1-2")
     ok(node, "wait", str(job), str(array))
     assert ok(node, "log", "-e", str(job)) == "bad\n"
-    assert f"array task:   {array}_2\n" in ok(node, "show", f"{array}_2")
+    for name in (f"{array}_2", f"{array}_2.batch"):
+        assert f"array task:   {array}_2\n" in ok(node, "show", name)
+    assert "array task" not in ok(node, "show", f"{job}.batch")
     assert ok(node, "log", str(array), "--task", "2") == ok(node, "log", f"{array}_2") == "task 2\n"
     done = node.nodectl("log", "last", user=NOBODY)
     assert (done.returncode, f"job {array} is an array: name a task" in done.stderr) == (2, True)
