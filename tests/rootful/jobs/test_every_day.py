@@ -142,7 +142,12 @@ def test_a_task_that_is_not_there_or_named_twice_is_refused_with_what_to_give(no
     ):
         refused = node.nodectl(*words, user=NOBODY)
         assert (refused.returncode, said in refused.stderr) == (2, True), refused.stderr
-    ok(node, "resubmit", f"{array}_2", "--hold")
+    held = ok(node, "resubmit", f"{array}_2", "--hold", "--parsable").strip()
+    ok(node, "update", held, "--array-limit=1")
+    single = ok(node, "resubmit", str(job), "--hold", "--parsable").strip()
+    refused = node.nodectl("update", single, "--array-limit=1", user=NOBODY)
+    assert (refused.returncode, f"job {single} is no array" in refused.stderr) == (1, True), refused.stderr
+    ok(node, "cancel", held, single)
 
 
 def test_idle_jobs_are_asked_for_with_what_they_are_listed_by(node: Node) -> None:
