@@ -157,14 +157,9 @@ def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]
     yield "directory", record["cwd"]
     yield from _files(record)
     yield "state", record["state"]
-    if record.get("reason"):
-        yield "reason", record["reason"]
-    if record.get("epilog"):
-        yield "epilog", record["epilog"]
-    if record.get("container"):
-        yield "container", record["container"]
-    if record.get("resources"):
-        yield "resources", record["resources"]
+    for key in ("reason", "epilog", "container", "resources"):
+        if record.get(key):
+            yield key, record[key]
     if record.get("exit_status") is not None:
         yield "exit status", _exit_words(record["exit_status"])
     for key in ("submitted", "started", "ended"):

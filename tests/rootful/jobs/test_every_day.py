@@ -133,7 +133,7 @@ def test_a_task_that_is_not_there_or_named_twice_is_refused_with_what_to_give(no
     job = wrap(node, "true")
     array = wrap(node, "true", "-a1-2")
     ok(node, "wait", str(job), str(array))
-    for words, said in (
+    for words, advice in (
         (("log", f"{array}_1", "--task=2"), f"give --task=2 with the array alone, {array}"),
         (("log", str(job), "--task=2"), f"job {job} is none: nodectl log {job}"),
         (("resubmit", f"{array}_7", "--hold"), f"job {array} had the tasks 1-2, and no 7"),
@@ -141,7 +141,7 @@ def test_a_task_that_is_not_there_or_named_twice_is_refused_with_what_to_give(no
         (("resubmit", str(job), str(array)), "one job at a time"),
     ):
         refused = node.nodectl(*words, user=NOBODY)
-        assert (refused.returncode, said in refused.stderr) == (2, True), refused.stderr
+        assert (refused.returncode, advice in refused.stderr) == (2, True), refused.stderr
     held = ok(node, "resubmit", f"{array}_2", "--hold", "--parsable").strip()
     ok(node, "update", held, "--array-limit=1")
     single = ok(node, "resubmit", str(job), "--hold", "--parsable").strip()
@@ -151,14 +151,14 @@ def test_a_task_that_is_not_there_or_named_twice_is_refused_with_what_to_give(no
 
 
 def test_idle_jobs_are_asked_for_with_what_they_are_listed_by(node: Node) -> None:
-    for words, said in (
+    for words, advice in (
         ((), "this machine does not watch for jobs that do nothing"),
         (("--csv",), "not with --csv"),
         (("-S", "today"), "not with --starttime"),
         (("-u", "no-such-user"), "no user 'no-such-user' on this machine"),
     ):
         refused = node.nodectl("report", "--idle", *words, user=NOBODY)
-        assert (refused.returncode > 0, said in refused.stderr) == (True, True), refused.stderr
+        assert (refused.returncode > 0, advice in refused.stderr) == (True, True), refused.stderr
 
 
 def test_log_opens_the_file_with_the_rights_of_its_caller(node: Node) -> None:
