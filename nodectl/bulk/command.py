@@ -205,6 +205,7 @@ class Bulk:
             log = joblog.JobLog(path, keep=path != self._log_path)
         used = self._usage_log()
         progress = self._progress()
+        self._session.hold_signals()  # from now on a signal ends the command only after the removal of what it makes
         shown = self._outputs(progress)
         if log:
             log.before = (shown.settle, *((used.settle,) if used else ()))
@@ -246,11 +247,15 @@ class Bulk:
         )  # fmt: skip
         if self._local:
             conductor.warned = self._local.warned
-        step = None
-        while conductor.wait_for_command(step.signals if step else None):
+        step, signals = None, self._session.hold_signals()
+        while conductor.wait_for_command(signals):
+            if step is None:
+                signals.end_if_any()
             step = self._step_of(conductor)
             if not conductor.gave_back:
                 break
+        if step is None:
+            signals.end_if_any()
         tally, count = conductor.tally, self.commands.count - self.commands.passed
         if conductor.signal or (tally.failed and not conductor.halted):  # --halt has said it
             told = tally.words(count if self.commands.over else None)

@@ -177,7 +177,7 @@ class Conductor:
 
     # What is heard.
 
-    def wait_for_command(self, signals: "Signals | None" = None) -> bool:
+    def wait_for_command(self, signals: "Signals") -> bool:
         """Wait for a command. Raises Failed.
 
         Return False when no more come, or on a held signal, whose number `signal` then has.
@@ -187,10 +187,10 @@ class Conductor:
             if self._next is not None or self._commands.over:
                 break
             poll = select.poll()
-            for fd in (self._commands.fd, *([signals.fd] if signals else ())):
+            for fd in (self._commands.fd, signals.fd):
                 poll.register(fd, select.POLLIN)
             ready = [fd for fd, _ in poll.poll(self._patience())]
-            if signals and (number := signals.first(ENDING)):
+            if number := signals.first(ENDING):
                 self.signal, self.stopped = number, "signal"
             elif self._commands.fd in ready:
                 self._commands.read()

@@ -67,6 +67,10 @@ def _watched(session: Session, name: str | tuple[int, int], task: int | None) ->
         return StepWatch(session, *name) if isinstance(name, tuple) else JobWatch(session, name)
     if isinstance(name, tuple):
         raise Failed(f"--task names a task of an array, and {step_name(*name)} is a step", 2)
+    if "_" in name:
+        raise Failed(f"{name} is a task already: give --task={task} with the array alone, {name.partition('_')[0]}", 2)
+    if not JobWatch(session, name).is_array:
+        raise Failed(f"--task names a task of an array, and job {name} is none: nodectl log {name}", 2)
     return JobWatch(session, f"{name}_{task}")
 
 

@@ -71,7 +71,7 @@ def main(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise Failed(str(error)) from None
     if since >= until:
-        raise Failed("it begins after its end")
+        raise Failed("--starttime is not before --endtime, which is now at the latest")
     users = user_ids(arguments.user) if arguments.user else ()
     session = Session(arguments.settings)
     try:
@@ -95,8 +95,21 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _print_idle(arguments: argparse.Namespace, now: float) -> int:
+    of_past = {
+        "--starttime": arguments.starttime,
+        "--endtime": arguments.endtime,
+        "--csv": arguments.csv,
+        "--svg": arguments.svg,
+    }
+    if given := [name for name, value in of_past.items() if value]:
+        raise Failed(f"--idle lists the jobs of now, as text or with --json: not with {given[0]}", 2)
+    if arguments.user:
+        user_ids(arguments.user)  # which refuses unknown ones
     session = Session(arguments.settings)
     try:
+        config: Any = session.call("Config")["config"]
+        if not config["idle_after"]:
+            raise Failed("this machine does not watch for jobs that do nothing: its owner sets the key idle_after")
         wanted = {"states": [RUNNING]} | ({"users": arguments.user.split(",")} if arguments.user else {})
         found = [job for job in list_jobs.ask(session, wanted) if job.get("idle_since")]
     finally:

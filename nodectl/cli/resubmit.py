@@ -39,7 +39,10 @@ def _resubmit(command: JobCommand) -> int:
     values, argv = command.parsed.values, command.parsed.argv
     if len(argv) != 1:
         raise BadOption(
-            f"one word too many: {argv[1]}" if argv else "which job? As in `nodectl resubmit 7`, or last", 2
+            f"one job at a time, and nothing besides it and options: these are {len(argv)} words"
+            if argv
+            else "which job? As in `nodectl resubmit 7`, or last",
+            2,
         )
     waits, parsable, failed = (bool(values.pop(name, False)) for name in ("wait", "parsable", "failed"))
     try:
@@ -49,6 +52,8 @@ def _resubmit(command: JobCommand) -> int:
     job, _, tasks = str(one(command.session, argv)).partition("_")
     kept: Mapping[str, Any] = command.session.call("Script", job=job)
     options = {name: value for name, value in kept["job"].items() if name not in _OF_THEN}
+    if tasks:
+        _check_tasks(job, tasks, str(options.get("array", "")))
     if failed:
         tasks = _failed(command.session, job, tasks.removeprefix("[").removesuffix("]"))
     if tasks:
@@ -59,6 +64,16 @@ def _resubmit(command: JobCommand) -> int:
     request, changed = command.request()
     renewed = _with_new(_of_its_user(kept, given), request, given)
     return submit.queued(command, renewed, options | changed, kept["script"], waits=waits, parsable=parsable)
+
+
+def _check_tasks(job: str, tasks: str, array: str) -> None:
+    """Raise Failed unless the array had these tasks."""
+    if not array:
+        raise Failed(f"job {job} is no array; the whole job: nodectl resubmit {job}", 2)
+    indices = array.partition("%")[0]
+    wanted = job_array.tasks_of(tasks)
+    if job_array.size(job_array.common(job_array.tasks_of(indices), wanted)) != job_array.size(wanted):
+        raise Failed(f"job {job} had the tasks {indices}, and no {tasks}", 2)
 
 
 def _of_its_user(kept: Mapping[str, Any], given: set[str]) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ Keys typed before that belong to this command: Ctrl-C gives up a step that waits
 import select
 import signal
 import socket
+import sys
 from typing import TYPE_CHECKING
 
 from nodectl.client.terminal import Copying, Terminal, fatal, window
@@ -30,7 +31,8 @@ class StepTerminal:
         theirs = self._theirs.fileno()
         session.streams = (theirs, theirs, theirs)
         size = memoryview(window() or bytes(packets.WINDOW_SIZE)).cast("H").tolist()
-        parsed.values["pty"] = [parsed.values["pty"], *size]
+        self._task = parsed.values["pty"]
+        parsed.values["pty"] = [self._task, *size]
         self._terminal = Terminal()
         self._copying = Copying(ours)
         self._has_begun = False
@@ -94,6 +96,7 @@ class StepTerminal:
         tell(event)
         self._is_late = False
         if event.get("event") == "start":
+            _tell_of_others(self._task, len(event.get("pids", ())))  # type: ignore[arg-type]  # a list
             self._has_begun = True
             self._copying.tell_window()
             self._terminal.make_raw()
@@ -107,3 +110,11 @@ class StepTerminal:
         say(line)
         if self._has_begun:
             self._terminal.make_raw()
+
+
+def _tell_of_others(task: object, ntasks: int) -> None:
+    """Tell a person that tasks without the terminal show nothing."""
+    if ntasks > 1 and sys.stderr.isatty():
+        from nodectl.client import waiting  # few such steps have several tasks
+
+        waiting.say(f"--pty: task {task} of {ntasks} has the terminal; the others read and show nothing (/dev/null)")

@@ -22,7 +22,8 @@ from nodectl.model.words import byte_words, commands_words, cpu_list, duration, 
 TASK_HEADER = ("TASK", "PID", "STATUS", "CPUS", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
 _RIGHT = ("TASK", "PID", "USER", "SYSTEM", "MAXRSS", "PEAK", "WAITED")
 _SIGNAL_BASE = 128
-_OF_JOB = ("command", "output", "errors", "time_limit", "gres")  # known of the job, and shown with its first step
+# known of the job, and shown with its first step
+_OF_JOB = ("command", "output", "errors", "time_limit", "gres", "notice_failed")
 _BULK_COUNTS = ("running", "waiting", "succeeded", "failed", "not_executed", "timed_out", "out_of_memory", "signalled",
                 "withdrawn")  # fmt: skip
 _SAID = {"memory.max": "memory", "memory.swap.max": "swap space", "pids.max": "processes", "cpu.max": "CPU time",
@@ -59,7 +60,7 @@ def _found(session: Session, name: "str | tuple[int, int]") -> tuple[Mapping[str
     """Return the record of a step, or of a job without steps, and the lines about it. Raises Failed."""
     if isinstance(name, tuple):
         record: Any = session.call("Show", job=name[0], step=name[1])["record"]
-        return record, text_of(record, time.time())
+        return record, text_of(record, time.time(), _array_task(session, name[0]))
     job = None
     try:
         job = cast("dict[str, Any]", session.call("ShowJob", job=name)["record"])
@@ -78,8 +79,20 @@ def _found(session: Session, name: "str | tuple[int, int]") -> tuple[Mapping[str
         return job, pairs(job_facts(job))
     if job is not None:
         record = {**record, **{key: job[key] for key in _OF_JOB if job.get(key)}}
-    array_task = name_of(job) if job is not None and job["array_task"] is not None else ""
-    return record, text_of(record, time.time(), array_task)
+    return record, text_of(record, time.time(), _name_in_array(job))
+
+
+def _array_task(session: Session, number: int) -> str:
+    """Return the name of a job in its array, as 7_3; "" for any other job, and where the service knows no such job."""
+    try:
+        job: Any = session.call("ShowJob", job=str(number))["record"]
+    except Failed:
+        return ""
+    return _name_in_array(job)
+
+
+def _name_in_array(job: Mapping[str, Any] | None) -> str:
+    return name_of(job) if job is not None and job["array_task"] is not None else ""
 
 
 def _bulk_lines(bulk: Mapping[str, Any]) -> list[str]:
@@ -144,14 +157,9 @@ def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]
     yield "directory", record["cwd"]
     yield from _files(record)
     yield "state", record["state"]
-    if record.get("reason"):
-        yield "reason", record["reason"]
-    if record.get("epilog"):
-        yield "epilog", record["epilog"]
-    if record.get("container"):
-        yield "container", record["container"]
-    if record.get("resources"):
-        yield "resources", record["resources"]
+    for key in ("reason", "epilog", "container", "resources"):
+        if record.get(key):
+            yield key, record[key]
     if record.get("exit_status") is not None:
         yield "exit status", _exit_words(record["exit_status"])
     for key in ("submitted", "started", "ended"):
@@ -167,6 +175,8 @@ def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]
     yield from _uses(record)
     if record.get("secure"):
         yield "secure", record["secure"]
+    if record.get("notice_failed"):
+        yield "not told", record["notice_failed"]
     if record.get("pid"):
         yield "runner", f"pid {record['pid']}"
     if record.get("cgroup"):

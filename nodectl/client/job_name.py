@@ -38,7 +38,7 @@ def job_of(text: str) -> str:
     return f"{number}_{tasks}"
 
 
-def _step_of_task(text: str) -> tuple[str, int]:
+def step_of_task(text: str) -> tuple[str, int]:
     """Return the checked name of a task, or of several, and the step of a name like 42_3.batch. Raises ValueError."""
     task, _, word = text.partition(".")
     step = step_number(word)
@@ -60,7 +60,7 @@ def names_of(text: str, *, steps: bool = True) -> list[str]:
     named = f"1{text.removeprefix(NEWEST)}" if text.partition("_")[0].partition(".")[0] == NEWEST else text
     job, dot, _ = named.partition(".")
     if dot and steps:
-        _ = _step_of_task(named) if "_" in job else step_of(named)
+        _ = step_of_task(named) if "_" in job else step_of(named)
     else:
         job_of(job)
         if dot:
@@ -83,7 +83,7 @@ def named(session: "Session", words: "Iterable[str]", *, apart: bool = False) ->
         if "." not in name:
             found += _tasks(name) if apart else [job_of(name)]
         elif "_" in name:
-            tasks, step = _step_of_task(name)
+            tasks, step = step_of_task(name)
             found += [(number_of(session, task), step) for task in _tasks(tasks)]
         else:
             found.append(step_of(name))

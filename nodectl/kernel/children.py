@@ -34,6 +34,15 @@ def dumps_core(pid: int) -> bool:
     return bool((_flags(pid) or 0) & _DUMPING)
 
 
+def ignores(pid: int, number: int) -> bool:
+    """Return True when the process ignores the signal."""
+    try:
+        _, _, mask = pseudo_file.read(f"/proc/{pid}/status").partition(b"SigIgn:")
+    except OSError:
+        return False
+    return bool(mask and int(mask.split()[0], 16) >> (number - 1) & 1)
+
+
 def _flags(pid: int) -> int | None:
     """Return PF_* of proc(5); None if there is no such process."""
     try:

@@ -16,7 +16,7 @@ from nodectl.client.api.async_session import AsyncSession, may_ask_again
 from nodectl.client.api.client import Path
 from nodectl.client.api.control import Control
 from nodectl.client.api.keywords import JobOptions, StepOptions
-from nodectl.client.api.operations import MethodCall, Operation, Reply, StepName, Turn, which
+from nodectl.client.api.operations import MethodCall, Operation, Reply, StepName, Turn
 from nodectl.client.api.settings import ApiSettings, Heard
 from nodectl.client.api.streams import PIPE, Stream, Streams
 from nodectl.client.command import BadOption, Failed
@@ -93,7 +93,7 @@ class AsyncClient:
 
     async def wait(self, step: StepName) -> values.Result:
         """Wait for the end of any step visible to this user, and return the result."""
-        return values.result((await self._ask("Wait", **which(step)))["record"])
+        return values.result((await self._do(operations.of_step("Wait", step)))["record"])
 
     async def steps(self, *, ended: int = 0) -> list[values.StepInfo]:
         """Return the running steps and the latest `ended` ended steps."""
@@ -101,11 +101,11 @@ class AsyncClient:
 
     async def step(self, step: StepName) -> values.StepInfo:
         """Return a running or ended step."""
-        return values.step_info((await self._ask("Show", **which(step)))["record"])
+        return values.step_info((await self._do(operations.of_step("Show", step)))["record"])
 
     async def signal(self, step: StepName, number: int) -> None:
         """Send a signal to a step's tasks; SIGKILL reaches all processes started by the tasks."""
-        await self._ask("Signal", **which(step), signal=int(number))
+        await self._do(operations.of_step("Signal", step, signal=int(number)))
 
     async def trace(self, step: StepName) -> list[values.TraceCall]:
         """Return the calls of the step's launch and end."""
@@ -140,9 +140,6 @@ class AsyncClient:
         return await self._do(operations.cancel(names))
 
     # What they have in common.
-
-    async def _ask(self, method: str, **parameters: object) -> values.Record:
-        return await self._do(operations.ask(method, **parameters))
 
     async def _do(self, operation: Operation[T]) -> T:
         """Run an operation and return the result, like `conversation.drive`. Raises NodectlError."""

@@ -12,7 +12,7 @@ from typing import IO, TypeVar, Unpack
 from nodectl.client.api import conversation, errors, operations, values
 from nodectl.client.api.control import Control
 from nodectl.client.api.keywords import JobOptions, StepOptions
-from nodectl.client.api.operations import MethodCall, Operation, Reply, StepName, Turn, which
+from nodectl.client.api.operations import MethodCall, Operation, Reply, StepName, Turn
 from nodectl.client.api.settings import ApiSettings, Heard
 from nodectl.client.api.streams import PIPE, Stream, Streams
 from nodectl.client.command import Failed
@@ -107,7 +107,7 @@ class Client:
 
     def wait(self, step: StepName) -> values.Result:
         """Wait for the end of any step visible to this user, and return the result."""
-        return values.result(self._ask("Wait", **which(step))["record"])
+        return values.result(self._do(operations.of_step("Wait", step))["record"])
 
     def steps(self, *, ended: int = 0) -> list[values.StepInfo]:
         """Return the running steps and the latest `ended` ended steps."""
@@ -115,11 +115,11 @@ class Client:
 
     def step(self, step: StepName) -> values.StepInfo:
         """Return a running or ended step."""
-        return values.step_info(self._ask("Show", **which(step))["record"])
+        return values.step_info(self._do(operations.of_step("Show", step))["record"])
 
     def signal(self, step: StepName, number: int) -> None:
         """Send a signal to a step's tasks; SIGKILL reaches all processes started by the tasks."""
-        self._ask("Signal", **which(step), signal=int(number))
+        self._do(operations.of_step("Signal", step, signal=int(number)))
 
     def trace(self, step: StepName) -> list[values.TraceCall]:
         """Return the calls of the step's launch and end."""
@@ -158,9 +158,6 @@ class Client:
         return self._do(operations.cancel(names))
 
     # What they have in common.
-
-    def _ask(self, method: str, **parameters: object) -> values.Record:
-        return self._do(operations.ask(method, **parameters))
 
     def _do(self, operation: Operation[T]) -> T:
         """Run an operation and return the result. Raises NodectlError."""

@@ -14,11 +14,12 @@ from nodectl.client.api.errors import NO_SERVICE
 from nodectl.client.api.options import WantedLaunch
 from nodectl.client.api.streams import Streams
 from nodectl.client.command import Failed
-from nodectl.client.job_name import job_of
+from nodectl.client.job_name import job_of, step_of_task
 from nodectl.client.session import NotTaken
 from nodectl.client.step_name import step_of
 from nodectl.client.surrounding_job import join
 from nodectl.model.states import BEGUN, IN_QUEUE, PENDING
+from nodectl.model.step_number import FIRST
 from nodectl.model.wire.names import NODE
 
 _WITHOUT_SERVICE = 300.0  # seconds for which a job's lease outlives the service
@@ -51,13 +52,29 @@ class Reply(NamedTuple):
 T = TypeVar("T")
 Operation = Generator[MethodCall, Reply, T]
 StepName = str | tuple[int, int]
-Which = Mapping[str, int]
 
 
-def which(step: StepName) -> Which:
-    """Return `job` and `step` of "7.0", "7" (the first step), or (7, 0). Raises ValueError."""
+def _which(step: StepName) -> "Operation[Mapping[str, int]]":
+    """Return `job` and `step` of "7.0", "7" (the first step), "7_3.batch" (of a task of an array), or (7, 0).
+
+    Raises ValueError.
+    """
+    if isinstance(step, str) and "_" in step:
+        task, number = step_of_task(step) if "." in step else (job_of(step), FIRST)
+        if "[" in task:
+            raise ValueError(f"{step[:40]!r}: one task at a time, as in 7_3.batch")
+        reply = yield from ask("ShowJob", job=task)
+        if reply["record"]["array_tasks"]:
+            raise Failed(f"job {task} waits: it has no steps yet", name=f"{NODE}.NoSuchStep")
+        return {"job": reply["record"]["job"], "step": number}
     job, number = step_of(step) if isinstance(step, str) else step
     return {"job": job, "step": number}
+
+
+def of_step(method: str, step: StepName, **parameters: object) -> "Operation[Mapping[str, Any]]":
+    """Make a single call about a step, and return the reply's parameters."""
+    named = yield from _which(step)
+    return (yield from ask(method, **named, **parameters))
 
 
 def ask(method: str, **parameters: object) -> Operation[Mapping[str, Any]]:
@@ -247,8 +264,9 @@ def trace(step: StepName) -> Operation[list[values.TraceCall]]:
     """Return the lines of a step's flight recorder, page by page."""
     lines: list[values.TraceCall] = []
     more: dict[str, object] = {}
+    named = yield from _which(step)
     while True:
-        reply = yield from ask("Trace", **which(step), **more)
+        reply = yield from ask("Trace", **named, **more)
         lines += map(values.trace_call, reply["trace"])
         if not reply["next"]:
             return lines

@@ -186,6 +186,7 @@ _FACTS: tuple[tuple[str, Callable[[Job], object]], ...] = (
     ("comment", lambda job: job.get("comment")),
     ("mail", lambda job: _mail(job.get("notices") or {})),
     ("notify", lambda job: (job.get("notices") or {}).get("command")),
+    ("not told", lambda job: job.get("notice_failed")),
 )
 
 

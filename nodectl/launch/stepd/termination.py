@@ -8,7 +8,7 @@ import os
 import time
 
 from nodectl.kernel import children, signals
-from nodectl.kernel.signals import CONT, KILL, TERM
+from nodectl.kernel.signals import CONT, HUP, KILL, TERM
 from nodectl.launch.stepd.suspension import FREEZE, TIME_LIMIT, Suspension
 from nodectl.model.states import CANCELLED, RUNNING, TIMEOUT
 
@@ -133,6 +133,8 @@ class Termination:
 
         Until a task has become its program it ignores most signals, and before its first row it would lose any, because
         Python drops pending signals after a fork. So signals are held until every task takes them.
+
+        An interactive shell ignores SIGTERM, and ends when its terminal hangs up: SIGHUP goes to it as well.
         """
         if number == KILL and (self._run.bulk is None or self._run.state != RUNNING):
             self._tell_the_daemon()
@@ -147,12 +149,20 @@ class Termination:
                 # A command of a bulk step leads a group of its own, and its user's Ctrl-C is meant for all of it.
                 if self._run.bulk is None or not signals.send_group_of_child(task.pid, number):
                     signals.send_child(task.pid, number)
+                if number == TERM and self._is_shell_at_terminal(task):
+                    signals.send_child(task.pid, HUP)
+                    signals.send_child(task.pid, CONT)
         if number == KILL:
             self._run.kill()
             if self._run.bulk is not None and self._run.state == RUNNING:
                 return  # a signal that a client has passed on: other commands follow
             self.end_epilogs()
             self._deadlines.setdefault(_UNKILLABLE, time.monotonic() + self._run.step.unkillable_timeout)
+
+    def _is_shell_at_terminal(self, task: "Task") -> bool:
+        """Return True for a task that has the step's terminal and ignores SIGTERM, as interactive shells do."""
+        has_terminal = self._run.step.pty[:1] == [task.number]
+        return has_terminal and self.has_begun(task) and children.ignores(task.pid, TERM)
 
     def end_epilogs(self) -> None:
         """Kill the scripts of ended tasks. A step with nothing else left is cancelled by this."""

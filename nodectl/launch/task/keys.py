@@ -35,7 +35,8 @@ STEPS = section(
     "steps",
     Key(
         "kill_wait", SECONDS, 30,
-        "Seconds between SIGTERM and SIGKILL.",
+        "Seconds between SIGTERM and SIGKILL. An interactive shell of run --pty, which ignores SIGTERM, gets SIGHUP as "
+        "well.",
     ),
     Key(
         "unkillable_step_timeout", SECONDS, 60,

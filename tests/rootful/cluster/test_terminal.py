@@ -53,7 +53,9 @@ def test_much_output_arrives_before_the_end(cluster: Agents) -> None:
 def test_the_other_tasks_of_a_step_have_no_terminal(cluster: Agents) -> None:
     with terminal(cluster, "-N3", "-n3", "sh", "-c", "test -t 1 && echo I am $SLURM_PROCID; true") as shell:
         assert shell.wait_for_end() == 0
-        assert shell.screen.split("\r\n") == ["I am 0", ""]
+        told, *shown = shell.screen.split("\r\n")
+        assert "task 0 of 3 has the terminal" in told
+        assert shown == ["I am 0", ""]
 
 
 def test_a_terminal_that_is_closed_ends_its_step(cluster: Agents) -> None:

@@ -163,7 +163,9 @@ def test_report_sums_up_and_draws(node: Node, tmp_path: Path) -> None:
     tips = [one for one in ElementTree.parse(svg).iter() if one.tag.endswith("title")]  # noqa: S314  # ours
     assert any("nobody" in str(tip.text) for tip in tips)
     assert "CPU-hours of" in node.nodectl("report").stdout
-    assert node.nodectl("report", "-S", "now+1day").stderr == "nodectl: error: it begins after its end\n"
+    assert node.nodectl("report", "-S", "now+1day").stderr == (
+        "nodectl: error: --starttime is not before --endtime, which is now at the latest\n"
+    )
 
 
 def test_what_the_history_has_not_taken_yet_is_told(node: Node) -> None:

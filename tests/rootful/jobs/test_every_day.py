@@ -121,10 +121,44 @@ def test_log_finds_the_errors_and_the_tasks_of_arrays(node: Node) -> None:
     array = wrap(node, "echo task $SLURM_ARRAY_TASK_ID", "-a1-2")
     ok(node, "wait", str(job), str(array))
     assert ok(node, "log", "-e", str(job)) == "bad\n"
-    assert f"array task:   {array}_2\n" in ok(node, "show", f"{array}_2")
+    for name in (f"{array}_2", f"{array}_2.batch"):
+        assert f"array task:   {array}_2\n" in ok(node, "show", name)
+    assert "array task" not in ok(node, "show", f"{job}.batch")
     assert ok(node, "log", str(array), "--task", "2") == ok(node, "log", f"{array}_2") == "task 2\n"
     done = node.nodectl("log", "last", user=NOBODY)
     assert (done.returncode, f"job {array} is an array: name a task" in done.stderr) == (2, True)
+
+
+def test_a_task_that_is_not_there_or_named_twice_is_refused_with_what_to_give(node: Node) -> None:
+    job = wrap(node, "true")
+    array = wrap(node, "true", "-a1-2")
+    ok(node, "wait", str(job), str(array))
+    for words, advice in (
+        (("log", f"{array}_1", "--task=2"), f"give --task=2 with the array alone, {array}"),
+        (("log", str(job), "--task=2"), f"job {job} is none: nodectl log {job}"),
+        (("resubmit", f"{array}_7", "--hold"), f"job {array} had the tasks 1-2, and no 7"),
+        (("resubmit", f"{job}_1", "--hold"), f"job {job} is no array; the whole job: nodectl resubmit {job}"),
+        (("resubmit", str(job), str(array)), "one job at a time"),
+    ):
+        refused = node.nodectl(*words, user=NOBODY)
+        assert (refused.returncode, advice in refused.stderr) == (2, True), refused.stderr
+    held = ok(node, "resubmit", f"{array}_2", "--hold", "--parsable").strip()
+    ok(node, "update", held, "--array-limit=1")
+    single = ok(node, "resubmit", str(job), "--hold", "--parsable").strip()
+    refused = node.nodectl("update", single, "--array-limit=1", user=NOBODY)
+    assert (refused.returncode, f"job {single} is no array" in refused.stderr) == (1, True), refused.stderr
+    ok(node, "cancel", held, single)
+
+
+def test_idle_jobs_are_asked_for_with_what_they_are_listed_by(node: Node) -> None:
+    for words, advice in (
+        ((), "this machine does not watch for jobs that do nothing"),
+        (("--csv",), "not with --csv"),
+        (("-S", "today"), "not with --starttime"),
+        (("-u", "no-such-user"), "no user 'no-such-user' on this machine"),
+    ):
+        refused = node.nodectl("report", "--idle", *words, user=NOBODY)
+        assert (refused.returncode > 0, advice in refused.stderr) == (True, True), refused.stderr
 
 
 def test_log_opens_the_file_with_the_rights_of_its_caller(node: Node) -> None:

@@ -223,6 +223,17 @@ def test_what_a_job_is_told_by_is_shown_to_its_user_alone(mailing: Node) -> None
     assert "secret" not in others.stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [("cat >/dev/null; exit 3", "ended with exit code 3"), ("no-such-program", "ended with exit code 127")],
+)
+def test_a_command_that_fails_is_shown_to_its_user_alone(mailing: Node, command: str, why: str) -> None:
+    job = submit(mailing, "exit 0", f"--notify={command}")
+    shown = f"END by --notify: {why}"
+    wait_until(lambda: shown in mailing.nodectl("show", str(job), user=NOBODY).stdout, "its user is shown the failure")
+    assert "by --notify" not in mailing.nodectl("show", str(job), user=OTHER).stdout
+
+
 def test_a_command_that_hangs_delays_no_other_user(mailing: Node) -> None:
     go = mailing.scratch / "go"
     submit(mailing, "exit 0", f"--notify=echo $$ >hangs; while [ ! -e {go} ]; do sleep 0.1; done; {TELL}")

@@ -195,6 +195,30 @@ def test_a_batch_job_is_submitted_awaited_and_cancelled(served: Node, client: Cl
         client.submit("nothing", text="")
 
 
+def test_the_step_of_a_task_of_an_array_is_named_as_on_the_command_line(client: Client) -> None:
+    array = client.submit("named", text="#!/bin/sh\n", array="2-3", output="/dev/null")
+    for task in (2, 3):
+        ended = client.wait(f"{array}_{task}.batch")
+        assert ended.exit_status == 0
+        record = client.step(f"{array}_{task}.batch").record
+        assert (record["job"], record["step"]) == (client.job(f"{array}_{task}").job, ended.record["step"])
+        assert client.trace(f"{array}_{task}.batch")
+
+    async def ask() -> object:
+        async with AsyncClient(client.path) as asking:
+            return (await asking.step(f"{array}_2.batch")).record["state"]
+
+    assert asyncio.run(ask()) == "COMPLETED"
+    with pytest.raises(NotFound):
+        client.step(f"{array}_7.batch")
+    with pytest.raises(ValueError, match="one task at a time"):
+        client.step(f"{array}_[2-3].batch")
+    waiting = client.submit("held", text="#!/bin/sh\n", array="1-2", hold=True)
+    with pytest.raises(NotFound, match=f"job {waiting}_1 waits"):
+        client.step(f"{waiting}_1.batch")
+    client.cancel(waiting)
+
+
 def test_a_users_client_sees_what_its_user_may(served: Node, client: Client) -> None:
     code = (
         "import sys; from nodectl.client import *; n = Client(sys.argv[1]); print(n.steps()); n.signal(sys.argv[2], 9)"

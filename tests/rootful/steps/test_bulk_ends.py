@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from nodectl.kernel.processes import cgroup_of
 from nodectl.launch.cgroup import tree
 from rootful.bulk_client import BulkClient, shell
-from rootful.node import NOBODY, OTHER, Node, wait_until
+from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_until
 
 _CONTROLLERS = tree.Group(tree.find_mount() + cgroup_of()).core.controllers
 FOR_EVER = "sleep 1000 & sleep 1000"
@@ -174,6 +176,50 @@ def test_a_client_that_goes_ends_its_step_and_leaves_nothing(served: Node) -> No
     served.assert_clean()
     record = served.record(client.job)
     assert (record["state"], record["reason"]) == ("CANCELLED", "the client that ran it went away")
+
+
+# Sends a signal to its own process when a function of nodectl's has returned.
+SIGNALLED = """
+import importlib, os, sys
+module, name, number = sys.argv[1:4]
+there = importlib.import_module(module)
+called = getattr(there, name)
+def signalled(*words, **more):
+    found = called(*words, **more)
+    os.kill(os.getpid(), int(number))
+    return found
+setattr(there, name, signalled)
+from nodectl.cli import main
+sys.exit(main.main(sys.argv[4:]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize("name", ["make", "sweep"])
+def test_a_signal_before_the_request_leaves_no_directory_and_begins_no_step(
+    served: Node, name: str, number: signal.Signals
+) -> None:
+    place = served.scratch / f"outputs-{name}-{number}"
+    place.mkdir(0o700)
+    os.chown(place, NOBODY.pw_uid, -1)
+    before = served.call("List", ended=1000)["steps"]
+    for values in ((":::", "0"), ("::::", "-")):  # which come at once, and never
+        done = subprocess.Popen(
+            [sys.executable, "-P", "-c", SIGNALLED, "nodectl.bulk.private_directory", name, str(int(number)),
+             "--socket", str(served.socket), "bulk", "echo {}", *values],
+            env=served.environment({"TMPDIR": str(place)}), cwd=served.scratch, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, user=NOBODY.pw_uid, group=NOBODY.pw_gid,
+            extra_groups=[],
+        )  # fmt: skip
+        with done:
+            assert done.stdin is not None
+            if number == signal.SIGUSR1:
+                done.stdin.close()
+            assert done.wait(PATIENCE) in (-number, 128 + number)
+            assert done.stdout is not None
+            assert not done.stdout.read()
+        assert not list(place.iterdir())
+    assert served.call("List", ended=1000)["steps"] == before
 
 
 def test_an_idle_step_ends_when_its_client_goes_or_its_time_is_over(served: Node) -> None:

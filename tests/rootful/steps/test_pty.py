@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from rootful.at_terminal import END, INTERRUPT, QUIT, SUSPEND, AtTerminal, is_in_the_foreground, run_at_terminal
-from rootful.node import NOBODY, PATIENCE, Node, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
 
 BASH = ("--pty", "bash", "--noediting", "--norc", "--noprofile", "-i")
 SLEEPER = "sh -c 'echo begun; exec sleep 300'"
+
+
+@pytest.fixture(scope="module")
+def patient_node() -> Iterator[Node]:
+    """A node whose kill_wait is longer than the test waits: what ends there has not been killed."""
+    with running(kill_wait=10 * PATIENCE) as found:
+        yield found
 
 
 def test_a_task_has_a_terminal_of_its_own_with_the_size_of_the_clients(shared_node: Node) -> None:
@@ -32,12 +40,23 @@ def test_only_one_task_has_it_and_the_others_have_nothing(shared_node: Node) -> 
     script = 'echo "$SLURM_PROCID $(readlink /proc/self/fd/0)" >> seen; tty'
     with run_at_terminal(shared_node, "-n3", "--pty=1", "sh", "-c", script, user=NOBODY) as client:
         assert client.wait_for_end() == 1, "tty fails in the others"
-        assert client.screen.startswith("/dev/pts/")
+        told, terminal, *_ = client.screen.split("\r\n")
+        assert told == "nodectl: --pty: task 1 of 3 has the terminal; the others read and show nothing (/dev/null)"
+        assert terminal.startswith("/dev/pts/")
         assert "not a tty" not in client.screen
     seen = sorted((shared_node.scratch / "seen").read_text(encoding="utf-8").splitlines())
     assert seen[0] == "0 /dev/null"
     assert seen[1].startswith("1 /dev/pts/")
     assert seen[2] == "2 /dev/null"
+
+
+@pytest.mark.parametrize("words", [("-n1",), ("-n2", "-Q")])
+def test_nothing_is_said_of_other_tasks_where_there_are_none_or_with_quiet(
+    shared_node: Node, words: tuple[str, ...]
+) -> None:
+    with run_at_terminal(shared_node, *words, "--pty", "echo", "shown", user=NOBODY) as client:
+        assert client.wait_for_end() == 0
+        assert client.screen == "shown\r\n"
 
 
 def test_the_window_is_told_when_it_changes(shared_node: Node) -> None:
@@ -88,6 +107,52 @@ def test_who_logs_out_ends_the_step(shared_node: Node) -> None:
         client.type(END)
         assert client.wait_for_end() == 0
         assert "exit" in client.screen
+
+
+@pytest.mark.parametrize(
+    ("shell", "runs", "cancelled"),
+    [
+        ("bash", "nothing", "the job"),
+        ("bash", "nothing", "the step"),
+        ("bash", "nothing", "the client"),
+        ("bash", "a program", "the job"),
+        ("bash", "a stopped program", "the job"),
+        ("dash", "nothing", "the job"),
+        ("dash", "a program", "the job"),
+    ],
+)
+def test_an_interactive_shell_ends_at_once_when_its_step_is_cancelled(
+    patient_node: Node, shell: str, runs: str, cancelled: str
+) -> None:
+    words = BASH if shell == "bash" else ("--pty", shell, "-i")
+    with run_at_terminal(patient_node, *words, user=NOBODY) as client:
+        client.wait_for(r"\$ ")
+        if runs != "nothing":
+            client.line(SLEEPER)
+            client.wait_for("begun\r\n")
+        if runs == "a stopped program":
+            client.type(SUSPEND)
+            client.wait_for("Stopped")
+        job = str(patient_node.last_job())
+        if cancelled == "the client":
+            client.signal(signal.SIGTERM)
+        else:
+            assert patient_node.nodectl("cancel", job if cancelled == "the job" else f"{job}.0").returncode == 0
+        assert client.wait_for_end() == 128 + signal.SIGHUP
+    patient_node.assert_clean()
+
+
+def test_a_program_at_a_terminal_that_handles_sigterm_has_kill_wait_when_its_step_is_cancelled(
+    patient_node: Node,
+) -> None:
+    script = "trap 'echo told; read word; echo $word is clean; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
+    with run_at_terminal(patient_node, "--pty", "bash", "-c", script, user=NOBODY) as client:
+        client.wait_for("ready")
+        assert patient_node.nodectl("cancel", str(patient_node.last_job())).returncode == 0
+        client.wait_for("told")
+        client.line("all")
+        client.wait_for("all is clean")
+        assert client.wait_for_end() == 3
 
 
 def test_the_last_line_is_not_lost(shared_node: Node) -> None:

@@ -8,6 +8,8 @@ import os
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -97,7 +99,8 @@ def run(*words: str) -> int:
     before, stdout = os.dup(1), os.open("stdout", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(stdout, 1)
     try:
-        return Bulk(None, None, parsed).status()  # type: ignore[arg-type]  # nothing is launched
+        session: Any = SimpleNamespace(hold_signals=lambda: None)  # nothing is launched
+        return Bulk(session, None, parsed).status()
     finally:
         os.dup2(before, 1)
         os.close(before)

@@ -16,7 +16,7 @@ from nodectl.service.daemon.controller.job_names import name_of
 
 _OUTPUT, _OUTPUT_OF_ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
 _PRIVATE = ("name", "account", "command", "comment", "work_dir", "stdin", "stdout", "stderr", "output", "errors",
-            "dependency", "layout", "notices")  # fmt: skip
+            "dependency", "layout", "notices", "notice_failed")  # fmt: skip
 """What only a job's owner and admins are told."""
 
 

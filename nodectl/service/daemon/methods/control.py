@@ -242,6 +242,8 @@ class JobControl:
         found = await self._calls.several(call, [name], self._calls.work())
         if "array_limit" in call.parameters:
             self._must_be_whole(found)
+            if any(not job.array_job_id for job, _ in found):
+                raise Refused("WrongState", f"array_limit: job {name} is no array")
         new, is_done = None, False
         if _REWRITES & call.parameters.keys():
             found = self._rewritable(found)

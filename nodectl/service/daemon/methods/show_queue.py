@@ -117,6 +117,7 @@ class ShowQueue:
                 resources = rows.held(job, controller.selection.nodes)
         told = rows.record(job, resources, time.time(), why, controller.selection.nodes[0].name)
         told["select"] = controller.selection.described(job)
+        told["notice_failed"] = controller.parts.notices.failure(job)
         mine = self._calls.permissions.may_see(call.peer, job.user_id)
         return {"record": told if mine else rows.without_private(told)}
 

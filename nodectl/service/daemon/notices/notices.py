@@ -92,6 +92,7 @@ class Notices:
             if not is_told:
                 self._waiting.setdefault(uid, set()).add(identity)
         self._told: dict[int, tuple[float, int]] = {}  # by user: the beginning of an hour, and how many in it
+        self._failed: dict[int, dict[int, str]] = {}  # by user and job or array: the latest failure, for `show`
         self._tries: Counter[tuple[object, ...]] = Counter()
         self._limits: dict[int, asyncio.TimerHandle] = {}  # by job: the next share of its time limit
         self._tasks = BackgroundTasks()
@@ -135,6 +136,11 @@ class Notices:
                 "no mail will tell that the job does nothing: this machine watches no jobs (the key idle_after)"
             )
         return found
+
+    def failure(self, job: JobRecord) -> str:
+        """Return the latest failure to tell the job's user of an event, "" for none since the daemon's start."""
+        failed = self._failed.get(job.user_id, {})
+        return failed.get(job.job_id) or failed.get(job.array_job_id) or ""
 
     # Events.
 
@@ -413,13 +419,15 @@ class Notices:
     def _was_told(self, told: Notice, status: int) -> bool:
         """Note the outcome of a notice. Return False if the notice has to be told once more."""
         identity = told[:4]
-        if status < 0 or status == _NO_PROGRAM or (status and told.way != COMMAND):  # a command may fail as it likes
+        if status:
             self._tries[identity] += 1
             if told.way == MAIL and status in _TEMPORARY and self._tries[identity] < _TRIES:
                 return False
             why = _WHY.get(status) or children.said(status)
-            words = f"job {told.job}: {told.event} was not told by {told.way}: {why}"
-            messages.tell("notice-failed", words, job=told.job, uid=told.uid)
+            if status < 0 or status == _NO_PROGRAM or told.way != COMMAND:  # a command may fail as it likes
+                words = f"job {told.job}: {told.event} was not told by {told.way}: {why}"
+                messages.tell("notice-failed", words, job=told.job, uid=told.uid)
+            self._keep_failure(told, why)
         self._tries.pop(identity, None)
         self._store.put_told(identity, is_over=not self._lives(told.job))
         waiting = self._waiting.get(told.uid, set())
@@ -429,6 +437,16 @@ class Notices:
         began, count = self._told.get(told.uid, (time.monotonic(), 0))
         self._told[told.uid] = began, count + 1
         return True
+
+    def _keep_failure(self, told: Notice, why: str) -> None:
+        """Keep a failure for the job's user, of so many jobs as the user may have notices in an hour."""
+        if told.way == SITE:
+            return
+        failed = self._failed.setdefault(told.uid, {})
+        failed.pop(told.job, None)  # the newest is the last
+        failed[told.job] = f"{told.event} by {'--notify' if told.way == COMMAND else 'mail'}: {why}"
+        if len(failed) > self._config.max_notices_per_user:
+            del failed[next(iter(failed))]
 
 
 async def _when_possible(read: Callable[[], _T]) -> _T:
