@@ -46,8 +46,9 @@ class Outcome(NamedTuple):
 
     @property
     def died(self) -> bool:
-        """Of that signal, or as Python's commands do of a Ctrl-C and those that wait for a turn of any."""
-        return self.status in (-self.number, 128 + self.number)
+        """Of a signal that it got, or as Python's commands do of a Ctrl-C and those that wait for a turn of any."""
+        numbers = (self.number, signal.SIGTERM) if self.helped else (self.number,)
+        return any(self.status in (-number, 128 + number) for number in numbers)
 
     @property
     def reached(self) -> bool:
