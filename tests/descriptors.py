@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import resource
 from collections.abc import Iterator
@@ -32,6 +33,8 @@ def none_left() -> Iterator[None]:
 def no_number_left(pid: int, but: int = 0) -> Iterator[None]:
     """In this block the process can open `but` descriptors. It keeps those that it has."""
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    gc.collect()  # in this process, else what earlier tests have left may be closed in the block
+    gc.disable()
     listed = os.listdir(f"/proc/{pid}/fd")
     used = {int(name) for name in listed if os.path.lexists(f"/proc/{pid}/fd/{name}")}  # not that of the list itself
     free = [number for number in range(soft) if number not in used][but]
@@ -39,4 +42,5 @@ def no_number_left(pid: int, but: int = 0) -> Iterator[None]:
     try:
         yield
     finally:
+        gc.enable()
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
