@@ -172,9 +172,10 @@ class StepStart:
     def _start(self, live: LiveStep, trace: int, call: Call | None) -> None:
         """Make the step's resources and order the step from the forkserver. Raises OSError, ForkserverDied, Refused.
 
-        A client gets its ends of the sockets and pipes, and the reply when the forkserver has answered. Only then its
-        session process sends the client's streams, which a user has made, to the stepd. So no process but the session
-        process and the processes of the step may have to close them.
+        A client's session process gets the client's ends of the sockets and pipes before the forkserver gets the order:
+        if the daemon ends in between, no step begins whose client is told that none has. It gets the reply when the
+        forkserver has answered. Only then it sends the client's streams, which a user has made, to the stepd. So no
+        process but the session process and the processes of the step may have to close them.
         """
         step, files = live.step, live.files
         fds: list[int] = []
@@ -203,6 +204,8 @@ class StepStart:
             fds.clear()  # they are closed in any case
             if client is not None:
                 client.hold_reply()
+                given, ends = ends, []
+                client.hand_over(_name(live), given)
             self._forkserver.submit(
                 {
                     "step": str(step),
@@ -227,8 +230,6 @@ class StepStart:
             raise
         finally:
             framing.close(fds)
-        if client is not None:
-            client.hand_over(_name(live), ends)
 
     def _make_cgroups(self, step: Step) -> None:
         confinement = self._constraints.of_job(self._jobs.further_steps.job_of(step))
