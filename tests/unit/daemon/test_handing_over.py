@@ -48,7 +48,7 @@ class Launch:
         self.ends += ends
 
     def _submit(self, order: object, plugins: object, fds: list[int], *told: Any) -> None:
-        assert not self.ends, "the client had its ends before the step was ordered"
+        assert len(self.ends) == 3, "a daemon that ends now leaves a step whose client is told that none has begun"
         framing.close(fds)
         self.told += told
 
