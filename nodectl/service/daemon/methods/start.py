@@ -172,10 +172,9 @@ class StepStart:
     def _start(self, live: LiveStep, trace: int, call: Call | None) -> None:
         """Make the step's resources and order the step from the forkserver. Raises OSError, ForkserverDied, Refused.
 
-        A client's session process gets the client's ends of the sockets and pipes before the forkserver gets the order:
-        if the daemon ends in between, no step begins whose client is told that none has. It gets the reply when the
-        forkserver has answered. Only then it sends the client's streams, which a user has made, to the stepd. So no
-        process but the session process and the processes of the step may have to close them.
+        A client's session process gets the ends of its sockets and pipes before the forkserver gets the order, so that
+        no step begins whose ends no process holds. It gets the reply when the forkserver has answered, and only then
+        sends the client's streams, which a user has made, to the stepd: no other process may have to close them.
         """
         step, files = live.step, live.files
         fds: list[int] = []
