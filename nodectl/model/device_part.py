@@ -158,9 +158,13 @@ def clash(devices: Iterable[NodeDevice], loads: Mapping[str, Load], keys: Iterab
 
 def counted(gres: Mapping[str, int]) -> int:
     """Return the number of devices of a request on a node. A share of a device counts as one device."""
-    names = {name.partition(":")[0] for name in gres}
-    whole_ones = sum(count for name, count in gres.items() if name.partition(":")[0] not in (SHARD, MEMORY))
-    return whole_ones + (not names.isdisjoint((SHARD, MEMORY)))
+    whole_ones, share = 0, 0
+    for name, count in gres.items():
+        if name.partition(":")[0] in (SHARD, MEMORY):
+            share = 1
+        else:
+            whole_ones += count
+    return whole_ones + share
 
 
 def as_tres(keys: Iterable[str]) -> dict[str, str]:

@@ -94,19 +94,26 @@ class Backfill:
             run = "1 task of its array runs" if job.array_limit == 1 else f"{job.array_limit} tasks of its array run"
             words = f"{run}, the most at a time"
             return Block(ARRAY_LIMIT, words, "a higher limit after % in --array")
-        demand = asked(job)
-        block = self._over_limit(job, demand, now)
-        block = block or self._known_limit(job)
+        book, block = self._book, None
+        if self._has_limits:
+            block = self._over_limit(job, asked(job), now)
+        block = block or self.known_limit(job)
         if block is None and job.details.reservation:
             block = self._reservations.block(job, now)
-        book = self._book
-        return block or self._reservations.block_gpus(job, demand.gpus, book.active.values(), now, book.version)
+        if block is None and job.details.gres:
+            gpus = asked(job).gpus
+            block = self._reservations.block_gpus(job, gpus, book.active.values(), now, book.version)
+        return block
+
+    @property
+    def _has_limits(self) -> bool:
+        return self._book.accounts.has_limits or bool(self._book.week)
 
     def _over_limit(self, job: JobRecord, demand: Demand, now: float) -> Block | None:
         book = self._book
         return book.accounts.block(job, demand) or book.week.block(job, demand, now, book.version)
 
-    def _known_limit(self, job: JobRecord) -> Block | None:
+    def known_limit(self, job: JobRecord) -> Block | None:
         """Return the remembered block of the job's shape, if any.
 
         None where something has ended since. None, too, for a job for which other jobs make room: its limit was checked
@@ -129,7 +136,7 @@ class Backfill:
 
     def is_limited(self, job: JobRecord, now: float) -> bool:
         """True where the job would be given too much even on an empty machine. For a job without a known place."""
-        if not (self._book.accounts.has_limits or self._book.week):
+        if not self._has_limits:
             return False
         self.tests += 1
         found = self._selection.job_test(job, SELECT_MODE_TEST_ONLY, now=now)
@@ -143,7 +150,7 @@ class Backfill:
             return Block(PRIORITY, "the first in line has waited so long that no other job goes before it", kind=BUSY)
         if not details.overcommit and details.min_cpus > room.free_cpus():
             return Block(RESOURCES, _needs(job), kind=BUSY)
-        if room.takes_from_first(job, asked(job)):
+        if self._book.accounts.has_limits and room.takes_from_first(job, asked(job)):
             return Block(RESOURCES, "its user may have no more beside the first in line", kind=BUSY)
         excluded = room.excluded(job, now)
         if self.refused and not self._book.freed and shape_of(job, excluded) in self.refused:
@@ -242,7 +249,7 @@ class Backfill:
             times = [begins.start_time]
         for at in times:
             found = self._foresee_from(job, at, now)
-            if found is not None or self._known_limit(job) is not None:
+            if found is not None or self.known_limit(job) is not None:
                 return found
         return None
 

@@ -41,6 +41,8 @@ def asked(job: JobRecord) -> Demand:
     details = job.details
     nodes = max(details.min_nodes, 1)
     memory = details.pn_min_memory * nodes or details.mem_per_cpu * details.min_cpus
+    if not details.gres:  # a round asks for each waiting job
+        return Demand(1, details.min_cpus, memory)
     gpus = counted({name: number for name, number in details.gres.items() if is_gpu(name)})
     return Demand(1, details.min_cpus, memory, counted(details.gres) * nodes, gpus * nodes)
 

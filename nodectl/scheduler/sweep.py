@@ -169,7 +169,7 @@ class Sweeps:
             if claim is None and preemption.may_preempt(self._policy, job):
                 yield from self._preempt(job, now)
             first = self._stand_first(job, now)
-            block = self._backfill.block(job, now) or block  # its resources, and so its limit, may be known only now
+            block = self._backfill.known_limit(job) or block  # its resources, and so its limit, may be known only now
         job.state_reason = block.reason if block.kind != BUSY else states.RESOURCES if first else states.PRIORITY
         job.state_desc = block.words
 

@@ -7,6 +7,7 @@ commands.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -133,8 +134,8 @@ class PluginCalls:
     def _failure(self, value: int | None, plainly: str) -> PluginAnswer:
         """Make the answer of a failed call: the reason is the text given to set_errno, else `plainly`."""
         code, words = take_errno()
-        reason = str(PluginError(code, words)) if code else ""
-        return PluginAnswer(value, " ".join(reason.split()) or plainly, own=bool(reason))
+        reason = _reason(code, words) if code else ""
+        return PluginAnswer(value, reason or plainly, own=bool(reason))
 
     def nonsense(self, name: str, value: object, wanted: str) -> PluginAnswer:
         """Note a useless result as a fault, and return a failed answer."""
@@ -179,6 +180,12 @@ def _answer(value: object, outcome: Outcome) -> PluginAnswer:
     if not outcome:
         return PluginAnswer(None, outcome.why or "failed", fault=not outcome.errno, own=bool(outcome.errno))
     return NOTHING if value is None else PluginAnswer(value)
+
+
+@functools.lru_cache(maxsize=64)
+def _reason(code: int, words: str) -> str:
+    """Return what a plugin has given to set_errno, in one line. Many jobs are refused for the same reason."""
+    return " ".join(str(PluginError(code, words)).split())
 
 
 def _to_the_log(text: str) -> None:
