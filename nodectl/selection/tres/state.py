@@ -143,9 +143,9 @@ class State:
             return f"core {(clash & -clash).bit_length() - 1} of node {name} is another job's"
         if share.memory and use.memory + share.memory > use.shape.memory:
             return f"node {name} has {use.shape.memory - use.memory} MiB left, and not {share.memory}"
-        loads = dict(use.loads)
         if clash := share.gres & (use.gres | use.shared):
             return f"{use.shape.devices_of(clash)[0].key} of node {name} is another job's"
+        loads = dict(use.loads) if share.parts else {}
         for place, part in share.parts:
             device = use.shape.devices[place]
             load = loads.get(place, FREE)._replace(wholes=use.gres >> place & 1)
