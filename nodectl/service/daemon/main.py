@@ -57,6 +57,7 @@ from nodectl.service.daemon.processes.companions import Companions
 from nodectl.service.daemon.processes.forkserver_channel import ForkserverDied
 from nodectl.service.daemon.recovery.lock import Lock
 from nodectl.service.daemon.recovery.sweep import remove_dead_private_nodes, sweep
+from nodectl.service.daemon.service_manager import ServiceManager
 from nodectl.spank.left_out import left_out
 
 _FIRST_PASSED_FD = 3  # sd_listen_fds(3)
@@ -107,7 +108,7 @@ async def _serve(
     config: Config, read: Callable[[], Config], begun: Companions, ending: contextlib.ExitStack, *, private: bool
 ) -> None:
     asyncio.get_running_loop().set_exception_handler(loop_errors.tell)
-    lock = _prepare(config)
+    lock, manager = _prepare(config), ServiceManager()
     slurmd = SlurmdContext(config)
     slurmd.begin()  # while the rest is prepared
     connections = ListenerSupervisor(config, begun.listener)
@@ -119,22 +120,22 @@ async def _serve(
     if not private:
         _look_at_machine(config, node, constraints)
     # Only root's service has steps in Slurm's jobs: other nodes would find foreign cgroups there.
-    await _take_over(node, base, "" if private or os.geteuid() else scope_of(config))
+    await _take_over(node, base, "" if private or os.geteuid() else scope_of(config), manager)
     if not private:  # only its user can connect to a private node
         await node.begin_service()
     node.forkserver.start()
     node.jobs.containers.restore()
-    stop = _listen_to_signals(node, read)
+    stop = _listen_to_signals(node, read, manager)
     await connections.ready()
     listener, inherited = _listen(config, private=private)  # a client that finds the socket may send signals
     store.serve()
     connections.listen(listener, node.service(), node.has_account)
     _collect_less(private=private)
-    _notify("READY=1")
+    manager.tell("READY=1")
     _tell_client_ready()
-    heart = asyncio.create_task(_heartbeat(store))
+    heart = asyncio.create_task(_heartbeat(store, manager))
     await _told_to_stop(stop, private=private)
-    _notify("STOPPING=1")
+    manager.tell("STOPPING=1")
     heart.cancel()
     connections.pause()
     if not inherited:
@@ -167,11 +168,11 @@ def _collect_less(*, private: bool) -> None:
     gc.enable()
 
 
-async def _take_over(node: Node, base: Base, scope: str) -> None:
+async def _take_over(node: Node, base: Base, scope: str, manager: ServiceManager) -> None:
     """Take over an earlier daemon's steps, then the queue. Raises SelectionFailed, ForkserverDied."""
     sweep(node.registry, node.jobs, base, scope)
     node.forkserver.tell()  # the forkserver loads plugins in the meantime
-    starting = asyncio.create_task(_ask_for_time())
+    starting = asyncio.create_task(_ask_for_time(manager))
     try:
         await node.restore_queue()
     except SelectionFailed:
@@ -182,10 +183,10 @@ async def _take_over(node: Node, base: Base, scope: str) -> None:
         starting.cancel()
 
 
-async def _ask_for_time() -> None:
+async def _ask_for_time(manager: ServiceManager) -> None:
     """Ask the service manager for more time to start, again and again, because a queue may be of any length."""
     while True:
-        _notify(f"EXTEND_TIMEOUT_USEC={_MORE_SECONDS * 1_000_000}")
+        manager.tell(f"EXTEND_TIMEOUT_USEC={_MORE_SECONDS * 1_000_000}")
         await asyncio.sleep(_MORE_SECONDS / 3)
 
 
@@ -195,13 +196,13 @@ async def _told_to_stop(stop: asyncio.Event, *, private: bool) -> None:
     await stop.wait()
 
 
-def _listen_to_signals(node: Node, read: Callable[[], Config]) -> asyncio.Event:
+def _listen_to_signals(node: Node, read: Callable[[], Config], manager: ServiceManager) -> asyncio.Event:
     """Install the signal handlers: SIGHUP reloads. Return an event set by SIGTERM and SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(loop, node, read))
+    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(loop, node, read, manager))
     return stop
 
 
@@ -349,33 +350,23 @@ def _tell_client_ready() -> None:
         os.close(int(fd))
 
 
-def _notify(state: str) -> None:
-    """Send `state` to the service manager, if any: a datagram as of sd_notify(3)."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if not address:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        try:
-            sock.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
-        except OSError as error:
-            messages.tell("manager-not-told", f"notify the service manager: {error.strerror}")
-
-
-async def _heartbeat(store: Store) -> None:
+async def _heartbeat(store: Store, manager: ServiceManager) -> None:
     """Start the regular pruning of the history, then feed the watchdog twice per period."""
     retention.begin(store)
     usec = int(os.environ.get("WATCHDOG_USEC", "0"))
     while usec:
-        _notify("WATCHDOG=1")
+        manager.feed_watchdog()
         await asyncio.sleep(usec / 2e6)
 
 
-def _reload(loop: asyncio.AbstractEventLoop, node: Node, read: Callable[[], Config]) -> None:
+def _reload(
+    loop: asyncio.AbstractEventLoop, node: Node, read: Callable[[], Config], manager: ServiceManager
+) -> None:  # fmt: skip
     """Handle SIGHUP: look up accounts and the admin group again, and reread the keys for later containers.
 
     plugstack.conf is read at each launch anyway.
     """
-    _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+    manager.tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
     config = node.config
     try:
         new = with_section(node.config, "containers", read())
@@ -385,7 +376,7 @@ def _reload(loop: asyncio.AbstractEventLoop, node: Node, read: Callable[[], Conf
     except ConfigError as error:
         messages.tell("reload-failed", f"reload: {error}; what was read before is kept")
     task = loop.create_task(node.reload(config))
-    task.add_done_callback(lambda _: _notify("READY=1"))
+    task.add_done_callback(lambda _: manager.tell("READY=1"))
 
 
 def _stop_with_client(stop: asyncio.Event) -> None:
