@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from bench.floor import floor
 from bench.programs import TRUE
 from bench.rows import Row, in_turns
 
@@ -25,21 +26,25 @@ _MODULES = "asyncio,json,decimal,email,http.client,xml.dom.minidom"
 _SOME, _MORE = 10, 60
 
 
-def bulk(here: Path, nodectl: list[str]) -> list[Row]:
-    """Rates of /bin/true, two at a time. `nodectl`: the words of the command with its socket."""
+def bulk(here: Path, nodectl: list[str], cgroup: str) -> list[Row]:
+    """Rates of /bin/true, two at a time. `nodectl`: the words of the command with its socket; `cgroup`: below it the
+    loop in C, which says what can be reached at best, makes its cgroups.
+    """
     values = here / "values"
     values.write_text("".join(f"{number}\n" for number in range(_COMMANDS)))
     ours = [*nodectl, "bulk", f"-n{_SLOTS}", TRUE]
     xargs = ["xargs", f"-P{_SLOTS}", "-n1", TRUE]
     count = _COMMANDS if _rate(ours, values, _FIRST)[0] > _QUICK else _FEWER
-    turns = [(_rate(ours, values, count // _TURNS), _rate(xargs, values, count // _TURNS)) for _ in range(_TURNS)]
-    rate, cpu, peer = (
-        statistics.median(taken) for taken in zip(*((*one, other[0]) for one, other in turns), strict=True)
-    )
-    what = f"{count} commands a second, nodectl bulk / xargs -P{_SLOTS}"
+    part = count // _TURNS
+    with floor() as program:
+        loop = [program, "loop", cgroup, str(part), str(_SLOTS)]
+        turns = [[_rate(words, values, part) for words in (ours, xargs, loop)] for _ in range(_TURNS)]
+    mine, peer, best = (statistics.median(rate for rate, _ in column) for column in zip(*turns, strict=True))
+    cpu = statistics.median(turn[0][1] for turn in turns)
     rows = [
-        Row(what, rate, peer, "1/s", 0.6, more=True),
-        Row("CPU of nodectl bulk itself, one command", 1000 * cpu / (count // _TURNS), 0, "ms", 0.1),
+        Row(f"{count} commands a second, nodectl bulk / xargs -P{_SLOTS}", mine, peer, "1/s", 0.6, more=True),
+        Row(f"{count} commands a second, a loop in C / xargs -P{_SLOTS}", best, peer, "1/s", more=True),
+        Row("CPU of nodectl bulk itself, one command", 1000 * cpu / part, 0, "ms", 0.1),
     ]
     if shutil.which("parallel"):
         theirs, _ = _rate(["parallel", "--will-cite", f"-j{_SLOTS}", TRUE], values, _OF_PARALLEL)

@@ -9,9 +9,13 @@ from typing import Any
 
 
 class Row:
-    """One line of the table. `ratio` is ours to the peer's; `budget` what it may be at most (at least, if `more`)."""
+    """One line of the table. `ratio` is ours to the peer's; `budget` what it may be at most (at least, if `more`).
+    Without a budget the row is only to be read.
+    """
 
-    def __init__(self, what: str, ours: float, peer: float, unit: str, budget: float, *, more: bool = False) -> None:
+    def __init__(
+        self, what: str, ours: float, peer: float, unit: str, budget: float | None = None, *, more: bool = False
+    ) -> None:
         self.what = what
         self.ours = ours
         self.peer = peer
@@ -22,6 +26,8 @@ class Row:
 
     @property
     def kept(self) -> bool:
+        if self.budget is None:
+            return True
         return self.ratio >= self.budget if self.more else self.ratio <= self.budget
 
     def as_json(self) -> dict[str, object]:
