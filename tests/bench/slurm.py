@@ -158,10 +158,10 @@ def _rows(rounds: int, seconds: float, run: list[str], slurm: Slurm) -> list[Row
 
 
 def _in_one_allocation(steps: int, run: list[str], slurm: Slurm) -> Row:
-    """Many steps of one allocation, 32 at a time. The time of ours includes the allocation."""
+    """Many steps of one allocation, 32 at a time, which share its CPUs. The time of ours includes the allocation."""
     part = steps // _TURNS
     alloc = [*run[:-1], "alloc", "--quiet"]
-    ours = _through_xargs(part, [*run, "--overlap", TRUE], os.environ, alloc)
+    ours = _through_xargs(part, [*run, TRUE], os.environ, alloc)
     taken = in_turns(_TURNS - 1, ours=ours, srun=slurm.sruns(part))
     what = f"steps a second, {_AT_ONCE} at once in an allocation / srun"
     return Row(what, part / taken["ours"], part / taken["srun"], "1/s", 12, more=True)
