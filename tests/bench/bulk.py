@@ -1,4 +1,4 @@
-"""Many short commands: `nodectl bulk` beside xargs and, where it is installed, GNU parallel."""
+"""Many short commands: `nodectl bulk` beside xargs and, where they are installed, GNU parallel and HyperQueue."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 from bench.floor import floor
@@ -24,6 +25,7 @@ _TURNS = 3
 # Modules of the standard library that take as long as numpy; imported once for some commands, and once for more.
 _MODULES = "asyncio,json,decimal,email,http.client,xml.dom.minidom"
 _SOME, _MORE = 10, 60
+_HQ = Path(__file__).with_name("hq.py")
 
 
 def bulk(here: Path, nodectl: list[str], cgroup: str) -> list[Row]:
@@ -51,7 +53,26 @@ def bulk(here: Path, nodectl: list[str], cgroup: str) -> list[Row]:
         again, _ = _rate(ours, values, _OF_PARALLEL)
         what = f"{_OF_PARALLEL} commands a second, nodectl bulk / GNU parallel"
         rows.append(Row(what, again, theirs, "1/s", 5, more=True))
+    if find_spec("hyperqueue"):
+        rows.append(_beside_hyperqueue(ours, values))
     return [*rows, _preloaded(here, nodectl)]
+
+
+def _beside_hyperqueue(ours: list[str], values: Path) -> Row:
+    """HyperQueue's server and worker are there already, as is the service; the time is that of the commands."""
+    words = [sys.executable, "-P", str(_HQ), str(_OF_PARALLEL), str(_SLOTS)]
+    turns = []
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as hyperqueue:
+        assert hyperqueue.stdin is not None
+        assert hyperqueue.stdout is not None
+        for _ in range(_TURNS):
+            print(file=hyperqueue.stdin, flush=True)
+            took = next(line for line in hyperqueue.stdout if line.startswith("took"))
+            turns.append((_rate(ours, values, _OF_PARALLEL)[0], _OF_PARALLEL / float(took.split()[1])))
+    mine, theirs = map(statistics.median, zip(*turns, strict=True))
+    return Row(f"{_OF_PARALLEL} commands a second, nodectl bulk / HyperQueue", mine, theirs, "1/s", more=True)
 
 
 def _preloaded(here: Path, nodectl: list[str]) -> Row:
