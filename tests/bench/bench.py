@@ -39,7 +39,7 @@ from bench.mesh import mesh
 from bench.million import alone
 from bench.programs import TRUE, lean_fork_exec, spawn
 from bench.queueing import queueing
-from bench.rows import Row, in_turns
+from bench.rows import Row, in_turns, show
 from bench.selecting import selecting
 from rootful.native import native
 from rootful.node import Node
@@ -189,17 +189,6 @@ def measure(rounds: int, seconds: float, steps_of_srun: int, slurms: slurm.Slurm
         plain.close()
         shutil.rmtree(memory_dir)
     return rows
-
-
-def show(rows: list[Row]) -> None:
-    """The table, for people."""
-    print(f"{'what':52} {'ours':>10} {'peer':>10} {'ratio':>8} {'budget':>8}")
-    for row in rows:
-        scale, unit = (1000, "ms") if row.unit == "s" else (1, row.unit)
-        peer = f"{row.peer * scale:.2f}" if row.peer else "-"
-        budget = "-" if row.budget is None else f"{'>=' if row.more else '<='}{row.budget:>6g}"
-        mark = "" if row.kept else "  over budget"
-        print(f"{row.what:52} {row.ours * scale:>8.2f} {unit:4}{peer:>8} {row.ratio:>8.2f} {budget:>8}{mark}")
 
 
 def main() -> int:

@@ -48,6 +48,17 @@ class Row:
         return cls(*(told[name] for name in ("what", "ours", "peer", "unit", "budget")), more=told["more"])
 
 
+def show(rows: list[Row]) -> None:
+    """Prints the table, for people."""
+    print(f"{'what':52} {'ours':>10} {'peer':>10} {'ratio':>8} {'budget':>8}")
+    for row in rows:
+        scale, unit = (1000, "ms") if row.unit == "s" else (1, row.unit)
+        peer = f"{row.peer * scale:.2f}" if row.peer else "-"
+        budget = "-" if row.budget is None else f"{'>=' if row.more else '<='}{row.budget:>6g}"
+        mark = "" if row.kept else "  over budget"
+        print(f"{row.what:52} {row.ours * scale:>8.2f} {unit:4}{peer:>8} {row.ratio:>8.2f} {budget:>8}{mark}")
+
+
 def in_turns(rounds: int, **work: Callable[[], object]) -> dict[str, float]:
     """Seconds each piece of work takes: the median over `rounds` in which each has its turn, after one that does not
     count.
