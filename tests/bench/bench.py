@@ -1,6 +1,6 @@
 """How fast nodectl is, beside what it stands on: every figure and its peer are measured in the same run, in turns.
 
-    sudo ./dev bench [--rounds N] [--json FILE] [--slurm | --cluster | --million]
+    sudo ./dev bench [--rounds N] [--json FILE] [--slurm [--steps N] | --cluster | --million]
 
 Prints a table and writes it as JSON. Ratios are what counts: absolute times are this machine's. With --slurm a Slurm
 of one node is started for the time being, and srun is measured in the same run (slurm.py). With --cluster only a
@@ -25,9 +25,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import slurm
+from bench.at_once import at_once
 from bench.bulk import bulk
 from bench.clients import CLIENTS, Client, children_of, service_of, throughput
 from bench.cluster import cluster
+from bench.confining import contained
+from bench.floor import launch
 from bench.jobs import jobs
 from bench.large_machine import large_machine
 from bench.launching import private_node, tasks
@@ -36,7 +39,7 @@ from bench.mesh import mesh
 from bench.million import alone
 from bench.programs import TRUE, lean_fork_exec, spawn
 from bench.queueing import queueing
-from bench.rows import Row, in_turns
+from bench.rows import Row, in_turns, show
 from bench.selecting import selecting
 from rootful.native import native
 from rootful.node import Node
@@ -114,18 +117,6 @@ def stacked(rounds: int, runtime_dir: Path, plain: Client, rows: list[Row]) -> N
     rows.append(Row(f"{STACKED} compiled SPANK plugins, a step more than none", more, 0, "ms", 1))
 
 
-def contained(rounds: int, runtime_dir: Path, plain: Client, rows: list[Row]) -> None:
-    """What a job container costs a step, in turns with the node of `plain`; its removal is not waited for."""
-    node = Node(runtime_dir=str(runtime_dir), job_container_type="job_container/namespace")
-    node.configure(container_base_path=str(node.dir / "containers"))  # beside no directory that the container hides
-    try:
-        one = Client(str(node.start().socket))
-        taken = in_turns(rounds, plain=plain.step, contained=one.step)
-        rows.append(Row("a job container, added to a step", 1000 * (taken["contained"] - taken["plain"]), 0, "ms", 4))
-    finally:
-        node.close()
-
-
 def steps(rounds: int, seconds: float, nodes: tuple[Node, Node], run: list[str]) -> list[Row]:
     """One step after the other, and many at a time. `nodes`: one that traces, one that does not; `run` are the words of
     the command for the first.
@@ -163,7 +154,7 @@ def streams(run: list[str]) -> Row:
     return Row("512 MiB of a task's stdout / a pipe", speed["ours"], speed["peer"], "s", 1.25)
 
 
-def measure(rounds: int, seconds: float, slurms: slurm.Slurm | None) -> list[Row]:
+def measure(rounds: int, seconds: float, steps_of_srun: int, slurms: slurm.Slurm | None) -> list[Row]:
     """The whole table."""
     traced, plain = Node(**USUAL), Node(**USUAL, trace=False)
     memory_dir = Path(tempfile.mkdtemp(prefix="nodectl-bench-", dir=in_memory()))
@@ -179,13 +170,15 @@ def measure(rounds: int, seconds: float, slurms: slurm.Slurm | None) -> list[Row
         one = Client(str(traced.socket))
         rows.append(private_node(max(rounds // 20, 5), memory_dir / "private", command))
         rows.append(streams(run))
-        rows += bulk(memory_dir, run[:-1])
+        rows += at_once(max(rounds // 20, 5), run)
+        rows.append(launch(rounds, traced.base))
+        rows += bulk(memory_dir, run[:-1], traced.base)
         stacked(rounds, memory_dir / "stacked", one, rows)
-        contained(rounds, memory_dir / "contained", one, rows)
+        rows += contained(rounds, memory_dir, one, run)
         memory(traced, rows)
         rows += jobs(max(rounds // 4, 5), memory_dir / "jobs", command)
         if slurms is not None:
-            rows += slurm.beside_srun(max(rounds // 10, 5), seconds, run, slurms)
+            rows += slurm.beside_srun(max(rounds // 10, 5), seconds, steps_of_srun, run, slurms)
         rows += large_machine(max(rounds // 10, 5))
         rows += selecting(max(rounds // 20, 5))
         rows += queueing()
@@ -196,19 +189,6 @@ def measure(rounds: int, seconds: float, slurms: slurm.Slurm | None) -> list[Row
         plain.close()
         shutil.rmtree(memory_dir)
     return rows
-
-
-def show(rows: list[Row]) -> None:
-    """The table, for people."""
-    print(f"{'what':52} {'ours':>10} {'peer':>10} {'ratio':>8} {'budget':>8}")
-    for row in rows:
-        scale, unit = (1000, "ms") if row.unit == "s" else (1, row.unit)
-        peer = f"{row.peer * scale:.2f}" if row.peer else "-"
-        sign = ">=" if row.more else "<="
-        mark = "" if row.kept else "  over budget"
-        print(
-            f"{row.what:52} {row.ours * scale:>8.2f} {unit:4}{peer:>8} {row.ratio:>8.2f} {sign}{row.budget:>6g}{mark}"
-        )
 
 
 def main() -> int:
@@ -222,6 +202,7 @@ def main() -> int:
     )
     parser.add_argument("--million", action="store_true", help="only a million commands of bulk: what they take")
     parser.add_argument("--slurm", action="store_true", help="srun, too: Debian's packages are fetched for it")
+    parser.add_argument("--steps", type=int, default=600, help="with --slurm: so many steps in one allocation")
     arguments = parser.parse_args()
     if os.geteuid() != 0:
         print("bench: needs root", file=sys.stderr)
@@ -234,7 +215,7 @@ def main() -> int:
             rows = alone(Path(sys.executable).parent / "nodectl")
         else:
             with slurm.running() if arguments.slurm else contextlib.nullcontext() as slurms:
-                rows = measure(arguments.rounds, arguments.seconds, slurms)
+                rows = measure(arguments.rounds, arguments.seconds, arguments.steps, slurms)
     except NoSlurm as error:
         print(f"bench: there is no Slurm: {error}", file=sys.stderr)
         return 1

@@ -9,9 +9,13 @@ from typing import Any
 
 
 class Row:
-    """One line of the table. `ratio` is ours to the peer's; `budget` what it may be at most (at least, if `more`)."""
+    """One line of the table. `ratio` is ours to the peer's; `budget` what it may be at most (at least, if `more`).
+    Without a budget the row is only to be read.
+    """
 
-    def __init__(self, what: str, ours: float, peer: float, unit: str, budget: float, *, more: bool = False) -> None:
+    def __init__(
+        self, what: str, ours: float, peer: float, unit: str, budget: float | None = None, *, more: bool = False
+    ) -> None:
         self.what = what
         self.ours = ours
         self.peer = peer
@@ -22,6 +26,8 @@ class Row:
 
     @property
     def kept(self) -> bool:
+        if self.budget is None:
+            return True
         return self.ratio >= self.budget if self.more else self.ratio <= self.budget
 
     def as_json(self) -> dict[str, object]:
@@ -40,6 +46,17 @@ class Row:
     def of(cls, told: Mapping[str, Any]) -> Row:
         """Of what `as_json` has made."""
         return cls(*(told[name] for name in ("what", "ours", "peer", "unit", "budget")), more=told["more"])
+
+
+def show(rows: list[Row]) -> None:
+    """Prints the table, for people."""
+    print(f"{'what':52} {'ours':>10} {'peer':>10} {'ratio':>8} {'budget':>8}")
+    for row in rows:
+        scale, unit = (1000, "ms") if row.unit == "s" else (1, row.unit)
+        peer = f"{row.peer * scale:.2f}" if row.peer else "-"
+        budget = "-" if row.budget is None else f"{'>=' if row.more else '<='}{row.budget:>6g}"
+        mark = "" if row.kept else "  over budget"
+        print(f"{row.what:52} {row.ours * scale:>8.2f} {unit:4}{peer:>8} {row.ratio:>8.2f} {budget:>8}{mark}")
 
 
 def in_turns(rounds: int, **work: Callable[[], object]) -> dict[str, float]:

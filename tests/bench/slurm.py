@@ -10,9 +10,10 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,6 +24,7 @@ from slurm.packages import NoSlurm, fetch
 
 MOST_TASKS = 128
 _TURNS = 3  # of the loops
+_AT_ONCE = 32  # of many steps
 _LONGEST = 180  # seconds for all of srun's rows
 _CONFIG = """\
 ClusterName=bench
@@ -77,8 +79,14 @@ class Slurm:
 
     def srun(self, ntasks: int) -> Callable[[], None]:
         """A step in the allocation; it waits for no other."""
-        program, environment = f"{self._daemons.root}/usr/bin/srun", self._daemons.environment
-        return spawn(program, "--overlap", f"-n{ntasks}", TRUE, environment=environment)
+        return spawn(*self._srun(ntasks), environment=self._daemons.environment)
+
+    def sruns(self, count: int) -> Callable[[], None]:
+        """So many steps of one task in the allocation, some of them at a time."""
+        return _through_xargs(count, self._srun(1), self._daemons.environment)
+
+    def _srun(self, ntasks: int) -> list[str]:
+        return [f"{self._daemons.root}/usr/bin/srun", "--overlap", f"-n{ntasks}", TRUE]
 
     def write_commands(self, directory: Path) -> None:
         """Each of its commands as a script that finds this Slurm."""
@@ -119,12 +127,14 @@ def started(settings: str, hardware: str, node: str) -> Iterator[Slurm]:
             slurm.end()
 
 
-def beside_srun(rounds: int, seconds: float, run: list[str], slurm: Slurm) -> list[Row]:
-    """The rows of `nodectl run` and srun; `run` are the words of the former without options and program."""
+def beside_srun(rounds: int, seconds: float, steps: int, run: list[str], slurm: Slurm) -> list[Row]:
+    """The rows of `nodectl run` and srun; `run` are the words of the former without options and program. `steps`: how
+    many in one allocation.
+    """
     signal.signal(signal.SIGALRM, _hangs)
     signal.alarm(_LONGEST)
     try:
-        return _rows(rounds, seconds, run, slurm)
+        return [*_rows(rounds, seconds, run, slurm), _in_one_allocation(steps, run, slurm)]
     finally:
         signal.alarm(0)
 
@@ -145,6 +155,29 @@ def _rows(rounds: int, seconds: float, run: list[str], slurm: Slurm) -> list[Row
     mine, theirs = (sum(column) / seconds for column in zip(*counts, strict=True))
     rows.append(Row(f"steps a second, {LOOPS} loops of nodectl run / of srun", mine, theirs, "1/s", 3, more=True))
     return rows
+
+
+def _in_one_allocation(steps: int, run: list[str], slurm: Slurm) -> Row:
+    """Many steps of one allocation, 32 at a time, which share its CPUs. The time of ours includes the allocation."""
+    part = steps // _TURNS
+    alloc = [*run[:-1], "alloc", "--quiet"]
+    ours = _through_xargs(part, [*run, TRUE], os.environ, alloc)
+    taken = in_turns(_TURNS - 1, ours=ours, srun=slurm.sruns(part))
+    what = f"steps a second, {_AT_ONCE} at once in an allocation / srun"
+    return Row(what, part / taken["ours"], part / taken["srun"], "1/s", 12, more=True)
+
+
+def _through_xargs(
+    count: int, words: list[str], environment: Mapping[str, str], within: Sequence[str] = ()
+) -> Callable[[], None]:
+    """Runs a command so many times, 32 at a time. `within`: the words of a command that runs xargs."""
+    xargs = [*within, "xargs", f"-P{_AT_ONCE}", "-n1", *words]
+    values = "".join(f"{number}\n" for number in range(count))
+
+    def do() -> None:
+        subprocess.run(xargs, input=values, env=environment, text=True, check=True)
+
+    return do
 
 
 def _free_ports(count: int) -> list[int]:

@@ -64,6 +64,12 @@ def test_c_files_compile_without_a_warning(header: Path, tmp_path: Path) -> None
     subprocess.run(["cc", *FLAGS, *WARNINGS, "-c", *sources], cwd=tmp_path, check=True)
 
 
+def test_floor_of_the_bench_compiles_without_a_warning(tmp_path: Path) -> None:
+    need("cc")
+    source = PACKAGE.parent / "tests/bench/floor.c"
+    subprocess.run(["cc", *FLAGS, *WARNINGS, "-c", source], cwd=tmp_path, check=True)
+
+
 def test_no_c_file_is_longer_than_can_be_kept_in_mind() -> None:
     files = [path for folder in (KERNEL_C, SPANK_C, COMMAND_C) for path in folder.iterdir()]
     assert not [path.name for path in files if len(path.read_text(encoding="ascii").splitlines()) > FILE_LINES]
