@@ -37,22 +37,21 @@ def bulk(here: Path, nodectl: list[str], cgroup: str) -> list[Row]:
     ours = [*nodectl, "bulk", f"-n{_SLOTS}", TRUE]
     xargs = ["xargs", f"-P{_SLOTS}", "-n1", TRUE]
     count = _COMMANDS if _rate(ours, values, _FIRST)[0] > _QUICK else _FEWER
-    part = count // _TURNS
     with floor() as program:
-        loop = [program, "loop", cgroup, str(part), str(_SLOTS)]
-        turns = [[_rate(words, values, part) for words in (ours, xargs, loop)] for _ in range(_TURNS)]
+        loop = [program, "loop", cgroup, str(count), str(_SLOTS)]
+        turns = [[_rate(words, values, count) for words in (ours, xargs, loop)] for _ in range(_TURNS)]
     mine, peer, best = (statistics.median(rate for rate, _ in column) for column in zip(*turns, strict=True))
     cpu = statistics.median(turn[0][1] for turn in turns)
     rows = [
-        Row(f"{count} commands a second, nodectl bulk / xargs -P{_SLOTS}", mine, peer, "1/s", 0.6, more=True),
+        Row(f"{count} commands a second, nodectl bulk / xargs -P{_SLOTS}", mine, peer, "1/s", 1.1, more=True),
         Row(f"{count} commands a second, a loop in C / xargs -P{_SLOTS}", best, peer, "1/s", more=True),
-        Row("CPU of nodectl bulk itself, one command", 1000 * cpu / part, 0, "ms", 0.1),
+        Row("CPU of nodectl bulk itself, one command", 1000 * cpu / count, 0, "ms", 0.1),
     ]
     if shutil.which("parallel"):
         theirs, _ = _rate(["parallel", "--will-cite", f"-j{_SLOTS}", TRUE], values, _OF_PARALLEL)
         again, _ = _rate(ours, values, _OF_PARALLEL)
         what = f"{_OF_PARALLEL} commands a second, nodectl bulk / GNU parallel"
-        rows.append(Row(what, again, theirs, "1/s", 5, more=True))
+        rows.append(Row(what, again, theirs, "1/s", 7, more=True))
     if find_spec("hyperqueue"):
         rows.append(_beside_hyperqueue(ours, values))
     return [*rows, _preloaded(here, nodectl)]

@@ -1,6 +1,6 @@
 """Who else confines a program, and what that costs: the tools that are installed and work on this machine.
 
-Each does something else, so these rows have no budget. bwrap, crun and runc make PID and mount namespaces, as does the
+Each does something else, so these rows have no goal. bwrap, crun and runc make PID and mount namespaces, as does the
 step beside them; systemd-run makes a cgroup, as does each step.
 """
 

@@ -24,7 +24,7 @@ def tasks(rounds: int, client: Client) -> list[Row]:
             programs=spawn_at_once(count, TRUE),
         )
         what = f"{count} tasks more than one step / posix_spawn of {count}"
-        rows.append(Row(what, taken["step"] - taken["one"], taken["programs"], "s", 1.6))
+        rows.append(Row(what, taken["step"] - taken["one"], taken["programs"], "s", 1.3))
     return rows
 
 
@@ -35,4 +35,4 @@ def private_node(rounds: int, runtime_dir: Path, nodectl: str) -> Row:
         taken = in_turns(rounds, run=spawn(nodectl, "--config", str(node.config_path), "run", TRUE))
     finally:
         node.close()
-    return Row("nodectl run /bin/true, a private node", 1000 * taken["run"], 0, "ms", 100)
+    return Row("nodectl run /bin/true, a private node", 1000 * taken["run"], 0, "ms", 60)

@@ -56,7 +56,7 @@ def ended(core: Core, start: SendEach) -> None:
 def leader() -> list[Row]:
     """The rows; milliseconds and rates of CPU time, which other processes do not change."""
     rows = []
-    for count, budget in ((3, 5), (1000, 100), (10_000, 1000)):
+    for count, goal in ((3, 5), (1000, 100), (10_000, 1000)):
         core = cluster(count)
         ended(core, started(core, 0, count))
         begin = time.process_time()
@@ -64,10 +64,8 @@ def leader() -> list[Row]:
         placed = time.process_time()
         ended(core, start)
         over = time.process_time()
-        rows.append(
-            Row(f"the leader places and starts a step of {count} nodes", 1e3 * (placed - begin), 0, "ms", budget)
-        )
-        rows.append(Row("it hears of all its parts, and makes its record", 1e3 * (over - placed), 0, "ms", budget))
+        rows.append(Row(f"the leader places and starts a step of {count} nodes", 1e3 * (placed - begin), 0, "ms", goal))
+        rows.append(Row("it hears of all its parts, and makes its record", 1e3 * (over - placed), 0, "ms", goal))
         begin = time.process_time()
         for number in range(SMALL_STEPS):
             ended(core, started(core, 2 + number, 1))

@@ -1,4 +1,4 @@
-"""The table of ./dev bench: rows with and without a budget."""
+"""The table of ./dev bench: rows with and without a goal."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _AT_LEAST = Row("a rate", 100, 50, "1/s", 1.5, more=True)
 _ONLY_READ = Row("ours / a tool", 0.002, 0.001, "s")
 
 
-def test_row_without_a_budget_is_never_over_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_row_without_a_goal_is_never_missed(capsys: pytest.CaptureFixture[str]) -> None:
     show([_ONLY_READ])
     row = capsys.readouterr().out.splitlines()[1]
     assert row.split() == ["ours", "/", "a", "tool", "2.00", "ms", "1.00", "2.00", "-"]
 
 
-def test_row_tells_whether_its_budget_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+def test_row_tells_whether_its_goal_is_met(capsys: pytest.CaptureFixture[str]) -> None:
     show([_AT_MOST, _AT_LEAST])
     _, over, kept = capsys.readouterr().out.splitlines()
-    assert over.endswith("<=   1.5  over budget")
+    assert over.endswith("<=   1.5  missed")
     assert kept.endswith(">=   1.5")
 
 
