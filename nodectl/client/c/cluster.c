@@ -110,7 +110,7 @@ bool is_in_allocation(const struct wanted *wanted)
 
 bool read_allocation(struct wanted *wanted)
 {
-    if (!are_known(of_an_allocation) || !read_umask(wanted) || !read_memory("SLURM_MEM_PER_NODE", &wanted->mem)
+    if (wanted->sharing != NULL || !are_known(of_an_allocation) || !read_umask(wanted) || !read_memory("SLURM_MEM_PER_NODE", &wanted->mem)
         || !read_memory("SLURM_MEM_PER_CPU", &wanted->mem_per_cpu))
         return false;
     if (wanted->ntasks == 0)

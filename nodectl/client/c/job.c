@@ -79,7 +79,8 @@ bool read_job(struct wanted *wanted)
 {
     static const char *const nothing[] = {NULL};
     const char *job = getenv("NODECTL_JOB_ID");
-    if (wanted->nodes || wanted->overcommit || !(job == NULL ? are_plain() : are_known(nothing)))
+    bool is_others = wanted->nodes || wanted->overcommit || (wanted->sharing != NULL && job == NULL);
+    if (is_others || !(job == NULL ? are_plain() : are_known(nothing)))
         return false;
     if (wanted->socket == NULL)
         wanted->socket = usual_socket;

@@ -90,6 +90,7 @@ struct value message_in(const struct buffer *buffer, size_t from);
 /* The request of the command line and the variables. Values that neither gives are 0 or NULL, the umask -1. */
 struct wanted {
     const char *socket, *name;
+    const char *sharing; /* of the job's CPUs with its other steps: "overlap" or "exact" */
     long long ntasks, cpus_per_task, nodes, mem, mem_per_cpu /* MiB */, umask, job;
     bool within_step; /* typed in a step of that job */
     bool overcommit, of_cluster;

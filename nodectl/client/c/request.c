@@ -189,7 +189,13 @@ static void add_options(struct buffer *buffer, const struct wanted *wanted, bool
     add_figure(buffer, "jobid", wanted->job);
     if (wanted->job) {
         /* The surrounding step waits for this one, and lends it the CPUs that it holds. */
-        add_text(buffer, wanted->within_step ? ",\"layout\":{\"overlap\":\"1\"}" : ",\"layout\":{}");
+        const char *sharing = wanted->sharing == NULL && wanted->within_step ? "overlap" : wanted->sharing;
+        add_text(buffer, ",\"layout\":{");
+        if (sharing != NULL) {
+            add_quoted(buffer, sharing, beyond_ascii);
+            add_text(buffer, ":\"1\"");
+        }
+        add_text(buffer, "}");
     }
     if (wanted->of_cluster) {
         add_text(buffer, ",\"layout\":{\"nodes\":\"");

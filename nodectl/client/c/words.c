@@ -48,6 +48,11 @@ static bool read_option(char ***words, struct wanted *wanted)
     const char *value;
     if (strcmp(**words, "-O") == 0 || strcmp(**words, "--overcommit") == 0)
         return wanted->overcommit = true;
+    if (strcmp(**words, "--overlap") == 0 || strcmp(**words, "--exact") == 0) {
+        const char *earlier = wanted->sharing;
+        wanted->sharing = **words + 2;
+        return earlier == NULL || strcmp(earlier, wanted->sharing) == 0;
+    }
     if ((value = value_of(words, 'N', "nodes")) != NULL)
         return (wanted->nodes = number_of(value, MOST_DIGITS)) != 0;
     if ((value = value_of(words, 'n', "ntasks")) != NULL)

@@ -56,7 +56,15 @@ def test_plain_words_are_asked_for_without_an_interpreter(words: list[str], gate
 
 
 @pytest.mark.parametrize(
-    "words", [["-N1-2", "true"], ["-N03", "true"], ["-N2k", "true"], ["-On2", "true"], ["-w", "n1", "true"]]
+    "words",
+    [
+        ["-N1-2", "true"],
+        ["-N03", "true"],
+        ["-N2k", "true"],
+        ["-On2", "true"],
+        ["-w", "n1", "true"],
+        ["-n2", "--overlap", "true"],
+    ],
 )
 def test_other_words_are_python_s(words: list[str], gateway: Service) -> None:
     assert not both(["run", *words], gateway, hello=OF_CLUSTER, env=inside(gateway))

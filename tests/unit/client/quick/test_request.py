@@ -99,6 +99,17 @@ def test_step_of_the_job_in_which_it_was_typed(words: list[str], service: Servic
     assert both(["run", *words], service, env=in_job(service))
 
 
+@pytest.mark.parametrize("step", [None, "17"])
+@pytest.mark.parametrize("words", [["--overlap"], ["--exact", "-n1", "-c1"], ["--exact", "--exact"]])
+def test_step_that_shares_or_divides_the_cpus_of_its_job(words: list[str], step: str | None, service: Service) -> None:
+    assert both(["run", *words, "true"], service, env=in_job(service, SLURM_STEP_ID=step))
+
+
+def test_both_ways_at_once_and_those_of_a_new_job_are_python_s(service: Service) -> None:
+    assert not both(["run", "--overlap", "--exact", "true"], service, env=in_job(service))
+    assert not both(["run", "--exact", "true"], service)
+
+
 @pytest.mark.parametrize(
     ("changed", "quick"),
     [
