@@ -199,8 +199,7 @@ class Agents:
                 process = psutil.Process(pid)
                 if process.create_time() == began and process.status() != psutil.STATUS_ZOMBIE:
                     running.append(f"{pid} {words}")
-        places = self.runtime / "nodectl" / "cluster"
-        return running + [str(path) for path in (places.iterdir() if places.exists() else ())]
+        return running + [str(path) for path in (self.runtime / "nodectl" / "cluster").glob("*")]
 
     def close(self) -> None:
         self.stop()
