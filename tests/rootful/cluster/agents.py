@@ -199,7 +199,9 @@ class Agents:
                 process = psutil.Process(pid)
                 if process.create_time() == began and process.status() != psutil.STATUS_ZOMBIE:
                     running.append(f"{pid} {words}")
-        return running + [str(path) for path in (self.runtime / "nodectl" / "cluster").glob("*")]
+        with contextlib.suppress(FileNotFoundError):  # the last one removes the directory of all
+            running += map(str, (self.runtime / "nodectl" / "cluster").iterdir())
+        return running
 
     def close(self) -> None:
         self.stop()
