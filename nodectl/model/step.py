@@ -130,6 +130,11 @@ class Step(StepFields):
         return range(self.ntasks) if self.part is None else self.part.numbers
 
     @property
+    def has_viewers(self) -> bool:
+        """True where a process copies the step's streams (--pty, -l, -u), to which others may attach."""
+        return bool(self.pty or self.label or self.unbuffered)
+
+    @property
     def identity(self) -> Identity:
         """The identity of the step's tasks."""
         return Identity(self.uid, self.gid, self.gids)

@@ -67,7 +67,8 @@ class AtTerminal:
         end = time.monotonic() + patience
         while (found := re.compile(pattern).search(self.screen, self._seen)) is None:
             assert time.monotonic() < end, f"not shown: {pattern!r}; but {self.screen[self._seen :][-2000:]!r}"
-            assert self.read(0.1) or self.process.poll() is None, (
+            has_ended = self.process.poll() is not None  # before the look: it may write and end at any time
+            assert self.read(0.1) or not has_ended, (
                 f"not shown before the end: {pattern!r}; but {self.screen[self._seen :][-2000:]!r}"
             )
         self._seen = found.end()

@@ -160,7 +160,7 @@ class Exchange:
         place = self._places.get(key)
         if place is None:
             return
-        if place.server is None:
+        if place.server is None and self._listener.fileno() >= 0:  # a part may end after `close`
             self._accept()  # the server may have connected in the same turn of the loop
             for server in list(self._strangers):
                 server.read()

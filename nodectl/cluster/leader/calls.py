@@ -9,7 +9,7 @@ from nodectl.cluster.leader import asked, shown
 from nodectl.cluster.leader.books import Books
 from nodectl.cluster.leader.line import Waiting
 from nodectl.cluster.leader.standstill import Standstill
-from nodectl.cluster.leader.steps import Caller, Step, list_of
+from nodectl.cluster.leader.steps import Caller, Step, has_ended
 from nodectl.cluster.leader.usages import Usages
 from nodectl.kernel.signals import KILL, TERM
 from nodectl.model.accounting import usage
@@ -153,8 +153,7 @@ class Calls:
     def _must_run(self, parameters: Mapping[str, Any]) -> Step:
         step = self._running(parameters)
         if step is None:
-            record = self._ended(parameters)
-            raise Refused("WrongState", f"step {record['job']}.{record['step']} has ended: {record['state']}")
+            raise has_ended(self._ended(parameters))
         return step
 
     def _signal(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
@@ -168,10 +167,14 @@ class Calls:
         self._books.life.signal(step, number, self._books.now, call)
         return {}
 
-    def _view(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
-        """Return the ranks of the nodes for the caller's agent to ask."""
+    def _view(self, call: Caller, parameters: Mapping[str, Any]) -> Reply | None:
+        """Return the ranks of the nodes for the caller's agent to ask, once the nodes know the step."""
         step = self._must_run(parameters)
-        return {"ntasks": step.facts["ntasks"], "ranks": list_of(step.open_ranks)}
+        if not step.unbegun:
+            return step.view()
+        if call not in step.viewers:
+            step.viewers.append(call)
+        return None
 
     def _suspend(self, call: Caller, parameters: Mapping[str, Any]) -> None:
         self._standstill.suspend(call, [self._must_run(parameters)])
@@ -385,8 +388,9 @@ class Calls:
             if caller == call and not self._is_of_many(number):
                 del self._asks[number]
         for step in self._books.life.steps.values():
-            if call in step.waiters:
-                step.waiters.remove(call)
+            for callers in (step.waiters, step.viewers):
+                if call in callers:
+                    callers.remove(call)
 
 
 def _shaped(parameters: object, shape: Shape) -> Mapping[str, Any]:

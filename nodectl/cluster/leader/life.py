@@ -17,10 +17,11 @@ from nodectl.cluster.leader.history import History
 from nodectl.cluster.leader.orders import END, HANG_UP, KILL, Orders, way_to_end
 from nodectl.cluster.leader.parts import parts_of
 from nodectl.cluster.leader.placing import Table
-from nodectl.cluster.leader.steps import ASKED, BEGUN, OVER, Caller, Part, Step, list_of, tasks_of
+from nodectl.cluster.leader.steps import ASKED, BEGUN, OVER, Caller, Part, Step, has_ended, list_of, tasks_of
 from nodectl.cluster.leader.wish import Placed
 from nodectl.kernel.children import said
 from nodectl.model.states import CANCELLED, FAILED, NODE_FAIL, OUT_OF_MEMORY
+from nodectl.model.wire.dispatch import error_reply
 
 KILL_SECONDS = 120.0  # for a part to end after an order to end; then its output is dropped, which may have no reader
 DROP_SECONDS = 30.0  # after these no more steps are placed on the part's node
@@ -112,7 +113,7 @@ class Life:
             part.state = BEGUN
             step.started = step.started or now
             if not step.unbegun:
-                self._reply(step)
+                self._all_have_begun(step)
             if step.ending:
                 self.orders.give(step, [rank], way_to_end(step))  # the part was still starting when the end was ordered
             self._take_standing(step, told, now)
@@ -158,6 +159,16 @@ class Life:
             parameters=parameters,
         )  # fmt: skip
         step.client = None if step.is_heard else step.client  # an earlier leader may have answered
+
+    def _all_have_begun(self, step: Step) -> None:
+        self._reply(step)
+        self._answer_viewers(step, {"parameters": step.view()})
+
+    def _answer_viewers(self, step: Step, told: Mapping[str, object]) -> None:
+        """Answer the calls that have waited for all parts to begin."""
+        viewers, step.viewers = step.viewers, []
+        for rank, call in viewers:
+            self._out.send(rank, "reply", id=call, **told)
 
     def _reply(self, step: Step) -> None:
         if step.replied:
@@ -291,6 +302,7 @@ class Life:
         self._out.effects.append(SendEach("over", over, dict.fromkeys(step.parts)))
         for rank, call in step.waiters:
             self._out.send(rank, "reply", id=call, parameters={"record": kept})
+        self._answer_viewers(step, error_reply(has_ended(record)))
         self._table.release(step.held)
         self._on_free()
 
@@ -380,7 +392,7 @@ class Life:
         if step.no_kill and step.left > 1:
             self._lose(step, rank, part, why, NODE_FAIL, now)
             if not step.unbegun:
-                self._reply(step)
+                self._all_have_begun(step)
             return
         step.cause = step.cause or (NODE_FAIL, why)
         if not step.replied:

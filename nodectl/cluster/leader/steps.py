@@ -9,6 +9,7 @@ from nodectl.cluster.leader.holding import Held, ranks_of
 from nodectl.cluster.leader.sums import Sums
 from nodectl.model.cpu_list import format_cpulist
 from nodectl.model.states import RUNNING, SUSPENDED
+from nodectl.model.wire.dispatch import Refused
 
 ASKED, BEGUN, OVER = "asked", "begun", "over"
 _MOST_TASKS = 2048
@@ -42,7 +43,7 @@ class Step:
     __slots__ = (
         "call", "cancel_told", "cause", "client", "dropped", "ending", "events", "facts", "give_up", "held", "is_heard",
         "job", "kill_on_bad", "left", "no_kill", "number", "parts", "pids", "replied", "started",
-        "statuses", "sums", "suspended", "unbegun", "unstarted", "waiters",
+        "statuses", "sums", "suspended", "unbegun", "unstarted", "viewers", "waiters",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +71,7 @@ class Step:
         self.events: list[Mapping[str, Any]] = []  # for its client, not sent yet
         self.pids: dict[int, int] = {}  # by task
         self.statuses: dict[int, int] = {}  # by task, of ended tasks
+        self.viewers: list[Caller] = []  # who want to see it, until all parts have begun
         self.waiters: list[Caller] = []
 
     @property
@@ -81,6 +83,10 @@ class Step:
     def open_ranks(self) -> list[int]:
         """The ranks of the parts still running."""
         return [rank for rank, part in self.parts.items() if part.state != OVER]
+
+    def view(self) -> dict[str, object]:
+        """Return the answer to View: the ranks of the nodes which show the step's output."""
+        return {"ntasks": self.facts["ntasks"], "ranks": list_of(self.open_ranks)}
 
     def hear(self, rank: int) -> None:
         """Record the node of the step's client, which hears this leader."""
@@ -134,6 +140,11 @@ class Step:
             {"task": task, "pid": self.pids[task], "status": self.statuses.get(task), "cpus": ""}
             for task in sorted(self.pids)[:_MOST_TASKS]
         ]
+
+
+def has_ended(record: Mapping[str, Any]) -> Refused:
+    """Return the refusal of a call on an ended step."""
+    return Refused("WrongState", f"step {record['job']}.{record['step']} has ended: {record['state']}")
 
 
 def tasks_of(part: Part) -> list[int]:

@@ -133,6 +133,8 @@ def _obey(
     if step.within:
         run.private.append(order.fds.lifeline)
         run.aside = tree.Group(cgroup_mount + order.runners)
+    if order.fds.views >= 0:
+        run.private.append(order.fds.views)
     if ahead is not None:
         run.on_begun = ahead.tasks_begin
         run.private.append(ahead.fd())
@@ -334,8 +336,7 @@ def finish(run: Run, reaper: Reaper) -> None:
     run.relays.let_go()
     for pid, awaited in run.relays:
         wait_for_relay(run, reaper, pid, awaited=awaited)
-    if run.relays.any():
-        forget(run)
+    forget(run)
     run.call(launch_order.TASK_POST_STEP, step)
     why = run.call(launch_order.SPANK_EXIT).why
     run.spoiled = run.spoiled or why

@@ -98,9 +98,10 @@ class Order:
         job_info.STEPS[0] = os.path.dirname(spec)
         if not request["trace"]:
             fds = [-1, *fds[1:]]  # it is open without a trace, too, for its lock
-        lifeline = fds[-1] if self.step.within else -1
-        others = fds[:-1] if self.step.within else fds
-        self.fds = Descriptors(others, request.get("client"), lifeline)  # type: ignore[arg-type]  # our own daemon's words
+        others = [*fds]
+        lifeline = others.pop() if self.step.within else -1
+        views = others.pop() if self.step.has_viewers else -1
+        self.fds = Descriptors(others, request.get("client"), lifeline, views)  # type: ignore[arg-type]  # our own daemon's words
 
 
 def receive(channel: "_socket.socket", flags: int = 0) -> tuple[bytes, list[int]]:

@@ -1,9 +1,9 @@
 """The start of the relays, which copy a step's streams, and the socket for viewers of the streams.
 
-Runs in the stepd, as root; the relays run as the user.
+The daemon has made the socket: a viewer that comes before the relays waits there. Runs in the stepd, as root; the
+relays run as the user.
 """
 
-import _socket
 import os
 
 from nodectl.launch.task import relay
@@ -12,15 +12,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.launch.stepd.run import Run
 
-_BACKLOG = 16
-
 
 def start_relays(run: "Run") -> None:
     """Fork the relays, where there are streams to copy. Raises LaunchFailed."""
-    listener = -1
+    listener = run.fds.views
     try:
-        if run.streams.outputs or run.streams.terminal >= 0:
-            listener = _listen(run)
         for copies in (run.streams.inputs, run.streams.outputs):
             if copies:
                 shown = listener if copies is run.streams.outputs else -1
@@ -34,8 +30,7 @@ def start_relays(run: "Run") -> None:
     except OSError as error:
         raise run.failed(f"fork a process that copies streams: {error.strerror}") from error
     finally:
-        if listener >= 0:
-            os.close(listener)
+        _close_views(run)  # the relay alone has it: viewers learn of its end
 
 
 def _start_copying(run: "Run", listener: int) -> None:
@@ -51,25 +46,19 @@ def _start_copying(run: "Run", listener: int) -> None:
     run.relays.add(pid, awaited=True)
 
 
-def _listen(run: "Run") -> int:
-    """Make root's socket, on which the daemon connects viewers of the streams. Returns -1 after a failure.
-
-    Without the socket there are no viewers.
-    """
-    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
-    try:
-        os.fchmod(sock.fileno(), 0o600)  # the mode of the file that bind makes
-        sock.bind(run.seen_at)
-        sock.listen(_BACKLOG)
-    except OSError:
-        sock.close()
-        return -1
-    return sock.detach()
+def _close_views(run: "Run") -> None:
+    if run.fds.views >= 0:
+        run.private.remove(run.fds.views)
+        os.close(run.fds.views)
+        run.fds.views = -1
 
 
 def forget(run: "Run") -> None:
-    """Remove the viewers' socket, when the relays have ended."""
+    """Remove the viewers' socket, when the relays have ended, or the step has not come to them."""
+    if not run.step.has_viewers:
+        return
+    _close_views(run)
     try:
         os.unlink(run.seen_at)
     except OSError:
-        pass  # it was never made
+        pass  # a daemon that took this stepd for dead has removed it

@@ -177,15 +177,20 @@ class Descriptors:
     `of_user` are further sockets in which descriptors of the user's may lie when the stepd ends.
 
     `lifeline` is a pidfd of the process that asked for the step, where the step must not outlive this process; else -1.
+
+    `views` is the listening socket for viewers of the step's streams, where a process copies them; else -1.
     """
 
-    __slots__ = ("client", "lifeline", "link", "listener", "news", "of_user", "orders", "progress", "streams", "trace")
+    __slots__ = (
+        "client", "lifeline", "link", "listener", "news", "of_user", "orders", "progress", "streams", "trace", "views",
+    )  # fmt: skip
 
-    def __init__(self, fds: "Sequence[int]", client: "int | None", lifeline: int = -1) -> None:
+    def __init__(self, fds: "Sequence[int]", client: "int | None", lifeline: int = -1, views: int = -1) -> None:
         self.trace, self.progress, self.listener, link, *rest = fds
         self.link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, link)
         self.client = client
         self.lifeline = lifeline
+        self.views = views
         self.streams, self.orders, self.news = rest or (-1, -1, -1)
         self.of_user: list[int] = []
 
@@ -233,7 +238,7 @@ class Run(StepContext):
     )  # fmt: skip
 
     links: "Links"
-    seen_at: str  # the path of the socket at which others attach to its streams
+    seen_at: str  # the path of the socket `fds.views`
 
     def __init__(
         self, step: Step, fds: Descriptors, node: "NodePlugins", cgroup_mount: str, *, kept: bool = False

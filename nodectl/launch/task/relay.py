@@ -53,10 +53,6 @@ class Relays:
             os.close(self.leash)
         self.leash = -1
 
-    def any(self) -> bool:
-        """Return True if relays were started."""
-        return bool(self._awaited)
-
     def add(self, pid: int, *, awaited: bool) -> None:
         """Add a forked relay."""
         self._awaited[pid] = awaited

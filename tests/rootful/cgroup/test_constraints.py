@@ -44,7 +44,7 @@ def test_constraint_that_cannot_be_kept_is_refused_at_the_start(key: str, contro
     node = Node(**{key: "yes"})
     try:
         started = subprocess.run(
-            node.command("daemon"), capture_output=True, text=True, check=False, timeout=30, env=node.environment()
+            node.command("daemon"), capture_output=True, text=True, check=False, timeout=60, env=node.environment()
         )
         assert started.returncode == 1
         why = f"{key} = yes: {controller}: cgroup2 has no such controller here"

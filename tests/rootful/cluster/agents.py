@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pwd
 import secrets
@@ -139,6 +140,23 @@ class Agents:
         assert line, self.logged()
         return line
 
+    def begun(self, name: str) -> str:
+        """JOB.STEP of the step of this name, when the leader knows that all of its tasks have begun. A task may run
+        before that, and its client may have shown what it says.
+        """
+        found: list[str] = []
+
+        def has_begun() -> bool:
+            steps = json.loads(self.nodectl("ps", "--json").stdout)["steps"]
+            found[:] = [f"{step['job']}.{step['step']}" for step in steps if step["name"] == name]
+            if not found:
+                return False
+            record = json.loads(self.nodectl("show", "--json", found[0]).stdout)
+            return len(record["tasks"]) == int(record["ntasks"])
+
+        wait_until(has_begun, f"{name} runs", GIVEN_UP)
+        return found[0]
+
     def look(self) -> None:
         """Remembers what runs now."""
         for agent in self.agents:
@@ -156,12 +174,26 @@ class Agents:
                     found.append(process)
         return found
 
-    def kill_children(self, rank: int) -> list[psutil.Process]:
-        """All processes beneath an agent at once. Some end when others do, before it is their turn."""
+    def named(self, rank: int, name: str) -> list[psutil.Process]:
+        """Processes beneath an agent whose own name begins so."""
+        found = []
+        for process in self.children(rank, ""):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.name().startswith(name):
+                    found.append(process)
+        return found
+
+    def kill_with_all(self, rank: int, name: str = "") -> list[psutil.Process]:
+        """An agent, and at the same time all processes beneath it with this text in their command line, or all: it
+        stands still first, and starts none again. Some end when others do, before it is their turn.
+        """
+        self.look()
+        self.agents[rank].send_signal(signal.SIGSTOP)
         found = self.children(rank, "")
-        for process in found:
+        for process in self.children(rank, name):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+        self.agents[rank].kill()
         return found
 
     def words(self, *words: str) -> list[str]:
@@ -199,8 +231,9 @@ class Agents:
                 process = psutil.Process(pid)
                 if process.create_time() == began and process.status() != psutil.STATUS_ZOMBIE:
                     running.append(f"{pid} {words}")
-        places = self.runtime / "nodectl" / "cluster"
-        return running + [str(path) for path in (places.iterdir() if places.exists() else ())]
+        with contextlib.suppress(FileNotFoundError):  # the last one removes the directory of all
+            running += map(str, (self.runtime / "nodectl" / "cluster").iterdir())
+        return running
 
     def close(self) -> None:
         self.stop()

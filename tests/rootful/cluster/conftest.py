@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rootful.node import Node, running
+from rootful.node import Node, running, wait_until
 from rootful.slurms import JOB, SlurmJob, scope
 
 
@@ -23,4 +23,5 @@ def node(slurm: SlurmJob) -> Iterator[Node]:
     """The service; the job ends before it does."""
     with running(slurm_scope=slurm.scope, kill_wait=600) as started:  # nobody is waited for
         yield started
+        wait_until(lambda: not slurm.ours(), "no step is left")  # else Slurm's directories stay
         slurm.end()

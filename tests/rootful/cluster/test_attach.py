@@ -26,15 +26,15 @@ def cluster() -> Iterator[Agents]:
 
 
 def number_of(cluster: Agents, name: str) -> int:
-    """Of the step of this name, once it runs."""
+    """Of the step of this name, as soon as it is known: it may not have begun."""
     found: list[int] = []
 
-    def runs() -> bool:
+    def is_there() -> bool:
         steps = json.loads(cluster.nodectl("ps", "--json").stdout)["steps"]
         found[:] = [step["step"] for step in steps if step["name"] == name]
         return bool(found)
 
-    wait_until(runs, f"{name} runs")
+    wait_until(is_there, f"{name} is there")
     return found[0]
 
 
@@ -133,6 +133,7 @@ def _frozen(pid: int) -> bool:
 
 def test_a_step_stands_still_on_all_nodes_and_goes_on(cluster: Agents) -> None:
     with step(cluster, "still", "-N3", "-n3", "sleep", "1234") as (name, _):
+        cluster.begun("still")
         wait_until(lambda: len(stopped(cluster)) == 3, "all tasks run")
         for job in (name, str(JOB)):
             done = cluster.nodectl("suspend", job, rank=1)

@@ -67,11 +67,9 @@ def cluster() -> Iterator[Agents]:
 def step(cluster: Agents) -> Iterator[str]:
     """Its name."""
     client = cluster.popen("run", "-l", "-N3", "-n3", "-J", "sleeper", "sleep", "1000")
-    wait_until(lambda: len(cluster.children(2, "sleep 1000")) > 0, "it runs")
-    name = re.search(rf"{JOB}\.[0-9]+", cluster.nodectl("ps").stdout)
-    assert name is not None
-    yield name[0]
-    cluster.nodectl("cancel", name[0])
+    name = cluster.begun("sleeper")
+    yield name
+    cluster.nodectl("cancel", name)
     client.communicate(timeout=GIVEN_UP)
 
 

@@ -36,8 +36,7 @@ def running(cluster: Agents) -> list[dict[str, Any]]:
 def sleeper(cluster: Agents) -> Iterator[str]:
     """A step on all nodes, by its name."""
     client = cluster.popen("run", "-N3", "-n3", "-J", "sleeper", "sleep", "1000")
-    wait_until(lambda: len(running(cluster)) == 1 and len(cluster.children(2, "sleep 1000")) == 1, "it runs")
-    name = f"{JOB}.{running(cluster)[0]['step']}"
+    name = cluster.begun("sleeper")
     yield name
     cluster.nodectl("cancel", name)
     client.communicate(timeout=GIVEN_UP)
@@ -93,7 +92,7 @@ def test_steps_beside_each_other_have_cpus_of_their_own(cluster: Agents) -> None
 
 
 def test_trace_and_explain_are_of_the_steps_first_node(cluster: Agents, sleeper: str) -> None:
-    assert "exec" in cluster.nodectl("trace", sleeper).stdout
+    wait_until(lambda: "exec" in cluster.nodectl("trace", sleeper).stdout, "its first node has told of the task")
     assert "laid out with the step's other nodes" in cluster.nodectl("explain", sleeper).stdout
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -169,7 +171,8 @@ def test_commands_wait_for_the_next_leader(cluster: Agents) -> None:
     first = leader(cluster)
     first.suspend()
     clients = [cluster.popen("run", "-N1", "-n1", "--overlap", "echo", "well", rank=rank) for rank in range(3)]
-    wait_until(lambda: all(client.poll() is None for client in clients), "they wait")
+    for client in clients:
+        wait_until(lambda client=client: _has_asked(client), "it has asked")
     cluster.look()
     first.kill()
     for client in clients:
@@ -177,16 +180,25 @@ def test_commands_wait_for_the_next_leader(cluster: Agents) -> None:
         assert (out, client.returncode) == ("well\n", 0), error
 
 
+def _has_asked(client: subprocess.Popen[str]) -> bool:
+    """Whether a client that waits for its answer has its socket: it has no other."""
+    assert client.poll() is None, client.communicate()
+    with contextlib.suppress(FileNotFoundError):  # one that it has just closed
+        return any(path.readlink().name.startswith("socket:") for path in Path(f"/proc/{client.pid}/fd").iterdir())
+    return False
+
+
 def test_an_agent_that_stood_still_for_a_moment_is_not_lost(cluster: Agents) -> None:
-    client = cluster.popen("run", "-N3", "-n3", "sh", "-c", "echo here; sleep 3; echo done")
+    """Its task ends meanwhile, and those of the others."""
+    program = "echo here; while [ ! -e go ]; do sleep 0.05; done; echo done"
+    client = cluster.popen("run", "-N3", "-n3", "sh", "-c", program)
     assert client.stdout is not None
     assert [client.stdout.readline() for _ in range(3)] == ["here\n"] * 3
+    tasks = [task for rank in range(3) for task in cluster.children(rank, "while [ ! -e go")]
     agent = psutil.Process(cluster.agents[1].pid)
     agent.suspend()
-    try:
-        client.wait(1.5)
-    except subprocess.TimeoutExpired:
-        pass
+    (cluster.home / "go").touch()
+    psutil.wait_procs(tasks, timeout=GIVEN_UP)
     agent.resume()
     out, error = client.communicate(timeout=GIVEN_UP)
     assert (out.split(), error, client.returncode) == (["done"] * 3, "", 0)
@@ -207,10 +219,7 @@ def test_a_daemon_that_somebody_has_stopped_ends_with_its_agent(cluster: Agents)
 
 def test_an_agent_killed_with_its_daemon_leaves_a_directory_to_the_next_one(cluster: Agents) -> None:
     client = sleeping(cluster)
-    (daemon,) = cluster.children(1, "of_agent")
-    theirs = cluster.children(1, "")
-    daemon.kill()
-    cluster.kill(1)
+    theirs = cluster.kill_with_all(1, "of_agent")
     client.communicate(timeout=GIVEN_UP)
     assert client.returncode != 0
     wait_until(lambda: not any(one.is_running() for one in theirs), "none of its processes is left")

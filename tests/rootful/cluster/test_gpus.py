@@ -101,4 +101,5 @@ def test_at_roots_service_a_step_sees_what_slurm_gave_its_node() -> None:
             done = cluster.nodectl("run", "-n1", "--gpus=1", "true")
             assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
             assert "GPUs are asked for, and the nodes of this cluster have none to give" in done.stderr
+        wait_until(lambda: not slurm.ours(), "nothing is left")
         slurm.end()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rootful.cluster.agents import Agents, agents
+from rootful.cluster.agents import GIVEN_UP, Agents, agents
 from rootful.node import wait_until
 
 pytestmark = pytest.mark.rootful
@@ -87,15 +85,15 @@ def _hanging(cluster: Agents, task: int) -> subprocess.Popen[str]:
 
 
 def _ends(client: subprocess.Popen[str]) -> str:
-    _, said = client.communicate(timeout=60)
+    _, said = client.communicate(timeout=GIVEN_UP)
     assert client.returncode != 0
     return said
 
 
 def _kill(cluster: Agents, rank: int, name: str) -> None:
-    found = [one for one in cluster.children(rank, "") if one.name().startswith(name)]
-    assert len(found) == 1, found
-    os.kill(found[0].pid, signal.SIGKILL)
+    wait_until(lambda: len(cluster.named(rank, name)) == 1, "that of an earlier step has ended")
+    (found,) = cluster.named(rank, name)
+    found.kill()
 
 
 @pytest.mark.parametrize("rank", [0, 2])
@@ -128,8 +126,7 @@ def test_a_program_without_mpi_may_end_when_it_likes(cluster: Agents) -> None:
 def test_a_node_that_dies_ends_the_step_whatever_no_kill_says() -> None:
     with agents() as cluster:
         client = _hanging(cluster, 0)
-        theirs = cluster.kill_children(2)
-        cluster.agents[2].kill()
+        theirs = cluster.kill_with_all(2)
         assert "n2" in _ends(client)
         wait_until(lambda: not cluster.children(0, "cmd=barrier_in"), "the others have ended")
         wait_until(lambda: not any(one.is_running() for one in theirs), "none of its processes is left")

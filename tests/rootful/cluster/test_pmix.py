@@ -13,7 +13,7 @@ import pytest
 
 from needs import lacks_library
 from nodectl.mpi import openpmix
-from rootful.cluster.agents import Agents, agents
+from rootful.cluster.agents import GIVEN_UP, Agents, agents
 from rootful.mpi_programs import OPEN_MPI, compiled
 from rootful.node import PATH, wait_until
 
@@ -100,7 +100,7 @@ class _Hanging:
 
     def ends(self) -> str:
         """What its user was told."""
-        _, said = self.client.communicate(timeout=60)
+        _, said = self.client.communicate(timeout=GIVEN_UP)
         assert self.client.returncode != 0
         return said
 
@@ -110,8 +110,8 @@ class _Hanging:
 
 def _servers(cluster: Agents, rank: int) -> list[psutil.Process]:
     """The one that the runner knows, and the library's."""
-    found = [one for one in cluster.children(rank, "") if one.name() == _SERVER]
-    assert len(found) == 2, found
+    wait_until(lambda: len(cluster.named(rank, _SERVER)) == 2, "those of an earlier step have ended")
+    found = cluster.named(rank, _SERVER)
     return found if found[0].ppid() != found[1].pid else found[::-1]
 
 
@@ -156,8 +156,7 @@ def test_a_program_without_mpi_may_end_when_it_likes(cluster: Agents) -> None:
 def test_a_node_that_dies_ends_the_step_whatever_no_kill_says() -> None:
     with agents(4) as cluster:
         step = _Hanging(cluster)
-        theirs = cluster.kill_children(3)
-        cluster.kill(3)
+        theirs = cluster.kill_with_all(3)
         assert "n3" in step.ends()
         wait_until(lambda: not cluster.children(0, "PMIx_Fence"), "the others have ended")
         wait_until(lambda: not any(one.is_running() for one in theirs), "none of its processes is left")

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from rootful.cluster.agents import GIVEN_UP, Agents, agents
-from rootful.node import wait_until
+from rootful.node import wait_for_answer, wait_until
 
 pytestmark = pytest.mark.rootful
 ON = "echo here; while [ ! -e go ]; do sleep 0.05; done; echo done"
@@ -59,6 +59,7 @@ def test_steps_go_on_and_others_begin() -> None:
 def test_a_signal_that_a_client_passes_on_while_nobody_leads_is_not_lost() -> None:
     with agents() as cluster:
         client = begun(cluster, "-N2", "-n2", "-w", "n[1-2]", tasks=2)
+        wait_for_answer(client)
         cluster.kill(0)
         client.send_signal(signal.SIGUSR1)
         client.communicate(timeout=GIVEN_UP)
@@ -84,7 +85,7 @@ def test_commands_of_a_bulk_step_that_were_lost_there_run_elsewhere_once() -> No
         wait_until(lambda: ran.exists() and len(ran.read_text().split()) == 6, "all slots have a command")
         cluster.look()
         cluster.kill(0)
-        wait_until(lambda: leads(cluster, 1), "another one leads")
+        wait_until(lambda: leads(cluster, 1), "another one leads", GIVEN_UP)
         (cluster.home / "go").touch()
         out, error = bulk.communicate(timeout=GIVEN_UP)
         assert sorted(map(int, out.split())) == list(range(12)), error
@@ -137,6 +138,7 @@ def test_nothing_is_left_on_the_shared_disk() -> None:
         places = cluster.home / ".local" / "state" / "nodectl" / "cluster"
         assert len(list(places.iterdir())) == 1
         cluster.kill(0, signal.SIGKILL)
-        wait_until(lambda: leads(cluster, 1), "another one leads")
+        wait_until(lambda: leads(cluster, 1), "another one leads", GIVEN_UP)
+        assert states(cluster, 2), "it has an answer, and looks for no leader any more"
         cluster.stop()
         assert not list(places.iterdir())

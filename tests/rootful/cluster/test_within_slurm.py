@@ -141,7 +141,7 @@ def test_the_step_runner_connects_to_nobody_but_its_user(node: Node, slurm: Slur
             listener.setblocking(False)
             part = {"nnodes": 2, "ntasks": 2, "nodes": "n[1-2]", "tasks_per_node": "1,1", "exchange": path}
             assert "error" not in agent.launch(JOB, step, "true", mpi="pmi2", part=part)
-            wait_until(lambda step=step: "record" in node.call("Show", job=JOB, step=step), "it has ended")
+            node.call("Wait", job=JOB, step=step)
             record = node.record(JOB, step)
             assert record["state"] == "FAILED"
             if mode == 0o600:
@@ -356,6 +356,7 @@ def test_hooks_of_root_are_called(slurm: SlurmJob) -> None:
         nobody = str(NOBODY.pw_uid)
         assert told == {"init": "0", "task_init_privileged": "0", "task_init": nobody, "exit": "0"}
         agent.kill()
+        wait_until(lambda: not slurm.ours(), "nothing is left")
         slurm.end()
 
 

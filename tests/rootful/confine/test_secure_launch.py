@@ -14,7 +14,7 @@ import pytest
 from nodectl.launch.confine import kept_programs
 from nodectl.model.launch_order import HOOKS
 from rootful.confined import read_status, status
-from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, running, wait_for_answer, wait_until
 from rootful.raw import REQUEST
 from rootful.stage import staged
 
@@ -194,6 +194,7 @@ def test_kills_in_between_leave_later_steps_confined(node: Node, victim: str) ->
     step = node.popen("--secure=strict", "sh", "-c", script, user=NOBODY)
     assert step.stdout is not None
     assert step.stdout.readline() == "ready\n"
+    wait_for_answer(step)
     job = str(node.last_job())
     if victim == "daemon":
         node.restart(signal.SIGKILL)

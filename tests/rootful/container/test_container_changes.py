@@ -14,7 +14,7 @@ import pytest
 from rootful.contained import Contained, contained, firsts
 from rootful.container.test_container_faults import KINDS, Sabotaged
 from rootful.container.test_container_reload import reload
-from rootful.node import NOBODY, Node, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, wait_for_answer, wait_until
 
 NONE = "job_container/none"
 NAMESPACE = "job_container/namespace"
@@ -27,11 +27,12 @@ def begun(node: Node, *words: str, script: str = WITH_A_FILE) -> tuple[subproces
     job = node.popen(*words, "sh", "-c", script, user=NOBODY, stdin=subprocess.PIPE)
     assert job.stdout is not None
     assert job.stdout.readline() == "ready\n"
+    wait_for_answer(job)
     return job, str(node.last_job())
 
 
 def end(job: subprocess.Popen[str]) -> None:
-    out, err = job.communicate("\n", timeout=30)
+    out, err = job.communicate("\n", timeout=PATIENCE)
     assert (job.returncode, out) == (0, "x\n"), err
 
 
@@ -92,7 +93,7 @@ def test_daemons_killed_around_a_jobs_end_whose_successor_has_another_type_leave
             wait_until(lambda job=job: firsts(found.node) or job.poll() is not None, "there is a container, or was one")
             time.sleep(0.06 + turn * 0.01)
             change(found, job_container_type=NONE)
-            job.communicate(timeout=30)
+            job.communicate(timeout=PATIENCE)
             assert_nothing_left(found)
 
 

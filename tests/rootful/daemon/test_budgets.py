@@ -17,7 +17,7 @@ import pytest
 from nodectl.kernel import _kernel
 from nodectl.launch.task.rlimits import CAP_SYS_RESOURCE
 from nodectl.model.wire import framing
-from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_until
+from rootful.node import NOBODY, OTHER, PATIENCE, Node, running, wait_for_answer, wait_until
 from rootful.raw import connect as raw_connect
 from rootful.raw import exchange, launch
 
@@ -39,6 +39,7 @@ def held(node: Node, *words: str, user: pwd.struct_passwd = NOBODY) -> Iterator[
         try:
             assert client.stdout is not None
             assert client.stdout.readline() == "on\n"
+            wait_for_answer(client)
             yield client
         finally:
             client.terminate()

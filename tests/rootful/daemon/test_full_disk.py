@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rootful.node import NOBODY, PATIENCE, Node, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, wait_for_answer, wait_until
 
 RELEASED = 'echo on; until [ -e "$0" ]; do sleep 0.02; done; exit 5'
 
@@ -57,6 +57,7 @@ def begun(node: Node) -> tuple[subprocess.Popen[str], Path]:
     client = node.popen("sh", "-c", RELEASED, str(go), user=NOBODY)
     assert client.stdout is not None
     assert client.stdout.readline() == "on\n"
+    wait_for_answer(client)
     return client, go
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from nodectl.model.wire import framing
-from rootful.node import NOBODY, PATIENCE, Node, running, wait_until
+from rootful.node import NOBODY, PATIENCE, Node, running, wait_for_answer, wait_until
 from rootful.stage import finished
 
 ONE_THAT_WAITS = 15  # seconds: a daemon that finds a lock held by one that does not serve
@@ -43,6 +43,7 @@ def sleeper(node: Node, *, status: int = 0) -> subprocess.Popen[str]:
     client = node.popen("-J", "sleeper", "sh", "-c", script, user=NOBODY)
     wait_until(there.exists, "the step has begun")
     wait_until(lambda: all(step["pid"] for step in node.call("List")["steps"]), "its runner's pid is known")  # type: ignore[attr-defined]
+    wait_for_answer(client)
     return client
 
 
@@ -217,6 +218,7 @@ def test_a_crowd_at_a_busy_steps_socket_does_not_keep_the_next_daemon_from_start
     node.restart()
     client = node.popen("-n2", "sh", "-c", "[ $SLURM_PROCID = 0 ] || exec sleep 300", user=NOBODY)
     wait_until(begun.exists, "the step runner waits for a script")
+    wait_for_answer(client)
     job = node.last_job()
     crowd = []
     with contextlib.suppress(BlockingIOError):

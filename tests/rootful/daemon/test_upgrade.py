@@ -7,7 +7,7 @@ import signal
 import sqlite3
 from pathlib import Path
 
-from rootful.node import NOBODY, Node, wait_until
+from rootful.node import NOBODY, Node, wait_for_answer, wait_until
 from rootful.queued import queue, queue_node, show, state, submit, wait_for
 from rootful.stage import finished
 from unit.daemon import old_history
@@ -44,6 +44,8 @@ def test_steps_of_the_version_before_jobs_go_on_and_are_jobs() -> None:
         wait_until(lambda: [row["state"] for row in queue(node)] == ["RUNNING"] * 2, "both run")
         wait_until(lambda: len(list(node.steps.glob("*.json"))) == 2, "their files are there")
         assert node.nodectl("suspend", "3.0", user=NOBODY).returncode == 0
+        for client in clients:
+            wait_for_answer(client)
         node.stop(signal.SIGKILL)
         as_before(node, 3)
         node.start()

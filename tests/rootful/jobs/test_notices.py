@@ -248,7 +248,7 @@ def test_a_command_that_hangs_delays_no_other_user(mailing: Node) -> None:
 
 
 def test_a_command_that_takes_too_long_is_killed_with_what_it_has_started() -> None:
-    node = noting(notify_timeout=1)
+    node = noting(notify_timeout=5)  # in which a shell of a busy machine has begun
     try:
         node.start()
         submit(node, "exit 0", "--notify=setsid sleep 1000 & echo $! >>started; sleep 1000")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rootful.node import NOBODY, Node, wait_until
+from rootful.node import NOBODY, Node, wait_for_answer, wait_until
 from rootful.queued import ENDED, all_cpus, queue, queue_running, show, state, submit, wait_for, wait_for_file
 
 
@@ -35,13 +35,21 @@ def as_running(text: str, **changed: str) -> str:
     return json.dumps({**record, "job_state": "RUNNING", "held": "", **changed})
 
 
-def test_waiting_and_running_jobs_are_there_after_a_kill(node: Node) -> None:
-    cpus = all_cpus(node)
+def begun(node: Node, script: str, *options: str) -> tuple[int, Path]:
+    """A job whose script has begun, and the pipe from which it reads a line before it does the rest. No kill of the
+    daemon meets its launch.
+    """
     pipe = node.scratch / "hold"
     os.mkfifo(pipe)
     pipe.chmod(0o666)
-    first = submit(node, f"read line < {pipe}; echo first >> order", f"-n{cpus}")
-    wait_for(node, first, "RUNNING")
+    job = submit(node, f"echo on > begun; read line < {pipe}; {script}", *options)
+    wait_for_file(node.scratch / "begun")
+    return job, pipe
+
+
+def test_waiting_and_running_jobs_are_there_after_a_kill(node: Node) -> None:
+    cpus = all_cpus(node)
+    _, pipe = begun(node, "echo first >> order", f"-n{cpus}")
     second = submit(node, "echo second >> order", f"-n{cpus}", "--job-name=two", "--comment=kept", "--nice=5")
     array = submit(node, "echo $SLURM_ARRAY_TASK_ID >> tasks", f"-n{cpus}", "--array=1-3")
     held = submit(node, "true", "--hold")
@@ -60,11 +68,7 @@ def test_waiting_and_running_jobs_are_there_after_a_kill(node: Node) -> None:
 
 
 def test_job_that_ended_while_no_daemon_lived_has_ended(node: Node) -> None:
-    pipe = node.scratch / "hold"
-    os.mkfifo(pipe)
-    pipe.chmod(0o666)
-    job = submit(node, f"read line < {pipe}; exit 3")
-    wait_for(node, job, "RUNNING")
+    job, pipe = begun(node, "exit 3")
     node.stop(signal.SIGKILL)
     pipe.write_text("go\n")
     wait_until(lambda: not node.processes() or list(node.steps.glob("*.record")), "its step has ended")
@@ -108,11 +112,7 @@ def test_job_of_an_earlier_boot_is_put_into_the_queue_again(node: Node) -> None:
 
 def test_client_that_waits_goes_on_waiting_over_a_restart(node: Node) -> None:
     cpus = all_cpus(node)
-    pipe = node.scratch / "hold"
-    os.mkfifo(pipe)
-    pipe.chmod(0o666)
-    first = submit(node, f"read line < {pipe}", f"-n{cpus}")
-    wait_for(node, first, "RUNNING")
+    _, pipe = begun(node, "true", f"-n{cpus}")
     with node.popen(f"-n{cpus}", "echo", "ran", user=NOBODY) as client:
         assert client.stderr is not None
         client.stderr.readline()
@@ -124,18 +124,17 @@ def test_client_that_waits_goes_on_waiting_over_a_restart(node: Node) -> None:
 
 def test_job_whose_prolog_is_interrupted_runs_after_it(node: Node) -> None:
     """The daemon dies while the prolog runs: the job had not begun, and is not lost."""
-    script = node.dir / "prolog"
-    script.write_text(f"#!/bin/sh\necho on >> {node.scratch}/prologs\n[ -e {node.scratch}/go ] || sleep 600\n")
+    script, prologs = node.dir / "prolog", node.scratch / "prologs"
+    script.write_text(f"#!/bin/sh\nbefore=$(ls {prologs})\necho on >> {prologs}\n[ $before ] || sleep 600\n")
     script.chmod(0o755)
     node.configure(prolog=str(script))
     node.restart()
     job = submit(node, "echo ran >> ran")
-    wait_for_file(node.scratch / "prologs")
-    (node.scratch / "go").touch()
+    wait_for_file(prologs)
     node.restart(signal.SIGKILL)
     assert wait_for(node, job, "COMPLETED")["restarts"] == 1
     assert (node.scratch / "ran").read_text() == "ran\n"
-    assert (node.scratch / "prologs").read_text() == "on\non\n"
+    assert prologs.read_text() == "on\non\n"
 
 
 def test_drained_node_stays_drained_over_a_restart(node: Node) -> None:
@@ -150,6 +149,7 @@ def test_run_whose_daemon_dies_keeps_its_cpus(node: Node) -> None:
     with node.popen(f"-n{cpus}", "sh", "-c", "echo on; exec sleep 600", user=NOBODY) as client:
         assert client.stdout is not None
         client.stdout.readline()
+        wait_for_answer(client)
         node.restart(signal.SIGKILL)
         job = submit(node, "true")
         assert state(node, job) == "PENDING"

@@ -74,6 +74,7 @@ def test_twenty_jobs_of_a_fifth_run_on_four_devices_and_the_next_one_waits_over_
     jobs += [holder(node, PARTS[way]) for _ in range(10)]
     for job in jobs:
         wait_for(node, job, "RUNNING")
+        wait_for_file(node.scratch / f"dev.{job}")  # else a kill of the daemon may meet its launch
     keys = [held(node, job)[0] for job in jobs]
     assert Counter(map(device_of, keys)) == {f"gpu:{number}": 5 for number in range(4)}
     last, entire = holder(node, PARTS[way]), holder(node, "--gpus=1")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from rootful.hook_faults import HOOK_SECONDS
 from rootful.native import native
 from rootful.node import NOBODY, OTHER
 from rootful.stage import Stage, left_clean, staged
@@ -226,7 +227,7 @@ def test_child_that_comes_out_of_task_init_while_its_parent_waits_is_the_program
 
 @pytest.mark.parametrize("kind", FORKS)
 def test_parent_that_waits_for_the_program_is_not_late(kind: str) -> None:
-    with staged(spank_hook_timeout=1) as stage:
+    with staged(spank_hook_timeout=HOOK_SECONDS) as stage:
         stage.node.plugstack(f"required {forking(stage, kind)}\n")
         script = "i=0; while [ $i -lt 70 ]; do sleep 0.1; i=$((i+1)); done; echo ran; exit 7"
         done = stage.node.run("sh", "-c", script, user=NOBODY)  # seven seconds, and more where the machine is busy

@@ -114,7 +114,7 @@ def test_what_takes_long_to_close_hinders_nobody(served: Node, lingering: Callab
     slow = [lingering() for _ in range(20)]
     for some in (slow[:4], slow[4:]):
         give(served, data, some)
-    assert served.run("true", timeout=30).returncode == 0
+    assert served.run("true").returncode == 0
 
 
 def asked_and_left(node: Node, data: bytes) -> int:
@@ -165,6 +165,6 @@ def test_a_step_whose_file_cannot_be_closed_holds_up_no_other(served: Node, null
             signal.pause()
         assert os.read(answers, 1) == b"+"
         for _ in range(3):
-            assert served.run("true", timeout=20).returncode == 0
+            assert served.run("true").returncode == 0
         os.kill(client, signal.SIGKILL)
     os.waitpid(client, 0)

@@ -248,9 +248,7 @@ def test_an_agent_and_its_node_that_were_killed_leave_nothing_to_the_next_ones()
     with agents(1, config=USER) as cluster:
         done = cluster.nodectl("run", "sh", "-c", CLOSED)
         assert done.returncode == 0, done.stderr
-        cluster.kill(0, signal.SIGSTOP)  # it starts nothing again
-        cluster.kill_children(0)
-        cluster.kill(0)
+        cluster.kill_with_all(0)
         cluster.agents.pop().wait(PATIENCE)
         assert list((cluster.runtime / "nodectl/cluster").glob("*/state/containers/*/*"))
         cluster.job, cluster.secret = cluster.job + 1, secrets.token_hex(32)

@@ -17,7 +17,7 @@ from nodectl.launch.stepd.orders import WAITING
 from rootful.at_terminal import at_terminal
 from rootful.hostile import as_user
 from rootful.native import HEAD, HOOK, compiled
-from rootful.node import NOBODY, OTHER, end_again_and_again, wait_until
+from rootful.node import NOBODY, OTHER, end_again_and_again, wait_for_answer, wait_until
 from rootful.own import OwnNode, own_node
 
 HOOKS = ("init", "user_init", "task_init_privileged", "task_init", "task_exit", "job_prolog")
@@ -199,6 +199,7 @@ def test_a_step_outlives_its_daemon_and_the_next_one_records_it() -> None:
         step = node.popen("run", "sh", "-c", f"echo begun; until test -e {go}; do sleep 0.05; done; echo done")
         assert step.stdout is not None
         assert step.stdout.readline() == "begun\n"
+        wait_for_answer(step)
         node.stop(signal.SIGKILL)
         node.start()
         go.touch()

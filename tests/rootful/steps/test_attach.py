@@ -16,6 +16,18 @@ from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_until
 
 BASH = ("--pty", "bash", "--noediting", "--norc", "--noprofile", "-i")
 LEAVE = "\x1d" * 3
+HOLDS = """
+import os, time
+from nodectl.spank import *
+def slurm_spank_user_init(spank, ac, argv):
+    if spank_remote(spank) != 1:
+        return 0
+    open(PLACE + "/hook", "w").close()
+    while not os.path.exists(PLACE + "/hook.go"):
+        time.sleep(0.01)
+    return int(open(PLACE + "/hook.go").read())
+"""
+PROLOG = "#!/bin/sh\ntouch {place}/prolog\nwhile [ ! -e {place}/prolog.go ]; do sleep 0.01; done\n"
 COUNTS = 'while read -r word; do echo "task $SLURM_PROCID: $word"; echo "no $word" >&2; done < "$0"; sleep 300'
 
 
@@ -274,6 +286,57 @@ def test_a_pipe_that_nobody_reads_does_not_keep_a_viewer_from_the_last_lines(sha
             with watched(shared_node) as viewer:
                 assert lines(viewer, 100) == ["y\n"] * 100
     shared_node.assert_clean()
+
+
+@pytest.fixture
+def late(node: Node) -> Node:
+    """A node whose steps begin with a prolog and a hook of the step runner that wait for a word."""
+    prolog = node.dir / "prolog"
+    prolog.write_text(PROLOG.format(place=node.scratch), encoding="utf-8")
+    prolog.chmod(0o755)
+    node.configure(prolog=str(prolog))
+    node.plugin("holds", HOLDS.replace("PLACE", repr(str(node.scratch))))
+    node.plugstack("required holds\n")
+    node.restart()
+    return node
+
+
+def go_on(node: Node, what: str, returns: int = 0) -> None:
+    (node.scratch / f"{what}.new").write_text(f"{returns}\n", encoding="utf-8")
+    (node.scratch / f"{what}.new").rename(node.scratch / f"{what}.go")
+
+
+@pytest.mark.parametrize("options", [("-l",), ("-u",), ("--pty",)])
+def test_who_attaches_before_the_tasks_begin_sees_all_they_write(late: Node, options: tuple[str, ...]) -> None:
+    with run_at_terminal(late, *options, "sh", "-c", "echo begun; read line; echo over", user=NOBODY) as client:
+        wait_until((late.scratch / "prolog").exists, "the prolog runs")
+        with attached(late) as first:
+            first.wait_for("attached to job")
+            go_on(late, "prolog")
+            wait_until((late.scratch / "hook").exists, "the step runner has not come to the tasks")
+            with attached(late) as second:
+                second.wait_for("attached to job")
+                go_on(late, "hook")
+                client.wait_for("begun")
+                client.line("")
+                for viewer in (first, second):
+                    viewer.wait_for("begun")
+                    viewer.wait_for("over")
+                    assert viewer.wait_for_end() == 0
+        assert client.wait_for_end() == 0
+    late.assert_clean()
+
+
+def test_who_attaches_to_a_step_that_never_begins_ends_with_it(late: Node) -> None:
+    go_on(late, "prolog")
+    with running_step(late, "-l", "true") as client:
+        wait_until((late.scratch / "hook").exists, "the step runner has not come to the tasks")
+        with attached(late) as viewer:
+            viewer.wait_for("attached to job")
+            go_on(late, "hook", returns=-1)
+            assert viewer.wait_for_end() == 0
+        assert client.wait() == 1
+    late.assert_clean()
 
 
 def test_what_cannot_be_seen_is_told_with_what_to_do(shared_node: Node) -> None:

@@ -16,7 +16,7 @@ from nodectl.launch.stepd.orders import WAITING
 from nodectl.model.wire import framing
 from rootful.fuse import unanswered_file
 from rootful.hostile import as_user
-from rootful.node import NOBODY, OTHER, Node, running, wait_until
+from rootful.node import NOBODY, OTHER, Node, running, wait_for_answer, wait_until
 from rootful.raw import connect, launch
 
 STEPS = 30
@@ -301,6 +301,7 @@ def test_runners_end_with_their_forkserver() -> None:
         assert client.stdout is not None
         assert client.stdin is not None
         assert client.stdout.readline() == "began\n"
+        wait_for_answer(client)
         (serves,) = [pid for pid, name in node.processes() if name.startswith("stepd")]
         node.restart(signal.SIGKILL)
         wait_until(lambda: not waiting(node), "those that wait have ended")

@@ -209,6 +209,25 @@ def test_who_spoke_before_a_part_failed_is_told(tmp_path: Path) -> None:
     staged(tmp_path, work)
 
 
+def test_a_part_may_end_after_the_exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent of a node of the user's own closes its sockets first, and then its node ends the parts."""
+    monkeypatch.setattr(exchange, "_PAUSE", 0)
+    mistakes: list[object] = []
+
+    async def work(agents: list[Agent]) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: mistakes.append(context))
+        agents[1].expect(1)
+        agents[1].exchange.close()
+        agents[1].exchange.part_over(KEY)
+        turn = loop.create_future()
+        loop.call_later(exchange._PAUSE, turn.set_result, None)  # behind whatever `part_over` has put off
+        await turn
+
+    staged(tmp_path, work)
+    assert not mistakes
+
+
 @pytest.mark.parametrize("said", [b"\xff" * 64, frames.frame(0, frames.HELLO, b"7.2"), frames.frame(0, frames.DATA)])
 def test_a_connection_that_names_no_step_of_here_is_closed(tmp_path: Path, said: bytes) -> None:
     async def work(agents: list[Agent]) -> None:

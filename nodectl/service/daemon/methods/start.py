@@ -129,7 +129,7 @@ class StepStart:
         """
         with self._undone_on_failure(live), contextlib.ExitStack() as stack:
             trace = stack.enter_context(self._trace(live))
-            self._write_spec(live)
+            self._make_files(live)
             live.files.begin_prolog()
             undone_no_more = stack.pop_all()
         with undone_no_more:
@@ -154,11 +154,11 @@ class StepStart:
             return f"step {live.step}: {self._reason(error)}"
         return why
 
-    def _write_spec(self, live: LiveStep) -> None:
-        """Write the step's spec file and reserve room for the record, within the user's budget. Raises OSError,
-        Refused.
+    def _make_files(self, live: LiveStep) -> None:
+        """Write the step's spec file and reserve room for the record, within the user's budget; make the viewers'
+        socket. Raises OSError, Refused.
 
-        The step's trace counts against the budget as well.
+        The step's trace counts against the budget as well. Nobody knows the step yet: no viewer comes too early.
         """
         text = encoded(live.step.as_json())
         most = record.room(live.step, len(text))
@@ -168,6 +168,7 @@ class StepStart:
         live.files.write_spec(text, most)
         if of_gpus:
             live.files.write_cdi(of_gpus, live.step.uid)
+        live.listen_for_viewers()
 
     def _start(self, live: LiveStep, trace: int, call: Call | None) -> None:
         """Make the step's resources and order the step from the forkserver. Raises OSError, ForkserverDied, Refused.
@@ -193,7 +194,8 @@ class StepStart:
                 stepds_ends, ends = _connect_client()
                 fds += stepds_ends
             if not live.needs_epilog:
-                self._write_spec(live)
+                self._make_files(live)
+            fds += live.take_views()
             self._registry.add(live)
             if not step.is_first:
                 self._jobs.further_steps.add(step)

@@ -26,14 +26,15 @@ class View:
     def view(self, call: Call) -> Mapping[str, object]:
         """Connect to the copying process and hand the connection over to the caller.
 
-        The daemon receives nothing made by the step's user, so it never has to wait.
+        The daemon receives nothing made by the step's user, so it never has to wait. The socket is there before
+        others know of the step: where the step has not begun, its viewers wait there.
         """
         live = self._registry.find_running(call)
         step = live.step
         if call.peer.uid not in (0, step.uid):
             raise Refused("NotPermitted", f"step {step} belongs to {step.user_name}")
         self._levels.check_enter(live, call.peer)
-        if not (step.pty or step.label or step.unbuffered):
+        if not step.has_viewers:
             raise Refused("WrongState", _why_not(step))
         answer: dict[str, object] = {"ntasks": step.total_tasks}
         if step.pty:
@@ -57,9 +58,7 @@ def _connect(path: str, step: Step) -> int:
         raise Refused("WrongState", f"step {step}: what shows its streams takes no further viewer now") from None
     except OSError:
         sock.close()
-        raise Refused(
-            "WrongState", f"step {step}: its streams cannot be seen yet, or not any more; try again"
-        ) from None
+        raise Refused("WrongState", f"step {step}: its streams have ended, and cannot be seen any more") from None
     os.set_blocking(sock.fileno(), True)
     return sock.detach()
 

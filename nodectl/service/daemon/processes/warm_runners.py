@@ -43,9 +43,7 @@ class WarmRunners:
             or step.step_id in (BATCH, EXTERN)
             or step.ntasks > _MOST_TASKS
             or (step.ntasks > 1 and step.stdin in _COPIED)
-            or step.label
-            or step.unbuffered
-            or step.pty
+            or step.has_viewers
             or step.mpi
             or step.preload
             or step.within

@@ -106,11 +106,11 @@ class StepFiles:
 
     def listen(self) -> int:
         """Create the step's listening socket, on which the stepd will answer."""
-        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        os.fchmod(sock.fileno(), 0o600)  # mode of the socket file: users reach their step through the daemon
-        sock.bind(f"{self.stem}.sock")
-        sock.listen(_BACKLOG)
-        return sock.detach()
+        return _listen(f"{self.stem}.sock", _socket.SOCK_STREAM)
+
+    def listen_for_viewers(self) -> int:
+        """Create the listening socket of the process that copies the step's streams. Earlier viewers wait there."""
+        return _listen(f"{self.stem}.view", _socket.SOCK_SEQPACKET)
 
     def alive(self) -> bool:
         """Return True while the stepd lives, or a task of the stepd which has not executed the program."""
@@ -222,6 +222,14 @@ class StepFiles:
             except FileNotFoundError:
                 all_there = False
         return all_there
+
+
+def _listen(path: str, kind: int) -> int:
+    sock = _socket.socket(_socket.AF_UNIX, kind)
+    os.fchmod(sock.fileno(), 0o600)  # mode of the socket file: users reach their step through the daemon
+    sock.bind(path)
+    sock.listen(_BACKLOG)
+    return sock.detach()
 
 
 def _runs(pid: int) -> bool:

@@ -52,6 +52,7 @@ class LiveStep:
         self._replies: list[asyncio.Future[Mapping[str, object]]] = []
         self.commands: Mapping[str, int] = {}  # counts of a bulk step
         self.progress_fd = -1
+        self.views_fd = -1  # on which the step will be seen, until the stepd has it
         self.in_prolog = False
         self.prolog_failed = ""  # how
         self.interrupted = False  # the daemon ended during the prolog
@@ -76,6 +77,16 @@ class LiveStep:
         link.setblocking(False)
         self._link = link
         asyncio.get_running_loop().add_reader(link.fileno(), self._read)
+
+    def listen_for_viewers(self) -> None:
+        """Let viewers connect, who will see the step's streams once it has begun. Raises OSError."""
+        if self.step.has_viewers:
+            self.views_fd = self.files.listen_for_viewers()
+
+    def take_views(self) -> list[int]:
+        """Return the socket of the viewers for the stepd, where there is one."""
+        fd, self.views_fd = self.views_fd, -1
+        return [fd] if fd >= 0 else []
 
     def reach(self, lost: Callable[[], None]) -> None:
         """Connect to a running stepd, with retries while the socket is crowded. Call `lost` if the stepd is dead."""
@@ -311,4 +322,5 @@ class LiveStep:
         if self.progress_fd >= 0:
             os.close(self.progress_fd)
             self.progress_fd = -1
+        framing.close(self.take_views())
         self._unlink()

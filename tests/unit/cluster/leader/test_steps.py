@@ -247,6 +247,54 @@ def test_who_waits_for_a_step_is_answered_when_it_has_ended(cluster: Cluster) ->
     assert cluster.replies[waiting]["parameters"]["record"] == record
 
 
+def test_who_wants_to_see_a_step_is_answered_when_all_its_nodes_know_it(cluster: Cluster) -> None:
+    cluster.settle()
+    cluster.launch(nodes=3, ntasks=3)
+    calls = [cluster.call("View", rank, job=JOB, step=0) for rank in (1, 2)]
+    cluster.comes_again(calls[0])
+    cluster.core.received("hang_up", 2, {"id": calls[1][1]}, cluster.now)
+    for rank in range(3):
+        assert calls[0] not in cluster.replies
+        cluster.agents[rank].hear()
+        cluster.hear(rank)
+    assert cluster.replies[calls[0]]["parameters"] == {"ntasks": 3, "ranks": "0-2"}
+    assert "parameters" in cluster.replies[calls[1]], "its node has no use for more than one answer"
+    assert cluster.ask("View", job=JOB, step=0) == {"ntasks": 3, "ranks": "0-2"}
+
+
+@pytest.mark.parametrize("no_kill", [False, True])
+def test_who_wants_to_see_a_step_of_which_a_node_is_lost_is_answered(cluster: Cluster, *, no_kill: bool) -> None:
+    cluster.settle()
+    cluster.launch(nodes=3, ntasks=3, no_kill=no_kill)
+    call = cluster.call("View", job=JOB, step=0)
+    for rank in (0, 2):
+        cluster.agents[rank].hear()
+        cluster.hear(rank)
+    cluster.lose(1)
+    cluster.settle()
+    if no_kill:
+        assert cluster.replies[call]["parameters"] == {"ntasks": 3, "ranks": "0,2"}
+    else:
+        assert cluster.replies[call]["parameters"]["reason"] == f"step {JOB}.0 has ended: NODE_FAIL"
+
+
+def test_who_wants_to_see_a_step_that_one_node_refuses_is_refused(cluster: Cluster) -> None:
+    cluster.agents[2].refuses = {"name": "LaunchRefused", "reason": "no", "exit_status": 1}
+    cluster.launch(nodes=3, ntasks=3)
+    call = cluster.call("View", job=JOB, step=0)
+    cluster.settle()
+    assert cluster.replies[call]["parameters"]["reason"] == f"step {JOB}.0 has ended: FAILED"
+
+
+def test_who_wants_to_see_a_step_waits_for_its_nodes_after_the_leaders_death(cluster: Cluster) -> None:
+    number = cluster.run(nodes=2, ntasks=2)
+    cluster.new_leader()
+    call = cluster.call("View", 2, job=JOB, step=number)
+    assert call not in cluster.replies
+    cluster.settle()
+    assert cluster.replies[call]["parameters"] == {"ntasks": 2, "ranks": "0-1"}
+
+
 def test_a_launch_that_is_too_long_for_a_message_is_refused(cluster: Cluster) -> None:
     call = cluster.launch(nodes=2, ntasks=2)
     for agent in cluster.agents.values():
