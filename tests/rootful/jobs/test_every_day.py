@@ -258,7 +258,9 @@ def test_wait_for_any_names_the_job_that_ended(node: Node) -> None:
 
 def test_wait_gives_up_when_its_time_is_over_and_fails_for_a_cancelled_job(node: Node) -> None:
     job = wrap(node, "true", "--hold")
-    assert node.nodectl("wait", "last", "--timeout=1s", user=NOBODY).returncode == 124
+    late = node.nodectl("wait", "last", "--timeout=1s", user=NOBODY)
+    assert (late.returncode, late.stdout) == (124, "")
+    assert late.stderr == "nodectl: timed out after 1 s waiting for last\n"
     waiter = begun(node, "wait", str(job))
     ok(node, "cancel", str(job))
     waiter.communicate(timeout=PATIENCE)

@@ -116,6 +116,8 @@ def test_a_waiting_job_can_be_changed(node: Node) -> None:
     (found,) = queue(node)
     assert (found["time_limit"], found["nice"], found["name"]) == (1800, 50, "other")
     assert "priority" in refused(node, "update", str(job), "--priority=TOP").lower()
+    for empty in ("--name=", "--name= ", "JobName="):
+        assert "Invalid empty name" in refused(node, "update", str(job), empty)
     refused(node, "update", str(job), "--nice=5", user=OTHER)
     ok(node, "update", str(job), "--priority=1000", user=None)
 
