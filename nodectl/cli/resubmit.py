@@ -129,5 +129,5 @@ def _failed(session: Session, job: str, only: str) -> str:
     if only:
         tasks = job_array.common(tasks, job_array.tasks_of(only))
     if not tasks:
-        raise Failed(f"nothing of job {job} has failed")
+        raise Failed(f"nothing of job {job}{f'_[{only}]' if only else ''} has failed")
     return job_array.text_of(tasks)

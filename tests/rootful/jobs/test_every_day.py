@@ -129,6 +129,31 @@ def test_log_finds_the_errors_and_the_tasks_of_arrays(node: Node) -> None:
     assert (done.returncode, f"job {array} is an array: name a task" in done.stderr) == (2, True)
 
 
+def test_who_follows_a_task_of_an_array_that_waits_sees_what_it_writes(node: Node) -> None:
+    """Until the task begins nothing knows the number of its job, which stands in the name of its file."""
+    array = wrap(node, "echo task $SLURM_ARRAY_TASK_ID", "--hold", "-a1-3", "-o", "of-%j-%2a")
+    followers = {task: begun(node, "log", "-f", f"{array}_{task}") for task in (1, 3)}
+    for task, follower in followers.items():
+        assert follower.stderr
+        assert f"job {array}_{task} waits" in follower.stderr.readline()
+    waits = node.nodectl("log", f"{array}_2", user=NOBODY)
+    assert f"it will write to {node.scratch}/of-{array}-02 -> " in waits.stderr
+    whole = node.nodectl("log", str(array), user=NOBODY)
+    assert whole.stderr.endswith("or with --task; tasks 1-3 wait\n")
+    ok(node, "release", str(array))
+    for task, follower in followers.items():
+        out, err = follower.communicate(timeout=PATIENCE)
+        assert (follower.returncode, out, err) == (0, f"task {task}\n", "")
+
+
+def test_a_step_that_has_ended_is_called_by_the_name_of_its_task(node: Node) -> None:
+    array = wrap(node, "exit 3", "-a1-2")
+    assert node.nodectl("wait", str(array), user=NOBODY).returncode == 3
+    for task in (1, 2):
+        refused = node.nodectl("attach", f"{array}_{task}", user=NOBODY)
+        assert (refused.returncode, refused.stderr) == (1, f"nodectl: error: step {array}_{task}.batch has ended: FAILED\n")
+
+
 def test_a_task_that_is_not_there_or_named_twice_is_refused_with_what_to_give(node: Node) -> None:
     job = wrap(node, "true")
     array = wrap(node, "true", "-a1-2")
