@@ -371,6 +371,9 @@ def test_ps_has_the_command_that_was_submitted(node: Node) -> None:
     assert step["command"] == ["wrap", FOREVER]
     assert FOREVER in ok(node, "ps")
     assert "slurm_script" not in ok(node, "ps")
+    ok(node, "cancel", str(job))
+    ended(node, job)
+    assert ok(node, "ps", "--ended", "1").splitlines()[1].endswith(f"  {FOREVER}")
 
 
 def test_last_is_the_newest_job_of_the_caller_alone(node: Node) -> None:
@@ -441,6 +444,8 @@ def test_of_an_array_only_the_tasks_are_repeated_that_failed(node: Node) -> None
     assert sorted((node.scratch / "ran").read_text().split()) == ["1", "3"]
     done = node.nodectl("resubmit", "--failed", str(again), user=NOBODY)
     assert (done.returncode, f"nothing of job {again} has failed" in done.stderr) == (1, True)
+    done = node.nodectl("resubmit", "--failed", f"{array}_2", user=NOBODY)
+    assert (done.returncode, f"nothing of job {array}_[2] has failed" in done.stderr) == (1, True)
 
 
 def test_root_repeats_a_users_job_as_that_user(node: Node) -> None:
