@@ -110,6 +110,17 @@ def test_a_requeued_job_begins_again_under_its_number(node: Node) -> None:
     assert found["restarts"] == 1
 
 
+def test_a_user_who_does_not_exist_is_refused_and_not_taken_for_one_without_jobs(node: Node) -> None:
+    job = wrap(node, "true", "-H")
+    for verb in ("queue", "cancel"):
+        done = node.nodectl(verb, "-u", "nobody,no-such-user", user=NOBODY)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "no user 'no-such-user' on this machine" in done.stderr
+    assert state(node, job) == "PENDING"
+    for name in (NOBODY.pw_name, str(NOBODY.pw_uid)):
+        assert ok(node, "queue", "--no-header", "-o", "job", "-u", name).split() == [str(job)]
+
+
 def test_a_waiting_job_can_be_changed(node: Node) -> None:
     job = wrap(node, "true", "-H", "-t", "60")
     ok(node, "update", str(job), "--time=30", "--nice=50", "Comment=words", "JobName=other")
