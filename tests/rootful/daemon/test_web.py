@@ -223,7 +223,8 @@ def dumped(address: str, tmp_path: Path, *options: str) -> str:
     """The page as a browser has it when its scripts have run."""
     browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     browser += [f"--user-data-dir={tmp_path}", "--virtual-time-budget=5000", "--dump-dom"]
-    done = subprocess.run([*browser, *options, address], capture_output=True, text=True, check=False, timeout=4 * PATIENCE)
+    browser += [*options, address]
+    done = subprocess.run(browser, capture_output=True, text=True, check=False, timeout=4 * PATIENCE)
     assert done.stdout, done.stderr[-2000:]
     return done.stdout
 

@@ -151,7 +151,8 @@ def test_a_step_that_has_ended_is_called_by_the_name_of_its_task(node: Node) -> 
     assert node.nodectl("wait", str(array), user=NOBODY).returncode == 3
     for task in (1, 2):
         refused = node.nodectl("attach", f"{array}_{task}", user=NOBODY)
-        assert (refused.returncode, refused.stderr) == (1, f"nodectl: error: step {array}_{task}.batch has ended: FAILED\n")
+        assert refused.returncode == 1
+        assert refused.stderr == f"nodectl: error: step {array}_{task}.batch has ended: FAILED\n"
 
 
 def test_a_task_that_is_not_there_or_named_twice_is_refused_with_what_to_give(node: Node) -> None:

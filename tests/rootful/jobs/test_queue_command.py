@@ -138,6 +138,8 @@ def test_a_reservation_keeps_cpus_for_its_users(node: Node) -> None:
     refused(node, "reserve", "create", "mine", "--duration=60", "--users=nobody")
     name = ok(node, "reserve", "create", "course", "--duration=60", "--users=nobody", user=None).strip()
     assert name == "course"
+    again = refused(node, "reserve", "create", "course", "--duration=60", "--users=nobody", user=None)
+    assert again == "nodectl: error: name: there is a reservation 'course'\n", "which is no option"
     assert ok(node, "reserve").splitlines()[1].split()[0] == "course"
     assert json.loads(ok(node, "reserve", "list", "--json"))["reservations"][0]["users"] == ["nobody"]
     outside = wrap(node, "true", "-t", "10", user=OTHER)

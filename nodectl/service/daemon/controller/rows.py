@@ -98,7 +98,9 @@ def output_files(job: JobRecord, node: str, task: int | None = None) -> tuple[st
     In the paths of an array's waiting tasks, %a stands for the task's number, unless `task` is the number of one.
     """
     details = job.details
-    named: Any = _Names(job, node, task if job.array_task_id is None else job.array_task_id)  # as much of a step as the names need
+    if job.array_task_id is not None:
+        task = job.array_task_id
+    named: Any = _Names(job, node, task)  # as much of a step as the names need
     out = details.std_out or (default_output(job) if job.held_by == BATCH else "")
     err = details.std_err or out
     ntasks = 1 if job.held_by == BATCH else details.num_tasks
