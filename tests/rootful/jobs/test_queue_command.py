@@ -121,6 +121,17 @@ def test_a_user_who_does_not_exist_is_refused_and_not_taken_for_one_without_jobs
         assert ok(node, "queue", "--no-header", "-o", "job", "-u", name).split() == [str(job)]
 
 
+def test_who_cancels_or_waits_for_the_jobs_of_another_user_is_refused(node: Node) -> None:
+    mine, theirs = wrap(node, "true", "-H"), wrap(node, "true", "-H", user=OTHER)
+    for words in (["cancel", "-u", OTHER.pw_name], ["cancel", "--me", "-u", OTHER.pw_name], ["wait", str(theirs)]):
+        assert f"job {theirs} is not yours" in refused(node, *words)
+    assert (state(node, mine), state(node, theirs)) == ("PENDING", "PENDING")
+    assert f"job {theirs} " in refused(node, "cancel", str(theirs))
+    ok(node, "cancel", "-u", NOBODY.pw_name)
+    assert (state(node, mine), state(node, theirs)) == ("", "PENDING")
+    ok(node, "cancel", "-u", OTHER.pw_name, user=None)
+
+
 def test_a_waiting_job_can_be_changed(node: Node) -> None:
     job = wrap(node, "true", "-H", "-t", "60")
     ok(node, "update", str(job), "--time=30", "--nice=50", "Comment=words", "JobName=other")
