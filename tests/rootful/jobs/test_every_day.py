@@ -445,6 +445,9 @@ def test_of_an_array_only_the_tasks_are_repeated_that_failed(node: Node) -> None
     assert sorted((node.scratch / "ran").read_text().split()) == ["1", "3"]
     done = node.nodectl("resubmit", "--failed", str(again), user=NOBODY)
     assert (done.returncode, f"nothing of job {again} has failed" in done.stderr) == (1, True)
+    held = ok(node, "resubmit", "--failed", str(array), "--hold", "--parsable").strip()
+    assert [one["id"] for one in queue(node)] == [f"{held}_[1,3%2]"], "options may stand behind the job, too"
+    ok(node, "cancel", held)
     done = node.nodectl("resubmit", "--failed", f"{array}_2", user=NOBODY)
     assert (done.returncode, f"nothing of job {array}_[2] has failed" in done.stderr) == (1, True)
 
