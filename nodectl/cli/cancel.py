@@ -6,7 +6,7 @@ import signal
 import time
 from typing import Any
 
-from nodectl.cli.list_jobs import states, words
+from nodectl.cli.list_jobs import states, users, words
 from nodectl.cli.send_signal import signal_argument
 from nodectl.client.command import Failed, complain
 from nodectl.client.job_name import add_jobs, named
@@ -19,7 +19,7 @@ _ASKED_AGAIN = 0.1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl cancel` to the parser."""
     add_jobs(parser, "jobs", steps=True, optional=True)
-    parser.add_argument("-u", "--user", type=words, metavar="NAMES", help="all jobs of these users")
+    parser.add_argument("-u", "--user", type=users, metavar="NAMES", help="all jobs of these users")
     parser.add_argument("--me", action="store_true", help="all your jobs")
     parser.add_argument("-n", "--name", "--jobname", dest="name", type=words, metavar="NAMES", help="jobs so named")
     parser.add_argument("-t", "--state", type=states, metavar="STATES", help="jobs in these states: PD, R, S")

@@ -9,6 +9,7 @@ import json
 import os
 from typing import Any
 
+from nodectl.client.accounting import user_ids
 from nodectl.client.command import Failed
 from nodectl.client.job_name import jobs_argument, named, separated
 from nodectl.client.render.job_columns import COLUMNS, STARTS, USUAL, WIDE, listing
@@ -21,7 +22,7 @@ _STATES = {word: state for state in IN_QUEUE for word in (state, SHORT[state])}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl queue` to the parser."""
-    parser.add_argument("-u", "--user", type=words, metavar="NAMES", help="jobs of these users")
+    parser.add_argument("-u", "--user", type=users, metavar="NAMES", help="jobs of these users")
     parser.add_argument("--me", action="store_true", help="your own jobs")
     parser.add_argument(
         "-j", "--job", "--jobs", dest="jobs", type=jobs, metavar="JOBS", help="these jobs: 7,8_3,10-12,last"
@@ -90,6 +91,14 @@ def ask(session: Session, wanted: dict[str, Any]) -> list[dict[str, Any]]:
 def words(text: str) -> list[str]:
     """Return the words between commas."""
     return [word for word in text.split(",") if word]
+
+
+def users(text: str) -> list[str]:
+    """Return the numbers of the users between commas. Raises ArgumentTypeError for one who is unknown here."""
+    try:
+        return [str(uid) for uid in user_ids(text)]
+    except Failed as failed:
+        raise argparse.ArgumentTypeError(str(failed)) from None
 
 
 def jobs(text: str) -> list[str]:

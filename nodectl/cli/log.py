@@ -50,10 +50,13 @@ def main(arguments: argparse.Namespace) -> int:
     session = Session(arguments.settings, start_private=False)
     try:
         job = _watched(session, one(session, arguments.jobs), arguments.task)
-        path = _file(job, "errors" if arguments.error else "output")
+        which = "errors" if arguments.error else "output"
+        path = _file(job, which)
+        if has_waited := arguments.follow and _has_waited(job):
+            path = _file(job, which)
         file = FollowedFile(path, arguments.lines)
         if arguments.follow:
-            _follow(job, file)
+            _follow(job, file, said=has_waited)
         if not file.copy():
             raise Failed(printable(_nothing(job, path)))
     finally:
@@ -82,7 +85,8 @@ def _file(job: JobWatch | StepWatch, which: str) -> str:
             return path
         raise Failed(f"step {job.name} has no file of its own", subject="no log of a step")
     if job.is_array:
-        tasks = f"; {record['array_tasks']} wait" if record["array_tasks"] else ""
+        waiting = str(record["array_tasks"])
+        tasks = f"; task {waiting} waits" if waiting.isdecimal() else f"; tasks {waiting} wait" if waiting else ""
         raise Failed(f"job {job.name} is an array: name a task, as {job.name}_1 or with --task{tasks}", 2)
     if path := str(record[which]):
         return path
@@ -91,9 +95,27 @@ def _file(job: JobWatch | StepWatch, which: str) -> str:
     raise Failed(f"job {job.name} writes to no file", subject=f"no log of {record['held_by']}")
 
 
-def _follow(job: JobWatch | StepWatch, file: FollowedFile) -> None:
-    """Show the file while the job or step goes on."""
-    said = False
+def _has_waited(job: JobWatch | StepWatch) -> bool:
+    """Wait until a task of an array is a job of its own, whose number can stand in the file's name; True if it was not.
+
+    Until then the record is that of all tasks that wait.
+    """
+    waits = isinstance(job, JobWatch) and bool(job.record["array_tasks"])
+    if waits:
+        _say_what_for(job)
+    while waits and job.record["array_tasks"] and not job.is_over:
+        job.ask()
+        job.take()
+    return waits
+
+
+def _say_what_for(job: JobWatch | StepWatch) -> None:
+    words = job.record["words"] or job.record["reason"]
+    print(f"nodectl: job {job.name} waits{f': {words}' if words else ''}", file=sys.stderr)
+
+
+def _follow(job: JobWatch | StepWatch, file: FollowedFile, *, said: bool) -> None:
+    """Show the file while the job or step goes on. Unless it is `said` already, say that the job waits."""
     file.watch()
     poll = select.poll()
     if file.watcher >= 0:
@@ -101,8 +123,7 @@ def _follow(job: JobWatch | StepWatch, file: FollowedFile) -> None:
     while not job.is_over:
         if job.record["state"] == PENDING and not said:
             said = True
-            words = job.record["words"] or job.record["reason"]
-            print(f"nodectl: job {job.name} waits{f': {words}' if words else ''}", file=sys.stderr)
+            _say_what_for(job)
         job.ask()
         connection = job.session.fileno()
         poll.register(connection, select.POLLIN)

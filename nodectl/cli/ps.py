@@ -6,7 +6,7 @@ The service decides which steps a user sees: users their own, root and the admin
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +16,7 @@ from nodectl.client.screen import add_screen_options, show
 from nodectl.client.session import Session
 from nodectl.model.number import whole
 from nodectl.model.step_number import BATCH, step_name
+from nodectl.model.wire.names import WRAP
 from nodectl.model.words import commands_words, cpu_list, duration, elapsed
 
 HEADER = ("STEP", "USER", "NAME", "STATE", "NTASKS", "TIME", "CPUS", "PID", "COMMAND")
@@ -80,16 +81,32 @@ def _ask(session: Session, most: int) -> list[Mapping[str, Any]]:
 
 
 def _as_submitted(session: Session, steps: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the steps, the running scripts among them with the command that was submitted, not the copy that runs."""
-    scripts = [str(step["job"]) for step in steps if step["step"] == BATCH and step.get("ended") is None]
-    if not scripts:
-        return steps
-    rows = session.rows("Queue", "jobs", jobs=scripts[:_MOST_SCRIPTS])
-    commands = {job["job"]: job["command"] for job in rows if job["command"]}
+    """Return the steps, the scripts among them with the command that was submitted, not the copy that runs."""
+    commands: dict[int, Sequence[str]] = {}
+    scripts = [step for step in steps if step["step"] == BATCH]
+    if running := [str(step["job"]) for step in scripts if step.get("ended") is None]:
+        rows = session.rows("Queue", "jobs", jobs=running[:_MOST_SCRIPTS])
+        commands |= {job["job"]: job["command"] for job in rows if job["command"]}
+    if ended := [step["job"] for step in scripts if step.get("ended") is not None]:
+        commands |= _of_ended(session, ended[:_MOST_SCRIPTS])
     return [
         {**step, "command": commands[step["job"]]} if step["step"] == BATCH and step["job"] in commands else step
         for step in steps
     ]
+
+
+def _of_ended(session: Session, jobs: list[int]) -> dict[int, Sequence[str]]:
+    """Return the commands of these jobs, of which the history keeps the words with spaces between them."""
+    found: dict[int, Sequence[str]] = {}
+    wanted: dict[str, Any] = {"of": "jobs", "jobs": jobs}
+    while wanted.get("next", "more"):
+        page: Mapping[str, Any] = session.call("Accounting", (), **wanted)
+        for record in page["records"]:
+            first, _, rest = str(record.get("command", "")).partition(" ")
+            if first:
+                found[record["job_id"]] = [first, rest] if first == WRAP else [first, *rest.split()]
+        wanted["next"] = page["next"]
+    return found
 
 
 def listing(

@@ -27,13 +27,11 @@ _RENAMED = {"chdir": "cwd", "propagate": "rlimits"}
 
 def main(settings: GlobalOptions, words: Sequence[str]) -> int:
     """Run the whole command. Return the exit status."""
-    options = list(words)
-    if options and not options[0].startswith("-"):
-        options.append(options.pop(0))  # the job may stand before the options
-    return run_command("resubmit", settings, options, _resubmit)
+    return run_command("resubmit", settings, words, _resubmit)
 
 
 def _resubmit(command: JobCommand) -> int:
+    command.take_options_behind_words()
     if not command.read():
         return 0
     values, argv = command.parsed.values, command.parsed.argv
@@ -129,5 +127,5 @@ def _failed(session: Session, job: str, only: str) -> str:
     if only:
         tasks = job_array.common(tasks, job_array.tasks_of(only))
     if not tasks:
-        raise Failed(f"nothing of job {job} has failed")
+        raise Failed(f"nothing of job {job}{f'_[{only}]' if only else ''} has failed")
     return job_array.text_of(tasks)

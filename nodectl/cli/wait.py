@@ -4,6 +4,7 @@ import argparse
 import os
 import select
 import signal
+from typing import NoReturn
 
 from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.job_changes import taken
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Wait. Return the exit status of the first named job that failed, 0 where none did."""
     if arguments.timeout:
-        signal.signal(signal.SIGALRM, lambda *_: os._exit(_TOO_LATE))  # also while no service answers
+        signal.signal(signal.SIGALRM, lambda *_: _give_up(arguments))  # also while no service answers
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
         signal.setitimer(signal.ITIMER_REAL, min(arguments.timeout, _LONGEST))
     session = Session(arguments.settings, start_private=False)
@@ -48,6 +49,11 @@ def main(arguments: argparse.Namespace) -> int:
     signal.setitimer(signal.ITIMER_REAL, 0)
     print(over.name)
     return _told(over)
+
+
+def _give_up(arguments: argparse.Namespace) -> NoReturn:
+    say(f"timed out after {arguments.timeout} s waiting for {', '.join(arguments.jobs)}")
+    os._exit(_TOO_LATE)
 
 
 def _all(session: Session, names: list[str]) -> int:

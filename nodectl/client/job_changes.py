@@ -18,6 +18,12 @@ def _yes(text: str) -> bool:
     return text.lower() in ("1", "yes")
 
 
+def _name(text: str) -> str:
+    if not text.strip():
+        raise ValueError("Invalid empty name")
+    return text
+
+
 # name in UpdateJob: scontrol's key, what reads it, argument and help.
 CHANGES: dict[str, tuple[str, Callable[[str], object], str, str]] = {
     "time_limit": ("timelimit", seconds, "TIME", "time limit; of a running job its owner may only lower it"),
@@ -29,7 +35,7 @@ CHANGES: dict[str, tuple[str, Callable[[str], object], str, str]] = {
     "qos": ("qos", str, "NAME", "quality of service"),
     "reservation": ("reservationname", str, "NAME", "in this reservation; '' for none"),
     "requeue": ("requeue", _yes, "0|1", "whether it may be started a second time"),
-    "name": ("jobname", str, "NAME", "name"),
+    "name": ("jobname", _name, "NAME", "name"),
     "comment": ("comment", str, "TEXT", "words for `nodectl queue` and `acct`"),
     "num_nodes": (
         "numnodes",

@@ -38,6 +38,13 @@ class JobCommand:
         first = self._dry()
         return first.argv, first.values.get("wrap")
 
+    def take_options_behind_words(self) -> None:
+        """Move words without a dash behind the options that follow them: this command runs no program with options."""
+        argv = [] if "--" in self._words else self._dry().argv
+        while any(word.startswith("-") for word in argv[1:]):
+            self._words = [*self._words[: -len(argv)], *argv[1:], argv[0]]
+            argv = self._dry().argv
+
     def wants_help(self) -> bool:
         """Return True where --help was given."""
         return bool(self._dry().values.get("help"))

@@ -105,15 +105,20 @@ def one_step(session: "Session", words: "Iterable[str]") -> tuple[int, int]:
 
 
 def why_no_step(session: "Session", job: int, step: int, failed: Failed) -> Failed:
-    """Return the failure of a call on a step, in words about a job that waits where the job alone was named."""
+    """Return the failure of a call on a step in the words of the user, who named the job alone.
+
+    A job that waits has no step yet; a step of an array's task has the task's name.
+    """
     if step != FIRST or failed.name != f"{NODE}.NoSuchStep":
         return failed
     try:
         record: Any = session.call("ShowJob", job=str(job))["record"]
     except Failed:
         return failed
-    waits = f"job {job} waits: it has no steps yet; `nodectl explain {job}` says what for"
-    return Failed(waits) if record["state"] == PENDING else failed
+    name = str(job) if record["array_task"] is None else f"{record['array_job']}_{record['array_task']}"
+    if record["state"] == PENDING:
+        return Failed(f"job {name} waits: it has no steps yet; `nodectl explain {name}` says what for")
+    return Failed(str(failed).replace(f"step {job}.", f"step {name}.", 1), name=failed.name, subject=failed.subject)
 
 
 def in_dependency(session: "Session", text: str) -> str:

@@ -280,7 +280,7 @@ class Session:
             from nodectl.client.option_names import as_typed  # only where something was refused
 
             status = found.get("exit_status")
-            reason = as_typed(str(found.get("reason") or reply["error"]), str(found.get("parameter")))
+            reason = as_typed(str(found.get("reason") or reply["error"]), str(found.get("parameter")), method)
             job = found.get("job")
             status, job = (status if isinstance(status, int) else 1), (job if isinstance(job, int) else 0)
             raise Failed(reason, status, str(reply["error"]), job, str(found.get("subject", "")))

@@ -54,9 +54,11 @@ def container_p_add_cont(job_id: int, cont_id: int) -> int:
         _make_storage(job_id, os.path.dirname(job.spec), may_exist=True)
     namespaces.close(_fds.pop(job_id, {}))
     try:
-        _fds[job_id] = own_namespaces.make(job.step.uid, job.step.gid, lambda: _mount(job.step))
+        base = _job_dir(job.step).trusted_base()
+        _fds[job_id] = own_namespaces.make(job.step.uid, job.step.gid, lambda: _mount(job.step, base))
     except OSError as error:
-        raise PluginError(error.errno or errno.EIO, f"{error.strerror}; {_INSTEAD}") from None
+        where = f"{error.filename}: " if error.filename else ""
+        raise PluginError(error.errno or errno.EIO, f"{where}{error.strerror}; {_INSTEAD}") from None
     return 0
 
 
@@ -118,10 +120,10 @@ def _nothing_else(_: list[JobDir]) -> str:
     return ""
 
 
-def _mount(step: "Step") -> None:
+def _mount(step: "Step", trusted_base: str) -> None:
     """Mount the step's private directories in the new namespaces. Raises OSError."""
     job_dir = _job_dir(step)
-    job_dir.open()  # in this mount namespace, because descriptors of another one cannot be mounted here
+    job_dir.open(trusted_base)  # in this mount namespace, because descriptors of another one cannot be mounted here
     private = settings.read_dirs(step.container["dirs"])  # type: ignore[arg-type]  # settings.of_job made it
     for one in private:
         one.options = (*one.options, "nodev")

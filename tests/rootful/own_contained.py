@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nodectl.launch.container import LOCK
-from rootful.node import PATIENCE, wait_until
+from rootful.node import OTHER, PATIENCE, wait_until
 from rootful.own import OwnNode, own_node
 
 USER = 'job_container_type = "job_container/user"\n'
@@ -19,8 +19,11 @@ CLOSED = "mkdir -p /tmp/a/b /tmp/c/d; touch /tmp/a/b/x; chmod 0555 /tmp/a/b /tmp
 
 @contextlib.contextmanager
 def contained(text: str = "", *, delegated: bool = False, started: bool = True) -> Iterator[OwnNode]:
-    """A node whose jobs have containers; at its end nothing of them is left."""
-    with own_node(delegated=delegated, started=False) as node:
+    """A node whose jobs have containers; at its end nothing of them is left.
+
+    Its user is not nobody: in a user namespace all that is root's seems to be nobody's.
+    """
+    with own_node(OTHER, delegated=delegated, started=False) as node:
         node.configure("nodectl.toml", USER + text)
         if started:
             node.start()

@@ -99,9 +99,19 @@ class JobDir:
         finally:
             _close(lock, base)
 
-    def open(self) -> None:
-        """Open the directory of an existing container. Raises OSError."""
-        base = _open_base(self.base, make=False)
+    def trusted_base(self) -> str:
+        """Return the base without links, after the check that only root, or the user of this node, can change it.
+
+        Raises OSError.
+        """
+        return _trusted(self.base, make=False)
+
+    def open(self, trusted_base: str = "") -> None:
+        """Open the directory of an existing container. Raises OSError.
+
+        Within a user namespace root's directories seem to be nobody's: there the check has to come before.
+        """
+        base = _open_dir(trusted_base) if trusted_base else _open_base(self.base, make=False)
         try:
             self.fd = os.open(self.name, _DIRECTORY, dir_fd=base)
         finally:
@@ -246,15 +256,23 @@ def distrusted(base_path: str) -> str:
 
 def _open_base(path: str, *, make: bool) -> int:
     """Open the base directory by a path which only root, or the user of this node, can change. Raises OSError."""
+    return _open_dir(_trusted(path, make=make))
+
+
+def _trusted(path: str, *, make: bool) -> str:
+    """Return the path of the base directory without links. Raises OSError if others can change the path."""
     try:
-        real = trust.resolve(path, _OWNERS)
+        return trust.resolve(path, _OWNERS)
     except FileNotFoundError:
         if not make:
             raise
         _make_base(path)
-        real = trust.resolve(path, _OWNERS)
+        return trust.resolve(path, _OWNERS)
     except trust.Untrusted as error:
         raise OSError(errno.EPERM, f"not trusted: {error}", path) from None
+
+
+def _open_dir(real: str) -> int:
     return _namespace.openat2(-1, real, _DIRECTORY, _PLAIN)
 
 

@@ -89,7 +89,7 @@ class Output(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Yield the log."""
-        log = RichLog(max_lines=_KEPT, wrap=True, classes="dialog")
+        log = RichLog(max_lines=_KEPT, min_width=0, wrap=True, classes="dialog")
         log.border_title = Text(f"output of step {self._row.name}")
         log.border_subtitle = "Esc closes"
         yield log

@@ -37,9 +37,15 @@ def settings(node: Node) -> GlobalOptions:
 
 @contextlib.contextmanager
 def step(node: Node, name: str, user: Any = NOBODY) -> Iterator[str]:
-    """A running step that writes a line, and waits; its JOB.STEP."""
+    """A running step that writes a line, and one that is longer than a screen, and waits; its JOB.STEP."""
     client = node.popen(
-        "-l", f"--job-name={name}", "sh", "-c", "echo hello; read line", user=user, stdin=subprocess.PIPE
+        "-l",
+        f"--job-name={name}",
+        "sh",
+        "-c",
+        "echo hello; printf '%090d\\n' 7; read line",
+        user=user,
+        stdin=subprocess.PIPE,
     )
     try:
         assert client.stdout is not None
@@ -93,7 +99,9 @@ def test_steps_are_listed_filtered_explained_suspended_and_signalled(shared_node
             await pilot.press("escape", "o")
             await until(pilot, lambda: isinstance(app.screen, Output))
             log = app.screen.query_one(RichLog)
-            await until(pilot, lambda: any("hello" in line.text for line in log.lines))
+            await until(pilot, lambda: any("7" in line.text for line in log.lines))
+            assert "hello" in log.lines[0].text
+            assert max(line.cell_length for line in log.lines) <= log.scrollable_content_region.width
             await pilot.press("escape", "z")
             await until(pilot, lambda: cell(app, solver, "STATE") == "stopped")
             await pilot.press("z")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import shlex
 import signal
 import socket
@@ -31,6 +32,10 @@ class Page(NamedTuple):
     port: int
     token: str
     path: str = ""
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}/#{self.token}"
 
     def get(self, what: str, method: str = "GET", **headers: str) -> tuple[int, str, Mapping[str, str]]:
         """A request without the token, unless it is among the headers; the answer's status, text and headers."""
@@ -214,28 +219,35 @@ def test_it_listens_nowhere_that_others_reach(shared_node: Node, listen: str) ->
     assert "unix:PATH or 127.0.0.1:PORT" in refused.stderr
 
 
-def dumped(page: Page, tmp_path: Path) -> str:
+def dumped(address: str, tmp_path: Path, *options: str) -> str:
     """The page as a browser has it when its scripts have run."""
     browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     browser += [f"--user-data-dir={tmp_path}", "--virtual-time-budget=5000", "--dump-dom"]
-    address = f"http://127.0.0.1:{page.port}/#{page.token}"
-    done = subprocess.run([*browser, address], capture_output=True, text=True, check=False, timeout=4 * PATIENCE)
+    browser += [*options, address]
+    done = subprocess.run(browser, capture_output=True, text=True, check=False, timeout=4 * PATIENCE)
     assert done.stdout, done.stderr[-2000:]
     return done.stdout
 
 
 @pytest.mark.skipif(lacks("chromium"), reason="no chromium here")
-def test_a_page_without_jobs_says_how_to_start_one(node: Node, tmp_path: Path) -> None:
+def test_a_page_without_jobs_says_how_to_start_one_on_a_telephone_too(node: Node, tmp_path: Path) -> None:
     with served(node) as page:
-        shown = dumped(page, tmp_path)
+        shown = dumped(page.address, tmp_path)
         assert "Nothing runs, nothing waits: `nodectl run hostname` starts a step" in shown
         assert 'id="hint" class="faint" hidden' in shown, "of lines, of which there are none"
+        style = page.get("/page.css")[1]
+    # The same page without its scripts, with one that measures; the page itself allows no script of others.
+    still = re.sub(r"<script.*?</script>|<link[^>]*>", "", shown)
+    measure = "for (const it of document.querySelectorAll('.scroll')) it.title = it.scrollWidth - it.clientWidth"
+    (tmp_path / "still.html").write_text(f"{still}<style>{style}</style><script>{measure}</script>", encoding="utf-8")
+    on_a_telephone = dumped(f"file://{tmp_path}/still.html", tmp_path, "--window-size=390,844")
+    assert re.findall(r'class="scroll" title="(-?\d+)"', on_a_telephone) == ["0", "0"], "nothing is cut off"
 
 
 @pytest.mark.skipif(lacks("chromium"), reason="no chromium here")
 def test_a_browser_shows_it_and_runs_nothing_that_a_user_has_named(shared_node: Node, tmp_path: Path) -> None:
     with step(shared_node, HOSTILE) as job, served(shared_node) as page:
-        shown = dumped(page, tmp_path)
+        shown = dumped(page.address, tmp_path)
         assert f'data-name="{job}.0"' in shown
         assert f">{HOSTILE}</td>" in unescape(shown), "as text"
         assert "<img src=x" not in shown

@@ -129,6 +129,32 @@ def test_log_finds_the_errors_and_the_tasks_of_arrays(node: Node) -> None:
     assert (done.returncode, f"job {array} is an array: name a task" in done.stderr) == (2, True)
 
 
+def test_who_follows_a_task_of_an_array_that_waits_sees_what_it_writes(node: Node) -> None:
+    """Until the task begins nothing knows the number of its job, which stands in the name of its file."""
+    array = wrap(node, "echo task $SLURM_ARRAY_TASK_ID", "--hold", "-a1-3", "-o", "of-%j-%2a")
+    followers = {task: begun(node, "log", "-f", f"{array}_{task}") for task in (1, 3)}
+    for task, follower in followers.items():
+        assert follower.stderr
+        assert f"job {array}_{task} waits" in follower.stderr.readline()
+    waits = node.nodectl("log", f"{array}_2", user=NOBODY)
+    assert f"it will write to {node.scratch}/of-{array}-02 -> " in waits.stderr
+    whole = node.nodectl("log", str(array), user=NOBODY)
+    assert whole.stderr.endswith("or with --task; tasks 1-3 wait\n")
+    ok(node, "release", str(array))
+    for task, follower in followers.items():
+        out, err = follower.communicate(timeout=PATIENCE)
+        assert (follower.returncode, out, err) == (0, f"task {task}\n", "")
+
+
+def test_a_step_that_has_ended_is_called_by_the_name_of_its_task(node: Node) -> None:
+    array = wrap(node, "exit 3", "-a1-2")
+    assert node.nodectl("wait", str(array), user=NOBODY).returncode == 3
+    for task in (1, 2):
+        refused = node.nodectl("attach", f"{array}_{task}", user=NOBODY)
+        assert refused.returncode == 1
+        assert refused.stderr == f"nodectl: error: step {array}_{task}.batch has ended: FAILED\n"
+
+
 def test_a_task_that_is_not_there_or_named_twice_is_refused_with_what_to_give(node: Node) -> None:
     job = wrap(node, "true")
     array = wrap(node, "true", "-a1-2")
@@ -258,7 +284,9 @@ def test_wait_for_any_names_the_job_that_ended(node: Node) -> None:
 
 def test_wait_gives_up_when_its_time_is_over_and_fails_for_a_cancelled_job(node: Node) -> None:
     job = wrap(node, "true", "--hold")
-    assert node.nodectl("wait", "last", "--timeout=1s", user=NOBODY).returncode == 124
+    late = node.nodectl("wait", "last", "--timeout=1s", user=NOBODY)
+    assert (late.returncode, late.stdout) == (124, "")
+    assert late.stderr == "nodectl: timed out after 1 s waiting for last\n"
     waiter = begun(node, "wait", str(job))
     ok(node, "cancel", str(job))
     waiter.communicate(timeout=PATIENCE)
@@ -344,6 +372,9 @@ def test_ps_has_the_command_that_was_submitted(node: Node) -> None:
     assert step["command"] == ["wrap", FOREVER]
     assert FOREVER in ok(node, "ps")
     assert "slurm_script" not in ok(node, "ps")
+    ok(node, "cancel", str(job))
+    ended(node, job)
+    assert ok(node, "ps", "--ended", "1").splitlines()[1].endswith(f"  {FOREVER}")
 
 
 def test_last_is_the_newest_job_of_the_caller_alone(node: Node) -> None:
@@ -414,6 +445,11 @@ def test_of_an_array_only_the_tasks_are_repeated_that_failed(node: Node) -> None
     assert sorted((node.scratch / "ran").read_text().split()) == ["1", "3"]
     done = node.nodectl("resubmit", "--failed", str(again), user=NOBODY)
     assert (done.returncode, f"nothing of job {again} has failed" in done.stderr) == (1, True)
+    held = ok(node, "resubmit", "--failed", str(array), "--hold", "--parsable").strip()
+    assert [one["id"] for one in queue(node)] == [f"{held}_[1,3%2]"], "options may stand behind the job, too"
+    ok(node, "cancel", held)
+    done = node.nodectl("resubmit", "--failed", f"{array}_2", user=NOBODY)
+    assert (done.returncode, f"nothing of job {array}_[2] has failed" in done.stderr) == (1, True)
 
 
 def test_root_repeats_a_users_job_as_that_user(node: Node) -> None:

@@ -110,12 +110,37 @@ def test_a_requeued_job_begins_again_under_its_number(node: Node) -> None:
     assert found["restarts"] == 1
 
 
+def test_a_user_who_does_not_exist_is_refused_and_not_taken_for_one_without_jobs(node: Node) -> None:
+    job = wrap(node, "true", "-H")
+    for verb in ("queue", "cancel"):
+        done = node.nodectl(verb, "-u", "nobody,no-such-user", user=NOBODY)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "no user 'no-such-user' on this machine" in done.stderr
+    assert state(node, job) == "PENDING"
+    for name in (NOBODY.pw_name, str(NOBODY.pw_uid)):
+        assert ok(node, "queue", "--no-header", "-o", "job", "-u", name).split() == [str(job)]
+
+
+def test_who_cancels_or_waits_for_the_jobs_of_another_user_is_refused(node: Node) -> None:
+    mine, theirs = wrap(node, "true", "-H"), wrap(node, "true", "-H", user=OTHER)
+    for words in (["cancel", "-u", OTHER.pw_name], ["cancel", "--me", "-u", OTHER.pw_name], ["wait", str(theirs)]):
+        assert f"job {theirs} is not yours" in refused(node, *words)
+    assert (state(node, mine), state(node, theirs)) == ("PENDING", "PENDING")
+    assert f"job {theirs} " in refused(node, "cancel", str(theirs))
+    ok(node, "cancel", "-u", NOBODY.pw_name)
+    assert (state(node, mine), state(node, theirs)) == ("", "PENDING")
+    ok(node, "cancel", "-u", OTHER.pw_name, user=None)
+
+
 def test_a_waiting_job_can_be_changed(node: Node) -> None:
     job = wrap(node, "true", "-H", "-t", "60")
     ok(node, "update", str(job), "--time=30", "--nice=50", "Comment=words", "JobName=other")
     (found,) = queue(node)
     assert (found["time_limit"], found["nice"], found["name"]) == (1800, 50, "other")
     assert "priority" in refused(node, "update", str(job), "--priority=TOP").lower()
+    for empty in ("--name=", "--name= ", "JobName="):
+        done = node.nodectl("update", str(job), empty, user=NOBODY)
+        assert (done.returncode, "Invalid empty name" in done.stderr) == (2, True)
     refused(node, "update", str(job), "--nice=5", user=OTHER)
     ok(node, "update", str(job), "--priority=1000", user=None)
 
@@ -124,6 +149,8 @@ def test_a_reservation_keeps_cpus_for_its_users(node: Node) -> None:
     refused(node, "reserve", "create", "mine", "--duration=60", "--users=nobody")
     name = ok(node, "reserve", "create", "course", "--duration=60", "--users=nobody", user=None).strip()
     assert name == "course"
+    again = refused(node, "reserve", "create", "course", "--duration=60", "--users=nobody", user=None)
+    assert again == "nodectl: error: name: there is a reservation 'course'\n", "which is no option"
     assert ok(node, "reserve").splitlines()[1].split()[0] == "course"
     assert json.loads(ok(node, "reserve", "list", "--json"))["reservations"][0]["users"] == ["nobody"]
     outside = wrap(node, "true", "-t", "10", user=OTHER)

@@ -107,7 +107,7 @@ def test_what_covers_the_machines_directories_is_not_lifted_in_a_namespace_of_on
 
 def test_files_are_its_users_and_no_other_user_exists(shared: OwnNode) -> None:
     said = out(shared, "sh", "-c", "id -u; id -g; touch /tmp/x; stat -c '%u %g' /tmp/x /tmp; stat -c %u /etc")
-    uid, gid = NOBODY.pw_uid, NOBODY.pw_gid
+    uid, gid = OTHER.pw_uid, OTHER.pw_gid
     assert said.split("\n") == [str(uid), str(gid), f"{uid} {gid}", f"{uid} {gid}", "65534", ""]
 
 

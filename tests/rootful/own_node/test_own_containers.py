@@ -15,7 +15,7 @@ import pytest
 from rootful.at_terminal import at_terminal
 from rootful.cluster.agents import agents
 from rootful.mpi_programs import MPICH, OPEN_MPI, compiled
-from rootful.node import NOBODY, PATIENCE, wait_until
+from rootful.node import OTHER, PATIENCE, wait_until
 from rootful.own import OwnNode, own_node
 from rootful.own_contained import (
     CAPABILITIES,
@@ -65,7 +65,7 @@ def test_two_jobs_do_not_see_each_other(shared: OwnNode) -> None:
         assert places(shared)
         for place in places(shared):
             status = place.stat()
-            assert (status.st_uid, status.st_mode & 0o777) == (NOBODY.pw_uid, 0o700)
+            assert (status.st_uid, status.st_mode & 0o777) == (OTHER.pw_uid, 0o700)
 
 
 def test_tasks_of_a_step_share_all_and_a_later_step_what_is_on_a_disk(shared: OwnNode) -> None:
@@ -123,7 +123,7 @@ def test_tasks_of_an_mpi_program_share_memory(compiler: str) -> None:
 def test_a_node_whose_socket_lies_in_tmp_is_reached_from_within() -> None:
     with own_node(started=False) as node:
         node.configure("nodectl.toml", USER)
-        place = Path(f"/tmp/nodectl-{NOBODY.pw_uid}")
+        place = Path(f"/tmp/nodectl-{OTHER.pw_uid}")
         existed = place.exists()
         how = node.how()
         del how["env"]["XDG_RUNTIME_DIR"]
@@ -138,7 +138,7 @@ def test_a_node_whose_socket_lies_in_tmp_is_reached_from_within() -> None:
 def test_a_terminal_and_commands_in_bulk_are_inside(shared: OwnNode) -> None:
     how = shared.how()
     argv = shared.words("--user", "run", "--pty", "sh", "-c", "ls -A /tmp | wc -l; tty; touch /tmp/x && echo made")
-    with at_terminal(argv, rows=33, columns=99, user=NOBODY, env=how["env"], cwd=how["cwd"]) as terminal:
+    with at_terminal(argv, rows=33, columns=99, user=OTHER, env=how["env"], cwd=how["cwd"]) as terminal:
         terminal.wait_for("0\r\n/dev/pts/")
         terminal.wait_for("made")
         assert terminal.wait_for_end() == 0
@@ -195,7 +195,7 @@ def test_what_no_daemon_knows_of_is_swept_by_the_next_one_and_a_living_job_is_ke
         dead = place.with_name("999")
         dead.mkdir()
         (dead / "owner").write_text(f"{node.runtime}/nodectl/steps/999.0.json")
-        os.chown(dead, NOBODY.pw_uid, NOBODY.pw_gid)
+        os.chown(dead, OTHER.pw_uid, OTHER.pw_gid)
         node.start()
         wait_until(lambda: not dead.exists(), "it is swept")
         assert places(node) == [place]
@@ -220,7 +220,7 @@ def test_enter_and_bcast_reach_the_jobs_directories(delegated: OwnNode) -> None:
         assert (first, set(found[1::2])) == ("held", {"0" * 16}), done.stderr
         file = delegated.home / "file"
         file.write_text("whole")
-        os.chown(file, NOBODY.pw_uid, NOBODY.pw_gid)
+        os.chown(file, OTHER.pw_uid, OTHER.pw_gid)
         done = delegated.nodectl("bcast", str(file), "/tmp/sent", "--job", job)
         assert done.returncode == 0, done.stderr
         assert delegated.nodectl("run", f"--jobid={job}", "--overlap", "cat", "/tmp/sent").stdout == "whole"

@@ -76,12 +76,12 @@ def row(job: JobRecord, resources: Mapping[str, object], now: float, why: Explan
 class _Names:
     """The values by which the first step of a job expands the names of its files, see `filename`."""
 
-    def __init__(self, job: JobRecord, node: str) -> None:
+    def __init__(self, job: JobRecord, node: str, task: int | None) -> None:
         self.job_id, self.restart, self.cwd, self.node_name = job.job_id, job.restart_cnt, job.details.work_dir, node
         self.user_name, self.name, self.nodeid = job.user_name, job.name, 0
         self.step_id = BATCH_STEP if job.held_by == BATCH else 0
-        self.array_task = job.array_task_id or 0
-        self.array_job = job.array_job_id if job.array_task_id is not None else 0
+        self.array_task = task or 0
+        self.array_job = job.array_job_id if task is not None else 0
 
     def __str__(self) -> str:
         return f"{self.job_id}.{self.step_id}"
@@ -92,13 +92,15 @@ def default_output(job: JobRecord) -> str:
     return _OUTPUT_OF_ARRAY if job.array_job_id else _OUTPUT
 
 
-def output_files(job: JobRecord, node: str) -> tuple[str, str]:
+def output_files(job: JobRecord, node: str, task: int | None = None) -> tuple[str, str]:
     """Return the paths of the files for stdout and stderr of the first step's first task; "" for those of a client.
 
-    In the paths of an array's waiting tasks, %a stands for the task's number.
+    In the paths of an array's waiting tasks, %a stands for the task's number, unless `task` is the number of one.
     """
     details = job.details
-    named: Any = _Names(job, node)  # as much of a step as the names need
+    if job.array_task_id is not None:
+        task = job.array_task_id
+    named: Any = _Names(job, node, task)  # as much of a step as the names need
     out = details.std_out or (default_output(job) if job.held_by == BATCH else "")
     err = details.std_err or out
     ntasks = 1 if job.held_by == BATCH else details.num_tasks
@@ -107,11 +109,16 @@ def output_files(job: JobRecord, node: str) -> tuple[str, str]:
 
 
 def record(
-    job: JobRecord, resources: Mapping[str, object], now: float, why: Explanation | None, node: str = ""
+    job: JobRecord,
+    resources: Mapping[str, object],
+    now: float,
+    why: Explanation | None,
+    node: str = "",
+    task: int | None = None,
 ) -> dict[str, object]:
-    """Return everything known about a job, on the node with this name."""
+    """Return everything known about a job, or about a waiting task of this array, on the node with this name."""
     details = job.details
-    output, errors = output_files(job, node)
+    output, errors = output_files(job, node, task)
     return {
         **row(job, resources, now, why),
         "comment": job.comment,

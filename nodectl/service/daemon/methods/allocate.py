@@ -9,6 +9,7 @@ from nodectl.model.states import PENDING
 from nodectl.model.wire.dispatch import Call, Refused, invalid
 from nodectl.model.wire.shape import Optional, boolean, text
 from nodectl.selection.records import ALLOC, RUN, JobRecord
+from nodectl.service.daemon.controller.job_names import name_of
 from nodectl.service.daemon.controller.options import an_object
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.jobs.registry import JOB
@@ -49,8 +50,11 @@ class Allocate:
         """Answer when the job has changed."""
         controller, job_id = self._calls.controller, call.parameters["job"]
         job = controller.table.anywhere(job_id)
-        if job is None or not self._calls.permissions.may_see(call.peer, job.user_id):
+        may_see = job is not None and self._calls.permissions.may_see(call.peer, job.user_id)
+        if job is None or (not may_see and self._calls.hides_others):
             raise no_job(str(job_id))
+        if not may_see:
+            raise Refused("NotPermitted", f"job {name_of(job)} is not yours")
         with contextlib.nullcontext() if call.parameters.get("watch") else controller.leases.asked(job_id):
             if call.parameters.get("step"):
                 seen = await self._released(job_id, str(call.parameters["seen"]))

@@ -101,11 +101,20 @@ class JobControl:
                 yield one
 
     async def _meant(self, call: Call, work: Work) -> Iterable[tuple[JobRecord, str]]:
-        """Return the named jobs, or else all jobs the caller may change."""
+        """Return the named jobs, or else all jobs the caller may change.
+
+        Raises Refused where the call names another user who has jobs.
+        """
         if "jobs" in call.parameters:
             return await self._calls.several(call, call.parameters["jobs"], work)
-        may_see = self._calls.permissions.may_see
-        return [(job, "") for job in self._controller.table.jobs.values() if may_see(call.peer, job.user_id)]
+        may_see, matches = self._calls.permissions.may_see, Matching(call.parameters)
+        mine: list[tuple[JobRecord, str]] = []
+        for job in self._controller.table.jobs.values():
+            if may_see(call.peer, job.user_id):
+                mine.append((job, ""))
+            elif "users" in call.parameters and not self._calls.hides_others and matches(job):
+                raise Refused("NotPermitted", f"job {name_of(job)} is not yours")
+        return mine
 
     async def hold(self, call: Call) -> Mapping[str, object]:
         """Keep waiting jobs from starting."""

@@ -115,7 +115,9 @@ class ShowQueue:
             if job.job_state not in _WAITING:  # it has started, or has ended, meanwhile
                 why = None
                 resources = rows.held(job, controller.selection.nodes)
-        told = rows.record(job, resources, time.time(), why, controller.selection.nodes[0].name)
+        task = name.partition("_")[2]
+        of_task = int(task) if job.array_tasks and task.isdecimal() else None
+        told = rows.record(job, resources, time.time(), why, controller.selection.nodes[0].name, of_task)
         told["select"] = controller.selection.described(job)
         told["notice_failed"] = controller.parts.notices.failure(job)
         mine = self._calls.permissions.may_see(call.peer, job.user_id)
