@@ -29,7 +29,8 @@ from nodectl.launch.stepd.run import STEPD_SLOT, LaunchFailed, Run
 from nodectl.launch.stepd.script_messages import ScriptMessages
 from nodectl.launch.stepd.start import confine_runner, start_tasks
 from nodectl.launch.stepd.termination import OUTPUT_LIMIT
-from nodectl.launch.task import client_streams, environment, rlimits, users_process
+from nodectl.launch.streams import client_streams
+from nodectl.launch.task import environment, rlimits, users_process
 from nodectl.model import features, launch_order
 from nodectl.model.states import CANCELLED, RUNNING
 from nodectl.model.step_number import BATCH, EXTERN

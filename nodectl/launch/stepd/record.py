@@ -7,7 +7,7 @@ import os
 import time
 
 from nodectl.launch.stepd import exit_status
-from nodectl.launch.task.filename import files_of
+from nodectl.launch.streams.filename import files_of
 from nodectl.model.wire.lean_json import dumps
 
 TYPE_CHECKING = False

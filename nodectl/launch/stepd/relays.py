@@ -6,11 +6,13 @@ Runs in the stepd, as root; the relays run as the user.
 import _socket
 import os
 
-from nodectl.launch.task import relay
+from nodectl.launch.streams import relay
+from nodectl.launch.task import users_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.launch.stepd.run import Run
+    from nodectl.launch.streams.stdio import Copy
 
 _BACKLOG = 16
 
@@ -21,14 +23,10 @@ def start_relays(run: "Run") -> None:
     try:
         if run.streams.outputs or run.streams.terminal >= 0:
             listener = _listen(run)
-        for copies in (run.streams.inputs, run.streams.outputs):
-            if copies:
-                shown = listener if copies is run.streams.outputs else -1
-                pid = run.spawn()
-                if pid == 0:
-                    relay.main(copies, run.client_streams, run.step, run.enter_container, shown)
-                run.step.helpers.add(pid)
-                run.relays.add(pid, awaited=copies is run.streams.outputs)
+        if run.streams.inputs:
+            _start_relay(run, run.streams.inputs, -1, awaited=False)
+        if run.streams.outputs:
+            _start_relay(run, run.streams.outputs, listener, awaited=True)
         if run.streams.terminal >= 0:
             _start_copying(run, listener)
     except OSError as error:
@@ -38,14 +36,31 @@ def start_relays(run: "Run") -> None:
             os.close(listener)
 
 
+def _start_relay(run: "Run", copies: "list[Copy]", listener: int, *, awaited: bool) -> None:
+    """Fork a relay. A relay that opens a file joins the job's container first, as the tasks do. Raises OSError."""
+    enter = run.enter_container if any(copy.path for copy in copies) else None
+    pid = run.spawn()
+    if pid == 0:
+        relay.main(copies, run.client_streams, lambda: users_process.become(run.step, enter=enter), listener)
+    run.step.helpers.add(pid)
+    run.relays.add(pid, awaited=awaited)
+
+
 def _start_copying(run: "Run", listener: int) -> None:
     """Fork the copier between the terminal of --pty and the client. Raises OSError."""
-    from nodectl.launch.task import terminal  # imported already: it made the terminal
+    from nodectl.launch.streams import terminal  # imported already: it made the terminal
 
     leash, run.relays.leash = os.pipe2(os.O_CLOEXEC)
     pid = run.spawn()
     if pid == 0:
-        terminal.main(run.step, run.streams.terminal, run.client_streams, leash, listener)
+        terminal.main(
+            run.step,
+            run.streams.terminal,
+            run.client_streams,
+            lambda: users_process.become(run.step),
+            leash,
+            listener,
+        )
     os.close(leash)
     run.step.helpers.add(pid)
     run.relays.add(pid, awaited=True)

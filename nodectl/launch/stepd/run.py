@@ -11,7 +11,7 @@ from nodectl.kernel.processes import cgroup_of
 from nodectl.launch.cgroup import tree
 from nodectl.launch.stepd import accounting
 from nodectl.launch.stepd.end_reasons import EndReasons
-from nodectl.launch.task.relay import Relays
+from nodectl.launch.streams.relay import Relays
 from nodectl.launch.task.step_context import StepContext
 from nodectl.model import launch_order
 from nodectl.model.states import FAILED, RUNNING

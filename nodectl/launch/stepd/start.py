@@ -11,11 +11,11 @@ from nodectl.launch.cgroup import tree
 from nodectl.launch.confine.confinement import Confinement
 from nodectl.launch.stepd.run import LaunchFailed
 from nodectl.launch.stepd.user_helpers import act_as_user
+from nodectl.launch.streams.stdio import TaskStreams
 from nodectl.launch.task import environment, rlimits
 from nodectl.launch.task.child import Child
 from nodectl.launch.task.common_words import CommonWords
 from nodectl.launch.task.main import launch, plan, prepare, run_task
-from nodectl.launch.task.stdio import TaskStreams
 from nodectl.model import launch_order
 
 TYPE_CHECKING = False
