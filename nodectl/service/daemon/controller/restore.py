@@ -10,7 +10,8 @@ import time
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-from nodectl.model.states import COMPLETED, COMPLETING, ENDED, NODE_FAIL, PENDING, RUNNING, SUSPENDED, end_reason
+from nodectl.model.reasons import end_reason
+from nodectl.model.states import COMPLETED, COMPLETING, ENDED, NODE_FAIL, PENDING, RUNNING, SUSPENDED
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Refused
 from nodectl.scheduler.decisions import NotAdmitted
