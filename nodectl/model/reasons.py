@@ -1,4 +1,4 @@
-"""Slurm's reasons why a job waits or has ended: each word is declared here once. Pure."""
+"""Slurm's reasons why a job waits or has ended, each declared here once. Pure."""
 
 from nodectl.model.states import DEADLINE, FAILED, NODE_FAIL, OUT_OF_MEMORY, TIMEOUT
 

@@ -1,4 +1,4 @@
-"""The states of jobs and steps: each word is declared here once.
+"""The states of jobs and steps, each declared here once.
 
 The table gives each state's short form, and what the rest of nodectl asks of a state. `nodectl.selection.modes` has the
 states of jobs by the same names, for plugins. Pure and lean: in every process.

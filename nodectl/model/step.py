@@ -28,7 +28,7 @@ if TYPE_CHECKING:
             """The devices of this node."""
 
         def bind(self, req: "Step") -> None:
-            """Fill in the CPUs, memory and devices of a step. Raises `binding.refused.Refused`."""
+            """Fill in the CPUs, memory and devices of a step. Raises `binding.no_layout.NoLayout`."""
 
         def for_containers(self, req: "Step") -> Mapping[str, object]:
             """Return the description of the step's GPUs for containers, empty for a step without any."""

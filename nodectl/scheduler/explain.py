@@ -15,7 +15,7 @@ from nodectl.model.device_part import WHOLE, device_of
 from nodectl.model.value_class import dataclass
 from nodectl.model.words import count_words, duration
 from nodectl.placement.binding import devices
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.scheduler.backfill import Backfill, unplace
 from nodectl.scheduler.book import Bar, Book
 from nodectl.scheduler.forecast import Forecast
@@ -336,7 +336,7 @@ class Explainer:
             for one in devices.of_gres(job.details.gres):
                 try:
                     devices.hold(nodes[0].devices, one, loads, 0, nodes[0].config, user=job.user_id)
-                except Refused as refused:
+                except NoLayout as refused:
                     return f"{refused.reason}{outside}"
         return "devices that it asks for are not free where it could run"
 

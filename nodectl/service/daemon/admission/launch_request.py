@@ -17,7 +17,7 @@ from nodectl.model.number import whole
 from nodectl.model.plugstack_entry import Entry
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Refused, invalid, subject
-from nodectl.placement.binding.refused import Refused as NoLayout
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.service.daemon.admission.accounts import LookUpFailed, UnknownUser, User, Users, group_id
 from nodectl.service.daemon.admission.binder import Binder
 from nodectl.service.request import launch
