@@ -403,7 +403,7 @@ def wait_for_relay(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None
 def remove_groups(group: tree.Group, tasks: "list[Task]") -> None:
     """Remove the user's part of the step's cgroups.
 
-    The daemon removes the stepd's own cgroup when the stepd has ended (daemon/jobs/step_cgroups.py).
+    The daemon removes the stepd's own cgroup when the stepd has ended (daemon/jobs/cgroup_removals.py).
     """
     user = group.child("user")
     for task in tasks:

@@ -37,7 +37,7 @@ def start_relays(run: "Run") -> None:
 
 
 def _start_relay(run: "Run", copies: "list[Copy]", listener: int, *, awaited: bool) -> None:
-    """Fork a relay. A relay that opens a file joins the job's container first, as the tasks do. Raises OSError."""
+    """Fork a relay, which joins the job's container first if a file is to be opened. Raises OSError."""
     enter = run.enter_container if any(copy.path for copy in copies) else None
     pid = run.spawn()
     if pid == 0:

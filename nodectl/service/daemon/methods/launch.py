@@ -28,9 +28,9 @@ from nodectl.service.daemon.controller.job_request import Machine, job_of
 from nodectl.service.daemon.controller.options import an_object
 from nodectl.service.daemon.history.store import Store
 from nodectl.service.daemon.jobs import further_steps
+from nodectl.service.daemon.jobs.cgroup_removals import CgroupRemovals
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.jobs.registry import JOB
-from nodectl.service.daemon.jobs.step_cgroups import CgroupRemovals
 from nodectl.service.daemon.methods.start import StepStart
 
 Reply = Mapping[str, object]

@@ -34,7 +34,6 @@ from nodectl.service.daemon.admission.step_maker import hard_limits
 from nodectl.service.daemon.history.job_store import JobStore
 from nodectl.service.daemon.history.notice import Notice
 from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks
-from nodectl.service.daemon.jobs.step_cgroups import constrain_devices
 from nodectl.service.daemon.notices import order_file, wishes
 from nodectl.service.daemon.notices.ways import COMMAND, FAILED, LATE, MAIL, SITE, UNKNOWN_USER, UNTRUSTED, WAYS
 from nodectl.service.daemon.processes.reporting_process import ReportingProcess
@@ -382,7 +381,7 @@ class Notices:
                 delegation.make(self._config.cgroup_name, wanted_controllers(self._config))
         group.write({name: text for name, text in _LIMITS.items() if group.has(name)})
         if key[0] != SITE and (rules := self._device_rules()):
-            constrain_devices(group, rules)
+            group.confine_devices(rules)
         return group.full_path
 
     async def _after_earlier(self, key: Key) -> None:

@@ -19,10 +19,10 @@ from nodectl.model.step import Step
 from nodectl.model.step_number import FIRST_STEPS, step_number
 from nodectl.model.wire import lean_json
 from nodectl.plugin_host.tracing import room as trace_room
+from nodectl.service.daemon.jobs.cgroup_removals import end_what_is_left, try_to_remove
 from nodectl.service.daemon.jobs.node_jobs import NodeJobs
 from nodectl.service.daemon.jobs.prolog_epilog import PROLOG
 from nodectl.service.daemon.jobs.registry import Registry
-from nodectl.service.daemon.jobs.step_cgroups import end_what_is_left, try_to_remove
 from nodectl.service.daemon.recovery.lock import Lock
 from nodectl.service.daemon.steps.files import StepFiles
 from nodectl.service.daemon.steps.live import LiveStep
