@@ -101,11 +101,7 @@ def _real_uid(pid: int) -> int:
 
 
 def _command(pid: int) -> str:
-    try:
-        name = pseudo_file.read(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n")
-    except OSError:
-        return ""
-    return name[:_LONGEST]
+    return pseudo_file.read_if_any(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n")[:_LONGEST]
 
 
 def _name(uid: int) -> str:
