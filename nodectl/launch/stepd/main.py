@@ -68,7 +68,8 @@ def main(
     status = 1
     order: Order | None = None
     try:
-        _settle()
+        os.setsid()
+        prctl.set_child_subreaper(1)  # directory, umask and ignored signals are inherited from the forkserver
         order = Order(request, fds)
         sign_in(order.step.uid)
         _obey(order, node, cgroup_mount, store, orders, ahead)
@@ -106,12 +107,6 @@ def _left(order: Order) -> "list[int]":
     if order.fds.client is not None and client_streams.are_left(order.fds.streams):
         left = [*left, order.fds.streams]
     return left
-
-
-def _settle() -> None:
-    """Start a session and adopt orphans. The directory, umask and ignored signals are inherited from the forkserver."""
-    os.setsid()
-    prctl.set_child_subreaper(1)
 
 
 def _obey(
@@ -261,9 +256,8 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
         mpi.begin(run, reaper)
     start_tasks(run, reaper)
     try:
-        for task in run.tasks[
-            : 1 if step.step_id == EXTERN else None
-        ]:  # extern holds a job, with as many tasks as are asked for
+        # The step that holds an allocation has as many tasks as were asked for, and starts one.
+        for task in run.tasks[:1] if step.step_id == EXTERN else run.tasks:
             run.call(launch_order.SPANK_TASK_POST_FORK, task=task)
         start_relays(run)
         reaper.turn(0)

@@ -15,7 +15,7 @@ import os
 
 from nodectl import messages
 from nodectl.kernel import _kernel, children, identity, operations, pseudo_file, signals
-from nodectl.kernel.closing import close_all_but
+from nodectl.kernel.closing import pass_on
 from nodectl.kernel.processes import cgroup_of
 from nodectl.launch.cgroup import tree
 from nodectl.launch.confine.confinement import Confinement
@@ -115,12 +115,7 @@ class Preload(NoPreload):
                 return
             if self._run.group is None:
                 _kernel.perform([operations.die_with(runner)], None)
-            null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-            for number in range(3):
-                os.dup2(null, number, inheritable=True)
-            close_all_but((socket, words))
-            for fd in (socket, words):
-                os.set_inheritable(fd, True)
+            pass_on((socket, words))
             if mask := self._run.tasks[0].mask:
                 os.sched_setaffinity(0, [cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1])
             _kernel.perform([operations.enter_directory(step.cwd, "", "")], None)

@@ -389,7 +389,8 @@ class Run(StepContext):
     def tell_unlimited(self) -> None:
         """Warn the step's user of limits that this machine does not keep, once in a job.
 
-        What the step that only holds an allocation says reaches no user. Within another manager's job that one limits.
+        Not in the step that only holds an allocation, which no user hears; nor in the job of another manager, which
+        limits its jobs itself.
         """
         step = self.step
         if step.within or not (step.is_first or (step.first_step, step.step_id) == (EXTERN, 0)):
