@@ -9,7 +9,7 @@ from nodectl.model.fields import OF_TERMINAL
 from nodectl.model.request_fields import LaunchRequest
 from nodectl.model.wire import lean_json
 from nodectl.model.wire.dispatch import invalid
-from nodectl.model.wire.shape import array, mapping, text
+from nodectl.model.wire.shape import an_object, array, mapping, text
 from nodectl.model.wire.table import shape_of
 from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import NAMES, check_text, gathered
@@ -23,11 +23,6 @@ _WORD = text(131_072)  # MAX_ARG_STRLEN, the limit of execve(2)
 LONGEST_VARIABLE = 128 * 1024  # MAX_ARG_STRLEN, with '=' and NUL
 _LONGEST_OPTION = LONGEST_VARIABLE - 1024  # less the prefix of its variable's name
 _TEXTS = mapping(text(8 << 20), most=64)  # each text has its own bound, by its name
-
-
-def an_object(value: object) -> str:
-    """Check for an object. A separate shape checks the contents later."""
-    return "" if isinstance(value, dict) else "not an object"
 
 
 def _anything(_: object) -> str:

@@ -13,7 +13,7 @@ from nodectl.model.fields import YEAR
 from nodectl.model.states import CANCELLED, COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.model.wire.dispatch import Call, Refused, invalid, subject
 from nodectl.model.wire.names import QUEUED_AGAIN
-from nodectl.model.wire.shape import Optional, boolean, integer, text
+from nodectl.model.wire.shape import Optional, an_object, boolean, integer, text
 from nodectl.scheduler import job_array
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.records import BATCH, JobRecord
@@ -21,7 +21,7 @@ from nodectl.service.daemon.admission.slices import Work
 from nodectl.service.daemon.controller.commits import NotWritten
 from nodectl.service.daemon.controller.job_names import name_of
 from nodectl.service.daemon.controller.job_request import ADMIN, USER
-from nodectl.service.daemon.controller.options import JOB_OPTIONS, ONE_JOB, WORDS, an_object
+from nodectl.service.daemon.controller.options import JOB_OPTIONS, ONE_JOB, WORDS
 from nodectl.service.daemon.methods.job_calls import JobCalls, no_job
 from nodectl.service.daemon.methods.rewrite import check_unchanged, check_waits, rewritten
 from nodectl.service.daemon.methods.show_queue import Matching
