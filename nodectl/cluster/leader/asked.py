@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from nodectl.cluster.leader import gpus
 from nodectl.cluster.leader.wish import Wish
 from nodectl.model.fields import YEAR
-from nodectl.model.wire.dispatch import Refused, invalid
-from nodectl.model.wire.shape import BadShape, Optional, boolean, check, integer
+from nodectl.model.wire.dispatch import Refused, invalid, shaped
+from nodectl.model.wire.shape import Optional, boolean, integer
 from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import request_of
 from nodectl.placement.binding.request import LayoutRequest
@@ -41,10 +41,7 @@ class Asked(NamedTuple):
 
 def read(request: object) -> Asked:
     """Read a launch request. Raises `wire.dispatch.Refused`."""
-    try:
-        given: Mapping[str, Any] = check(request, _REQUEST)
-    except BadShape as error:
-        raise invalid(error.parameter, str(error).partition(": ")[2]) from None
+    given: Mapping[str, Any] = shaped(request, _REQUEST)
     if "part" in given:
         raise invalid("part", "the leader says which part of a step a node runs")
     launch.check_meaning(given, int(given["ntasks"]))

@@ -24,8 +24,6 @@ from nodectl.service.request import launch
 
 _MOST_CPUS = 999_999_999
 _BY_GROUP = "proctrack/pgid"
-
-
 _SPANK = "SPANK_"  # variables that root's scripts would obey (PATH, LD_PRELOAD, BASH_ENV) do not begin so
 _MOST_VARIABLES = 1 << 20  # bytes
 USER_EPILOG_SECONDS = 5.0

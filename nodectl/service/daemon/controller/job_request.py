@@ -13,8 +13,7 @@ from typing import NamedTuple
 from nodectl.model import notice
 from nodectl.model.step import Step
 from nodectl.model.warning import warning_of
-from nodectl.model.wire.dispatch import Refused, invalid
-from nodectl.model.wire.shape import BadShape, check
+from nodectl.model.wire.dispatch import Refused, invalid, shaped
 from nodectl.placement.binding.devices import wanted
 from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import DEVICES
@@ -37,10 +36,7 @@ class Machine(NamedTuple):
 
 def checked_options(options: object) -> Mapping[str, object]:
     """Return `JobOptions` after a check of the shape. Raises Refused."""
-    try:
-        return check(options, JOB_OPTIONS)
-    except BadShape as error:
-        raise invalid(error.parameter, str(error).partition(": ")[2]) from None
+    return shaped(options, JOB_OPTIONS)
 
 
 def job_of(

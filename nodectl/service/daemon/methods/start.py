@@ -219,7 +219,7 @@ class StepStart:
                 },
                 self._jobs.prolog_epilog.plugins_of(step),
                 handed,
-                client.release_reply if client is not None else _nothing,
+                None if client is None else client.release_reply,
             )
         except BaseException:
             framing.close(ends)
@@ -238,10 +238,6 @@ class StepStart:
             if not step.within:  # else the last step of the job has just removed the parent cgroup
                 delegation.make(self._config.cgroup_name, self._constraints.controllers)  # a new unit of systemd's
             tree.make_step(path, controllers, *confinement)
-
-
-def _nothing() -> None:
-    """Do nothing: no client waits for an answer."""
 
 
 def _connect_client() -> tuple[list[int], list[int]]:
