@@ -262,3 +262,8 @@ class Task:
     def global_id(self) -> int:
         """The task's number in the whole step."""
         return self.number
+
+    def shown(self) -> dict[str, object]:
+        """Return number, pid, wait status and CPUs, as clients and the record have them."""
+        cpus = f"{self.mask:x}" if self.mask else ""
+        return {"task": self.number, "pid": self.pid, "status": self.status, "cpus": cpus}

@@ -22,7 +22,7 @@ from nodectl.service.daemon.controller.commits import NotWritten
 from nodectl.service.daemon.controller.job_names import name_of
 from nodectl.service.daemon.controller.job_request import ADMIN, USER
 from nodectl.service.daemon.controller.options import JOB_OPTIONS, ONE_JOB, WORDS
-from nodectl.service.daemon.methods.job_calls import JobCalls, no_job
+from nodectl.service.daemon.methods.job_calls import JobCalls
 from nodectl.service.daemon.methods.rewrite import check_unchanged, check_waits, rewritten
 from nodectl.service.daemon.methods.show_queue import Matching
 from nodectl.service.request.launch import REQUEST
@@ -121,7 +121,7 @@ class JobControl:
         return await self._done()
 
     async def release(self, call: Call) -> Mapping[str, object]:
-        """Release held jobs, which then wait for their turn."""
+        """Release held jobs, which then wait in the queue."""
         is_admin, now = self._calls.is_admin(call), time.time()
         with self._looked_at_even_if_refused():
             async for job, _ in self._in_turns(await self._apart(await self._pending(call))):
@@ -344,6 +344,3 @@ class JobControl:
             await self._controller.table.commits.durable()
         except NotWritten as error:
             raise Refused("WrongState", f"it is done, and is not on the disk yet: {error}") from None
-
-
-__all__ = ["CANCEL", "JOBS", "REQUEUE", "UPDATE_JOB", "JobControl", "no_job"]
