@@ -68,7 +68,7 @@ class KernelEvents:
 
 
 def controllers_of(group: "Group") -> frozenset[str]:
-    """Return the controllers of a cgroup: only their files are there."""
+    """Return the controllers available in a cgroup."""
     return frozenset(pseudo_file.read_if_any(f"{group.full_path}/cgroup.controllers").decode().split())
 
 

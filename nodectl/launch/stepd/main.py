@@ -272,7 +272,7 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
 
 
 def make_ready(run: Run, reaper: Reaper) -> None:
-    """Do what goes before any task. Raises LaunchFailed."""
+    """Prepare the step before the first task. Raises LaunchFailed."""
     wait_for_streams(run, reaper)
     confine_runner(run)
     if run.step.preload:
@@ -318,7 +318,7 @@ def open_gate(run: Run) -> None:
 
 
 def finish(run: Run, reaper: Reaper) -> None:
-    """End the step: kill what is left of it, call the plugins' last hooks, remove the cgroups."""
+    """End the step: kill the remaining processes, call the plugins' last hooks, remove the cgroups."""
     step = run.step
     run.mpi.finish()
     run.preload.finish()

@@ -134,7 +134,7 @@ class Preload(NoPreload):
             os._exit(children.NO_PROGRAM)
 
     def ended(self, pid: int, status: int) -> None:
-        """Handle the end of a child that is no task: of the interpreter, or of what a task has been before."""
+        """Handle the end of the interpreter, or of the earlier process of a task."""
         if pid == self._pid:
             self._pid = 0  # a later child may get its number
             if not self._unneeded:
@@ -266,7 +266,7 @@ class Preload(NoPreload):
             self._warn(f"{which} {task.global_id} starts without it, because {_WHY[why]}", why)
 
     def _take(self, token: str, pid: int) -> bool:
-        """Make this process the task. Returns False where it cannot be, or the task has ended."""
+        """Make this process the task. Returns False for an unsuitable process, or an ended task."""
         run, task = self._run, self._waiting[token]
         if not self._is_its_fork(pid) or not _runs(task.pid):
             return False
@@ -286,7 +286,7 @@ class Preload(NoPreload):
         return True
 
     def _is_its_fork(self, pid: int) -> bool:
-        """Return True for a child of this process that was born in the interpreter and is nothing else yet."""
+        """Return True for a child of this process, born in the interpreter and without a role yet."""
         run = self._run
         if pid == self._pid or pid in run.step.helpers or self._reaper.knows(pid):
             return False

@@ -115,7 +115,7 @@ class TaskEpilogs:
         return work is not None
 
     def kill(self) -> bool:
-        """Kill the running scripts and drop the waiting ones, because the step is killed. Returns False without any.
+        """Kill the running scripts and drop waiting scripts, because the step is killed. Returns False without scripts.
 
         The scripts of tasks that have not ended yet have kill_wait seconds from now on.
         """
@@ -267,7 +267,7 @@ class TaskEpilogs:
 
 
 def _read(work: _Scripts) -> bool:
-    """Read what there is, or a piece of it. Returns False when there will be no more."""
+    """Read a piece of the script's output. Returns False at the end of the output."""
     try:
         data = os.read(work.errors, _PIECE)
     except BlockingIOError:

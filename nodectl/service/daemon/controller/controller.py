@@ -450,14 +450,14 @@ class Controller(Watcher):
         self._end_for_good(job, doom.state if doom.state in states.ENDED else states.CANCELLED, 1)
 
     def _tell_idle(self, job: JobRecord, words: str) -> None:
-        """Tell people, and the job's steps on their standard error, that the job does nothing."""
+        """Report an idle job to people by notices, and to the job's steps on standard error."""
         self.parts.notices.idle(job, words)
         for live in self.parts.registry.steps_of(job.job_id):
             if not live.in_prolog:
                 self.tasks.begin(live.ask("Say", {"text": f"job {job.job_id}: {words}"}, _ANSWER_SECONDS))
 
     def _end_idle(self, job: JobRecord, reason: str) -> None:
-        """End a job that does nothing."""
+        """End an idle job."""
         messages.tell("job-idle", f"job {job.job_id} is ended: {reason}", job=job.job_id, uid=job.user_id)
         self.cancel(job, "", states.CANCELLED, reason)
 
@@ -541,7 +541,7 @@ class Controller(Watcher):
             asyncio.get_running_loop().call_later(_USAGE_SECONDS, self._write_usage)
 
     def _write_hours(self) -> None:
-        """Have the users' usage written now and then: while one long job runs, no end of a job does so."""
+        """Have the users' usage written now and then, even while one long job runs and no job ends."""
         asyncio.get_running_loop().call_later(_HOURS_SECONDS, self._write_hours)
         self._usage_changed()
 
@@ -883,7 +883,7 @@ class Controller(Watcher):
         self.rounds.kick()
 
     def devices_away(self, away: Mapping[str, str]) -> None:
-        """Give no job these devices of the machine from now on; `away` has words that tell why, by key."""
+        """Give no job these devices from now on; `away` has the reasons by key."""
         self.selection.set_devices_away(0, away)
         self.scheduler.changed()
         self.rounds.kick()

@@ -1,4 +1,4 @@
-"""The removal of the cgroups of jobs and steps by the daemon. They are made in `nodectl/launch/cgroup/tree.py`."""
+"""The removal of the cgroups of jobs and steps by the daemon; `nodectl/launch/cgroup/tree.py` makes the cgroups."""
 
 import asyncio
 import os
@@ -73,7 +73,7 @@ def remove_base(path: str, *, steps_run: bool) -> None:
 
 
 class CgroupRemovals:
-    """The removals of step cgroups below a mount of cgroup2, and those under way in the background.
+    """The removals of step cgroups below a mount of cgroup2, also in the background.
 
     A removal goes by the path of the cgroup, and kills the processes there. A job that runs again has the same paths:
     it waits until nothing of its earlier run is being removed (`job_gone`).
@@ -108,6 +108,6 @@ class CgroupRemovals:
             await asyncio.wait(under_way)
 
     async def settle(self, to_end: TimeToEnd) -> None:
-        """Wait for the removals under way before the daemon ends. The next daemon sweeps what is left."""
+        """Wait for the removals under way before the daemon ends. The next daemon sweeps the rest."""
         if self._under_way:
             await asyncio.wait(self._under_way.values(), timeout=to_end.left())
