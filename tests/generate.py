@@ -31,7 +31,7 @@ from nodectl.service.config_file.all_keys import KEYS
 
 INTERFACE = "nodectl/model/wire/org.nodectl.varlink"
 _OF_THE_INTERFACE = {
-    "Request": request_fields.Request, "Part": request_fields.PartOfStep, "JobOptions": request_fields.JobOptions,
+    "Request": request_fields.LaunchRequest, "Part": request_fields.PartOfStep, "JobOptions": request_fields.JobOptions,
 }  # fmt: skip
 _PLAIN = {bool: "bool", int: "int", float: "float", str: "string", object: "object"}
 COMMANDS = "docs/commands.md"

@@ -34,9 +34,9 @@ from nodectl.model.words import printable
 from nodectl.placement.binding import devices, job, node, step
 from nodectl.placement.binding.allocation import Allocation
 from nodectl.placement.binding.answer import Answer, add_devices, layout_answer, refusal, without_reasons
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import request_of
-from nodectl.placement.binding.refused import Refused
-from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.binding.request import LayoutRequest, Settings
 from nodectl.placement.machine import detected_devices, spec, topology
 from nodectl.placement.machine.declared_devices import Device, declared
 from nodectl.placement.machine.topology import Topology
@@ -60,7 +60,7 @@ def main(settings: GlobalOptions, words: Sequence[str]) -> int:
             return 0
         settle(parsed)
         answer = answer_of(parsed, configured(settings.config))
-    except (BadOption, Failed, Refused, PluginRefused, ValueError, OSError) as error:
+    except (BadOption, Failed, NoLayout, PluginRefused, ValueError, OSError) as error:
         return _refuse(error, as_json="--json" in words)
     explain = "explain" in parsed.values
     if "json" in parsed.values:
@@ -82,7 +82,7 @@ def _refuse(error: Exception, *, as_json: bool) -> int:
 
 
 def answer_of(parsed: Parsed, config: Config) -> Answer:
-    """Return the answer to a command line. Raises Refused, ValueError, OSError."""
+    """Return the answer to a command line. Raises NoLayout, ValueError, OSError."""
     values = parsed.values
     try_out = _MACHINE in values
     # On this machine, a job of `nodectl run` while no other job runs.
@@ -105,7 +105,7 @@ def answer_of(parsed: Parsed, config: Config) -> Answer:
         allocation = replace(planning.allocate(machines, request, taken, settings, names), own=True)
     else:
         if (request.ntasks or 1) > config.max_tasks_per_node:
-            raise Refused(f"--ntasks: {request.ntasks} is more than max_tasks_per_node = {config.max_tasks_per_node}")
+            raise NoLayout(f"--ntasks: {request.ntasks} is more than max_tasks_per_node = {config.max_tasks_per_node}")
         job.check_node(machine, request, settings, config.node_name)
         known = detected_devices.of(config.gres, sharing=config.gpu_sharing) if asked.count else ()
         if asked.is_share:
@@ -199,21 +199,21 @@ def _texts(values: Mapping[str, object]) -> dict[str, str]:
 def _masks(option: str, text: str, machines: Sequence[Topology]) -> dict[int, int]:
     """Return CPU lists as masks by index of the machine: a list for all machines, or for each.
 
-    Raises Refused, ValueError.
+    Raises NoLayout, ValueError.
     """
     lists = text.split(";")
     if len(lists) not in (1, len(machines)):
-        raise Refused(f"--{option}: {len(lists)} lists for {len(machines)} machines")
+        raise NoLayout(f"--{option}: {len(lists)} lists for {len(machines)} machines")
     masks = {}
     for index, machine in enumerate(machines):
         mask = mask_of_list(lists[index % len(lists)])
         outside = mask & ~machine.online
         if outside:
-            raise Refused(f"--{option}: CPU {cpus_of(outside)[0]} is not on this machine")
+            raise NoLayout(f"--{option}: CPU {cpus_of(outside)[0]} is not on this machine")
         if mask:
             masks[index] = mask
     if option == _ALLOCATED and not masks:
-        raise Refused("--allocated: no CPU")
+        raise NoLayout("--allocated: no CPU")
     return masks
 
 
@@ -221,13 +221,13 @@ def _held(
     config: Config, asked: devices.Wanted, machine: Topology, allocation: Allocation, *, try_out: bool
 ) -> list[Device]:
     if len(allocation.nodes) > 1:
-        raise Refused("GPUs can be tried on one machine")
+        raise NoLayout("GPUs can be tried on one machine")
     known = declared(config.gres)[0] if try_out else detected_devices.of(config.gres)
     return devices.hold(known, asked, {}, allocation.nodes[0].cpus, machine)
 
 
 def _near(
-    allocation: Allocation, gpus: Sequence[Device], asked: devices.Wanted, request: Request, machine: Topology
+    allocation: Allocation, gpus: Sequence[Device], asked: devices.Wanted, request: LayoutRequest, machine: Topology
 ) -> Allocation:
     """Return the allocation without the CPUs far from the devices, if the near CPUs are enough."""
     grant = allocation.nodes[0]

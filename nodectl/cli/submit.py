@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from nodectl.client import script, waiting
+from nodectl.client import batch_script, waiting
 from nodectl.client.command import BadOption, Failed, GlobalOptions, Program
 from nodectl.client.job_command import JobCommand, run_command
 from nodectl.client.launch_request import takes_all
@@ -22,7 +22,7 @@ def main(settings: GlobalOptions, words: Sequence[str]) -> int:
 def _submit(command: JobCommand) -> int:
     if not command.wants_help():
         text, argv = _script(command)
-        lines = [(f"{argv[0]}: {where}", words) for where, words in script.option_lines(text)]
+        lines = [(f"{argv[0]}: {where}", words) for where, words in batch_script.option_lines(text)]
     else:
         text, argv, lines = "", [], []
     if not command.read(lines):
@@ -109,12 +109,12 @@ def _script(command: JobCommand) -> tuple[str, list[str]]:
     if wrap is not None:
         if argv:
             raise BadOption("--wrap has no script beside it: give either")
-        return script.wrapped(str(wrap)), [WRAP]
+        return batch_script.wrapped(str(wrap)), [WRAP]
     if not argv or argv[0] == "-":
         if sys.stdin.isatty():
             waiting.say("reading the script from the terminal; Ctrl-D ends it")
-        return script.read(""), [_FROM_INPUT, *argv[1:]]
-    return script.read(argv[0]), argv
+        return batch_script.read(""), [_FROM_INPUT, *argv[1:]]
+    return batch_script.read(argv[0]), argv
 
 
 def _accepted(

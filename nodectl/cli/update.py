@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from nodectl.client import script
+from nodectl.client import batch_script
 from nodectl.client.command import Failed, complain
 from nodectl.client.job_changes import CHANGES, assigned, option_of, taken
 from nodectl.client.job_name import add_jobs, in_dependency, named
@@ -117,9 +117,9 @@ def _rewriting(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.command is not None and arguments.script is not None:
         raise Failed("--command and --script: a job has one of them", 2)
     if arguments.command is not None:
-        request["argv"], found["script"] = [WRAP], script.wrapped(arguments.command)
+        request["argv"], found["script"] = [WRAP], batch_script.wrapped(arguments.command)
     elif arguments.script is not None:
-        request["argv"], found["script"] = [arguments.script], script.read(arguments.script)
+        request["argv"], found["script"] = [arguments.script], batch_script.read(arguments.script)
     return found | ({"request": request} if request else {})
 
 

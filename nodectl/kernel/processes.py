@@ -10,10 +10,7 @@ def cgroup_of(pid: "int | str" = "self") -> str:
 
     This is the "0::" line of /proc/PID/cgroup, cgroups(7).
     """
-    try:
-        lines = pseudo_file.read(f"/proc/{pid}/cgroup").split(b"\n")  # the one character that is in no cgroup's name
-    except OSError:
-        return ""
+    lines = pseudo_file.read_if_any(f"/proc/{pid}/cgroup").split(b"\n")  # the one character that is in no cgroup's name
     return next((os.fsdecode(line[3:]) for line in lines if line.startswith(b"0::")), "")
 
 

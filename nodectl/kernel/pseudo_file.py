@@ -67,6 +67,20 @@ def read(path: str) -> bytes:
         os.close(fd)
 
 
+def read_if_any(path: str) -> bytes:
+    """Return the whole file, b"" where the kernel has none, as without a controller."""
+    try:
+        return read(path)
+    except OSError:
+        return b""
+
+
+def counters(path: str) -> dict[str, int]:
+    """Return the numbers of a file of lines `NAME NUMBER`, {} where the kernel has none."""
+    rows = (line.partition(b" ") for line in read_if_any(path).splitlines())
+    return {name.decode(): int(value) for name, _, value in rows}
+
+
 def read_on(fd: int) -> bytes:
     """Return the rest of the file, for any lengths of lines: the kernel gives a page at a time. Raises OSError."""
     data = b""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-HUP, INT, TERM, KILL, CONT = 1, 2, 15, 9, 18
+HUP, INT, KILL, TERM, CONT, STOP, TSTP = 1, 2, 9, 15, 18, 19, 20
 _ENDING = (HUP, INT, TERM)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1  # seconds
 

@@ -37,7 +37,7 @@ class Limits:
     """A line for each size of huge pages: "2MB:1G"; an amount may be "max"."""
 
 
-class Request(Passed, Revised, Limits):
+class LaunchRequest(Passed, Revised, Limits):
     """All fields of a launch request. Those below lead to other fields of the Step, or to none."""
 
     __slots__ = ()
@@ -107,7 +107,7 @@ class PartOfStep:
 
 
 class JobOptions:
-    """The description of a job, apart from its first step, which is a Request. Times are seconds since the epoch."""
+    """The description of a job, without its first step, a LaunchRequest. Times are seconds since the epoch."""
 
     __slots__ = ()
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
             """The devices of this node."""
 
         def bind(self, req: "Step") -> None:
-            """Fill in the CPUs, memory and devices of a step. Raises `binding.refused.Refused`."""
+            """Fill in the CPUs, memory and devices of a step. Raises `binding.no_layout.NoLayout`."""
 
         def for_containers(self, req: "Step") -> Mapping[str, object]:
             """Return the description of the step's GPUs for containers, empty for a step without any."""
@@ -267,3 +267,8 @@ class Task:
     def global_id(self) -> int:
         """The task's number in the whole step."""
         return self.number
+
+    def shown(self) -> dict[str, object]:
+        """Return number, pid, wait status and CPUs, as clients and the record have them."""
+        cpus = f"{self.mask:x}" if self.mask else ""
+        return {"task": self.number, "pid": self.pid, "status": self.status, "cpus": cpus}

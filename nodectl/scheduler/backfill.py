@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bitarray import bitarray
 
-from nodectl.model.states import ARRAY_LIMIT, DEPENDENCY, LAUNCH_FAILURE, PRIORITY, RESOURCES
+from nodectl.model.reasons import ARRAY_LIMIT, BAD_CONSTRAINTS, DEPENDENCY, LAUNCH_FAILURE, PRIORITY, RESOURCES
 from nodectl.scheduler import preemption
 from nodectl.scheduler.arrays import is_waiting_array
 from nodectl.scheduler.book import Book
@@ -179,7 +179,7 @@ class Backfill:
 
     def _refused(self, refusal: Refusal, job: JobRecord) -> Block:
         if refusal.kind == PLUGIN and not self._book.completing:
-            return Block("BadConstraints", refusal.reason, kind=PLUGIN)
+            return Block(BAD_CONSTRAINTS, refusal.reason, kind=PLUGIN)
         # What a job that ends still holds the plugin may take for free: no fault of its own.
         return Block(RESOURCES, refusal.reason or _needs(job), kind=BUSY)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-from nodectl.model import states
+from nodectl.model import reasons, states
 from nodectl.model.value_class import dataclass
 from nodectl.model.words import duration
 from nodectl.scheduler import job_array
@@ -28,7 +28,7 @@ from nodectl.selection.records import JobRecord, JobResources
 
 YEAR = 365 * 86_400.0
 """After how long a job without a time limit is expected to end."""
-HELD = {"user": states.HELD_BY_USER, "admin": states.HELD_BY_ADMIN}
+HELD = {"user": reasons.HELD_BY_USER, "admin": reasons.HELD_BY_ADMIN}
 _AT_A_TIME = 1000
 
 
@@ -111,7 +111,7 @@ class Book:
             if job.job_state != states.PENDING:
                 continue
             if job.details.dependency:  # the outcomes are in the history: `catch_up` asks
-                job.state_reason, job.state_desc = states.DEPENDENCY, _waits_for(job)
+                job.state_reason, job.state_desc = reasons.DEPENDENCY, _waits_for(job)
                 self.unlooked[job.job_id] = job
             else:
                 self.place(job, now)
@@ -147,11 +147,11 @@ class Book:
             if self.week:
                 self.agenda.note(end_of(now), job.job_id)
             return
-        if bar.reason == states.NEVER_SATISFIED and job.details.kill_invalid_dep:
+        if bar.reason == reasons.NEVER_SATISFIED and job.details.kill_invalid_dep:
             self.hopeless[job.job_id] = job
         if bar.until:
             self.agenda.note(bar.until, job.job_id)
-        if bar.reason != states.LAUNCH_FAILURE:
+        if bar.reason != reasons.LAUNCH_FAILURE:
             job.eligible_time = 0.0
 
     def _last_as_long(self, job: JobRecord, now: float) -> None:
@@ -183,14 +183,14 @@ class Book:
             return Bar(HELD.get(job.held, HELD["admin"]), words)
         at = self.waits.state(job, now)
         if at == NEVER:
-            return Bar(states.NEVER_SATISFIED, f"what it waits for will not happen: {job.details.dependency}")
+            return Bar(reasons.NEVER_SATISFIED, f"what it waits for will not happen: {job.details.dependency}")
         if at is None or at > now:
-            return Bar(states.DEPENDENCY, _waits_for(job), at or 0.0)
+            return Bar(reasons.DEPENDENCY, _waits_for(job), at or 0.0)
         begin = job.details.begin_time
         if begin > now:
-            return Bar(states.BEGIN_TIME, f"it is not to begin within the next {duration(round(begin - now))}", begin)
+            return Bar(reasons.BEGIN_TIME, f"it is not to begin within the next {duration(round(begin - now))}", begin)
         until, words = self.pauses.until(job.job_id, now)
-        return Bar(states.LAUNCH_FAILURE, f"it could not start, and is tried again: {words}", until) if until else None
+        return Bar(reasons.LAUNCH_FAILURE, f"it could not start, and is tried again: {words}", until) if until else None
 
     def latest_start(self, job: JobRecord) -> float:
         """Return the latest start for meeting the job's deadline; 0 for a job without a deadline."""

@@ -10,12 +10,12 @@ from typing import NamedTuple, TypeVar
 
 from bitarray import bitarray
 
-from nodectl.model import states
+from nodectl.model import reasons, states
 from nodectl.model.device_part import WHOLE, device_of
 from nodectl.model.value_class import dataclass
 from nodectl.model.words import count_words, duration
 from nodectl.placement.binding import devices
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.scheduler.backfill import Backfill, unplace
 from nodectl.scheduler.book import Bar, Book
 from nodectl.scheduler.forecast import Forecast
@@ -33,11 +33,11 @@ _NO_LIMIT = 1 << 62
 _AT_A_TIME = 16  # jobs, between two moments at which the caller may do other work
 _MOST_POINTS = 512  # jobs of which the priorities are found at a time
 _HELP = {
-    states.HELD_BY_USER: "nodectl release {job}",
-    states.HELD_BY_ADMIN: "an administrator: nodectl release {job}",
-    states.NEVER_SATISFIED: "nodectl update {job} --dependency=..., or nodectl cancel {job}",
-    states.BEGIN_TIME: "nodectl update {job} --begin=now",
-    states.LAUNCH_FAILURE: "nodectl release {job} tries it at once",
+    reasons.HELD_BY_USER: "nodectl release {job}",
+    reasons.HELD_BY_ADMIN: "an administrator: nodectl release {job}",
+    reasons.NEVER_SATISFIED: "nodectl update {job} --dependency=..., or nodectl cancel {job}",
+    reasons.BEGIN_TIME: "nodectl update {job} --begin=now",
+    reasons.LAUNCH_FAILURE: "nodectl release {job} tries it at once",
 }
 
 
@@ -132,10 +132,10 @@ class Explainer:
                 job.state_reason, job.state_desc = block.reason, block.words
             elif firsts.setdefault(pool, job) is job:
                 why = self._of_first(job, now)
-                job.state_reason = states.RESOURCES if why.reason == states.NO_REASON else why.reason
+                job.state_reason = reasons.RESOURCES if why.reason == reasons.NO_REASON else why.reason
                 job.state_desc = why.words
             else:
-                job.state_reason, job.state_desc = states.PRIORITY, f"{count_words(place, 'job')} before it in line"
+                job.state_reason, job.state_desc = reasons.PRIORITY, f"{count_words(place, 'job')} before it in line"
 
     def briefs(self, jobs: Iterable[JobRecord], now: float) -> list[Explanation]:
         """Return a `brief` of each job, after a survey without interruption."""
@@ -182,7 +182,7 @@ class Explainer:
             return job.start_time or None
         bar = self._book.bar(job, now)
         if bar is not None:
-            return bar.until if bar.reason == states.BEGIN_TIME else None
+            return bar.until if bar.reason == reasons.BEGIN_TIME else None
         if self._book.freed or self._starts[0] != (now, self._book.version):
             version = self._book.version
             starts = yield from self._forecast(now)
@@ -194,12 +194,12 @@ class Explainer:
             return Explanation("", f"the job is {job.job_state.lower()}", (), job.start_time or None)
         if job.job_id in self._book.resuming:
             return Explanation(
-                states.RESOURCES, "it goes on as soon as its CPUs are free", self._holders(job.job_resrcs, job)
+                reasons.RESOURCES, "it goes on as soon as its CPUs are free", self._holders(job.job_resrcs, job)
             )
         if job.preempted_by:
             other = self._book.jobs.get(job.preempted_by)
             names = (_name(other),) if other is not None else ()
-            return Explanation(states.WAS_PREEMPTED, "a job of a more urgent quality of service has its CPUs", names)
+            return Explanation(reasons.WAS_PREEMPTED, "a job of a more urgent quality of service has its CPUs", names)
         return Explanation("", "it is suspended", (), None, (f"nodectl resume {job.job_id}",))
 
     def _barred(self, job: JobRecord, bar: Bar) -> Explanation:
@@ -210,17 +210,17 @@ class Explainer:
 
     def _blocked(self, job: JobRecord, block: Block, now: float) -> Explanation:
         active = self._book.active.values()
-        if block.reason == states.ARRAY_LIMIT:
+        if block.reason == reasons.ARRAY_LIMIT:
             held = [one for one in active if one.array_job_id == job.array_job_id]
-        elif block.reason == states.RESERVATION:
+        elif block.reason == reasons.RESERVATION:
             held = []
-        elif block.reason == states.DEPENDENCY:
+        elif block.reason == reasons.DEPENDENCY:
             held = self._book.waits.whom(job, _MOST_NAMED)
         else:
             held = [one for one in active if one.user_id == job.user_id]
         one = self._reservations.by_name.get(job.details.reservation)
         start = (
-            one.start_time if block.reason == states.RESERVATION and one is not None and one.start_time > now else None
+            one.start_time if block.reason == reasons.RESERVATION and one is not None and one.start_time > now else None
         )
         start = start or block.until or None
         return Explanation(block.reason, block.words, _names(held), start, (block.help,) if block.help else ())
@@ -266,21 +266,21 @@ class Explainer:
         claim = self._room.claims.get(job.job_id)
         if claim is not None:
             return Explanation(
-                states.RESOURCES, "other jobs are making room for it", _names(self._room.leaving(claim)), now
+                reasons.RESOURCES, "other jobs are making room for it", _names(self._room.leaving(claim)), now
             )
         if shadow is None or shadow.resources is None:
             return self._unforeseen(job)
         if shadow.start <= now and self._placed(job, now, job.time_limit):
-            return Explanation(states.NO_REASON, "it is about to start", (), now)
+            return Explanation(reasons.NO_REASON, "it is about to start", (), now)
         words = f"it is the next to start: {self._lacks(job)}"
         holders = self._holders(shadow.resources, job)
         kept = self._reservations.overlapping(job, now, self._room.end_of(job, now))
         if kept and not holders:
             words = f"the cores that are free are kept by {', '.join(kept[:_MOST_NAMED])} when it would run"
-            return Explanation(states.RESERVATION, words, (), self._known(shadow.start), self._shorter(job, now))
+            return Explanation(reasons.RESERVATION, words, (), self._known(shadow.start), self._shorter(job, now))
         if kept:
             words += f"; {', '.join(kept[:_MOST_NAMED])} keeps cores or devices when it would run"
-        return Explanation(states.RESOURCES, words, holders, self._known(shadow.start), self._smaller(job, now))
+        return Explanation(reasons.RESOURCES, words, holders, self._known(shadow.start), self._smaller(job, now))
 
     def _known(self, start: float) -> float | None:
         """Return `start`, or None for a guess: a job without a time limit holds the resources until then."""
@@ -292,8 +292,8 @@ class Explainer:
         if away:
             names = ", ".join(f"{node.name}{f' ({node.reason})' if node.reason else ''}" for node in away[:_MOST_NAMED])
             words = f"nodes that it needs start no jobs now: {names}"
-            return Explanation(states.NOT_AVAILABLE, words, (), None, ("an administrator: nodectl node resume",))
-        return Explanation(states.RESOURCES, f"it is the next to start: {self._lacks(job)}")
+            return Explanation(reasons.NOT_AVAILABLE, words, (), None, ("an administrator: nodectl node resume",))
+        return Explanation(reasons.RESOURCES, f"it is the next to start: {self._lacks(job)}")
 
     def _behind(self, job: JobRecord, first: JobRecord, now: float) -> Generator[None, None, Explanation]:
         ahead: list[JobRecord] = []
@@ -310,10 +310,10 @@ class Explainer:
             return self._active(job)  # it has started meanwhile: nothing may be tried with it
         if not self._placed(job, now, job.time_limit, alone=True):
             return Explanation(
-                states.PRIORITY, f"{words}; {self._lacks(job)}", _names(ahead), start, self._smaller(job, now)
+                reasons.PRIORITY, f"{words}; {self._lacks(job)}", _names(ahead), start, self._smaller(job, now)
             )
         words += f"; it would take what job {first.job_id} needs"
-        return Explanation(states.PRIORITY, words, _names(ahead), start, self._shorter(job, now))
+        return Explanation(reasons.PRIORITY, words, _names(ahead), start, self._shorter(job, now))
 
     def _lacks(self, job: JobRecord) -> str:
         wanted, cpus, memory = asked(job), self._free_cpus(), self._free_memory()
@@ -336,7 +336,7 @@ class Explainer:
             for one in devices.of_gres(job.details.gres):
                 try:
                     devices.hold(nodes[0].devices, one, loads, 0, nodes[0].config, user=job.user_id)
-                except Refused as refused:
+                except NoLayout as refused:
                     return f"{refused.reason}{outside}"
         return "devices that it asks for are not free where it could run"
 

@@ -6,19 +6,13 @@ Root has no limits. A limit that a quality of service sets goes before the one o
 from __future__ import annotations
 
 from nodectl.model.device_part import MEMORY, SHARD, counted
+from nodectl.model.reasons import USER_LIMITS
 from nodectl.model.value_class import dataclass, names
 from nodectl.model.words import count_words
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.scheduler.policy import Policy, UserLimits
 from nodectl.selection.records import JobRecord, JobResources
 
-_REASONS = {
-    "jobs": "QOSMaxJobsPerUserLimit",
-    "cpus": "QOSMaxCpuPerUserLimit",
-    "memory": "QOSMaxMemoryPerUser",
-    "devices": "QOSMaxGRESPerUser",
-}
-"""Slurm's words for what a job waits for."""
 _NAMES = {"jobs": ("running job", ""), "cpus": ("CPU", ""), "memory": ("MiB", "MiB"), "devices": ("device", "")}
 
 
@@ -97,7 +91,7 @@ class Accounts:
         self._charged: dict[int, tuple[str, Demand]] = {}
         self._submitted: dict[int, str] = {}
         limits = (policy.limits, *(one.limits for one in policy.qos.values()))
-        self.has_limits = any(getattr(one, name) for one in limits for name in _REASONS)
+        self.has_limits = any(getattr(one, name) for one in limits for name in _NAMES)
 
     def submitted(self, job: JobRecord) -> None:
         """Count a job as submitted."""
@@ -147,7 +141,7 @@ class Accounts:
             if limits.submitted and use.submitted >= limits.submitted:
                 raise NotAdmitted(
                     f"{job.user_name} has {count_words(use.submitted, 'job')} waiting or running, {limits.submitted} "
-                    f"is the most{whose} (QOSMaxSubmitJobPerUserLimit)"
+                    f"is the most{whose} ({USER_LIMITS['submitted']})"
                 )
         self.admit_demand(job, asked(job), "asks for")
 
@@ -159,7 +153,7 @@ class Accounts:
                 if most and wanted > most:
                     raise NotAdmitted(
                         f"the job {verb} {count_words(wanted, *_NAMES[name])}, {most} is the most for one user{whose} "
-                        f"({_REASONS[name]})"
+                        f"({USER_LIMITS[name]})"
                     )
 
     def block(self, job: JobRecord, demand: Demand) -> Block | None:
@@ -171,13 +165,14 @@ class Accounts:
             return None
         _, own = self._charged.get(job.job_id, ("", _NOTHING))
         for use, limits, whose in self._limits(job):
-            for name, reason in _REASONS.items():
+            for name, nouns in _NAMES.items():
                 most, others = getattr(limits, name), getattr(use, name) - getattr(own, name)
                 if most and others + getattr(demand, name) > most:
-                    has = count_words(others, *_NAMES[name])
+                    has = count_words(others, *nouns)
                     where = "" if name == "jobs" else " in running jobs"
                     words = f"{job.user_name} has {has}{where}, {most} is the most for one user{whose}"
-                    return Block(reason, words, f"it can start when other jobs of {job.user_name} have ended")
+                    when = f"it can start when other jobs of {job.user_name} have ended"
+                    return Block(USER_LIMITS[name], words, when)
         return None
 
     def leaves(self, job: JobRecord, demand: Demand, other: JobRecord, wanted: Demand) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from bitarray import bitarray
 
 from nodectl.model.device_part import FREE, Load, conflict, device_of, part_for
-from nodectl.model.states import RESERVATION
+from nodectl.model.reasons import RESERVATION
 from nodectl.model.value_class import replace
 from nodectl.model.words import duration, moment
 from nodectl.placement.binding.devices import of_gres

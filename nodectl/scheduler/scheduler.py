@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
-from nodectl.model import states
+from nodectl.model import reasons, states
 from nodectl.scheduler import changes, expansion, job_array
 from nodectl.scheduler.arrays import is_waiting_array
 from nodectl.scheduler.backfill import Backfill, unplace
@@ -111,14 +111,15 @@ class Scheduler:
         changes.prepare(job, self.policy, now)
         details = job.details
         if details.dependency or details.begin_time > now or job.held or job.array_tasks:
-            return states.DEPENDENCY if details.dependency else states.HELD_BY_USER if job.held else states.BEGIN_TIME
+            otherwise = reasons.HELD_BY_USER if job.held else reasons.BEGIN_TIME
+            return reasons.DEPENDENCY if details.dependency else otherwise
         if details.reservation:
             self._reservations.admit(job)
         if job.user_id:
             book.accounts.admit(job)
             book.week.admit(job, asked(job), "asks for")
         if book.unlooked or (len(book.line) and (book.freed or book.fresh)):
-            return states.PRIORITY
+            return reasons.PRIORITY
         self.selection.info.admit(job, is_kept=False)
         found = self._backfill.start(job, now, is_new=True)
         if isinstance(found, Block):
@@ -151,7 +152,7 @@ class Scheduler:
             return
         self._end_active(job, now)
         job.job_state, job.exit_code, job.end_time = state, exit_code, now
-        job.state_reason, job.state_desc = states.end_reason(state, exit_code), ""
+        job.state_reason, job.state_desc = reasons.end_reason(state, exit_code), ""
         self._room.forget(job)
         self._book.over(job, state, now)
 
@@ -259,7 +260,7 @@ class Scheduler:
         why = self.selection.job_resume(job, True)
         if why:
             self._book.resuming[job.job_id] = job
-            job.state_reason, job.state_desc = states.RESOURCES, why
+            job.state_reason, job.state_desc = reasons.RESOURCES, why
             return why
         self._book.resumed(job, now)
         return ""

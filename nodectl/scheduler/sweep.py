@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 
-from nodectl.model import states
+from nodectl.model import reasons, states
 from nodectl.scheduler import preemption
 from nodectl.scheduler.backfill import Backfill
 from nodectl.scheduler.book import Book
@@ -43,7 +43,7 @@ class Sweeps:
         if self._reservations.has_changed(now):
             book.freed = True
         for job in book.look_again(now):
-            yield self._end(job, states.DEADLINE, states.PAST_DEADLINE, now)
+            yield self._end(job, states.DEADLINE, reasons.PAST_DEADLINE, now)
         yield from self._resume(now)
         while True:
             yield from book.catch_up(now)
@@ -52,8 +52,8 @@ class Sweeps:
                 bar = (
                     book.bar(job, now) if job.job_state == states.PENDING and book.jobs.get(job.job_id) is job else None
                 )
-                if bar is not None and bar.reason == states.NEVER_SATISFIED:
-                    yield self._end(job, states.CANCELLED, states.NEVER_SATISFIED, now)
+                if bar is not None and bar.reason == reasons.NEVER_SATISFIED:
+                    yield self._end(job, states.CANCELLED, reasons.NEVER_SATISFIED, now)
             self._room.tidy()
             fresh, book.fresh = book.fresh, []
             self._tested.difference_update(job.job_id for job in fresh)
@@ -170,7 +170,7 @@ class Sweeps:
                 yield from self._preempt(job, now)
             first = self._stand_first(job, now)
             block = self._backfill.known_limit(job) or block  # its resources, and so its limit, may be known only now
-        job.state_reason = block.reason if block.kind != BUSY else states.RESOURCES if first else states.PRIORITY
+        job.state_reason = block.reason if block.kind != BUSY else reasons.RESOURCES if first else reasons.PRIORITY
         job.state_desc = block.words
 
     def _is_pending(self, job: JobRecord) -> bool:

@@ -14,8 +14,8 @@ from nodectl.placement.binding.allocation import Allocation, NodeGrant
 from nodectl.placement.binding.devices import Wanted, held_of
 from nodectl.placement.binding.geometry import given
 from nodectl.placement.binding.job import check_names, inherited, specialised, tasks_of
-from nodectl.placement.binding.refused import Refused
-from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.binding.no_layout import NoLayout
+from nodectl.placement.binding.request import LayoutRequest, Settings
 from nodectl.placement.machine.declared_devices import Device
 from nodectl.placement.machine.topology import Topology
 from nodectl.plugin_host.caller import PluginCaller
@@ -37,19 +37,19 @@ _DEFAULTS = Settings()
 
 def allocate(
     machines: Sequence[Topology],
-    request: Request,
+    request: LayoutRequest,
     busy: Sequence[int] = (),
     settings: Settings = _DEFAULTS,
     names: Sequence[str] = (),
 ) -> Allocation:
-    """Find nodes and cores for a job. Raises Refused.
+    """Find nodes and cores for a job. Raises NoLayout.
 
     `busy`: by machine, the mask of the CPUs held by other jobs; a core with one busy CPU is not free. `names`: of the
     machines, n1, n2, ... if not given.
     """
     names = list(names) or [f"n{number}" for number in range(1, len(machines) + 1)]
     if request.relative is not None:
-        raise Refused("--relative option invalid for job allocation request")
+        raise NoLayout("--relative option invalid for job allocation request")
     check_names(request, names)
     nodes = NodeTable(
         NodeRecord(name, machine, reserved_cpus=specialised(machine, settings))
@@ -61,11 +61,16 @@ def allocate(
 
 
 def of_run(
-    machine: Topology, request: Request, config: Config, settings: Settings, asked: Wanted, devices: Sequence[Device]
+    machine: Topology,
+    request: LayoutRequest,
+    config: Config,
+    settings: Settings,
+    asked: Wanted,
+    devices: Sequence[Device],
 ) -> tuple[Allocation, list[Device]]:
     """Return the CPUs and devices of a job of `nodectl run` on this idle machine, chosen by the configured plugin.
 
-    Raises Refused, PluginRefused.
+    Raises NoLayout, PluginRefused.
     """
     free = specialised(machine, settings)
     node = NodeRecord(config.node_name, machine, reserved_cpus=free, devices=tuple(devices))
@@ -86,9 +91,9 @@ def of_run(
 
 
 def _allocation(
-    selection: Selection, request: Request, details: JobDetails, busy: Sequence[int] = ()
+    selection: Selection, request: LayoutRequest, details: JobDetails, busy: Sequence[int] = ()
 ) -> tuple[Allocation, tuple[str, ...]]:
-    """Return the plugin's choice for a job, and the keys of the job's devices on the first node. Raises Refused."""
+    """Return the plugin's choice for a job, and the keys of the job's devices on the first node. Raises NoLayout."""
     nodes = selection.nodes
     selection.start(_NO_STATE)
     job = JobRecord(0, details=details)
@@ -96,12 +101,12 @@ def _allocation(
     found = selection.job_test(job, SELECT_MODE_RUN_NOW, excluded_cores=excluded)
     if isinstance(found, Refusal):
         never = selection.job_test(job, SELECT_MODE_TEST_ONLY)
-        raise Refused(never.reason if isinstance(never, Refusal) else found.reason)
+        raise NoLayout(never.reason if isinstance(never, Refusal) else found.reason)
     first = found.nodes.find(1)
     return allocation_of(found, nodes, request), found.resources.gres.get(first, ())
 
 
-def allocation_of(found: Choice, nodes: NodeTable, request: Request) -> Allocation:
+def allocation_of(found: Choice, nodes: NodeTable, request: LayoutRequest) -> Allocation:
     """Return the choice for a job of this request in the form of the rules of binding."""
     held = found.resources
     grants = [
@@ -121,7 +126,7 @@ def allocation_of(found: Choice, nodes: NodeTable, request: Request) -> Allocati
     )
 
 
-def details_of(request: Request) -> JobDetails:
+def details_of(request: LayoutRequest) -> JobDetails:
     """Return the details of a job of this request."""
     ntasks = tasks_of(request)
     least, most = request.nodes or (1, 0)

@@ -18,7 +18,7 @@ from bitarray import bitarray
 from nodectl.model.states import COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.model.value_class import dataclass, field, names
 from nodectl.placement.binding.options import request_of
-from nodectl.placement.binding.request import Request
+from nodectl.placement.binding.request import LayoutRequest
 from nodectl.placement.machine.declared_devices import Device
 from nodectl.placement.machine.topology import Topology
 from nodectl.selection.modes import NODE_STATE_DOWN, NODE_STATE_DRAIN, NODE_STATE_IDLE
@@ -167,10 +167,10 @@ class JobDetails:
     notices: dict[str, str] = field(default_factory=dict)
     req_node_bitmap: bitarray | None = None
     exc_node_bitmap: bitarray | None = None
-    _request: Request | None = None
+    _request: LayoutRequest | None = None
 
     @property
-    def known_request(self) -> Request | None:
+    def known_request(self) -> LayoutRequest | None:
         """The request parsed from `layout`, or None before the first use of `request`."""
         return self._request
 
@@ -179,8 +179,8 @@ class JobDetails:
         self._request = None
 
     @property
-    def request(self) -> Request:
-        """The request parsed from `layout`. Raises `binding.refused.Refused`."""
+    def request(self) -> LayoutRequest:
+        """The request parsed from `layout`. Raises `binding.no_layout.NoLayout`."""
         if self._request is None:
             self._request = request_of(self.layout, {}, self.layout.get("hostfile", ""))
         return self._request

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from bitarray import bitarray
 
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.plugin_api import SLURM_ERROR, SLURM_SUCCESS, PluginError, set_errno
 from nodectl.selection import resources, slurmctld, state_file
 from nodectl.selection.calls import idle
@@ -126,7 +126,7 @@ def select_p_job_test(  # the document's parameters
         goal = state.wishes.goal(
             job_ptr, min_nodes, max_nodes, req_nodes, [] if required is None else list(required.search(1))
         )
-    except Refused as refused:
+    except NoLayout as refused:
         raise PluginError(errno.EINVAL, refused.reason) from refused
     question = Question(state, goal, bitmap, exc_core_bitmap)
     if mode == SELECT_MODE_TEST_ONLY:

@@ -10,7 +10,7 @@ import errno
 
 from bitarray import bitarray
 
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.plugin_api import SLURM_ERROR, SLURM_SUCCESS, PluginError, set_errno
 from nodectl.selection import state_file
 from nodectl.selection.calls import idle
@@ -139,7 +139,7 @@ def select_p_job_test(  # the document's parameters
     wish = (min_nodes, max_nodes, req_nodes)
     try:
         chooser.offer(bitmap, wish, exc_core_bitmap)
-    except Refused as refused:
+    except NoLayout as refused:
         raise PluginError(errno.EINVAL, str(refused)) from refused
     candidates = preemption_candidates or []
     if mode == SELECT_MODE_TEST_ONLY:

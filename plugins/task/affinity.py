@@ -13,7 +13,7 @@ from nodectl.kernel import operations
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of
 from nodectl.model.step import Step, Task
 from nodectl.placement.binding import report
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.plugin_api import PluginError
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ def task_p_slurmd_launch_request(req: Step, node_id: int) -> int:
     assert req.binder is not None  # noqa: S101  # called in the daemon
     try:
         req.binder.bind(req)
-    except Refused as error:
+    except NoLayout as error:
         raise PluginError(errno.EINVAL, error.reason) from error
     return 0
 

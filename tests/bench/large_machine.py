@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.rows import Row, in_turns
-from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.binding.request import LayoutRequest, Settings
 from nodectl.placement.binding.step import place
 from nodectl.placement.machine.topology import Topology, read
 from nodectl.selection.planning import allocate
@@ -43,7 +43,7 @@ def large_machine(rounds: int) -> list[Row]:
 
 def _layout(machine: Topology) -> Callable[[], object]:
     """A layout of a task for each CPU, from the choice of cores to the masks."""
-    request = Request(ntasks=len(machine.machine_of))
+    request = LayoutRequest(ntasks=len(machine.machine_of))
     settings = Settings()
 
     def do() -> object:

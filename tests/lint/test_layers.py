@@ -42,6 +42,7 @@ LAYERS = {
     "launch": "from the fork of a step runner to the record",
     "launch.cgroup": "control groups and what is written into them",
     "launch.confine": "what a step may not do",
+    "launch.streams": "the standard streams of a step",
     "launch.task": "a task, from its fork to its program",
     "launch.container": "job containers",
     "launch.stepd": "the process that runs a step",

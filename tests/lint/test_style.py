@@ -46,8 +46,8 @@ CONFINED_MODULES: dict[str, tuple[str, ...]] = {
     ),
 }
 HEADINGS = {("job_fields.py", "DEADLINE"), ("show.py", "FAILED")}  # of columns, in the words of a state
-# Of the public API, of Slurm's interface of select plugins, and what the daemon and the layout say by the same word.
-NAMED_TWICE = {"JobInfo", "JobOptions", "Refused", "Request", "Step"}
+# In the public API, and in Slurm's interface of select plugins.
+NAMED_TWICE = {"JobInfo", "JobOptions", "Step"}
 TO_ITSELF = {"nodectl/kernel/c/operation.c"}  # a task that ends as by a signal
 SENDERS_OWNERS = {"os", "signal", "_signal", "posix", "_kernel"}
 SHELL_SCRIPTS = ("dev", ".ci/run", "systemd/build-deb", "systemd/build-rpm", "systemd/build-wheels",

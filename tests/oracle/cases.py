@@ -15,9 +15,9 @@ from typing import Any
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
 from nodectl.placement.binding.allocation import Allocation
 from nodectl.placement.binding.layout import Layout
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import FLAG, ROWS, request_of
-from nodectl.placement.binding.refused import Refused
-from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.binding.request import LayoutRequest, Settings
 from nodectl.placement.binding.step import place
 from nodectl.placement.machine.spec import from_lscpu
 from nodectl.placement.machine.topology import Board, Topology
@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def request(words: list[str], environ: dict[str, str]) -> Request:
+def request(words: list[str], environ: dict[str, str]) -> LayoutRequest:
     """The request of options; those that say nothing about layout, as --mem, are left out."""
     options, _ = _parser().parse_known_args(words)
     return request_of(vars(options), environ, environ.get("SLURM_HOSTFILE", ""))
@@ -139,7 +139,7 @@ def played(case: Case) -> Layout | str:
             held = replace(allocate(machine.nodes, asked, (), machine.settings, machine.names), own=True)
         layout = place(machine.nodes, held, asked, machine.settings)
         return replace(layout, environment=environ | layout.environment)
-    except Refused as refused:
+    except NoLayout as refused:
         return refused.reason
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.selection.planning import allocate
 from oracle.cases import CASES, Case, cases, request
 
@@ -32,7 +32,7 @@ def _allocated(case: Case) -> str:
     try:
         asked = request(words, row.get("environ", {}))
         job = allocate(machine.nodes, asked, (), machine.settings, machine.names)
-    except Refused:
+    except NoLayout:
         return ""
     return format_cpulist(cpus_of(job.nodes[0].cpus))
 

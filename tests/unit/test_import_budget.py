@@ -29,8 +29,8 @@ COSTLY = {
 PACKAGE = Path(str(nodectl.__file__)).parent
 BOOT = f"import sys; sys.path[:0] = [{sysconfig.get_paths()['purelib']!r}]; "
 LAUNCH = {
-    "bulk", "bulk.runner", "launch.cgroup", "launch.confine", "launch.container", "launch.stepd", "launch.task",
-    "kernel", "messages", "model",
+    "bulk", "bulk.runner", "launch.cgroup", "launch.confine", "launch.container", "launch.stepd",
+    "launch.streams", "launch.task", "kernel", "messages", "model",
     "model.wire", "plugin_api", "plugin_host", "plugin_host.tracing", "spank",
 }  # fmt: skip
 CONFIGURATION = {
@@ -101,11 +101,11 @@ ENTRIES = {
         25,
         ENUM,
     ),
-    "forkserver": Entry("import nodectl.launch.forkserver.main", {*LAUNCH, "launch.forkserver"}, 118),
+    "forkserver": Entry("import nodectl.launch.forkserver.main", {*LAUNCH, "launch.forkserver"}, 120),
     "task": Entry(
         "import nodectl.launch.task.main, nodectl.launch.stepd.main, nodectl.launch.confine.scripts",
         LAUNCH,
-        106,
+        108,
     ),
 }
 

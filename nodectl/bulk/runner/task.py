@@ -9,13 +9,13 @@ import os
 from nodectl.kernel import _kernel, operations
 from nodectl.launch.stepd.bulk_commands import CLIENT, NOTHING, BulkCommand
 from nodectl.launch.stepd.start import must_fork, start
+from nodectl.launch.streams.stdio import CLIENT as CLIENTS
+from nodectl.launch.streams.stdio import ERR, IN, OUT, Stream
 from nodectl.launch.task import environment, rlimits
 from nodectl.launch.task.child import Child
 from nodectl.launch.task.common_words import CommonWords
 from nodectl.launch.task.main import plan
 from nodectl.launch.task.stages import execution
-from nodectl.launch.task.stdio import CLIENT as CLIENTS
-from nodectl.launch.task.stdio import ERR, IN, OUT, Stream
 from nodectl.launch.task.step_context import StepContext
 from nodectl.model import launch_order
 from nodectl.model.step import Task

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from nodectl.cli.checks.check import FAIL, OK, WARN, Check
 from nodectl.kernel import _namespace
 from nodectl.kernel.processes import cgroup_of
+from nodectl.launch.cgroup.out_of_memory import memory_limit
 from nodectl.launch.cgroup.tree import find_mount
 from nodectl.launch.container import NAMESPACE, NONE, USER, job_dir, namespaces, own_namespaces, private_dirs, settings
-from nodectl.launch.stepd.accounting import memory_limit
 from nodectl.model.config import Config
 from nodectl.service.config_file.own_node import has_cgroup
 from nodectl.spank.left_out import left_out

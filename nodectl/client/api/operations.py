@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from nodectl.client import script as scripts
+from nodectl.client import batch_script
 from nodectl.client.api import options, values
 from nodectl.client.api.errors import NO_SERVICE
 from nodectl.client.api.options import WantedLaunch
@@ -210,10 +210,10 @@ def submit(
     """Queue a batch job, and return the job's number once the job is on disk."""
     name = os.fsdecode(script)
     if text is None:
-        text = scripts.read(name)
+        text = batch_script.read(name)
     else:
-        scripts.check(text.encode("utf-8", "surrogateescape"), name)
-    lines = [(f"{name}: {where}", of_line) for where, of_line in scripts.option_lines(text)]
+        batch_script.check(text.encode("utf-8", "surrogateescape"), name)
+    lines = [(f"{name}: {where}", of_line) for where, of_line in batch_script.option_lines(text)]
     wanted = options.job(name, arguments, lines, env, given)
     answer = yield MethodCall("Submit", {"request": wanted.request, "job": wanted.of_job, "script": text})
     return int(answer.parameters["job"])

@@ -3,7 +3,7 @@
 Lines may continue after a backslash; quotes are a shell's, '#' begins a comment. The service interprets %t and %o.
 """
 
-from nodectl.client import script
+from nodectl.client import batch_script
 from nodectl.client.command import BadOption
 from nodectl.client.srun import text_file
 
@@ -16,7 +16,7 @@ def read(path: str, given: "list[str]") -> list[list[object]]:
     rows: list[list[object]] = []
     for number, line in enumerate(text_file.read(path, "--multi-prog:").replace("\\\n", "").split("\n"), 1):
         try:
-            words = script.split(line)
+            words = batch_script.split(line)
         except ValueError as error:
             raise BadOption(f"--multi-prog: {path!r}: line {number}: {error}") from None
         if not words:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodectl.kernel import user_path
-from nodectl.launch.task import filename
-from nodectl.launch.task.stdio import ERR, IN, OUT
+from nodectl.launch.streams import filename
+from nodectl.launch.streams.stdio import ERR, IN, OUT
 from nodectl.model.step import Step
 
 _SENT, _NAMES = "all", {IN: "stdin", OUT: "stdout", ERR: "stderr"}

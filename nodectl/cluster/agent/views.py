@@ -1,8 +1,8 @@
 """Viewers attached to a step over several nodes: each node shows the output of tasks there.
 
 The agent of the viewer's node puts the output together. On a node, the process that copies the streams shows them to
-the agent as to any viewer (`nodectl/launch/task/viewers.py`). Packets bear the numbers of tasks in the whole step, so
-they pass unchanged. Typed input goes to the node that has the terminal. Runs in both agents.
+the agent as to any viewer (`nodectl/launch/streams/viewers.py`). Packets bear the numbers of tasks in the whole step,
+so they pass unchanged. Typed input goes to the node that has the terminal. Runs in both agents.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from nodectl.cluster.agent.channel import Channel
 from nodectl.cluster.agent.post import Header, Key, Post
 from nodectl.cluster.agent.relay import Relay
 from nodectl.cluster.agent.watch import Watch
-from nodectl.launch.task.viewers import Viewer
+from nodectl.launch.streams.viewers import Viewer
 from nodectl.model.wire import terminal_packets as packets
 from nodectl.model.wire.names import NODE
 

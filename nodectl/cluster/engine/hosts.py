@@ -13,7 +13,7 @@ from nodectl.cluster.agent.place import AGENT
 from nodectl.cluster.engine.engine import Agents, Nodes, NoEngine, begin
 from nodectl.kernel import signals
 from nodectl.placement.binding import hostlist
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 
 # A separate connection, whatever the user's configuration says for shells, and no questions to the user. `-T`: a
 # terminal would change the agents' input and output.
@@ -46,7 +46,7 @@ class Hosts:
         """Return the listed hosts, under a random job number. Raises NoEngine."""
         try:
             names = hostlist.expand(self._listed, hostlist.MAX_NODES)
-        except Refused as refused:
+        except NoLayout as refused:
             raise NoEngine(str(refused)) from None
         if not names or len({*names}) < len(names) or any(name.startswith("-") for name in names):
             raise NoEngine(f"-w {self._listed[:200]}: names of hosts are wanted, each once")

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from nodectl.cluster.agent.place import KILL_WAIT
 from nodectl.cluster.engine.engine import Agents, Nodes, NoEngine, begin
 from nodectl.placement.binding import hostlist
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 
 _STEP = "nodectl-"  # the beginning of the agents' step name, by which the step is found again
 _OURS = b"nodectl.slurm.commands"  # in a file that `nodectl slurm-commands` has written
@@ -70,7 +70,7 @@ class Slurm:
             raise NoEngine("this is not inside an allocation of Slurm -> salloc, sbatch, or name hosts with -w")
         try:
             return Nodes(int(job), hostlist.expand(listed, hostlist.MAX_NODES))
-        except Refused as refused:
+        except NoLayout as refused:
             raise NoEngine(f"SLURM_JOB_NODELIST: {refused}") from None
 
     def start(self, nodes: Nodes, words: Sequence[str]) -> list[Agents]:

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from nodectl.cluster.leader import gpus
 from nodectl.cluster.leader.wish import Wish
 from nodectl.model.fields import YEAR
-from nodectl.model.wire.dispatch import Refused, invalid
-from nodectl.model.wire.shape import BadShape, Optional, boolean, check, integer
+from nodectl.model.wire.dispatch import Refused, invalid, shaped
+from nodectl.model.wire.shape import Optional, boolean, integer
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import request_of
-from nodectl.placement.binding.refused import Refused as NoLayout
-from nodectl.placement.binding.request import Request
+from nodectl.placement.binding.request import LayoutRequest
 from nodectl.service.request import launch
 
 _OF_THE_LEADER = ("layout", "jobid", "job", "step", "immediate", "no_kill")  # of no use to a node
@@ -41,10 +41,7 @@ class Asked(NamedTuple):
 
 def read(request: object) -> Asked:
     """Read a launch request. Raises `wire.dispatch.Refused`."""
-    try:
-        given: Mapping[str, Any] = check(request, _REQUEST)
-    except BadShape as error:
-        raise invalid(error.parameter, str(error).partition(": ")[2]) from None
+    given: Mapping[str, Any] = shaped(request, _REQUEST)
     if "part" in given:
         raise invalid("part", "the leader says which part of a step a node runs")
     launch.check_meaning(given, int(given["ntasks"]))
@@ -64,13 +61,13 @@ def read(request: object) -> Asked:
     return Asked(told, wish, numbers, given.get("immediate"), bool(given.get("no_kill")), alike)
 
 
-def _wish(given: Mapping[str, Any], request: Request, devices: gpus.Gpus) -> Wish:
+def _wish(given: Mapping[str, Any], request: LayoutRequest, devices: gpus.Gpus) -> Wish:
     if "mem" in given and "mem_per_cpu" in given:
         raise invalid("mem", "it and --mem-per-cpu are mutually exclusive")
     return Wish(request, int(given.get("mem", 0)), int(given.get("mem_per_cpu", 0)), devices)
 
 
-def _in_an_allocation(request: Request) -> Request:
+def _in_an_allocation(request: LayoutRequest) -> LayoutRequest:
     """Return the request with the rules of a step in an allocation.
 
     Each step holds its CPUs for itself; --exclusive means just this, as for srun. --whole asks for whole nodes.

@@ -15,7 +15,7 @@ from nodectl.kernel.signals import KILL, TERM
 from nodectl.model.accounting import usage
 from nodectl.model.states import PENDING, RUNNING, SHORT, SUSPENDED
 from nodectl.model.wire.dispatch import Refused, invalid
-from nodectl.model.wire.shape import BadShape, Optional, array, boolean, check, integer, text
+from nodectl.model.wire.shape import BadShape, Optional, an_object, array, boolean, check, integer, text
 
 if TYPE_CHECKING:
     from nodectl.model.wire.shape import Shape
@@ -28,10 +28,6 @@ _MOST_LISTED = 1000
 # Calls carried out once, even if repeated after a broken link.
 _ONCE = ("Signal", "Reserve", "Cancel", "Suspend", "Resume", "SuspendJob", "ResumeJob")
 _WHY_NOT = "its job is Slurm's, and its steps start, wait, are signalled and end"
-
-
-def _an_object(value: object) -> str:
-    return "" if isinstance(value, dict) else "not an object"
 
 
 def _is_of(state: str, states: Iterable[str] | None) -> bool:
@@ -66,7 +62,7 @@ class Calls:
             "Explain": (_WHICH, self._explain),
             "ExplainJob": ({"job": text(64)}, self._explain_job),
             "Trace": ({**_WHICH, "begin": Optional(integer(0, 2**31))}, self._trace),
-            "Reserve": ({"jobid": Optional(_NUMBER), "request": Optional(_an_object)}, self._reserve),
+            "Reserve": ({"jobid": Optional(_NUMBER), "request": Optional(an_object)}, self._reserve),
             "Nodes": ({}, self._nodes),
             "WeekHours": ({}, self._week_hours),
             "Queue": (
@@ -100,7 +96,7 @@ class Calls:
         method = str(header["method"]).rpartition(".")[2]
         parameters = header.get("parameters") or {}
         if method == "Launch":
-            found = _shaped(parameters, {"request": _an_object})
+            found = _shaped(parameters, {"request": an_object})
             self._launch(call, found["request"], now, streams=bool(header.get("streams")))
             return None
         if method not in self._methods:

@@ -24,7 +24,7 @@ from nodectl.cluster.machine import Machines
 from nodectl.model.states import NODE_FAIL
 from nodectl.model.wire import lean_json
 from nodectl.model.wire.dispatch import Refused, error_reply, invalid, withdrawn
-from nodectl.placement.binding.refused import Refused as NoLayout
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.request import Settings
 
 Header = Mapping[str, Any]

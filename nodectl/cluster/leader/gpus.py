@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodectl.placement.binding.devices import Wanted, wanted
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 
 _COUNTS = ("gpus", "gpus_per_node", "gpus_per_task", "gres", "gpu_mem")
 _OF_JOB = ("gpus", "gpus_per_node")
@@ -59,20 +59,20 @@ ALL = Gpus()
 def read(given: Mapping[str, str], texts: Mapping[str, str], ntasks: int) -> tuple[Gpus, dict[str, str]]:
     """Return the GPUs asked for, and empty options in place of the variables' options without effect on this step.
 
-    `given`: options of the command line; `texts`: the same with those of variables. Raises Refused.
+    `given`: options of the command line; `texts`: the same with those of variables. Raises NoLayout.
     """
     said = any(given.get(name) for name in _COUNTS)
     dropped = {name: "" for name in _COUNTS if said and name in texts and name not in given}
     try:
         wanted({**texts, **dropped}, ntasks)
-    except Refused:
+    except NoLayout:
         dropped |= {name: "" for name in (*_COUNTS, *_MORE) if name in texts and name not in given}
     counted = {**texts, **dropped}
     if not said:
         counted |= {name: "" for name in _OF_JOB if name in texts}
     asked = wanted({**counted, "gpu_bind": ""}, ntasks)
     if asked.is_share:
-        raise Refused("--gres=shard and --gpu-mem: a cluster of several nodes gives GPUs whole")
+        raise NoLayout("--gres=shard and --gpu-mem: a cluster of several nodes gives GPUs whole")
     if counted.get("gpus_per_task"):
         way = _FOR_TASK
     elif counted.get("gpus"):

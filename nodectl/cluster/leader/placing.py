@@ -26,8 +26,8 @@ from nodectl.placement.binding.allocation import Allocation, NodeGrant
 from nodectl.placement.binding.devices import Wanted, hold
 from nodectl.placement.binding.job import NEVER, check_names, specialised, tasks_of
 from nodectl.placement.binding.layout import Layout, NodeShare
-from nodectl.placement.binding.refused import Refused
-from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.binding.no_layout import NoLayout
+from nodectl.placement.binding.request import LayoutRequest, Settings
 from nodectl.placement.binding.step import place
 from nodectl.placement.machine.declared_devices import GPU
 from nodectl.placement.machine.topology import Topology
@@ -96,12 +96,12 @@ class Table:
 
     @property
     def selection(self) -> Selection:
-        """The select plugin over the present nodes. Raises Refused where the plugin fails."""
+        """The select plugin over the present nodes. Raises NoLayout where the plugin fails."""
         if self._selection is None:
             try:
                 self._selection = self._made()
             except SelectionFailed as error:
-                raise Refused(str(error)) from None
+                raise NoLayout(str(error)) from None
         return self._selection
 
     def _let_go(self) -> None:
@@ -143,13 +143,13 @@ class Table:
     def place(self, wish: Wish) -> Placed | None:
         """Take the resources for a step and lay the step out; None where the step must wait.
 
-        Raises Refused where the step never fits.
+        Raises NoLayout where the step never fits.
         """
         if not self.machines:
-            raise Refused(NEVER)
+            raise NoLayout(NEVER)
         try:
             return self._placed(wish)
-        except Refused:
+        except NoLayout:
             if wish.gpus.said or wish.gpus.is_all:
                 raise
             return self._placed(replace(wish, gpus=ALL))
@@ -170,7 +170,7 @@ class Table:
         return placed
 
     def _placed_as(self, job: JobRecord, wish: Wish, selection: Selection) -> Placed | None:
-        """Place the step as this job of the plugin. Raises Refused."""
+        """Place the step as this job of the plugin. Raises NoLayout."""
         request = wish.request
         in_use = self._ledger().with_devices if wish.gpus.is_all else ()
         found = self._chosen(job, request, without=in_use)
@@ -178,7 +178,7 @@ class Table:
             self._must_fit_some_day(job, request, Refusal(BUSY, found.reason) if in_use else found)
             return None
         if self._chooser.lays_out:
-            with contextlib.suppress(Refused):
+            with contextlib.suppress(NoLayout):
                 placed = self._begun(job, wish, self._evenly(found, request))
                 if placed is not None:
                     return placed
@@ -189,7 +189,7 @@ class Table:
     def _begun(
         self, job: JobRecord, wish: Wish, allocation: Allocation, chosen_for: JobResources | None = None
     ) -> Placed | None:
-        """Lay the step out on the allocation and hold the resources. Raises Refused.
+        """Lay the step out on the allocation and hold the resources. Raises NoLayout.
 
         Return None where steps hold some of the resources already. With `chosen_for`, the step holds all of that
         choice.
@@ -202,7 +202,7 @@ class Table:
             shares = self._shares(layout, wish)
             if chosen_for is not None:
                 shares = shares_of(chosen_for, self.selection.nodes, shares, wish.memory)
-        except Refused:  # the nodes of its tasks have fewer free GPUs than nodes elsewhere
+        except NoLayout:  # the nodes of its tasks have fewer free GPUs than nodes elsewhere
             if self._holdings:
                 return None
             raise
@@ -225,7 +225,7 @@ class Table:
             self._used[rank] = self._used.get(rank, 0) | share.mask
         return True
 
-    def _evenly(self, found: Choice, request: Request) -> Allocation:
+    def _evenly(self, found: Choice, request: LayoutRequest) -> Allocation:
         """Return an allocation of the free CPUs on the chosen nodes.
 
         srun lays a step out on all of its job's nodes, with the same number of tasks on each.
@@ -244,7 +244,7 @@ class Table:
         return Allocation(tuple(grants))
 
     def _chosen(
-        self, job: JobRecord, request: Request, *, ever: bool = False, without: Iterable[int] = ()
+        self, job: JobRecord, request: LayoutRequest, *, ever: bool = False, without: Iterable[int] = ()
     ) -> Choice | Refusal:
         """Return the plugin's choice among the nodes in operation.
 
@@ -274,11 +274,11 @@ class Table:
         return JobRecord(self._number, details=details)
 
     def _ask_for_gpus(self, details: JobDetails, gpus: Gpus) -> None:
-        """Ask for the same number of GPUs on each node: the highest need of a node. Raises Refused."""
+        """Ask for the same number of GPUs on each node: the highest need of a node. Raises NoLayout."""
         asked = self._asked(gpus)
         most = self.most_gpus.get(asked.type, 0)
         if not self.most_gpus:
-            raise Refused("GPUs are asked for, and the nodes of this cluster have none to give")
+            raise NoLayout("GPUs are asked for, and the nodes of this cluster have none to give")
         least = min(gpus.nodes(most), details.max_nodes or details.num_tasks, details.num_tasks)
         details.min_nodes = max(details.min_nodes, least)
         count = gpus.on(0, details.min_nodes, -(-details.num_tasks // details.min_nodes))
@@ -303,7 +303,7 @@ class Table:
         return self._most_gpus
 
     def _shares(self, layout: Layout, wish: Wish) -> dict[int, Share]:
-        """Return the step's shares, by index of the node: CPUs, memory and GPUs. Raises Refused."""
+        """Return the step's shares, by index of the node: CPUs, memory and GPUs. Raises NoLayout."""
         known: dict[Share, Share] = {}
         shares = {}
         for nodeid, part in enumerate(layout.nodes):
@@ -315,7 +315,7 @@ class Table:
         return shares
 
     def _gpus(self, wish: Wish, part: NodeShare, count: int) -> tuple[str, ...]:
-        """Return the keys of a step's GPUs on a node: all GPUs, or `count` near the step's CPUs. Raises Refused."""
+        """Return the keys of a step's GPUs on a node: all GPUs, or `count` near the step's CPUs. Raises NoLayout."""
         machine = self.machines[self._ranks[part.node]]
         if wish.gpus.is_all:
             return tuple(device.key for device in machine.devices if device.name == GPU)
@@ -326,19 +326,19 @@ class Table:
         asked = replace(self._asked(wish.gpus), count=count)
         return tuple(device.key for device in hold(machine.devices, asked, loads, part.cpus, machine.topology))
 
-    def _must_fit_some_day(self, job: JobRecord, request: Request, busy: Refusal) -> None:
-        """Raise Refused where the job would not fit on the present nodes, even idle."""
+    def _must_fit_some_day(self, job: JobRecord, request: LayoutRequest, busy: Refusal) -> None:
+        """Raise NoLayout where the job would not fit on the present nodes, even idle."""
         never = self._chosen(job, request, ever=True)
         if isinstance(never, Refusal):
-            raise Refused(never.reason)
+            raise NoLayout(never.reason)
         if busy.kind != BUSY:
-            raise Refused(busy.reason)
+            raise NoLayout(busy.reason)
 
     def never_fits(self, wish: Wish) -> str:
         """Return the reason why the step never fits on the remaining nodes, even idle; "" where the step can fit."""
         try:
             self._must_fit_some_day(self._job(wish), wish.request, Refusal(BUSY, ""))
-        except Refused as error:
+        except NoLayout as error:
             if wish.gpus.said or wish.gpus.is_all:
                 return error.reason
             return self.never_fits(replace(wish, gpus=ALL))

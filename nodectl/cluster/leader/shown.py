@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nodectl.model.cpu_list import cpus_of, format_cpulist
-from nodectl.model.states import PENDING, RESOURCES
+from nodectl.model.reasons import RESOURCES
+from nodectl.model.states import PENDING
 from nodectl.placement.binding.job import tasks_of
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from nodectl.cluster.leader.gpus import ALL, Gpus
 from nodectl.cluster.leader.holding import Held
 from nodectl.placement.binding.layout import Layout
-from nodectl.placement.binding.request import Request
+from nodectl.placement.binding.request import LayoutRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     """A step's request: options, MiB of each node or of each CPU, GPUs, words about the network."""
 
-    request: Request
+    request: LayoutRequest
     memory: int = 0
     memory_per_cpu: int = 0
     gpus: Gpus = ALL

@@ -25,7 +25,7 @@ from nodectl.cluster.start import holders, starter
 from nodectl.cluster.start.words import SERVED
 from nodectl.model.number import whole
 from nodectl.placement.binding.hostlist import expand
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +105,7 @@ def asks_for_several(words: Sequence[str], parser: type[RunParser], **how: Any) 
         raise BadOption(NO_PROGRAM)
     try:
         names = expand(str(values.get("nodelist", "")))
-    except Refused:
+    except NoLayout:
         names = ()  # the service reports the mistake
     least = str(values.get("nodes", "")).partition("-")[0]
     return len(names) > 1 or (whole(least, _MOST_NODES) or 0) > 1

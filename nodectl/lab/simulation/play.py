@@ -18,7 +18,7 @@ from nodectl.lab.simulation.rules import Rules
 from nodectl.lab.simulation.story import Played, Run, Story, Violation
 from nodectl.lab.simulation.submission import BEGINNING, number_of_tasks, record_of, shares_of
 from nodectl.lab.simulation.workload import NodeEvent, WorkJob, Workload
-from nodectl.model import states
+from nodectl.model import reasons, states
 from nodectl.scheduler.decisions import CANCEL, REQUEUE, SUSPEND, Decision, End, NotAdmitted, Preempt, Resume, Start
 from nodectl.scheduler.policy import Policy
 from nodectl.scheduler.scheduler import Scheduler
@@ -30,7 +30,7 @@ _SIGTERM = 15
 _READY_EVERY, _READY_AT_MOST = 1.0, 300
 _IDLE_WAKES = 2000  # consecutive wakes requested by the queue without any decision
 REFUSED = "REFUSED"
-_OWN_FAULT = (states.DEPENDENCY, "JobHeld", "QOSMax")  # reasons caused by the user, for which a job may wait for ever
+_OWN_FAULT = (reasons.DEPENDENCY, "JobHeld", "QOSMax")  # reasons caused by the user, for which a job may wait for ever
 
 
 class _Active:

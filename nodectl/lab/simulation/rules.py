@@ -15,7 +15,8 @@ from nodectl.lab.simulation.starvation import Starvation
 from nodectl.lab.simulation.story import Run, Share, Violation
 from nodectl.lab.simulation.submission import BEGINNING
 from nodectl.model.device_part import DevicePart, device_of, part_of
-from nodectl.model.states import COMPLETED, PRIORITY, RESOURCES, SUSPENDED
+from nodectl.model.reasons import PRIORITY, RESOURCES
+from nodectl.model.states import COMPLETED, SUSPENDED
 from nodectl.scheduler.decisions import Preempt
 from nodectl.scheduler.policy import Policy
 from nodectl.selection.records import JobRecord, NodeTable

@@ -255,7 +255,7 @@ def wanted_controllers(config: Config) -> list[str]:
 
 
 def is_memory_shared(devices: Iterable[NodeDevice]) -> bool:
-    """Return True where jobs can have a part of the memory of a device, be it declared or found."""
+    """Return True where jobs can have a part of a device's memory."""
     return any(device.memory for device in devices)
 
 

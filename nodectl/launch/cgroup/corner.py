@@ -199,7 +199,7 @@ def set_wall(group: tree.Group, devices: Iterable[NodeDevice], free: Sequence[in
 
 
 def _enable_controllers(above: tree.Group) -> None:
-    """Enable what limits need. It stays enabled when the fence goes: others may count on it by then."""
+    """Enable the controllers for the limits. They stay enabled after the fence: programs may rely on them by then."""
     for name in set(_CONTROLLERS) & set(above.core.controllers):
         with contextlib.suppress(OSError):  # what cannot be limited is told
             above.enable([name])
@@ -227,7 +227,7 @@ def take_down(corner: Corner) -> str:
 
 
 def usage(corner: Corner) -> Mapping[str, int]:
-    """Return how many users, sessions and processes are in the corner, and its memory in MiB and CPU time in us.
+    """Return the corner's numbers of users, sessions and processes, memory in MiB and CPU time in us.
 
     Those of users who have no wall do not count. As any user.
     """

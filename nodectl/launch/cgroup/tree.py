@@ -22,7 +22,7 @@ from nodectl.model.step_number import step_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 MOUNTS = "/proc/self/mounts"
 PRELOAD = "preload"  # below a step's `user`: the interpreter of --preload
@@ -205,6 +205,15 @@ class Group:
             pass  # directories go while we look
         return found
 
+    def confine_devices(self, rules: "Sequence[Sequence[int]]") -> None:
+        """Attach the device program, if the cgroup has none yet. Raises OSError."""
+        fd = self.open()
+        try:
+            if not _kernel.device_programs(fd):
+                _kernel.constrain_devices(fd, rules)
+        finally:
+            os.close(fd)
+
     def open(self) -> int:
         """Open the cgroup's directory, for `_kernel.fork_into`. The caller closes the descriptor."""
         return pseudo_file.open_at(self.full_path, os.O_RDONLY | os.O_DIRECTORY)
@@ -216,6 +225,21 @@ class Group:
             return _kernel.fork_into(fd)
         finally:
             os.close(fd)
+
+
+def make_step(
+    path: str, controllers: "Iterable[str]", files: "Mapping[str, str]", device_rules: "Sequence[Sequence[int]]"
+) -> None:
+    """Make job_J with limits (`files`) and device rules, and step_S below. Raises OSError.
+
+    `controllers`, which the base has enabled, are enabled all the way down.
+    """
+    job, step = Group(os.path.dirname(path)).make(), Group(path)
+    job.enable(controllers)
+    job.write(files)
+    if device_rules:
+        job.confine_devices(device_rules)
+    step.make().enable(controllers)
 
 
 def make_among(step: str, name: str, *, confined: bool) -> Group:

@@ -48,7 +48,7 @@ class UsageReader:
         if self._mount is None or not cgroup.startswith("/"):
             return Usage(None, None, None, None, {})
         base = f"{self._mount}{cgroup}/user"
-        spent = _pairs(_text(f"{base}/cpu.stat")).get("usage_usec")
+        spent = pseudo_file.counters(f"{base}/cpu.stat").get("usage_usec")
         disks = _disks(_text(f"{base}/io.stat"))
         shares = {name: _pressure(_text(f"{base}/{name}.pressure")) for name in RESOURCES}
         pressure = {name: share for name, share in shares.items() if share is not None}
@@ -69,15 +69,7 @@ class UsageReader:
 
 
 def _text(path: str) -> str:
-    try:
-        return pseudo_file.read(path).decode("ascii", "replace")
-    except OSError:
-        return ""
-
-
-def _pairs(text: str) -> dict[str, int]:
-    rows = (line.split() for line in text.splitlines())
-    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdecimal()}
+    return pseudo_file.read_if_any(path).decode("ascii", "replace")
 
 
 def _pressure(text: str) -> float | None:

@@ -33,7 +33,7 @@ def complaint(config: "Config") -> str:
 
 
 def _nearest(path: str) -> str:
-    """Return the path, or the nearest directory above the path that exists."""
+    """Return the path, or the nearest existing directory above."""
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     return path

@@ -60,7 +60,8 @@ def begin(
     """
     try:
         if request["container"] == "reconfigure":
-            _reconfigure(request, node)
+            if why := _call(node, launch_order.CONTAINER_RECONFIG, request, -1):
+                messages.tell("container-failed", why)
             runners.spare.let_go()  # it has the old configuration
             return
         if os.fork() == 0:
@@ -140,11 +141,6 @@ def _restore(request: "Mapping[str, object]", fds: "list[int]", node: "NodePlugi
     except PluginRefused as refused:
         return str(refused)
     return _call(node, launch_order.CONTAINER_RESTORE, request, fds[0])
-
-
-def _reconfigure(request: "Mapping[str, object]", node: "NodePlugins") -> None:
-    if why := _call(node, launch_order.CONTAINER_RECONFIG, request, -1):
-        messages.tell("container-failed", why)
 
 
 def _call(node: "NodePlugins", call: str, request: "Mapping[str, object]", answer: int) -> str:

@@ -186,17 +186,18 @@ def _guard(  # everything the guard needs
         prctl.set_dumpable(0)  # until the visitor executes a program, no process looks into guard or visitor
         fds = _receive(answer, errors)
         status = _be_guard(_begin_visitor(act, request, step, fds, confinement, errors), fds)
-    except OSError as error:
-        _tell(errors, step, error)
     except BaseException as error:  # the top of a process
-        os.write(errors, str(error)[:_LONGEST].encode())
+        _tell(errors, step, error)
     finally:
         os._exit(status)
 
 
-def _tell(errors: int, step: "Step", error: OSError) -> None:
-    where = f"{error.filename}: " if error.filename else ""
-    os.write(errors, f"{where}{error.strerror} (as {step.user_name})".encode())
+def _tell(errors: int, step: "Step", error: BaseException) -> None:
+    text = str(error)[:_LONGEST]
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        text = f"{where}{error.strerror} (as {step.user_name})"
+    os.write(errors, text.encode())
 
 
 def _receive(answer: int, errors: int) -> "list[int]":
@@ -243,10 +244,8 @@ def _begin_visitor(
         confinement.confine()
         act(request, step, fds)
         status = 0
-    except OSError as error:
-        _tell(errors, step, error)
     except BaseException as error:  # the top of a process
-        os.write(errors, str(error)[:_LONGEST].encode())
+        _tell(errors, step, error)
     finally:
         os._exit(status)
 

@@ -169,7 +169,7 @@ def _start(
 
 
 def _refuse(channel: "_socket.socket", lost: DescriptorsLost) -> None:
-    """Refuse an order whose descriptors this process has no room for.
+    """Refuse an order with more descriptors than this process has room for.
 
     The order is still in its socket, and is dropped there after the answer: its link to the daemon closes then.
     """

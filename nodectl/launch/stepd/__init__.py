@@ -17,7 +17,7 @@ The way of a step:
     script_messages.py  lines for the user of a script
     user_helpers.py     processes that open a user's paths
     task_epilogs.py     the scripts after a task
-    accounting.py       figures of the cgroups, and the kernel's out-of-memory log
+    accounting.py       figures of the cgroups
     end_reasons.py      out of memory, out of processes
     exit_status.py      the step's exit status and state
     record.py           the step's record

@@ -1,25 +1,23 @@
-"""Resource usage of tasks and steps, victims of the out-of-memory killer, and the clock of a step.
+"""Resource usage of tasks and steps, and the clock of a step.
 
-The stepd reads usage at the end, as root, from the files of cgroups and processes, and the victims from the kernel's
-log. The files are described in the kernel's cgroup-v2 ("Memory", "PID", "CPU", "IO"), psi.rst and proc(5). Figures of a
-controller that is missing are left out. The kernel counts what a process read, wrote and computed without any
-controller, with the children that the process started and waited for.
+The stepd reads usage at the end, as root, from the files of cgroups and processes. The files are described in the
+kernel's cgroup-v2 ("Memory", "PID", "CPU", "IO"), psi.rst and proc(5). Figures of a controller that is missing are left
+out. The kernel counts what a process read, wrote and computed without any controller, with the children that the
+process started and waited for.
 """
 
-import os
 import time
 
 from nodectl.kernel import pseudo_file
+from nodectl.launch.cgroup import out_of_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Container, Mapping
     from resource import struct_rusage
 
     from nodectl.launch.cgroup.tree import Group
 
-LOG = "/dev/kmsg"
-LONGEST_LINE = 8192
 _PRESSURES = ("cpu", "memory", "io")
 _MICROSECONDS = 1e6
 _ANY = frozenset(("memory", "pids", "io"))
@@ -64,43 +62,21 @@ class KernelEvents:
         self.controllers = controllers
         self.oom_kills = self.forks_refused = None
         if "memory" in controllers:
-            self.oom_kills = oom_kills(group.full_path)
+            self.oom_kills = out_of_memory.kills(group.full_path)
         if "pids" in controllers:
-            self.forks_refused = _table(_read(f"{group.full_path}/pids.events")).get("max")
-
-
-def oom_kills(path: str) -> int | None:
-    """Return how many processes the kernel killed in this cgroup (a directory) because memory ran out.
-
-    Returns None where the cgroup does not count kills. The cgroup may be another user's: its file is readable by all.
-    """
-    return _table(_read(f"{path}/memory.events")).get("oom_kill")
-
-
-def memory_limit(path: str) -> int | None:
-    """Return the memory limit of a cgroup in bytes, None for no limit.
-
-    This is the least limit of the cgroup and of the cgroups above. The cgroup may be another user's.
-    """
-    found = None
-    while path.strip("/"):
-        limit = _read(f"{path}/memory.max").strip()  # "max" for none; missing where the controller is not enabled
-        if limit.isdigit():
-            found = int(limit) if found is None else min(found, int(limit))
-        path = os.path.dirname(path)
-    return found
+            self.forks_refused = pseudo_file.counters(f"{group.full_path}/pids.events").get("max")
 
 
 def controllers_of(group: "Group") -> frozenset[str]:
-    """Return the controllers of a cgroup: only their files are there."""
-    return frozenset(_read(f"{group.full_path}/cgroup.controllers").decode().split())
+    """Return the controllers available in a cgroup."""
+    return frozenset(pseudo_file.read_if_any(f"{group.full_path}/cgroup.controllers").decode().split())
 
 
 def controllers_below(group: "Group | None") -> frozenset[str]:
     """Return the controllers enabled for the children of a cgroup."""
     if group is None:
         return frozenset()
-    return frozenset(_read(f"{group.full_path}/cgroup.subtree_control").decode().split())
+    return frozenset(pseudo_file.read_if_any(f"{group.full_path}/cgroup.subtree_control").decode().split())
 
 
 class Orphans:
@@ -143,7 +119,7 @@ def transferred(pid: int) -> tuple[int, int]:
 
     The child may have ended, but must not be collected yet.
     """
-    found = _read(f"/proc/{pid}/io").split()
+    found = pseudo_file.read_if_any(f"/proc/{pid}/io").split()
     return (int(found[1]), int(found[3])) if found[:3:2] == [b"rchar:", b"wchar:"] else (0, 0)
 
 
@@ -156,12 +132,12 @@ def figures(
     """
     found: dict[str, object] = {}
     if events.oom_kills is not None:
-        found["peak_memory"] = _number(_read(f"{group.full_path}/memory.peak"))
+        found["peak_memory"] = _number(pseudo_file.read_if_any(f"{group.full_path}/memory.peak"))
         found["oom_kills"] = events.oom_kills
     if "memory.swap.max" in limits:
-        found["peak_swap"] = _number(_read(f"{group.full_path}/memory.swap.peak"))  # Linux 6.5
+        found["peak_swap"] = _number(pseudo_file.read_if_any(f"{group.full_path}/memory.swap.peak"))  # Linux 6.5
     if events.forks_refused is not None:
-        found["peak_processes"] = _number(_read(f"{group.full_path}/pids.peak"))
+        found["peak_processes"] = _number(pseudo_file.read_if_any(f"{group.full_path}/pids.peak"))
         found["forks_refused"] = events.forks_refused
     found.update(_rates(group, limited="cpu.max" in limits, has_io="io" in events.controllers))
     if with_pressure:
@@ -171,13 +147,13 @@ def figures(
 
 def _rates(group: "Group", *, limited: bool, has_io: bool) -> dict[str, object]:
     """Return seconds of CPU time and of throttling by a CPU limit, and bytes read and written on all disks."""
-    times = _table(_read(f"{group.full_path}/cpu.stat"))
+    times = pseudo_file.counters(f"{group.full_path}/cpu.stat")
     found: dict[str, object] = {}
     if "user_usec" in times:
         found["cpu_seconds"] = [times["user_usec"] / _MICROSECONDS, times["system_usec"] / _MICROSECONDS]
     if limited and "throttled_usec" in times:
         found["throttled_seconds"] = times["throttled_usec"] / _MICROSECONDS
-    words = _read(f"{group.full_path}/io.stat").split() if has_io else []
+    words = pseudo_file.read_if_any(f"{group.full_path}/io.stat").split() if has_io else []
     for key, beginning in (("read_bytes", b"rbytes="), ("written_bytes", b"wbytes=")):
         if words:
             found[key] = sum(int(word.removeprefix(beginning)) for word in words if word.startswith(beginning))
@@ -188,82 +164,11 @@ def _pressure(group: "Group") -> dict[str, list[float]]:
     """Return for each resource the seconds during which some of the processes, and all processes, waited."""
     found = {}
     for resource in _PRESSURES:
-        lines = _read(f"{group.full_path}/{resource}.pressure").splitlines()
+        lines = pseudo_file.read_if_any(f"{group.full_path}/{resource}.pressure").splitlines()
         if lines:
             found[resource] = [int(line.rpartition(b"=")[2]) / _MICROSECONDS for line in lines]
     return found
 
 
-def _read(path: str) -> bytes:
-    try:
-        return pseudo_file.read(path)
-    except OSError:
-        return b""  # no such controller, or the kernel was told not to account
-
-
-def _table(data: bytes) -> dict[str, int]:
-    return {name.decode(): int(value) for name, _, value in (line.partition(b" ") for line in data.splitlines())}
-
-
 def _number(data: bytes) -> int | None:
     return int(data) if data else None  # Linux before 5.19 has no peak
-
-
-class Victim:
-    """A process killed by the kernel because memory ran out.
-
-    `cgroup` is the cgroup of the process. `limit_of` is the cgroup whose limit was reached, "" for the machine's
-    memory.
-    """
-
-    __slots__ = ("cgroup", "limit_of", "name", "pid")
-
-    def __init__(self, pid: int, name: str, cgroup: str, limit_of: str) -> None:
-        self.pid = pid
-        self.name = name
-        self.cgroup = cgroup
-        self.limit_of = limit_of
-
-
-def victims(since: float) -> "Iterator[Victim]":
-    """Yield the victims named by the kernel's log since a time of the monotonic clock. The log is rate limited."""
-    for line in _log(since):
-        one = victim_of(line)
-        if one is not None:
-            yield one
-
-
-def victim_of(line: str) -> Victim | None:
-    """Return the victim named by a line of the kernel's log, None for any unrelated line."""
-    cgroup = limit_of = ""
-    if line.startswith("oom-kill:"):
-        facts, _, rest = line.partition(",task=")
-        cgroup = facts.rpartition(",task_memcg=")[2]
-        limit_of = facts.partition(",oom_memcg=")[2].partition(",")[0]
-        name, _, numbers = rest.rpartition(",pid=")  # the name is the user's choice, what follows it is not
-        pid = numbers.partition(",")[0]
-    elif line.lower().startswith(("memory cgroup out of memory: killed process ", "out of memory: killed process ")):
-        pid, _, rest = line.partition("Killed process ")[2].partition(" (")
-        name = rest.rpartition(") total-vm:")[0]
-    else:
-        return None
-    return Victim(int(pid), name, cgroup, limit_of) if pid.isdecimal() else None
-
-
-def _log(since: float) -> "Iterator[str]":
-    try:
-        fd = os.open(LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return  # a container without it
-    try:
-        while True:
-            try:
-                head, _, text = os.read(fd, LONGEST_LINE).partition(b";")
-            except BrokenPipeError:
-                continue  # overwritten before we came to it
-            except OSError:
-                return
-            if int(head.split(b",")[2]) / _MICROSECONDS >= since:
-                yield text.decode("utf-8", "replace").partition("\n")[0]
-    finally:
-        os.close(fd)

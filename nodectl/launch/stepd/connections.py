@@ -49,7 +49,7 @@ class Link:
         self.launcher = launcher
 
     def close(self) -> None:
-        """Closes both ends."""
+        """Close both ends."""
         os.close(self.reader)
         if self.writer != self.reader:
             os.close(self.writer)
@@ -97,14 +97,14 @@ class Links:
         self._by_fd[link.reader] = self._by_fd[link.writer] = link
         self._poll.register(link.reader, select.POLLIN)
 
-    def handle(self, fd: int, mask: int) -> bool:
-        """Serve an event of poll(2). Returns False when `fd` belongs to no connection."""
+    def handle(self, fd: int, mask: int) -> None:
+        """Serve an event of poll(2)."""
         if fd == self._listener.fileno():
             self._accept()
-            return True
+            return
         link = self._by_fd.get(fd)
         if link is None:
-            return False
+            return
         try:
             if mask & select.POLLOUT or fd != link.reader:
                 self._flush(link)
@@ -112,7 +112,6 @@ class Links:
                 self._read(link)
         except (framing.BrokenWire, OSError):
             self._drop(link)
-        return True
 
     def _accept(self) -> None:
         try:

@@ -8,6 +8,7 @@ when no task is left.
 import os
 import time
 
+from nodectl.launch.cgroup import out_of_memory
 from nodectl.launch.stepd import accounting
 
 TYPE_CHECKING = False
@@ -48,7 +49,7 @@ class EndReasons:
         self._say = say
         self._user: Group | None = None if group is None else group.child("user")
         self._around = "" if group is not None else around
-        self._killed_around = accounting.oom_kills(self._around) if self._around else None  # old or reported
+        self._killed_around = out_of_memory.kills(self._around) if self._around else None  # old or reported
         self._began = time.monotonic() - _EARLIER
         self._controllers: frozenset[str] | None = None  # of `_user`; those below have no others
         self._pids: set[int] = set()  # of victims that the user knows of
@@ -81,11 +82,11 @@ class EndReasons:
         """
         if self._killed_around is None or task.killed_by_command or not (_is_killed(task) or _has_lost_a_child(task)):
             return
-        if (accounting.oom_kills(self._around) or 0) <= self._killed_around:
+        if (out_of_memory.kills(self._around) or 0) <= self._killed_around:
             return
         self._killed_around += 1
         task.out_of_memory = True
-        limit = accounting.memory_limit(self._around)
+        limit = out_of_memory.memory_limit(self._around)
         where = "" if limit is None else f" in a cgroup that is limited to {limit >> 20} MiB"
         who = f"process {task.pid}" if _is_killed(task) else "one of its processes"
         self._tell(f"task {task.number}: killed {who}{where}")
@@ -139,7 +140,7 @@ class EndReasons:
         known, task.out_of_memory = task.out_of_memory, True
         cgroup = f"{self._step.cgroup}/user/task_{task.local_id}"
         # The log has up to two lines for each victim; the first one tells more.
-        lines = [one for one in accounting.victims(self._began) if self._is_new(one, task, cgroup)]
+        lines = [one for one in out_of_memory.victims(self._began) if self._is_new(one, task, cgroup)]
         named = list({one.pid: one for one in reversed(lines)}.values())[::-1]
         for one in named:
             self._pids.add(one.pid)
@@ -155,7 +156,7 @@ class EndReasons:
         else:
             self._tell(f"task {task.number}: killed {count} of its processes")
 
-    def _is_new(self, one: accounting.Victim, task: "Task", cgroup: str) -> bool:
+    def _is_new(self, one: out_of_memory.Victim, task: "Task", cgroup: str) -> bool:
         if one.pid in self._pids:
             return False
         return one.cgroup.endswith(cgroup) if one.cgroup else one.pid == task.pid
@@ -165,7 +166,7 @@ class EndReasons:
 
         Only the log knows then: a limit of v1, or the machine ran out of memory.
         """
-        for one in accounting.victims(self._began):
+        for one in out_of_memory.victims(self._began):
             if one.pid == task.pid:
                 self.add_victim(task, one.pid, one.name)
 
@@ -178,7 +179,7 @@ class EndReasons:
         self.victims.append({"task": task.number, "pid": pid, "name": name})
         self._tell(f"task {task.number}: killed process {pid} ({name})")
 
-    def _limit(self, one: accounting.Victim) -> str:
+    def _limit(self, one: out_of_memory.Victim) -> str:
         """Return words for the limit of the victim, where the limit is the step's or the job's."""
         limit = self._step.limits.get("memory.max")
         if limit is None or not one.limit_of.endswith(

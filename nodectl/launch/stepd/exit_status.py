@@ -12,7 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.launch.stepd.run import Run
 
-
 _FAILURE = 1
 
 

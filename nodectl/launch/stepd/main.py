@@ -29,7 +29,8 @@ from nodectl.launch.stepd.run import STEPD_SLOT, LaunchFailed, Run
 from nodectl.launch.stepd.script_messages import ScriptMessages
 from nodectl.launch.stepd.start import confine_runner, start_tasks
 from nodectl.launch.stepd.termination import OUTPUT_LIMIT
-from nodectl.launch.task import client_streams, environment, rlimits, users_process
+from nodectl.launch.streams import client_streams
+from nodectl.launch.task import environment, rlimits, users_process
 from nodectl.model import features, launch_order
 from nodectl.model.states import CANCELLED, RUNNING
 from nodectl.model.step_number import BATCH, EXTERN
@@ -67,7 +68,8 @@ def main(
     status = 1
     order: Order | None = None
     try:
-        _settle()
+        os.setsid()
+        prctl.set_child_subreaper(1)  # directory, umask and ignored signals are inherited from the forkserver
         order = Order(request, fds)
         sign_in(order.step.uid)
         _obey(order, node, cgroup_mount, store, orders, ahead)
@@ -105,12 +107,6 @@ def _left(order: Order) -> "list[int]":
     if order.fds.client is not None and client_streams.are_left(order.fds.streams):
         left = [*left, order.fds.streams]
     return left
-
-
-def _settle() -> None:
-    """Start a session and adopt orphans. The directory, umask and ignored signals are inherited from the forkserver."""
-    os.setsid()
-    prctl.set_child_subreaper(1)
 
 
 def _obey(
@@ -262,9 +258,8 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
         mpi.begin(run, reaper)
     start_tasks(run, reaper)
     try:
-        for task in run.tasks[
-            : 1 if step.step_id == EXTERN else None
-        ]:  # extern holds a job, with as many tasks as are asked for
+        # The step that holds an allocation has as many tasks as were asked for, and starts one.
+        for task in run.tasks[:1] if step.step_id == EXTERN else run.tasks:
             run.call(launch_order.SPANK_TASK_POST_FORK, task=task)
         start_relays(run)
         reaper.turn(0)
@@ -279,7 +274,7 @@ def run_step(run: Run, reaper: Reaper, store: "PluginStore") -> None:
 
 
 def make_ready(run: Run, reaper: Reaper) -> None:
-    """Do what goes before any task. Raises LaunchFailed."""
+    """Prepare the step before the first task. Raises LaunchFailed."""
     wait_for_streams(run, reaper)
     confine_runner(run)
     if run.step.preload:
@@ -325,7 +320,7 @@ def open_gate(run: Run) -> None:
 
 
 def finish(run: Run, reaper: Reaper) -> None:
-    """End the step: kill what is left of it, call the plugins' last hooks, remove the cgroups."""
+    """End the step: kill the remaining processes, call the plugins' last hooks, remove the cgroups."""
     step = run.step
     run.mpi.finish()
     run.preload.finish()
@@ -403,7 +398,7 @@ def wait_for_relay(run: Run, reaper: Reaper, pid: int, *, awaited: bool) -> None
 def remove_groups(group: tree.Group, tasks: "list[Task]") -> None:
     """Remove the user's part of the step's cgroups.
 
-    The daemon removes the stepd's own cgroup when the stepd has ended (daemon/jobs/step_cgroups.py).
+    The daemon removes the stepd's own cgroup when the stepd has ended (daemon/jobs/cgroup_removals.py).
     """
     user = group.child("user")
     for task in tasks:

@@ -7,8 +7,7 @@ its processes the kernel killed, a line for its user. So are the state and the r
 
 from nodectl import messages
 from nodectl.kernel.identity import BEGAN_AS
-from nodectl.kernel.signals import KILL, TERM
-from nodectl.launch.stepd.suspension import TSTP
+from nodectl.kernel.signals import KILL, TERM, TSTP
 from nodectl.model.states import CANCELLED, COMPLETED, NODE_FAIL, PREEMPTED, RUNNING, SUSPENDED, TIMEOUT
 from nodectl.model.step_number import EXTERN
 from nodectl.model.wire.dispatch import STEP, Refused

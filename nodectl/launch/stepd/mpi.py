@@ -10,7 +10,7 @@ import os
 import time
 
 from nodectl.kernel import _kernel, children, operations, signals
-from nodectl.kernel.closing import close_all_but
+from nodectl.kernel.closing import pass_on
 from nodectl.launch.cgroup import tree
 from nodectl.launch.confine.confinement import Confinement
 from nodectl.launch.stepd import user_helpers
@@ -41,6 +41,19 @@ _BEGIN_SECONDS = 30.0  # that a server may take until tasks can begin
 _END_SECONDS = 5.0
 _SLOW = 0.5
 _PREFIXES = ("PMIX_", "PMI_", "OMPI_", "PRTE_")
+# Words of the server (`nodectl/model/mpi_server.py`) that end the step, or of which its user is told once.
+_ENDING = {
+    "apart": "its MPI server has lost those of its other nodes",
+    "bad": "task {} sent its MPI server what is no message",
+    "crowded": "its tasks store more with its MPI servers than there is room for",
+    "deserted": "all tasks on its node {} have left MPI and others wait for them",
+}
+_TOLD = {
+    "full": "task {} stored more with its MPI server than there is room for",
+    "spawn": "task {} wanted MPI to start further programs, which a step does not",
+    "unserved": "task {} asked PMIx for a connection, or a fence of some tasks, which is served on one node only",
+}
+_OF_NODES = ("apart", "crowded", "deserted")  # words about nodes; all others are about tasks here
 
 
 class Mpi(NoMpi):
@@ -70,9 +83,8 @@ class Mpi(NoMpi):
         server = self._server
         if server is None:
             return
-        ours: list[int] = []
         life, self._life = os.pipe2(os.O_CLOEXEC)
-        ours.append(life)
+        ours = [life]
         self._run.private.append(self._life)
         words = -1
         try:
@@ -135,20 +147,14 @@ class Mpi(NoMpi):
         step = self._run.step
         try:
             os.setpgid(0, 0)
-            limits = [operations.hard_limit(_DATA, _MEMORY, _MEMORY), operations.hard_limit(_CORE, 0, 0)]
-            numbers = operations.default_signals(range(1, 32))
-            _kernel.perform([numbers], None)
+            _kernel.perform([operations.default_signals(range(1, 32))], None)
             confinement = Confinement(step, step.environment)
             group = tree.Group(cgroup) if cgroup else None
             if not become(step, confinement, group=group, enter=self._run.enter_container):
                 return
+            limits = [operations.hard_limit(_DATA, _MEMORY, _MEMORY), operations.hard_limit(_CORE, 0, 0)]
             _kernel.perform(limits, None)
-            null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-            for number in range(3):
-                os.dup2(null, number, inheritable=True)
-            close_all_but(keep)
-            for fd in keep:
-                os.set_inheritable(fd, True)
+            pass_on(keep)
             os.chdir("/tmp")  # strict confinement lets it write there
             confinement.confine()
             os.execve(server.argv[0], server.argv, environment)
@@ -215,11 +221,19 @@ class Mpi(NoMpi):
             name, equals, value = rest.partition("=")
             if equals and name.startswith(_PREFIXES) and name.replace("_", "a").isalnum() and "\0" not in value:
                 self.environment[name] = value
-        elif word in _WORDS:
+        else:
             number, _, code = rest.partition(" ")
             known = range(self._run.step.nnodes) if word in _OF_NODES else self._tasks
             if number.isascii() and number.isdigit() and len(number) < 10 and int(number) in known:
-                _WORDS[word](self, int(number), code)
+                self._hear_of(word, int(number), code)
+
+    def _hear_of(self, word: str, number: int, code: str) -> None:
+        if word in _ENDING:
+            self._end(_ENDING[word].format(number))
+        elif word in _TOLD:
+            self._say(_TOLD[word].format(number))
+        elif word in _WORDS:
+            _WORDS[word](self, number, code)
 
     def _abort(self, rank: int, code: str) -> None:
         shown = code if code.isascii() and code.removeprefix("-").isdecimal() and len(code) < 12 else "?"
@@ -238,29 +252,6 @@ class Mpi(NoMpi):
         if rank >= 0:
             self._reaper.collect()  # the task's exit status says more
             self._end(f"task {rank} has left MPI and others wait for it")
-
-    def _desert(self, node: int, _: str) -> None:
-        self._end(f"all tasks on its node {node} have left MPI and others wait for them")
-
-    def _part(self, _: int, __: str) -> None:
-        self._end("its MPI server has lost those of its other nodes")
-
-    def _crowd(self, _: int, __: str) -> None:
-        self._end("its tasks store more with its MPI servers than there is room for")
-
-    def _bad(self, rank: int, _: str) -> None:
-        self._end(f"task {rank} sent its MPI server what is no message")
-
-    def _full(self, rank: int, _: str) -> None:
-        self._say(f"task {rank} stored more with its MPI server than there is room for")
-
-    def _spawn(self, rank: int, _: str) -> None:
-        self._say(f"task {rank} wanted MPI to start further programs, which a step does not")
-
-    def _unserve(self, rank: int, _: str) -> None:
-        self._say(
-            f"task {rank} asked PMIx for a connection, or a fence of some tasks, which is served on one node only"
-        )
 
     def _say(self, text: str) -> None:
         if text not in self._told:
@@ -355,19 +346,11 @@ class Mpi(NoMpi):
 
 _WORDS: "dict[str, Callable[[Mpi, int, str], None]]" = {
     "abort": Mpi._abort,
-    "apart": Mpi._part,
-    "bad": Mpi._bad,
-    "crowded": Mpi._crowd,
-    "deserted": Mpi._desert,
-    "full": Mpi._full,
     "lost": Mpi._lose,
-    "spawn": Mpi._spawn,
     "stuck": Mpi._stuck,
-    "unserved": Mpi._unserve,
     "within": Mpi._within,
     "without": Mpi._without,
 }
-_OF_NODES = ("apart", "crowded", "deserted")  # words about nodes; all others are about tasks here
 
 
 def begin(run: "Run", reaper: "Reaper") -> None:

@@ -20,7 +20,7 @@ from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.own_pages import own_pages
 from nodectl.launch import container
 from nodectl.launch.stepd.run import Descriptors
-from nodectl.launch.task import client_streams
+from nodectl.launch.streams import client_streams
 from nodectl.model.step import Step
 from nodectl.model.wire import lean_json
 from nodectl.model.wire.framing import LONGEST_ORDER, MAX_DESCRIPTORS, DescriptorsLost, receive_packet

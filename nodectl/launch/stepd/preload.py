@@ -15,7 +15,7 @@ import os
 
 from nodectl import messages
 from nodectl.kernel import _kernel, children, identity, operations, pseudo_file, signals
-from nodectl.kernel.closing import close_all_but
+from nodectl.kernel.closing import pass_on
 from nodectl.kernel.processes import cgroup_of
 from nodectl.launch.cgroup import tree
 from nodectl.launch.confine.confinement import Confinement
@@ -115,12 +115,7 @@ class Preload(NoPreload):
                 return
             if self._run.group is None:
                 _kernel.perform([operations.die_with(runner)], None)
-            null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-            for number in range(3):
-                os.dup2(null, number, inheritable=True)
-            close_all_but((socket, words))
-            for fd in (socket, words):
-                os.set_inheritable(fd, True)
+            pass_on((socket, words))
             if mask := self._run.tasks[0].mask:
                 os.sched_setaffinity(0, [cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1])
             _kernel.perform([operations.enter_directory(step.cwd, "", "")], None)
@@ -139,7 +134,7 @@ class Preload(NoPreload):
             os._exit(children.NO_PROGRAM)
 
     def ended(self, pid: int, status: int) -> None:
-        """Handle the end of a child that is no task: of the interpreter, or of what a task has been before."""
+        """Handle the end of the interpreter, or of the earlier process of a task."""
         if pid == self._pid:
             self._pid = 0  # a later child may get its number
             if not self._unneeded:
@@ -271,7 +266,7 @@ class Preload(NoPreload):
             self._warn(f"{which} {task.global_id} starts without it, because {_WHY[why]}", why)
 
     def _take(self, token: str, pid: int) -> bool:
-        """Make this process the task. Returns False where it cannot be, or the task has ended."""
+        """Make this process the task. Returns False for an unsuitable process, or an ended task."""
         run, task = self._run, self._waiting[token]
         if not self._is_its_fork(pid) or not _runs(task.pid):
             return False
@@ -291,7 +286,7 @@ class Preload(NoPreload):
         return True
 
     def _is_its_fork(self, pid: int) -> bool:
-        """Return True for a child of this process that was born in the interpreter and is nothing else yet."""
+        """Return True for a child of this process, born in the interpreter and without a role yet."""
         run = self._run
         if pid == self._pid or pid in run.step.helpers or self._reaper.knows(pid):
             return False

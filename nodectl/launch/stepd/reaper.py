@@ -90,11 +90,11 @@ class Reaper:
         self._children[task.pid] = task
 
     def knows(self, pid: int) -> bool:
-        """Return True for the pid of a task that is awaited."""
+        """Return True for the pid of an awaited task."""
         return pid in self._children
 
     def replace(self, task: "Task", pid: int) -> None:
-        """Await another child as this task: what the task has been is no task any more."""
+        """Await another child as this task, instead of the task's earlier process."""
         del self._children[task.pid]
         task.pid = pid
         self._children[pid] = task
@@ -229,7 +229,7 @@ class Reaper:
             self._tell_exits()
 
     def watched(self) -> "list[int]":
-        """Return the descriptors that have something for `turn` when they are readable."""
+        """Return the descriptors for which `turn` has work when readable."""
         lifeline = self._run.fds.lifeline
         return [self._wakeup, self._inbox.fd, *([lifeline] if lifeline >= 0 else ()), *self._run.links.readers()]
 

@@ -7,7 +7,7 @@ import os
 import time
 
 from nodectl.launch.stepd import exit_status
-from nodectl.launch.task.filename import files_of
+from nodectl.launch.streams.filename import files_of
 from nodectl.model.wire.lean_json import dumps
 
 TYPE_CHECKING = False
@@ -57,10 +57,7 @@ def compose(run: "Run") -> "dict[str, object]":
         **({"bulk": run.bulk.figures()} if run.bulk is not None else {}),
         "tasks": [
             {
-                "task": task.number,
-                "pid": task.pid,
-                "status": task.status,
-                "cpus": f"{task.mask:x}" if task.mask else "",
+                **task.shown(),
                 "user_seconds": round(task.usage[0], 6),
                 "system_seconds": round(task.usage[1], 6),
                 "max_rss_kib": task.usage[2],

@@ -11,7 +11,7 @@ from nodectl.kernel.processes import cgroup_of
 from nodectl.launch.cgroup import tree
 from nodectl.launch.stepd import accounting
 from nodectl.launch.stepd.end_reasons import EndReasons
-from nodectl.launch.task.relay import Relays
+from nodectl.launch.streams.relay import Relays
 from nodectl.launch.task.step_context import StepContext
 from nodectl.model import launch_order
 from nodectl.model.states import FAILED, RUNNING
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
             """Add commands from the client. `others` counts the commands that are not here. Raises ValueError."""
 
         def tell_again(self) -> None:
-            """Tell the service the counts once more: it may be another one."""
+            """Send the counts to the service again, perhaps to a new daemon."""
 
         def withdraw(self) -> None:
             """Drop all commands not yet started."""
@@ -304,7 +304,7 @@ class Run(StepContext):
             messages.to_log(f"nodectl stepd: step {self.step}: {messages.printable(line)}", "plugin-output")
 
     def call(self, row: "Hook", *arguments: object, task: "Task | None" = None) -> "Outcome":
-        """Call a row of the launch in its plugins, as the row's identity. A failure costs what the row says.
+        """Call a row of the launch in the plugins, with the row's identity. The row gives the cost of a failure.
 
         Raises LaunchFailed where the step ends. The caller judges a failure that counts for a task, and any other
         failure is logged.
@@ -384,7 +384,7 @@ class Run(StepContext):
         self.recorder.write(row, started, task=task, rc=rc, note=note)
 
     def waits_for(self, row: "Hook") -> None:
-        """Note in the progress the row, of the tasks or of their scripts, that the stepd waits for."""
+        """Note in the progress the row, of tasks or task scripts, for which the stepd waits."""
         self.progress.enter(STEPD_SLOT, row)
 
     def say(self, text: str) -> None:
@@ -394,7 +394,8 @@ class Run(StepContext):
     def tell_unlimited(self) -> None:
         """Warn the step's user of limits that this machine does not keep, once in a job.
 
-        What the step that only holds an allocation says reaches no user. Within another manager's job that one limits.
+        Not in the step that only holds an allocation, which no user hears; nor in the job of another manager, which
+        limits its jobs itself.
         """
         step = self.step
         if step.within or not (step.is_first or (step.first_step, step.step_id) == (EXTERN, 0)):
@@ -427,7 +428,7 @@ class Run(StepContext):
             self.bulk.killed()
 
     def enter_container(self) -> bool:
-        """Join the job's container, in a new child that is no task. Returns False after a failure, which is logged."""
+        """Join the job's container, in a new helper process. Logs a failure and returns False."""
         plugin, call = self.node.container, launch_order.CONTAINER_ADD_PID.call
         function = plugin.hooks.get(call)
         if function is None:
@@ -475,15 +476,7 @@ class Run(StepContext):
             "pid": os.getpid(),
             "container_id": str(self.step.container_id),
             **({"bulk": self.bulk.figures()} if self.bulk is not None else {}),
-            "tasks": [
-                {
-                    "task": task.number,
-                    "pid": task.pid,
-                    "status": task.status,
-                    "cpus": f"{task.mask:x}" if task.mask else "",
-                }
-                for task in self.tasks
-            ],
+            "tasks": [task.shown() for task in self.tasks],
         }
 
     def spawn(self) -> int:

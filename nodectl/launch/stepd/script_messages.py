@@ -9,7 +9,7 @@ import os
 
 from nodectl.kernel import user_path
 from nodectl.launch.stepd import user_helpers
-from nodectl.launch.task import filename
+from nodectl.launch.streams import filename
 from nodectl.model.states import RUNNING
 
 TYPE_CHECKING = False

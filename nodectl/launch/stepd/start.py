@@ -11,11 +11,11 @@ from nodectl.launch.cgroup import tree
 from nodectl.launch.confine.confinement import Confinement
 from nodectl.launch.stepd.run import LaunchFailed
 from nodectl.launch.stepd.user_helpers import act_as_user
+from nodectl.launch.streams.stdio import TaskStreams
 from nodectl.launch.task import environment, rlimits
 from nodectl.launch.task.child import Child
 from nodectl.launch.task.common_words import CommonWords
 from nodectl.launch.task.main import launch, plan, prepare, run_task
-from nodectl.launch.task.stdio import TaskStreams
 from nodectl.model import launch_order
 
 TYPE_CHECKING = False
@@ -48,8 +48,7 @@ def start_tasks(run: "Run", reaper: "Reaper") -> None:
     """Start every task in a cgroup of the task, up to the gate. Raises LaunchFailed.
 
     Everything tasks need is made before the first task, and trackers get the tasks after the last one: after each fork
-    every
-    page that the stepd writes to is copied once more.
+    every page that the stepd writes to is copied once more.
     """
     try:
         gate, run.gate_writer = os.pipe2(os.O_CLOEXEC)
@@ -173,7 +172,7 @@ def start(run: "Run", child: Child, group: "tree.Group | None", wanted: "list[Op
         child.placement.forked()
     try:
         if not child.has_terminal:  # a terminal's task leads a session, and could not if it led a group
-            os.setpgid(task.pid, run.step.process_group or child.context.tasks[0].pid)
+            os.setpgid(task.pid, run.step.process_group or run.tasks[0].pid)
     except (PermissionError, ProcessLookupError):
         pass  # it has ended already, or executes its program
     run.leave(launch_order.FORK, started, task=task.number)

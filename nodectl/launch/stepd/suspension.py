@@ -9,6 +9,7 @@ its tasks get the signal. SIGKILL also ends frozen processes.
 
 import time
 
+from nodectl.kernel.signals import CONT, STOP
 from nodectl.model import launch_order
 from nodectl.model.states import RUNNING
 from nodectl.model.wire.dispatch import STEP, Refused
@@ -17,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodectl.launch.stepd.run import Run
 
-TSTP, STOP, CONT = 20, 19, 18
 FREEZE, TIME_LIMIT = "freeze", "time limit"
 
 

@@ -16,12 +16,13 @@ import select
 import time
 
 from nodectl import messages
-from nodectl.kernel import _kernel, children, signals
+from nodectl.kernel import children, signals
 from nodectl.launch.confine import scripts
 from nodectl.launch.confine.confinement import Confinement
 from nodectl.launch.stepd.plugin_output import lines_of
 from nodectl.launch.task import users_process
 from nodectl.model import launch_order
+from nodectl.model.wire import framing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class TaskEpilogs:
         return work is not None
 
     def kill(self) -> bool:
-        """Kill the running scripts and drop the waiting ones, because the step is killed. Returns False without any.
+        """Kill the running scripts and drop waiting scripts, because the step is killed. Returns False without scripts.
 
         The scripts of tasks that have not ended yet have kill_wait seconds from now on.
         """
@@ -266,7 +267,7 @@ class TaskEpilogs:
 
 
 def _read(work: _Scripts) -> bool:
-    """Read what there is, or a piece of it. Returns False when there will be no more."""
+    """Read a piece of the script's output. Returns False at the end of the output."""
     try:
         data = os.read(work.errors, _PIECE)
     except BlockingIOError:
@@ -277,11 +278,7 @@ def _read(work: _Scripts) -> bool:
 
 
 def _owner_has_ended(run: "Run") -> bool:
-    if run.fds.lifeline < 0:
-        return False
-    poll = select.poll()
-    poll.register(run.fds.lifeline, select.POLLIN)
-    return bool(poll.poll(0))
+    return run.fds.lifeline >= 0 and not framing.runs(run.fds.lifeline)
 
 
 def _make_cgroup(run: "Run", task: "Task") -> "Group | None":
@@ -290,10 +287,5 @@ def _make_cgroup(run: "Run", task: "Task") -> "Group | None":
         return None
     cgroup = run.group.child("epilog").make()
     if run.step.device_rules:
-        fd = cgroup.open()
-        try:
-            if not _kernel.device_programs(fd):
-                _kernel.constrain_devices(fd, run.step.device_rules)
-        finally:
-            os.close(fd)
+        cgroup.confine_devices(run.step.device_rules)
     return cgroup.child(f"task_{task.local_id}").make()

@@ -12,9 +12,9 @@ import prctl
 from nodectl import messages
 from nodectl.kernel import identity, operations, pseudo_file
 from nodectl.launch.confine import scripts
+from nodectl.launch.streams.stdio import CLIENT
 from nodectl.launch.task import rlimits
 from nodectl.launch.task.child import Child, TaskEnds
-from nodectl.launch.task.stdio import CLIENT
 from nodectl.model import launch_order
 from nodectl.model.step_number import BATCH
 

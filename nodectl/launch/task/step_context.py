@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     from nodectl.kernel.operations import Operation
     from nodectl.launch.cgroup.tree import Group
+    from nodectl.launch.streams.stdio import TaskStreams
     from nodectl.launch.task.common_words import CommonWords
-    from nodectl.launch.task.stdio import TaskStreams
     from nodectl.model.step import Step, Task
     from nodectl.plugin_host.node_plugins import NodePlugins
     from nodectl.plugin_host.tracing.progress import Progress

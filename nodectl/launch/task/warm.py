@@ -92,7 +92,7 @@ def identity_of(path: str) -> tuple[int, ...]:
 
 
 def variables_of(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the variables that an interpreter reads only when it begins."""
+    """Return the variables read by an interpreter only at the start."""
     prefixes = tuple(name.encode() for name in _OF_INTERPRETER)
     return {name: value for name, value in environment.items() if name.startswith(prefixes)}
 
@@ -206,7 +206,7 @@ class Warm:
 
 
 def take_over(job: Taken, streams: Sequence[Form], runner: int) -> None:
-    """Wait for the verdict, and take over what the task has. Ends without the verdict."""
+    """Wait for the verdict, and take over the task's descriptors and settings. Ends without the verdict."""
     if job.leads:
         os.setpgid(0, 0)
     try:

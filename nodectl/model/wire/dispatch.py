@@ -40,6 +40,14 @@ def invalid(parameter: str, reason: str) -> Refused:
     return Refused("InvalidRequest", f"{parameter}: {reason}", parameter=parameter)
 
 
+def shaped(value: object, shape: "Mapping[str, Check | Optional]") -> "Mapping[str, object]":
+    """Return an object within the parameters of a call, after a check of the shape. Raises Refused."""
+    try:
+        return check(value, shape)
+    except BadShape as error:
+        raise invalid(error.parameter, str(error).partition(": ")[2]) from None
+
+
 def subject(word: str) -> "Mapping[str, str]":
     """Return the subject of a refusal, by which clients choose advice (`nodectl/client/advice.py`)."""
     return {"subject": word} if word else {}

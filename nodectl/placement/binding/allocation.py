@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nodectl.model.value_class import dataclass, field
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.machine.topology import Topology
 
 
@@ -41,7 +41,7 @@ class Allocation:
 
     @classmethod
     def of_masks(cls, machines: Sequence[Topology], masks: Mapping[int, int], names: Sequence[str] = ()) -> Allocation:
-        """Make an allocation of CPU masks by index of the machine, widened to whole cores. Raises Refused."""
+        """Make an allocation of CPU masks by index of the machine, widened to whole cores. Raises NoLayout."""
         grants = []
         for node, mask in sorted(masks.items()):
             machine = machines[node]
@@ -51,7 +51,7 @@ class Allocation:
                     cpus |= core.mask
             cpus &= machine.usable
             if not cpus:
-                raise Refused("the allocation holds no CPU that is online and usable by the service")
+                raise NoLayout("the allocation holds no CPU that is online and usable by the service")
             name = names[node] if node < len(names) else f"n{node + 1}"
             grants.append(NodeGrant(node, name, cpus, cpus.bit_count()))
         return cls(tuple(grants))

@@ -63,7 +63,7 @@ class CpuBind(Value):
 
 
 def parse_cpu_bind(text: str) -> CpuBind:
-    """Read the value of `--cpu-bind`, see `language.read`. Raises Refused."""
+    """Read the value of `--cpu-bind`, see `language.read`. Raises NoLayout."""
     said = read("--cpu-bind", text, _FLAGS, _WORDS, _LISTS)
     unit, mode = (said.word, "") if said.word in _UNITS else ("", said.word)
     return CpuBind(unit, mode, entries=said.entries, listed=said.listed, **said.flags)

@@ -15,7 +15,7 @@ from nodectl.model.device_part import ANYONE, FREE, MEMORY, SHARD, Load
 from nodectl.model.number import whole
 from nodectl.model.value_class import dataclass, replace
 from nodectl.placement.binding.entries import Entries, shown
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.machine.declared_devices import GPU, LAST_MINOR, MOST, Device, memory_of
 from nodectl.placement.machine.topology import Topology
 
@@ -106,7 +106,7 @@ def visible(devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[Devi
 
 
 def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
-    """Return the devices requested by the options. Raises Refused.
+    """Return the devices requested by the options. Raises NoLayout.
 
     The options have their names without dashes: gpus, gpus_per_node, gpus_per_task, gres, gpu_bind, gres_flags.
     """
@@ -126,18 +126,18 @@ def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
         elif name.lower() == SHARD:
             of_shards, shards = _count("gres", _counted(text or colon or "1"))
         elif text.rpartition(":")[2] != "0":  # a request for 0 of a missing device is fine
-            raise Refused(f"--gres={word[:60]}: only {GPU} and {SHARD} can be asked for")
+            raise NoLayout(f"--gres={word[:60]}: only {GPU} and {SHARD} can be asked for")
     memory = _memory(options.get("gpu_mem", ""))
     if shards or memory:
         if count:
-            raise Refused(
+            raise NoLayout(
                 "GPUs are asked for, and a part of one: --gpus and its like give whole GPUs; leave one out; "
                 "--gpus=0 overrides a script's line"
             )
         kind, count = of_shards or kind, 1
     bind, entries = _bind(options.get("gpu_bind", ""))
     if bind and bind != "none" and not count:
-        raise Refused("--gpu-bind: no GPUs are asked for")
+        raise NoLayout("--gpu-bind: no GPUs are asked for")
     enforce = "enforce-binding" in options.get("gres_flags", "").split(",")
     return Wanted(count, per_task, kind, bind, entries, enforce, shards=shards, memory=memory)
 
@@ -145,7 +145,7 @@ def wanted(options: Mapping[str, str], ntasks: int) -> Wanted:
 def _memory(text: str) -> int:
     amount = memory_of(text) if text else 0
     if amount < 0 or (text and not amount):
-        raise Refused(f"--gpu-mem={text[:60]!r}: not an amount of memory, as 20G")
+        raise NoLayout(f"--gpu-mem={text[:60]!r}: not an amount of memory, as 20G")
     return amount
 
 
@@ -161,12 +161,12 @@ def _count(option: str, text: str) -> tuple[str, int]:
         return "", 0
     count = whole(number, _MOST_ASKED)
     if count is None:
-        raise Refused(f"--{option}={text[:60]!r}: not a number of devices, as 2 or a100:2")
+        raise NoLayout(f"--{option}={text[:60]!r}: not a number of devices, as 2 or a100:2")
     return kind, count
 
 
 def _bind(text: str) -> tuple[str, tuple[int, ...]]:
-    """Return the way of binding and the numbers of the list, with repetitions `x*N` written out. Raises Refused."""
+    """Return the way of binding and the numbers of the list, with repetitions `x*N` written out. Raises NoLayout."""
     words = text.split(",")
     if words[0].lower() in ("v", "verbose", "q", "quiet"):
         del words[0]
@@ -174,19 +174,19 @@ def _bind(text: str) -> tuple[str, tuple[int, ...]]:
     way = way.lower()
     if way in ("", "none", "closest"):
         if rest:
-            raise Refused(f"--gpu-bind={text[:60]!r}: {way} takes no list")
+            raise NoLayout(f"--gpu-bind={text[:60]!r}: {way} takes no list")
         return way, ()
     if way not in ("map_gpu", "mask_gpu", "per_task", "single"):
-        raise Refused(f"--gpu-bind={text[:60]!r}: give {_BINDS}")
+        raise NoLayout(f"--gpu-bind={text[:60]!r}: give {_BINDS}")
     masks = way == "mask_gpu"
     entries = Entries(f"--gpu-bind={way}", masks=masks, highest=MOST - 1 if masks else _MOST_ASKED, noun="devices")
     for part in rest.split(","):
         entries.add(part)
     values = entries.values
     if len(values) > MOST:
-        raise Refused(f"--gpu-bind={way}: more than {MOST} entries")
+        raise NoLayout(f"--gpu-bind={way}: more than {MOST} entries")
     if way in ("per_task", "single") and (len(values) != 1 or not values[0]):
-        raise Refused(f"--gpu-bind={way}: {shown(rest)} is not one number from 1")
+        raise NoLayout(f"--gpu-bind={way}: {shown(rest)} is not one number from 1")
     return way, values
 
 
@@ -209,13 +209,13 @@ def hold(  # the arguments of a choice
 
     For a part of a device this is one device: of those with room the one that has least left, so that others stay
     whole; with `entire`, a whole device that has so much. `loads`: what jobs hold of the devices by key, `user`: the
-    job's uid. Raises Refused if there are too few.
+    job's uid. Raises NoLayout if there are too few.
     """
     fitting = [device for device in devices if device.name == asked.name and asked.type in ("", device.type)]
     if asked.is_share:
         able = [one for one in fitting if device_part.part_for(one, asked.shards, asked.memory) is not None]
         if not able:
-            raise Refused(f"{_said(asked)} asked for: {_largest(fitting)}")
+            raise NoLayout(f"{_said(asked)} asked for: {_largest(fitting)}")
         if not entire:
             return [_shared(able, asked, loads, cpus, topology, user)]
         fitting = able
@@ -226,7 +226,7 @@ def hold(  # the arguments of a choice
         there = f"{len(fitting)}, of which {len(free)} are free" if fitting else "none"
         if not fitting and (types := {one.type for one in devices if one.name == asked.name and one.type}):
             there = f"those of type {', '.join(sorted(types))}"
-        raise Refused(f"{asked.count} {noun}{kind} asked for: this node has {there}")
+        raise NoLayout(f"{asked.count} {noun}{kind} asked for: this node has {there}")
     free.sort(key=lambda device: (not near(device, topology) & cpus, device.number))
     return sorted(free[: asked.count], key=lambda device: device.number)
 
@@ -242,7 +242,7 @@ def _shared(
             left = (device.shards - load.shards, device.memory - load.memory)
             places.append((not load.is_shared, not near(device, topology) & cpus, left, device.number, device, part))
     if not places:
-        raise Refused(f"{_said(asked)} asked for: no GPU that jobs may share has so much free")
+        raise NoLayout(f"{_said(asked)} asked for: no GPU that jobs may share has so much free")
     *_, device, part = min(places, key=lambda place: place[:4])
     return replace(device, part=str(part))
 
@@ -294,7 +294,7 @@ def within(held: Iterable[Device], *, entire: bool) -> list[Device]:
 def cpus_near(held: Sequence[Device], allocation: int, asked: Wanted, need: int, topology: Topology) -> int:
     """Return the CPUs for the step's tasks: the CPUs of `allocation` near the devices if there are `need`, else all.
 
-    Raises Refused if there are fewer than `need` and --gres-flags=enforce-binding forbids further CPUs.
+    Raises NoLayout if there are fewer than `need` and --gres-flags=enforce-binding forbids further CPUs.
     """
     mask = 0
     for device in held:
@@ -302,12 +302,12 @@ def cpus_near(held: Sequence[Device], allocation: int, asked: Wanted, need: int,
     if mask.bit_count() >= need or not held:
         return mask or allocation
     if asked.enforce:
-        raise Refused(f"{need} CPUs asked for, of which {mask.bit_count()} are near the GPUs (enforce-binding)")
+        raise NoLayout(f"{need} CPUs asked for, of which {mask.bit_count()} are near the GPUs (enforce-binding)")
     return allocation
 
 
 def of_tasks(held: Sequence[Device], asked: Wanted, masks: Sequence[int], topology: Topology) -> list[list[Device]]:
-    """Return the devices visible to each task. `masks`: the tasks' CPUs, 0 for an unbound task. Raises Refused."""
+    """Return the devices visible to each task. `masks`: the tasks' CPUs, 0 for an unbound task. Raises NoLayout."""
     if asked.bind in ("map_gpu", "mask_gpu"):
         return [_listed(held, asked, task) for task in range(len(masks))]
     if asked.bind == "closest":
@@ -326,7 +326,7 @@ def _listed(held: Sequence[Device], asked: Wanted, task: int) -> list[Device]:
     if len(found) < len(numbers) or not found:
         lost = min(numbers - {device.number for device in found}, default=0)
         have = ",".join(str(device.number) for device in held)
-        raise Refused(f"--gpu-bind={asked.bind}: GPU {lost} is not allocated; allocated GPUs are: {have}")
+        raise NoLayout(f"--gpu-bind={asked.bind}: GPU {lost} is not allocated; allocated GPUs are: {have}")
     return found
 
 
@@ -338,10 +338,10 @@ def _closest(held: Sequence[Device], mask: int, topology: Topology) -> list[Devi
 def _dealt(held: Sequence[Device], each: int, masks: Sequence[int], topology: Topology) -> list[list[Device]]:
     """Give every task `each` devices, near devices first; when too few are left, begin anew with all.
 
-    Raises Refused.
+    Raises NoLayout.
     """
     if each > len(held):
-        raise Refused(f"{each} GPUs a task of the {len(held)} in the allocation")
+        raise NoLayout(f"{each} GPUs a task of the {len(held)} in the allocation")
     free: list[Device] = []
     given = []
     for mask in masks:

@@ -6,7 +6,7 @@ Lean: the languages that read them are imported in the tasks' processes.
 from __future__ import annotations
 
 from nodectl.model.number import whole
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 
 # A list becomes a variable of the step, and a step within the step reads it back: it has to fit into one, which the
 # kernel bounds at 128 KiB. A repetition as `0*1000000000` must not cost memory either.
@@ -48,7 +48,7 @@ class Entries:
         return ",".join(self._words)
 
     def add(self, element: str) -> None:
-        """Read `value` or `value*times`. Raises Refused."""
+        """Read `value` or `value*times`. Raises NoLayout."""
         text, star, count = element.partition("*")
         value = self._mask(text) if self._masks else self._number(text)
         if value is None:
@@ -77,8 +77,8 @@ class Entries:
         mask = hexadecimal(text)
         return mask if mask is not None and mask.bit_length() <= self._highest + 1 else None
 
-    def _refused(self, element: str, why: str) -> Refused:
-        return Refused(f"{self._option}: {shown(element)} {why}")
+    def _refused(self, element: str, why: str) -> NoLayout:
+        return NoLayout(f"{self._option}: {shown(element)} {why}")
 
 
 def without_prefix(listed: str) -> str:

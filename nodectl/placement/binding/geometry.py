@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nodectl.placement.binding.request import UNLIMITED, Request
+from nodectl.placement.binding.request import UNLIMITED, LayoutRequest
 
 
 def given(number: int | None) -> int | None:
@@ -12,7 +12,7 @@ def given(number: int | None) -> int | None:
     return None if number == UNLIMITED else number
 
 
-def threads_used(threads: int, request: Request, per_core: int | None = None) -> int:
+def threads_used(threads: int, request: LayoutRequest, per_core: int | None = None) -> int:
     """Return how many of a core's threads the job may use; 0 if the job wants more than a core has.
 
     `per_core`: the most tasks on a core, where the request has no limit.
@@ -26,7 +26,7 @@ def threads_used(threads: int, request: Request, per_core: int | None = None) ->
     return min(threads, asked) if asked else threads
 
 
-def sockets_used(free: Sequence[int], request: Request) -> list[bool] | None:
+def sockets_used(free: Sequence[int], request: LayoutRequest) -> list[bool] | None:
     """Return for each socket whether the free cores suffice for the request; None if too few sockets do."""
     least = given(request.cores_per_socket) or 1
     serve = [cores >= least for cores in free]

@@ -8,7 +8,7 @@ from nodectl.model import brackets
 from nodectl.model.cpu_list import runs_of
 from nodectl.model.number import whole
 from nodectl.placement.binding.entries import shown
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 
 # A list costs as much as its names, not as its text: `n[0-999999]` is short.
 MAX_NAMES = 4096
@@ -20,7 +20,7 @@ _LONGEST_NUMBER = 9
 
 
 def expand(text: str, most: int = MAX_NAMES) -> tuple[str, ...]:
-    """Return the names of a list in order, at most `most`; none for a blank text. Raises Refused."""
+    """Return the names of a list in order, at most `most`; none for a blank text. Raises NoLayout."""
     names: list[str] = []
     for word in filter(None, map(str.strip, brackets.words(text))):
         for name in _names(text, word, most):
@@ -31,7 +31,7 @@ def expand(text: str, most: int = MAX_NAMES) -> tuple[str, ...]:
 
 
 def _names(text: str, word: str, most: int) -> list[str]:
-    """Return the names of a word of the list, at most `most` from each bracket. Raises Refused."""
+    """Return the names of a word of the list, at most `most` from each bracket. Raises NoLayout."""
     head, bracket, rest = word.partition("[")
     inside, closed, tail = rest.partition("]")
     if bool(bracket) != bool(closed) or any(mark in head + inside + tail for mark in "[]"):
@@ -57,8 +57,8 @@ def _bounded(text: str, name: str) -> str:
     return name
 
 
-def _refused(text: str, why: str) -> Refused:
-    return Refused(f"node list {shown(text)}: {why}")
+def _refused(text: str, why: str) -> NoLayout:
+    return NoLayout(f"node list {shown(text)}: {why}")
 
 
 def compressed(names: Sequence[str], *, in_order: bool = False) -> str:

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from nodectl.placement.binding.entries import shown
 from nodectl.placement.binding.geometry import given, sockets_used, threads_used
-from nodectl.placement.binding.refused import Refused
-from nodectl.placement.binding.request import Distribution, Request, Settings
+from nodectl.placement.binding.no_layout import NoLayout
+from nodectl.placement.binding.request import Distribution, LayoutRequest, Settings
 from nodectl.placement.machine.topology import Topology
 
 NEVER = "Requested node configuration is not available"
 
 
-def check_node(machine: Topology, request: Request, settings: Settings, name: str) -> None:
-    """Refuse a job if this node, even idle, lacks a resource wanted of each node. Raises Refused.
+def check_node(machine: Topology, request: LayoutRequest, settings: Settings, name: str) -> None:
+    """Refuse a job if this node, even idle, lacks a resource wanted of each node. Raises NoLayout.
 
     Does not check whether the tasks fit.
     """
     check_names(request, (name,))
     if name in request.exclude:
-        raise Refused(NEVER, "machine")
+        raise NoLayout(NEVER, "machine")
     if not (request.sockets_per_node or request.cores_per_socket or request.mincpus):
         return  # as for nearly every step
-    wanted = Request(
+    wanted = LayoutRequest(
         sockets_per_node=request.sockets_per_node, cores_per_socket=request.cores_per_socket, mincpus=request.mincpus
     )
     threads = threads_used(machine.threads_per_core, wanted)
@@ -38,20 +38,20 @@ def check_node(machine: Topology, request: Request, settings: Settings, name: st
     for masks, serves in zip(free, serve or (), strict=False):
         cpus += sum(min(mask.bit_count(), threads) for mask in masks) if serves else 0
     if cpus < max(request.mincpus or 0, 1):
-        raise Refused(NEVER, "machine")
+        raise NoLayout(NEVER, "machine")
 
 
-def check_names(request: Request, names: tuple[str, ...] | list[str]) -> None:
-    """Refuse unknown nodes, and nodes both wanted and excluded. Raises Refused."""
+def check_names(request: LayoutRequest, names: tuple[str, ...] | list[str]) -> None:
+    """Refuse unknown nodes, and nodes both wanted and excluded. Raises NoLayout."""
     known = set(names)
     unknown = [name for name in (*request.nodelist, *request.exclude) if name not in known]
     if unknown:
-        raise Refused(f"Invalid node name specified: {shown(unknown[0])[1:-1]}", "node name")
+        raise NoLayout(f"Invalid node name specified: {shown(unknown[0])[1:-1]}", "node name")
     if not set(request.nodelist).isdisjoint(request.exclude):
-        raise Refused(NEVER, "machine")
+        raise NoLayout(NEVER, "machine")
 
 
-def tasks_of(request: Request) -> int:
+def tasks_of(request: LayoutRequest) -> int:
     """Return the number of tasks of a job with this request."""
     least = request.nodes[0] if request.nodes else max(len(set(request.nodelist)), 1)
     return request.ntasks or least * (request.ntasks_per_node or 1)
@@ -79,7 +79,7 @@ def specialised(machine: Topology, settings: Settings) -> int:
     return mask
 
 
-def inherited(request: Request, nodes: int) -> dict[str, str]:
+def inherited(request: LayoutRequest, nodes: int) -> dict[str, str]:
     """Return the variables of a job's shell by which steps inherit the job's options."""
     variables = {"SLURM_JOB_NUM_NODES": str(nodes), "SLURM_NNODES": str(nodes)}
     ntasks = str(tasks_of(request))

@@ -6,7 +6,7 @@ Lean: plugins of the step runner import this module, so no dataclasses, no re.
 from __future__ import annotations
 
 from nodectl.placement.binding.entries import MAX_TEXT, Entries, shown
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ def read(
     words: Mapping[str, str],
     lists: Mapping[str, Callable[[], Entries]],
 ) -> Words:
-    """Read an option's words, in any case of letters; the last of several words of a kind counts. Raises Refused.
+    """Read an option's words, in any case of letters; the last of several words of a kind counts. Raises NoLayout.
 
     After a list's word every part up to the next word of the language belongs to the list.
     """
     if len(text) > MAX_TEXT:
-        raise Refused(f"{option}: longer than {MAX_TEXT} characters")
+        raise NoLayout(f"{option}: longer than {MAX_TEXT} characters")
     said = Words()
     entries: Entries | None = None
     in_list = False
@@ -72,7 +72,7 @@ def read(
         elif in_list and entries is not None:
             entries.add(part)
         else:
-            raise Refused(f"unrecognized {option} argument {shown(part)}")
+            raise NoLayout(f"unrecognized {option} argument {shown(part)}")
     if entries is not None:
         said.entries, said.listed = entries.values, entries.listed
     return said

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from nodectl.placement.binding.entries import MAX_NODE, Entries
 from nodectl.placement.binding.language import Value, read
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 
 NONE, RANK, LOCAL, MAP, MASK = "none", "rank", "local", "map_mem", "mask_mem"
 _WORDS = {"no": NONE, "none": NONE, "rank": RANK, "local": LOCAL}
@@ -51,11 +51,11 @@ class MemBind(Value):
 
 
 def parse_mem_bind(text: str) -> MemBind:
-    """Read `[quiet|verbose,][prefer,][sort|nosort,]none|rank|local|map_mem:LIST|mask_mem:LIST`. Raises Refused."""
+    """Read `[quiet|verbose,][prefer,][sort|nosort,]none|rank|local|map_mem:LIST|mask_mem:LIST`. Raises NoLayout."""
     said = read("--mem-bind", text, _FLAGS, _WORDS, _LISTS)
     bind = MemBind(said.word, entries=said.entries, listed=said.listed, **said.flags)
     if bind.mode == MASK and 0 in bind.entries:
-        raise Refused("--mem-bind=mask_mem: an empty mask leaves a task without memory")
+        raise NoLayout("--mem-bind=mask_mem: an empty mask leaves a task without memory")
     return bind
 
 

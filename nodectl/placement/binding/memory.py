@@ -6,14 +6,14 @@ from nodectl.placement.binding import mem_bind as words
 from nodectl.placement.binding.entries import without_prefix
 from nodectl.placement.binding.layout import BIND, PREFERRED, MemPolicy
 from nodectl.placement.binding.mem_bind import MemBind
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.machine.topology import Topology
 
 
 def policies(machine: Topology, masks: list[int], asked: MemBind | None) -> list[MemPolicy | None]:
     """Return the memory policy of each task; `masks`: the CPUs of each task.
 
-    Raises Refused for an unknown NUMA node.
+    Raises NoLayout for an unknown NUMA node.
     """
     if asked is None or asked.mode in ("", words.NONE):
         return [None] * len(masks)
@@ -33,7 +33,7 @@ def policies(machine: Topology, masks: list[int], asked: MemBind | None) -> list
             number = (rest & -rest).bit_length() - 1
             rest &= rest - 1
             if number not in nodes:
-                raise Refused(
+                raise NoLayout(
                     f"NUMA node {number} does not exist; cannot bind local task {task} to it (--mem-bind={asked.mode})"
                 )
         found.append(MemPolicy(PREFERRED, wanted & -wanted) if asked.prefer else MemPolicy(BIND, wanted))

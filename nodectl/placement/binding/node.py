@@ -12,7 +12,7 @@ from nodectl.model.value_class import replace
 from nodectl.placement.binding.allocation import Allocation
 from nodectl.placement.binding.job import specialised
 from nodectl.placement.binding.layout import Layout
-from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.binding.request import LayoutRequest, Settings
 from nodectl.placement.binding.step import place
 from nodectl.placement.machine.topology import Board, Topology
 
@@ -48,9 +48,9 @@ def whole(machine: Topology, settings: Settings) -> int:
 
 
 def lay_out(
-    machine: Topology, cpus: int, request: Request, settings: Settings, name: str, *, reasons: bool = True
+    machine: Topology, cpus: int, request: LayoutRequest, settings: Settings, name: str, *, reasons: bool = True
 ) -> Layout:
-    """Lay out a step of `nodectl run` on the `cpus` of the step's job; `reasons` as in `place`. Raises Refused.
+    """Lay out a step of `nodectl run` on the `cpus` of the step's job; `reasons` as in `place`. Raises NoLayout.
 
     Differs from Slurm's step in an existing job in one point: more tasks than CPUs need no --overcommit, because no
     queue has promised the CPUs. Tasks bound by a unit are then dealt as if they came in groups that fit.

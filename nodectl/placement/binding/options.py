@@ -1,7 +1,7 @@
 """srun's options of layout and binding: a table for `nodectl run` and `nodectl bind`, and the options' joint meaning.
 
 Rows are plain tuples, because the command that makes its parser of them must stay lean; `request_of` turns them into a
-`Request`.
+`LayoutRequest`.
 """
 
 TYPE_CHECKING = False
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nodectl.placement.binding.cpu_bind import CpuBind
-    from nodectl.placement.binding.request import Request
+    from nodectl.placement.binding.request import LayoutRequest
 
 COUNT, TEXT, FLAG = "count", "text", "flag"
 
@@ -89,8 +89,8 @@ def changed(old: "Mapping[str, object]", new: "Mapping[str, object]") -> "dict[s
     return {**{name: old[name] for name in old if DEVICES.isdisjoint(new) or name not in DEVICES}, **new}
 
 
-def request_of(given: "Mapping[str, object]", environ: "Mapping[str, str]", hostfile: str = "") -> "Request":
-    """Turn options into a `Request`; the command line takes precedence over the variables. Raises Refused.
+def request_of(given: "Mapping[str, object]", environ: "Mapping[str, str]", hostfile: str = "") -> "LayoutRequest":
+    """Turn options into a `LayoutRequest`; the command line takes precedence over the variables. Raises NoLayout.
 
     `given`: values by name, counts as int or text; names of options outside this table are ignored. `hostfile`: the
     text of SLURM_HOSTFILE, for -m arbitrary.
@@ -100,7 +100,7 @@ def request_of(given: "Mapping[str, object]", environ: "Mapping[str, str]", host
     from nodectl.placement.binding.mem_bind import parse_mem_bind
     from nodectl.placement.binding.request import (
         UNLIMITED,
-        Request,
+        LayoutRequest,
         parse_distribution,
         parse_geometry,
         parse_hint,
@@ -131,7 +131,7 @@ def request_of(given: "Mapping[str, object]", environ: "Mapping[str, str]", host
     if not bind.unit:
         bind = bind.replace(unit=_implied_unit(bind.asked, counts, len(geometry)))
     distribution = parse_distribution(str(values["distribution"])) if values.get("distribution") else None
-    return Request(
+    return LayoutRequest(
         **counts,  # type: ignore[arg-type]  # the names are fields of counts
         nodes=parse_nodes(str(values["nodes"])) if values.get("nodes") else None,
         distribution=distribution,
@@ -147,7 +147,7 @@ def request_of(given: "Mapping[str, object]", environ: "Mapping[str, str]", host
 
 
 def gathered(given: "Mapping[str, object]", environ: "Mapping[str, str]") -> "dict[str, object]":
-    """Return the options in force: the given options, and from the variables the rest. Raises Refused."""
+    """Return the options in force: the given options, and from the variables the rest. Raises NoLayout."""
     values: dict[str, object] = {}
     for variable in [variable for variable in VARIABLES if variable in environ]:
         name, text = VARIABLES[variable], environ[variable]
@@ -162,24 +162,24 @@ def gathered(given: "Mapping[str, object]", environ: "Mapping[str, str]") -> "di
 
 
 def check_text(name: str, text: str) -> None:
-    """Refuse an overlong text before parsing. Raises Refused."""
+    """Refuse an overlong text before parsing. Raises NoLayout."""
     most = _LONGER.get(name, LONGEST)
     if len(text) > most:
-        from nodectl.placement.binding.refused import Refused
+        from nodectl.placement.binding.no_layout import NoLayout
 
         option = "SLURM_HOSTFILE" if name == "hostfile" else f"--{name.replace('_', '-')}"
-        raise Refused(f"{option} is longer than {most} characters")
+        raise NoLayout(f"{option} is longer than {most} characters")
 
 
 def _count(name: str, value: object) -> int:
     from nodectl.model.number import whole
-    from nodectl.placement.binding.refused import Refused
+    from nodectl.placement.binding.no_layout import NoLayout
 
     text = str(value)
     least = 0 if name in ("core_spec", "thread_spec", "relative") else 1
     number = whole(text, _LARGEST)
     if number is None or number < least:
-        raise Refused(f'Invalid numeric value "{text[:20]}" for --{name.replace("_", "-")}.')
+        raise NoLayout(f'Invalid numeric value "{text[:20]}" for --{name.replace("_", "-")}.')
     return number
 
 

@@ -1,7 +1,7 @@
 """The layout and binding requested for a step or job: the values behind srun's options.
 
-Owns: `Request`, `Settings`, and the small languages of `-m`, `-B`, `-N` and `--hint`. The languages of --cpu-bind and
---mem-bind are in `cpu_bind.py` and `mem_bind.py`. Values only; nothing here knows a machine.
+Owns: `LayoutRequest`, `Settings`, and the small languages of `-m`, `-B`, `-N` and `--hint`. The languages of
+--cpu-bind and --mem-bind are in `cpu_bind.py` and `mem_bind.py`. Values only; nothing here knows a machine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from nodectl.model.value_class import dataclass
 from nodectl.placement.binding.cpu_bind import CpuBind
 from nodectl.placement.binding.entries import shown
 from nodectl.placement.binding.mem_bind import MemBind
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 
 UNLIMITED = 0xFFFF  # Slurm's word for "as many as there are" in -B and the options it stands for
 
@@ -33,7 +33,7 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LayoutRequest:
     """The options of a step or job; None, "" or False for an option not given.
 
     Counts are Slurm's: tasks and CPUs are threads; `UNLIMITED` for `*` in -B.
@@ -91,8 +91,8 @@ _PACKS = {"pack": True, "nopack": False}
 
 
 def parse_distribution(text: str) -> Distribution:
-    """Read `-m`: `block|cyclic|arbitrary|plane=N|*[:block|cyclic|fcyclic|*[:...]][,Pack|NoPack]`. Raises Refused."""
-    refused = Refused(f"Invalid --distribution specification {shown(text)}")
+    """Read `-m`: `block|cyclic|arbitrary|plane=N|*[:block|cyclic|fcyclic|*[:...]][,Pack|NoPack]`. Raises NoLayout."""
+    refused = NoLayout(f"Invalid --distribution specification {shown(text)}")
     levels, comma, word = text.partition(",") if text.lower() not in _PACKS else ("*", ",", text)
     pack = _PACKS.get(word.lower()) if comma else None
     if comma and pack is None:
@@ -117,7 +117,7 @@ def parse_distribution(text: str) -> Distribution:
 
 
 def parse_geometry(text: str) -> tuple[int, ...]:
-    """Read `-B sockets[:cores[:threads]]`, `*` for UNLIMITED; return a number for each given level. Raises Refused."""
+    """Read `-B sockets[:cores[:threads]]`, `*` for UNLIMITED; return a number for each given level. Raises NoLayout."""
     numbers = []
     for word in text.split(":"):
         # a range is an old notation; its lower end counts
@@ -129,20 +129,20 @@ def parse_geometry(text: str) -> tuple[int, ...]:
     else:
         if len(numbers) <= 3:
             return tuple(numbers)
-    raise Refused(f"invalid resource allocation -B {shown(text)}")
+    raise NoLayout(f"invalid resource allocation -B {shown(text)}")
 
 
 def parse_nodes(text: str) -> tuple[int, int]:
-    """Read `-N least[-most]`. Raises Refused."""
+    """Read `-N least[-most]`. Raises NoLayout."""
     low, dash, high = text.partition("-")
     least, most = whole(low, _MOST_NODES), whole(high if dash else low, _MOST_NODES)
     if least and most and least <= most:
         return least, most
-    raise Refused(f"Invalid node count specification {shown(text)}")
+    raise NoLayout(f"Invalid node count specification {shown(text)}")
 
 
 def parse_hint(text: str) -> str:
-    """Check `--hint`, and return the hint in lower case. Raises Refused."""
+    """Check `--hint`, and return the hint in lower case. Raises NoLayout."""
     if text.lower() not in _HINTS:
-        raise Refused(f"unrecognized --hint argument {shown(text)}, one of {', '.join(_HINTS)}")
+        raise NoLayout(f"unrecognized --hint argument {shown(text)}, one of {', '.join(_HINTS)}")
     return text.lower()

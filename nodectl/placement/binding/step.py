@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from nodectl.placement.binding import cores, memory, nodes, spread, task_masks
 from nodectl.placement.binding.allocation import Allocation, NodeGrant
 from nodectl.placement.binding.layout import Layout, MemPolicy, NodeShare, TaskPlace
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.reasons import Hardware
-from nodectl.placement.binding.refused import Refused
 from nodectl.placement.binding.request import (
     ARBITRARY,
     BLOCK,
@@ -16,7 +16,7 @@ from nodectl.placement.binding.request import (
     PLANE,
     UNLIMITED,
     Distribution,
-    Request,
+    LayoutRequest,
     Settings,
 )
 from nodectl.placement.machine.sockets import socket_as
@@ -27,9 +27,14 @@ _OnNode = tuple[int, int, task_masks.Bound, list[MemPolicy | None]]
 
 
 def place(
-    machines: Sequence[Topology], allocation: Allocation, request: Request, settings: Settings, *, reasons: bool = True
+    machines: Sequence[Topology],
+    allocation: Allocation,
+    request: LayoutRequest,
+    settings: Settings,
+    *,
+    reasons: bool = True,
 ) -> Layout:
-    """Lay out the tasks of `request` within `allocation`. Raises Refused.
+    """Lay out the tasks of `request` within `allocation`. Raises NoLayout.
 
     With `reasons` each task has the reason for its mask; on a large machine this takes longer than everything else.
     """
@@ -73,7 +78,7 @@ def place(
     return Layout(tuple(places), tuple(shares), environment, "; ".join(dict.fromkeys(rules)))
 
 
-def is_exact(request: Request) -> bool:
+def is_exact(request: LayoutRequest) -> bool:
     """Return True if the step gets no more cores than the tasks need. -c implies this, except with --overcommit."""
     if request.whole and request.exclusive:  # the whole machine, of a job of its own
         return False
@@ -88,19 +93,19 @@ def _node_level(distribution: Distribution | None, ntasks: int, count: int) -> s
     return CYCLIC if ntasks <= count else BLOCK
 
 
-def _threads(machine: Topology, request: Request, allocation: Allocation | None = None) -> int:
-    """Return the number of threads used of each core. Raises Refused for more than the job has."""
+def _threads(machine: Topology, request: LayoutRequest, allocation: Allocation | None = None) -> int:
+    """Return the number of threads used of each core. Raises NoLayout for more than the job has."""
     asked = request.threads_per_core
     if asked is None or asked == UNLIMITED:
         return machine.threads_per_core
     most = (allocation and allocation.threads_per_core) or machine.threads_per_core
     if asked > most:
-        raise Refused("Cannot request more threads per core than the job allocation")
+        raise NoLayout("Cannot request more threads per core than the job allocation")
     return asked
 
 
 def _slots_of(
-    machines: Sequence[Topology], grants: Sequence[NodeGrant], request: Request, allocation: Allocation
+    machines: Sequence[Topology], grants: Sequence[NodeGrant], request: LayoutRequest, allocation: Allocation
 ) -> list[int]:
     """Return the number of tasks with room on each node."""
     alike: dict[tuple[int, int, int], int] = {}
@@ -113,24 +118,24 @@ def _slots_of(
     return slots
 
 
-def _slots(machine: Topology, grant: NodeGrant, request: Request, allocation: Allocation) -> int:
+def _slots(machine: Topology, grant: NodeGrant, request: LayoutRequest, allocation: Allocation) -> int:
     """Return the number of tasks with room on a node."""
     threads = _threads(machine, request, allocation)
     held = sum(min(len(core.cpus), threads) for core in machine.cores if core.mask & grant.cpus)
     return min(held, grant.cpu_count) // (request.cpus_per_task or 1)
 
 
-def _check(counts: list[int], slots: list[int], grants: Sequence[NodeGrant], request: Request) -> None:
+def _check(counts: list[int], slots: list[int], grants: Sequence[NodeGrant], request: LayoutRequest) -> None:
     """Refuse more tasks than a node has CPUs for. With overcommit, --exact still needs a CPU for each task."""
     most = slots
     if request.overcommit:
         most = [grant.cpus.bit_count() for grant in grants] if is_exact(request) else counts
     if any(count > limit for count, limit in zip(counts, most, strict=True)):
-        raise Refused(_TOO_MANY)
+        raise NoLayout(_TOO_MANY)
 
 
 def _spread(
-    slots: list[int], ntasks: int, node_level: str, request: Request, grants: Sequence[NodeGrant], *, pack: bool
+    slots: list[int], ntasks: int, node_level: str, request: LayoutRequest, grants: Sequence[NodeGrant], *, pack: bool
 ) -> tuple[list[int], list[list[int]]]:
     """Return the number of tasks for each node, and the tasks' numbers. `pack`: the default of the configuration."""
     if node_level == ARBITRARY:
@@ -152,7 +157,7 @@ def _spread(
     return counts, spread.consecutive(counts)
 
 
-def _on_node(machine: Topology, grant: NodeGrant, ntasks: int, request: Request, settings: Settings) -> _OnNode:
+def _on_node(machine: Topology, grant: NodeGrant, ntasks: int, request: LayoutRequest, settings: Settings) -> _OnNode:
     """Return the step's CPUs and NUMA nodes on a node, and the binding of the tasks there."""
     cpus = grant.cpus
     if is_exact(request):
@@ -165,7 +170,7 @@ def _on_node(machine: Topology, grant: NodeGrant, ntasks: int, request: Request,
     return cpus, mems, bound, policies
 
 
-def _own_cores(machine: Topology, grant: NodeGrant, ntasks: int, request: Request) -> int:
+def _own_cores(machine: Topology, grant: NodeGrant, ntasks: int, request: LayoutRequest) -> int:
     # Of unlike cores the smallest counts, so that the tasks fit on any of them.
     least = min(len(core.cpus) for core in machine.cores if core.mask & grant.cpus)
     threads = min(_threads(machine, request), least)
@@ -190,7 +195,7 @@ def _as_bound(machine: Topology, settings: Settings) -> Topology:
 
 
 def _environment(
-    request: Request, shares: list[NodeShare], places: list[TaskPlace], counts: list[int], node_level: str
+    request: LayoutRequest, shares: list[NodeShare], places: list[TaskPlace], counts: list[int], node_level: str
 ) -> dict[str, str]:
     """Return Slurm's variables for task 0."""
     first = next(share for share in shares if share.node == places[0].node)

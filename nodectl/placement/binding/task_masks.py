@@ -10,8 +10,8 @@ from nodectl.placement.binding import cpu_bind as words
 from nodectl.placement.binding.cpu_bind import CpuBind, format_mask
 from nodectl.placement.binding.dealing import Deal, DoesNotFit, deal
 from nodectl.placement.binding.entries import without_prefix
-from nodectl.placement.binding.refused import Refused
-from nodectl.placement.binding.request import BLOCK, FULL_CYCLIC, PLANE, UNLIMITED, Request, Settings
+from nodectl.placement.binding.no_layout import NoLayout
+from nodectl.placement.binding.request import BLOCK, FULL_CYCLIC, PLANE, UNLIMITED, LayoutRequest, Settings
 from nodectl.placement.machine.topology import Topology
 
 
@@ -29,8 +29,8 @@ class Bound:
     rule: str
 
 
-def bind(machine: Topology, cpus: int, ntasks: int, request: Request, settings: Settings) -> Bound:
-    """Bind the `ntasks` tasks of the step on `machine` to CPUs within `cpus`, the step's CPUs there. Raises Refused."""
+def bind(machine: Topology, cpus: int, ntasks: int, request: LayoutRequest, settings: Settings) -> Bound:
+    """Bind the step's `ntasks` tasks on `machine` to CPUs within `cpus`, the step's CPUs there. Raises NoLayout."""
     asked = request.cpu_bind or CpuBind()
     if not asked.asked and settings.node_cpu_bind:
         asked = settings.node_cpu_bind.replace(verbose=asked.verbose)
@@ -70,7 +70,7 @@ def _explicit(machine: Topology, cpus: int, ntasks: int, asked: CpuBind) -> Boun
             rule = "not bound, as asked, but kept to the step's CPUs, which are a part of the node"
             return _everything(machine, cpus, ntasks, asked, rule)
         flags = _told(asked.unit, mode).rstrip(":") + (",one_thread" if asked.one_thread else "")
-        raise Refused(f"Entire node must be allocated for {flags}; allocated CPUs are {_shown(machine, cpus)}")
+        raise NoLayout(f"Entire node must be allocated for {flags}; allocated CPUs are {_shown(machine, cpus)}")
     if mode == words.NONE:
         return Bound((0,) * ntasks, told, "", "not bound, as asked")
     if mode == words.RANK:
@@ -79,7 +79,7 @@ def _explicit(machine: Topology, cpus: int, ntasks: int, asked: CpuBind) -> Boun
         masks = tuple(1 << task % modulus for task in range(ntasks))
         for task, mask in enumerate(masks):
             if not mask & machine.online:
-                raise Refused(f"--cpu-bind=rank: there is no CPU {task} for task {task}")
+                raise NoLayout(f"--cpu-bind=rank: there is no CPU {task} for task {task}")
         return Bound(masks, told, "", rule)
     nodes = {node.number: node.mask for node in machine.nodes}
     count = max(nodes) + 1
@@ -112,7 +112,7 @@ def _listed(machine: Topology, cpus: int, ntasks: int, asked: CpuBind) -> Bound:
         listed = ",".join(f"{mask:x}" for mask in masks)
     for mask in masks:  # including masks that no task uses
         if mask & ~cpus:
-            raise Refused(
+            raise NoLayout(
                 f"CPU binding outside of job step allocation, allocated CPUs are: {format_mask(cpus, machine.width)}."
             )
     bound = tuple(masks[task % len(masks)] for task in range(ntasks))
@@ -148,7 +148,7 @@ def _automatic(
     cpus: int,
     ntasks: int,
     asked: CpuBind,
-    request: Request,
+    request: LayoutRequest,
     settings: Settings,
     rule: str,
 ) -> Bound:
@@ -169,7 +169,7 @@ def _automatic(
         masks = deal(machine, order, block=block, full_cyclic=full_cyclic)
     except DoesNotFit:
         if not request.overcommit:
-            raise Refused(
+            raise NoLayout(
                 f"the tasks cannot be bound to {asked.unit} of the allocated CPUs {_shown(machine, cpus)}"
             ) from None
         rule = f"bound to all of the step's CPUs: the tasks do not fit on its {asked.unit}"
@@ -182,7 +182,7 @@ def _limit(number: int | None) -> int:
     return 0 if number in (None, UNLIMITED) else int(number or 0)
 
 
-def _ways(request: Request, settings: Settings) -> tuple[bool, bool]:
+def _ways(request: LayoutRequest, settings: Settings) -> tuple[bool, bool]:
     """Return two flags: fill a socket before the next; give each next CPU from the next socket."""
     dist = request.distribution
     if dist is None or (dist.socket is None and dist.node != PLANE):

@@ -12,8 +12,8 @@ from bitarray import bitarray
 
 from nodectl.model import device_part
 from nodectl.placement.binding import devices
-from nodectl.placement.binding.refused import Refused
-from nodectl.placement.binding.request import UNLIMITED, Request
+from nodectl.placement.binding.no_layout import NoLayout
+from nodectl.placement.binding.request import UNLIMITED, LayoutRequest
 from nodectl.selection.cores import kept_cores
 from nodectl.selection.linear.runs import Amounts
 from nodectl.selection.records import JobDetails, NodeRecord, NodeTable
@@ -68,7 +68,7 @@ class Machines:
         return self._lightest[weight]
 
     def useful(self, details: JobDetails) -> tuple[bitarray, Amounts]:
-        """Return the nodes suitable for the job, and the number of CPUs usable by its tasks on each. Raises Refused."""
+        """Return the nodes suitable for the job, and how many CPUs its tasks can use on each. Raises NoLayout."""
         kinds = zip(self._samples, self._cpus, self._threads, strict=True)
         counts = [_usable(node, cpus, threads, details) for node, cpus, threads in kinds]
         if self._members:
@@ -164,14 +164,14 @@ def whole_devices(node: NodeRecord, gres: Mapping[str, int], taken: Iterable[str
     for asked in devices.of_gres(gres):
         try:
             held = devices.hold(node.devices, asked, loads, 0, node.config, entire=True)
-        except Refused:
+        except NoLayout:
             return None
         keys += [device.key for device in held]
         loads |= device_part.loads_of((device.key, device_part.ANYONE) for device in held)
     return tuple(keys)
 
 
-def _threads(threads: int, request: Request, cpus_per_task: int) -> int:
+def _threads(threads: int, request: LayoutRequest, cpus_per_task: int) -> int:
     """Return the number of threads of a core usable by the job; 0 where the job wants more than there are."""
     asked, per_core = request.threads_per_core, request.ntasks_per_core
     if asked and asked != UNLIMITED:
@@ -181,7 +181,7 @@ def _threads(threads: int, request: Request, cpus_per_task: int) -> int:
     return threads
 
 
-def _by_sockets(node: NodeRecord, request: Request, free: int, threads: int) -> int:
+def _by_sockets(node: NodeRecord, request: LayoutRequest, free: int, threads: int) -> int:
     least = _number(request.cores_per_socket)
     sockets = cpus = 0
     for socket in node.config.sockets:

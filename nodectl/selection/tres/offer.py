@@ -13,7 +13,7 @@ from nodectl.model.device_part import FREE, WHOLE, conflict, device_of, part_for
 from nodectl.model.value_class import dataclass
 from nodectl.placement.binding import devices
 from nodectl.placement.binding.geometry import sockets_used, threads_used
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.selection.tres.cores import block, cyclic
 from nodectl.selection.tres.shape import Grid, Shape
 from nodectl.selection.tres.use import Loads, Use
@@ -99,7 +99,7 @@ class NodeOffer:
         if wish.gres:
             try:
                 keys = _devices_held(shape, wish, self._gres, self._loads, cores)
-            except Refused:
+            except NoLayout:
                 return None
         bits = bitarray(endian="little")
         bits.frombytes(cores.to_bytes(len(shape.widths) // 8 + 1, "little"))
@@ -218,7 +218,7 @@ def _with_room(use: Use, asked: devices.Wanted, user: int) -> int:
 
 
 def _devices_held(shape: Shape, wish: Wish, taken: int, shared: Loads, cores: int) -> tuple[str, ...]:
-    """Return the keys of the devices for a job on these cores, near devices first. Raises Refused for too few."""
+    """Return the keys of the devices for a job on these cores, near devices first. Raises NoLayout for too few."""
     cpus = shape.cpu_mask(cores)
     loads = {shape.devices[place].key: load for place, load in shared}
     loads |= {device.key: WHOLE for device in shape.devices_of(taken)}  # also one with parts, used outside of jobs

@@ -6,7 +6,7 @@ from nodectl.model.device_part import ANYONE
 from nodectl.model.value_class import dataclass
 from nodectl.placement.binding.devices import Wanted, of_gres
 from nodectl.placement.binding.geometry import given
-from nodectl.placement.binding.request import BLOCK, PLANE, Distribution, Request, Settings
+from nodectl.placement.binding.request import BLOCK, PLANE, Distribution, LayoutRequest, Settings
 from nodectl.selection.records import JobDetails, JobRecord
 from nodectl.selection.slurmctld import Parameters
 
@@ -55,8 +55,8 @@ class Wish:
     )  # fmt: skip
 
     def __init__(
-        self, request: Request, unit: str, size: int, limit: int, least_cpus: int, per_core: int | None, memory: int,
-        per_cpu: int, gres: tuple[Wanted, ...], features: frozenset[str], sharers: int, system: int,
+        self, request: LayoutRequest, unit: str, size: int, limit: int, least_cpus: int, per_core: int | None,
+        memory: int, per_cpu: int, gres: tuple[Wanted, ...], features: frozenset[str], sharers: int, system: int,
         *, block: bool, enforce: bool, whole: bool, user: int,
     ) -> None:  # fmt: skip
         self.request = request
@@ -150,7 +150,9 @@ class Wishes:
         """Return how many jobs may share the job's cores, the job included."""
         return self._parameters.sharers(job)
 
-    def _wish(self, job: JobRecord, details: JobDetails, request: Request, size: int, limit: int, floor: int) -> Wish:
+    def _wish(
+        self, job: JobRecord, details: JobDetails, request: LayoutRequest, size: int, limit: int, floor: int
+    ) -> Wish:
         """Return the wish with these values: a known wish if there is one, else a new wish."""
         parameters, policy = self._parameters, self._policy
         whole = self.takes_whole_nodes(job)

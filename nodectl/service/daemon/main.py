@@ -50,8 +50,8 @@ from nodectl.service.daemon.connections.supervisor import ListenerFailed, Listen
 from nodectl.service.daemon.history import journal, retention
 from nodectl.service.daemon.history.store import Store, StoreError
 from nodectl.service.daemon.jobs.background_tasks import TimeToEnd
+from nodectl.service.daemon.jobs.cgroup_removals import remove_base
 from nodectl.service.daemon.jobs.slurmd_context import SlurmdContext, SlurmdRefused
-from nodectl.service.daemon.jobs.step_cgroups import remove_base
 from nodectl.service.daemon.node import Node
 from nodectl.service.daemon.processes.companions import Companions
 from nodectl.service.daemon.processes.forkserver_channel import ForkserverDied

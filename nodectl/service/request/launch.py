@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 from nodectl.launch.task import programs
 from nodectl.launch.task.keys import RLIMITS
 from nodectl.model.fields import OF_TERMINAL
-from nodectl.model.request_fields import Request
+from nodectl.model.request_fields import LaunchRequest
 from nodectl.model.wire import lean_json
 from nodectl.model.wire.dispatch import invalid
-from nodectl.model.wire.shape import array, mapping, text
+from nodectl.model.wire.shape import an_object, array, mapping, text
 from nodectl.model.wire.table import shape_of
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import NAMES, check_text, gathered
-from nodectl.placement.binding.refused import Refused as NoLayout
 
 if TYPE_CHECKING:
     from nodectl.model.wire.shape import Shape
@@ -23,11 +23,6 @@ _WORD = text(131_072)  # MAX_ARG_STRLEN, the limit of execve(2)
 LONGEST_VARIABLE = 128 * 1024  # MAX_ARG_STRLEN, with '=' and NUL
 _LONGEST_OPTION = LONGEST_VARIABLE - 1024  # less the prefix of its variable's name
 _TEXTS = mapping(text(8 << 20), most=64)  # each text has its own bound, by its name
-
-
-def an_object(value: object) -> str:
-    """Check for an object. A separate shape checks the contents later."""
-    return "" if isinstance(value, dict) else "not an object"
 
 
 def _anything(_: object) -> str:
@@ -64,7 +59,7 @@ def _programs(value: object) -> str:
 
 _ROWS, _TASKS, _ARGV = array(array(_anything, most=3), most=4096), text(65_536), array(_WORD, most=4096)
 
-REQUEST: "Shape" = shape_of(Request, {"layout": _texts_of_layout, "programs": _programs, "part": an_object})
+REQUEST: "Shape" = shape_of(LaunchRequest, {"layout": _texts_of_layout, "programs": _programs, "part": an_object})
 
 
 def check_meaning(request: Mapping[str, object], ntasks: int) -> None:
@@ -108,7 +103,7 @@ def _check_modules(names: Sequence[str]) -> None:
 def options_of(request: Mapping[str, object]) -> dict[str, object]:
     """Return the options of layout and binding in force: given options, then srun's variables of the environment.
 
-    The environment is the step's. Raises `binding.refused.Refused`.
+    The environment is the step's. Raises `binding.no_layout.NoLayout`.
     """
     given = {name: request[name] for name in ("ntasks", "cpus_per_task", "cpu_bind") if request.get(name)}
     environment: Mapping[str, str] = request["environment"]  # type: ignore[assignment]  # REQUEST says so

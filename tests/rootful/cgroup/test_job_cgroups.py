@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.launch.cgroup import tree
-from nodectl.service.daemon.jobs.step_cgroups import CgroupRemovals, remove_step_cgroup
+from nodectl.service.daemon.jobs.cgroup_removals import CgroupRemovals, remove_step_cgroup
 
 
 @pytest.fixture

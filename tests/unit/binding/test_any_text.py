@@ -15,8 +15,8 @@ from nodectl.placement.binding import devices, node
 from nodectl.placement.binding.cpu_bind import parse_cpu_bind
 from nodectl.placement.binding.hostlist import expand
 from nodectl.placement.binding.mem_bind import parse_mem_bind
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import NAMES, request_of
-from nodectl.placement.binding.refused import Refused
 from nodectl.placement.binding.request import Settings
 from nodectl.placement.machine import spec
 from nodectl.placement.machine.declared_devices import declared
@@ -39,7 +39,7 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=8).map("".join) | st.builds(
 )
 
 
-def outcome(parse: Callable[[], object], refusal: type[Exception] = Refused) -> str:
+def outcome(parse: Callable[[], object], refusal: type[Exception] = NoLayout) -> str:
     """What it is refused with; other exceptions than a module's own fail the test."""
     try:
         parse()

@@ -6,8 +6,8 @@ import pytest
 
 from nodectl.placement.binding import node
 from nodectl.placement.binding.job import check_node
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import request_of
-from nodectl.placement.binding.refused import Refused
 from nodectl.placement.machine.spec import from_spec
 from nodectl.service.config_file.reader import build
 
@@ -69,9 +69,9 @@ def test_variables_say_what_the_user_asked_for_and_nothing_else() -> None:
 
 
 def test_what_does_not_exist_is_refused() -> None:
-    with pytest.raises(Refused, match="allocated CPUs are: 0xFF"):
+    with pytest.raises(NoLayout, match="allocated CPUs are: 0xFF"):
         masks({}, ntasks=1, cpu_bind="map_cpu:8")
-    with pytest.raises(Refused, match="asked for 2"):
+    with pytest.raises(NoLayout, match="asked for 2"):
         masks({}, ntasks=2, nodes="2")
 
 
@@ -92,7 +92,7 @@ def test_what_does_not_exist_is_refused() -> None:
 )
 def test_a_node_that_is_not_there_is_no_jobs(given: dict[str, object], reason: str) -> None:
     settings = node.settings_of(build({}), MACHINE)
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(NoLayout, match=reason):
         check_node(MACHINE, request_of(given, {}), settings, "bed")
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from nodectl.placement.binding.allocation import Allocation
 from nodectl.placement.binding.layout import Layout
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import request_of
-from nodectl.placement.binding.refused import Refused
-from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.binding.request import LayoutRequest, Settings
 from nodectl.placement.binding.step import place
 from nodectl.placement.machine.spec import from_spec
 from nodectl.placement.machine.topology import Topology
@@ -74,12 +74,12 @@ class Laid:
     """A layout with what it was made of."""
 
     machine: Topology
-    request: Request
+    request: LayoutRequest
     cpus: int
     layout: Layout
 
 
-def lay_out(machine: Topology, request: Request, cpus: int) -> Laid:
+def lay_out(machine: Topology, request: LayoutRequest, cpus: int) -> Laid:
     allocation = Allocation.of_masks((machine,), {0: cpus})
     return Laid(machine, request, cpus, place((machine,), allocation, request, SETTINGS))
 
@@ -90,7 +90,7 @@ def laid(draw: st.DrawFn) -> Laid:
     cpus = draw(held(machine))
     try:
         return lay_out(machine, request_of(draw(options(cpus.bit_count())), {}), cpus)
-    except Refused:
+    except NoLayout:
         assume(False)  # the layouts that there are
         raise
 
@@ -153,7 +153,7 @@ def test_a_job_gets_whole_cores_that_nobody_has_and_enough_of_them(data: st.Data
     try:
         allocation = allocate((machine,), request, (busy,), SETTINGS)
         layout = place((machine,), allocation, request, SETTINGS)
-    except Refused:
+    except NoLayout:
         return
     mine = allocation.nodes[0].cpus
     assert mine
@@ -173,7 +173,7 @@ def test_a_map_is_taken_as_it_is_or_refused(data: st.DataObject) -> None:
     given = {"ntasks": len(entries), "cpu_bind": "map_cpu:" + ",".join(map(str, entries)), "overcommit": True}
     request = request_of(given, {})
     if any(not cpus >> entry & 1 for entry in entries):
-        with pytest.raises(Refused, match="allocated CPUs are: 0x"):
+        with pytest.raises(NoLayout, match="allocated CPUs are: 0x"):
             lay_out(machine, request, cpus)
     else:
         layout = lay_out(machine, request, cpus).layout

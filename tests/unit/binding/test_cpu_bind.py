@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nodectl.placement.binding.cpu_bind import CpuBind, parse_cpu_bind
 from nodectl.placement.binding.entries import MAX_ENTRIES
 from nodectl.placement.binding.mem_bind import parse_mem_bind
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_the_language_says_is_understood(text: str, value: CpuBind) -> None
     ],
 )
 def test_nonsense_is_refused_in_one_bounded_line(text: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(NoLayout) as caught:
         parse_cpu_bind(text)
     assert "\n" not in caught.value.reason
     assert len(caught.value.reason) < 200
@@ -75,7 +75,7 @@ def test_nonsense_is_refused_in_one_bounded_line(text: str) -> None:
 def refusal(parse: Callable[[str], object], text: str) -> str:
     try:
         parse(text)
-    except Refused as refused:
+    except NoLayout as refused:
         return refused.reason
     return ""
 
@@ -87,7 +87,7 @@ def test_any_text_is_a_value_or_a_refusal_in_one_line(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["bogus", "map_mem:", "map_mem:x", "mask_mem:0", "map_mem:0*0", "map_mem:99999"])
 def test_memory_that_cannot_be_is_refused(text: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(NoLayout):
         parse_mem_bind(text)
 
 

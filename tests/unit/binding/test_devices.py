@@ -9,7 +9,7 @@ import pytest
 from nodectl.model.device_part import loads_of
 from nodectl.placement.binding import devices
 from nodectl.placement.binding.devices import Wanted, wanted
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.machine import detected_devices
 from nodectl.placement.machine.declared_devices import Device, declared
 from nodectl.placement.machine.spec import from_spec
@@ -119,7 +119,7 @@ def test_options_say_what_is_wanted(options: dict[str, str], expected: Wanted) -
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, str]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(NoLayout):
         wanted(options, ntasks=1)
 
 
@@ -132,9 +132,9 @@ def test_a_job_holds_free_devices_of_its_type_near_its_cpus() -> None:
     assert held(Wanted(2, type="b")) == [2, 3]
     assert held(Wanted(2), busy=FOUR[:1]) == [1, 2]
     assert held(Wanted(1), cpus=0xFF00) == [2]
-    with pytest.raises(Refused, match=r"4 GPUs asked for: this node has 4, of which 3 are free"):
+    with pytest.raises(NoLayout, match=r"4 GPUs asked for: this node has 4, of which 3 are free"):
         held(Wanted(4), busy=FOUR[:1])
-    with pytest.raises(Refused, match=r"1 GPU of type c asked for: this node has those of type a, b"):
+    with pytest.raises(NoLayout, match=r"1 GPU of type c asked for: this node has those of type a, b"):
         held(Wanted(1, type="c"))
 
 
@@ -144,7 +144,7 @@ def test_a_step_is_placed_near_its_devices_where_there_is_room() -> None:
 
     assert cpus(8) == 0xFF00
     assert cpus(9) == MACHINE.online
-    with pytest.raises(Refused, match="enforce-binding"):
+    with pytest.raises(NoLayout, match="enforce-binding"):
         cpus(9, enforce=True)
 
 
@@ -174,7 +174,7 @@ def test_tasks_see_the_devices_their_binding_gives_them(
     "asked", [Wanted(2, bind="map_gpu", entries=(2,)), Wanted(2, bind="mask_gpu", entries=(0x5,)), Wanted(2, 3)]
 )
 def test_a_device_that_the_job_does_not_hold_is_refused(asked: Wanted) -> None:
-    with pytest.raises(Refused, match="allocat"):
+    with pytest.raises(NoLayout, match="allocat"):
         devices.of_tasks(FOUR[:2], asked, [1], MACHINE)
 
 
@@ -248,13 +248,13 @@ def test_a_part_is_of_a_device_that_has_it_and_refused_in_words() -> None:
     assert held(Wanted(1, shards=1)) == "gpu:0/shard:1/mem:25600M"
     assert held(Wanted(1, memory=1024), "gpu:1/shard:3/mem:76800M") == "gpu:1/mem:1024M", "the fuller one"
     assert held(Wanted(1, shards=2), "gpu:0/shard:3") == "gpu:1/shard:2/mem:51200M"
-    with pytest.raises(Refused, match="5 shards of a GPU asked for: a GPU has 4 shards and 102400 MiB of memory at"):
+    with pytest.raises(NoLayout, match="5 shards of a GPU asked for: a GPU has 4 shards and 102400 MiB of memory at"):
         held(Wanted(1, shards=5))
-    with pytest.raises(Refused, match="2 shards of a GPU asked for: no GPU that jobs may share has so much free"):
+    with pytest.raises(NoLayout, match="2 shards of a GPU asked for: no GPU that jobs may share has so much free"):
         held(Wanted(1, shards=2), "gpu:0/shard:3", "gpu:1")
-    with pytest.raises(Refused, match="1 GPU asked for: this node has 2, of which 0 are free"):
+    with pytest.raises(NoLayout, match="1 GPU asked for: this node has 2, of which 0 are free"):
         held(Wanted(1), "gpu:0/shard:3", "gpu:1")
-    with pytest.raises(Refused, match="this node has none that jobs share; the key gres says"):
+    with pytest.raises(NoLayout, match="this node has none that jobs share; the key gres says"):
         devices.hold(FOUR, Wanted(1, shards=1), {}, MACHINE.online, MACHINE)
 
 

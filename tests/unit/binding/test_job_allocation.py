@@ -6,8 +6,8 @@ import pytest
 
 from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
 from nodectl.placement.binding.job import specialised
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import request_of
-from nodectl.placement.binding.refused import Refused
 from nodectl.placement.binding.request import Settings
 from nodectl.placement.machine.spec import from_spec
 from nodectl.selection.planning import allocate
@@ -30,16 +30,16 @@ def test_a_core_is_taken_where_one_of_its_threads_is() -> None:
 
 
 def test_a_job_that_would_fit_on_the_idle_machine_is_told_that_it_is_busy() -> None:
-    with pytest.raises(Refused, match="busy"):
+    with pytest.raises(NoLayout, match="busy"):
         held("ntasks=4", busy=("0-13",))
-    with pytest.raises(Refused, match="not available"):
+    with pytest.raises(NoLayout, match="not available"):
         held("ntasks=17", busy=("0-13",))
 
 
 def test_an_exclusive_job_has_every_core_of_a_node_that_nobody_is_on() -> None:
     assert held("ntasks=1", "exclusive") == ["n1:0-15"]
     assert held("ntasks=1", "exclusive", machines=(TWO, TWO), busy=("0", "")) == ["n2:0-15"]
-    with pytest.raises(Refused, match="busy"):
+    with pytest.raises(NoLayout, match="busy"):
         held("ntasks=1", "exclusive", busy=("0",))
 
 
@@ -63,7 +63,7 @@ def test_cores_for_the_system_are_the_highest_of_each_socket_in_turn_and_belong_
 def test_nodes_asked_for_are_in_the_job_and_nodes_excluded_are_not() -> None:
     assert held("ntasks=2", "nodelist=n3,n2", machines=(TWO,) * 3) == ["n2:0-1", "n3:0-1"]
     assert held("ntasks=2", "exclude=n1", machines=(TWO,) * 3) == ["n2:0-1"]
-    with pytest.raises(Refused, match="Invalid node name specified: n9"):
+    with pytest.raises(NoLayout, match="Invalid node name specified: n9"):
         held("ntasks=2", "nodelist=n9")
 
 

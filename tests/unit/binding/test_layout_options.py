@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from nodectl.placement.binding.cpu_bind import CpuBind
 from nodectl.placement.binding.hostlist import MAX_NODES, expand
 from nodectl.placement.binding.mem_bind import MemBind, parse_mem_bind
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import NAMES, request_of
-from nodectl.placement.binding.refused import Refused
 from nodectl.placement.binding.request import (
     UNLIMITED,
     Distribution,
@@ -48,7 +48,7 @@ def test_a_distribution_is_read_level_by_level(text: str, value: Distribution) -
     ["", "bogus", "plane", "plane=0", "plane=x", "fcyclic", "block:plane=2", "block:block:block:block", "block,x"],
 )
 def test_a_distribution_that_makes_no_sense_is_refused(text: str) -> None:
-    with pytest.raises(Refused, match="Invalid --distribution"):
+    with pytest.raises(NoLayout, match="Invalid --distribution"):
         parse_distribution(text)
 
 
@@ -56,7 +56,7 @@ def test_geometry_counts_its_levels_and_takes_a_star_for_all() -> None:
     assert parse_geometry("2") == (2,)
     assert parse_geometry("*:4-8:1") == (UNLIMITED, 4, 1)
     for text in ("", "0", "1:2:3:4", "x", "1::2"):
-        with pytest.raises(Refused):
+        with pytest.raises(NoLayout):
             parse_geometry(text)
 
 
@@ -64,7 +64,7 @@ def test_a_range_of_nodes_runs_upwards() -> None:
     assert parse_nodes("2") == (2, 2)
     assert parse_nodes("2-4") == (2, 4)
     for text in ("0", "4-2", "-1", "2-", "n1"):
-        with pytest.raises(Refused):
+        with pytest.raises(NoLayout):
             parse_nodes(text)
 
 
@@ -84,7 +84,7 @@ def test_names_of_nodes_are_expanded_in_order() -> None:
         "n[]",
         "n[٣]",
     ):
-        with pytest.raises(Refused):
+        with pytest.raises(NoLayout):
             expand(text)
 
 
@@ -97,16 +97,16 @@ def test_names_of_nodes_are_expanded_in_order() -> None:
     ],
 )  # fmt: skip
 def test_a_short_list_does_not_become_many_names_or_long_ones(text: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(NoLayout) as caught:
         expand(text)
     assert len(caught.value.reason) < 300
 
 
 def test_a_clusters_own_list_may_be_longer_than_what_a_request_names() -> None:
     assert len(expand("n[0-9999]", MAX_NODES)) == 10_000
-    with pytest.raises(Refused, match="too long"):
+    with pytest.raises(NoLayout, match="too long"):
         expand("n[0-9999]")
-    with pytest.raises(Refused, match="too long"):
+    with pytest.raises(NoLayout, match="too long"):
         expand("n[0-99999]", MAX_NODES)
 
 
@@ -114,7 +114,7 @@ def test_a_clusters_own_list_may_be_longer_than_what_a_request_names() -> None:
 def test_any_list_of_nodes_is_names_or_a_refusal(text: str) -> None:
     try:
         names = expand(text)
-    except Refused:
+    except NoLayout:
         return
     assert all(name and not {"[", "]", ","} & set(name) for name in names)
 
@@ -122,15 +122,15 @@ def test_any_list_of_nodes_is_names_or_a_refusal(text: str) -> None:
 @pytest.mark.parametrize("name", sorted(NAMES - {"hostfile"}))
 def test_a_text_that_no_option_needs_is_refused_by_its_options_name(name: str) -> None:
     long = "1" * (131_073 if name in ("cpu_bind", "mem_bind") else 4097)
-    with pytest.raises(Refused, match=f"^--{name.replace('_', '-')} is longer than [0-9]+ characters$"):
+    with pytest.raises(NoLayout, match=f"^--{name.replace('_', '-')} is longer than [0-9]+ characters$"):
         request_of({name: long}, {})
 
 
 def test_a_list_in_a_variable_is_bounded_too() -> None:
     for variable in ("SLURM_CPU_BIND", "SLURM_HINT"):
-        with pytest.raises(Refused, match="is longer than"):
+        with pytest.raises(NoLayout, match="is longer than"):
             request_of({}, {variable: "x" * 131_073})
-    with pytest.raises(Refused, match="SLURM_HOSTFILE is longer than"):
+    with pytest.raises(NoLayout, match="SLURM_HOSTFILE is longer than"):
         request_of({"distribution": "arbitrary"}, {}, "n1\n" * 50_000)
 
 
@@ -203,5 +203,5 @@ def test_a_hint_is_ignored_beside_what_says_the_same_more_exactly(given: dict[st
     [({"ntasks": "x"}, "--ntasks"), ({"cpus_per_task": 0}, "--cpus-per-task"), ({"hint": "bogus"}, "--hint")],
 )
 def test_a_refusal_names_the_option(given: dict[str, object], word: str) -> None:
-    with pytest.raises(Refused, match=word):
+    with pytest.raises(NoLayout, match=word):
         request_of(given, {})

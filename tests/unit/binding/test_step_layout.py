@@ -11,8 +11,8 @@ from nodectl.model.cpu_list import cpus_of, format_cpulist, mask_of_list
 from nodectl.placement.binding import spread, step
 from nodectl.placement.binding.allocation import Allocation
 from nodectl.placement.binding.layout import Layout
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import request_of
-from nodectl.placement.binding.refused import Refused
 from nodectl.placement.binding.request import Settings
 from nodectl.placement.machine.spec import from_lscpu, from_spec
 from nodectl.placement.machine.topology import Topology
@@ -49,7 +49,7 @@ def test_an_exact_step_on_unlike_cores_has_a_cpu_for_each_task() -> None:
 def test_a_node_is_whole_when_the_step_has_all_that_the_service_may_use() -> None:
     machine = replace(TWO, usable=mask_of_list("0-3,8-11"))
     assert cpus(laid_out(machine, ntasks=2, cpu_bind="map_ldom:0")) == ["0-3,8-11"] * 2
-    with pytest.raises(Refused, match=r"Entire node must be allocated for map_ldom; allocated CPUs are 0,8"):
+    with pytest.raises(NoLayout, match=r"Entire node must be allocated for map_ldom; allocated CPUs are 0,8"):
         laid_out(machine, "0", ntasks=1, cpu_bind="map_ldom:0")
 
 
@@ -61,7 +61,7 @@ def test_a_task_that_asks_for_whole_numa_nodes_stays_in_the_steps_cpus() -> None
 
 @pytest.mark.parametrize("listed", ["map_cpu:0,16", "map_cpu:0,0*3,4", "mask_cpu:0x1,0x10000"])
 def test_an_entry_that_no_task_uses_must_be_there_all_the_same(listed: str) -> None:
-    with pytest.raises(Refused, match="allocated CPUs are: 0x0303"):
+    with pytest.raises(NoLayout, match="allocated CPUs are: 0x0303"):
         laid_out(TWO, "0-1", ntasks=1, cpu_bind=listed)
 
 
@@ -76,12 +76,12 @@ def test_one_thread_binds_as_asked_otherwise_but_to_one_thread_of_a_core() -> No
 
 @pytest.mark.parametrize("listed", ["map_cpu:16", "map_cpu:0,4", "mask_cpu:0x10", "mask_cpu:0x1,0xf0"])
 def test_a_list_outside_of_the_step_is_refused_with_the_mask_it_has(listed: str) -> None:
-    with pytest.raises(Refused, match="allocated CPUs are: 0x0303"):
+    with pytest.raises(NoLayout, match="allocated CPUs are: 0x0303"):
         laid_out(TWO, "0-1", ntasks=2, cpu_bind=listed)
 
 
 def test_more_tasks_than_cpus_are_refused_unless_they_overcommit() -> None:
-    with pytest.raises(Refused, match="More processors requested than permitted"):
+    with pytest.raises(NoLayout, match="More processors requested than permitted"):
         laid_out(TWO, ntasks=17)
     assert cpus(laid_out(TWO, ntasks=17, overcommit=True)) == ["0-15"] * 17
 
@@ -111,7 +111,7 @@ def test_the_reason_of_a_mask_names_the_hardware() -> None:
 
 
 def test_a_numa_node_that_there_is_not_is_refused() -> None:
-    with pytest.raises(Refused, match="NUMA node 2 does not exist; cannot bind local task 0"):
+    with pytest.raises(NoLayout, match="NUMA node 2 does not exist; cannot bind local task 0"):
         laid_out(TWO, ntasks=2, mem_bind="map_mem:2")
 
 
@@ -126,9 +126,9 @@ def test_a_step_names_nodes_of_its_job_only() -> None:
     assert nodes(ntasks=4, nodes="2", nodelist="c") == [0, 0, 2, 2]
     assert nodes(ntasks=2, nodes="2", exclude="a", distribution="cyclic") == [1, 2]
     assert nodes(ntasks=1, nodes="1", relative=1) == [1]
-    with pytest.raises(Refused, match="d"):
+    with pytest.raises(NoLayout, match="d"):
         nodes(ntasks=1, nodelist="d")
-    with pytest.raises(Refused, match="Only allocated 3 nodes asked for 4"):
+    with pytest.raises(NoLayout, match="Only allocated 3 nodes asked for 4"):
         nodes(ntasks=4, nodes="4")
 
 
@@ -169,7 +169,7 @@ def test_tasks_follow_the_host_file_one_by_one() -> None:
     assert [place.node for place in layout.tasks] == [1, 0, 1]
     assert layout.environment["SLURM_TASKS_PER_NODE"] == "1,2"
     assert layout.environment["SLURM_GTIDS"] == "0,2"
-    with pytest.raises(Refused, match="4 tasks but hostlist specified 3 nodes"):
+    with pytest.raises(NoLayout, match="4 tasks but hostlist specified 3 nodes"):
         step.place(machines, allocation, replace(request, ntasks=4), SETTINGS)
 
 

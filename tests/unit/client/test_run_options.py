@@ -12,7 +12,7 @@ from nodectl.client.srun.options import parser
 from nodectl.launch.task.keys import RLIMITS
 from nodectl.model.fields import names
 from nodectl.model.number import seconds
-from nodectl.model.request_fields import JobOptions, Request
+from nodectl.model.request_fields import JobOptions, LaunchRequest
 from nodectl.spank import SpankOption
 
 GETOPT_STATUS = 255  # srun's, where getopt_long(3) refuses
@@ -223,7 +223,7 @@ def test_long_names_and_letters_are_unique() -> None:
 
 def test_every_option_of_a_step_sets_a_field_of_its_request_or_is_the_commands_own() -> None:
     own = {"export", "help", "propagate", "trace", "verbose"}
-    assert {option.dest for option in OPTIONS} - own <= names(Request).keys()
+    assert {option.dest for option in OPTIONS} - own <= names(LaunchRequest).keys()
 
 
 def test_every_option_of_a_job_sets_a_field_of_the_jobs_description_or_is_the_commands_own() -> None:

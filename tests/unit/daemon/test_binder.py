@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from nodectl.model.step import Step
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.machine import topology
 from nodectl.placement.machine.spec import from_spec
 from nodectl.service.config_file.reader import build
@@ -72,12 +72,12 @@ def test_steps_that_have_the_whole_machine_keep_nobody_away(machine: Machine) ->
 
 
 def test_a_refusal_is_kept_in_the_users_words(machine: Machine) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(NoLayout):
         machine.begin(ntasks=2, nodes="2")
     step = Step.from_json({"job_id": 1, "ntasks": 1, "layout": {"ntasks": 1, "cpu_bind": "map_cpu:16"}})
     step.environment = {}
     machine.binder.give(step, machine.binder.allocation)
-    with pytest.raises(Refused):
+    with pytest.raises(NoLayout):
         machine.binder.bind(step)
     assert step.refused == "CPU binding outside of job step allocation, allocated CPUs are: 0xFFFF."
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.placement.binding.request import Request
+from nodectl.placement.binding.request import LayoutRequest
 from nodectl.selection.records import JobDetails, JobRecord
 from nodectl.service.daemon.controller import job_bytes
 
@@ -20,7 +20,7 @@ PLAIN = job_bytes.of(JobRecord(1))
         (JobRecord(1, details=JobDetails(layout={"cpu_bind": "mask_cpu:0x1*1000,0x2"})), 1001 * 48),
         (JobRecord(1, details=JobDetails(layout={"cpu_bind": "mask_cpu:" + ",".join(["0x1"] * 1000)})), 1000 * 48),
         (JobRecord(1, details=JobDetails(argv=("x" * 500,), work_dir="/" * 500)), 1000),
-        (JobRecord(1, details=JobDetails(_request=Request(hosts=("n1",) * 1000))), 1000 * 48),
+        (JobRecord(1, details=JobDetails(_request=LayoutRequest(hosts=("n1",) * 1000))), 1000 * 48),
     ],
     ids=["comment", "array", "dependency", "repeated masks", "masks", "command", "hosts"],
 )

@@ -7,7 +7,7 @@ import tracemalloc
 from nodectl.placement.binding import node
 from nodectl.placement.binding.layout import Layout
 from nodectl.placement.binding.options import request_of
-from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.binding.request import LayoutRequest, Settings
 from nodectl.placement.machine.spec import from_spec
 from nodectl.service.daemon.admission.layout_cache import LayoutCache
 
@@ -21,7 +21,7 @@ class Counted:
     def __init__(self) -> None:
         self.made = 0
 
-    def __call__(self, request: Request, cpus: int) -> Layout:
+    def __call__(self, request: LayoutRequest, cpus: int) -> Layout:
         self.made += 1
         return node.lay_out(MACHINE, cpus, request, Settings(), "n1")
 

@@ -6,12 +6,12 @@ from itertools import combinations
 import pytest
 
 from nodectl.model.fields import Field, Passed, Revised, StepFields, empty, field, names, passed
-from nodectl.model.request_fields import JobOptions, Limits, PartOfStep, Request
+from nodectl.model.request_fields import JobOptions, LaunchRequest, Limits, PartOfStep
 from nodectl.model.step import Step
 from nodectl.model.wire.shape import BadShape, check
 from nodectl.model.wire.table import shape_of
 
-TABLES = (Passed, Revised, Limits, Request, PartOfStep, JobOptions)
+TABLES = (Passed, Revised, Limits, LaunchRequest, PartOfStep, JobOptions)
 LEAST = {"argv": ["true"], "environment": {}, "cwd": "/", "ntasks": 3}
 
 
@@ -25,7 +25,7 @@ class Sample:
 
 
 def test_no_field_is_declared_in_two_tables_of_a_request() -> None:
-    for one, other in combinations((Passed, Revised, Limits, Request), 2):
+    for one, other in combinations((Passed, Revised, Limits, LaunchRequest), 2):
         assert not one.__annotations__.keys() & other.__annotations__.keys()
 
 
@@ -37,7 +37,7 @@ def test_every_field_that_a_client_sets_has_its_limits(table: type) -> None:
 
 def test_step_has_what_is_passed_on_to_it_and_no_field_of_a_request_alone() -> None:
     assert set(Step.FIELDS) == names(StepFields).keys() >= {*names(Passed), *names(Revised)}
-    alone = Request.__annotations__.keys() | Limits.__annotations__.keys()
+    alone = LaunchRequest.__annotations__.keys() | Limits.__annotations__.keys()
     assert alone & set(Step.FIELDS) <= {"layout", "part", "uid", "gid"}  # these have another type, or meaning
 
 

@@ -19,8 +19,8 @@ from nodectl.placement.binding import devices
 from nodectl.placement.binding.cpu_bind import parse_cpu_bind
 from nodectl.placement.binding.hostlist import expand
 from nodectl.placement.binding.mem_bind import parse_mem_bind
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import ROWS, request_of
-from nodectl.placement.binding.refused import Refused
 from nodectl.placement.machine import spec
 
 TOO_LONG = "9" * 5000  # int() refuses 4,301 digits
@@ -63,7 +63,7 @@ def refusal(parse: Callable[[], object]) -> str:
     """What it is turned down with, "" where it is not. Exceptions other than these fail the test."""
     try:
         parse()
-    except (Refused, command.BadOption, ValueError) as error:
+    except (NoLayout, command.BadOption, ValueError) as error:
         return str(error)
     return ""
 

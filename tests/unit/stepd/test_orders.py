@@ -13,7 +13,7 @@ import pytest
 
 from descriptors import no_number_left
 from nodectl.launch.stepd.orders import Order, Orders, Unreadable, receive
-from nodectl.launch.task.client_streams import are_left
+from nodectl.launch.streams.client_streams import are_left
 from nodectl.model.wire import framing
 
 

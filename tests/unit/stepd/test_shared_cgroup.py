@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.launch.stepd.accounting import memory_limit, oom_kills
+from nodectl.launch.cgroup.out_of_memory import kills, memory_limit
 from nodectl.launch.stepd.end_reasons import EndReasons
 
 KILLED, OF_SHELL, WELL, TERMINATED = 9, 137 << 8, 0, 15
@@ -91,6 +91,6 @@ def test_the_least_limit_above_counts(tmp_path: Path) -> None:
 
 
 def test_kills_are_counted_where_the_kernel_counts_them(tmp_path: Path) -> None:
-    assert oom_kills(str(tmp_path)) is None
+    assert kills(str(tmp_path)) is None
     (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 41\noom 3\noom_kill 2\noom_group_kill 0\n")
-    assert oom_kills(str(tmp_path)) == 2
+    assert kills(str(tmp_path)) == 2

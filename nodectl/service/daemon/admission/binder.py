@@ -19,9 +19,9 @@ from nodectl.placement.binding import devices, node
 from nodectl.placement.binding.answer import add_devices, given_answer, layout_answer
 from nodectl.placement.binding.job import check_node
 from nodectl.placement.binding.layout import Layout
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import request_of
-from nodectl.placement.binding.refused import Refused
-from nodectl.placement.binding.request import Request, Settings
+from nodectl.placement.binding.request import LayoutRequest, Settings
 from nodectl.placement.binding.step import is_exact
 from nodectl.placement.machine import cdi, detected_devices, topology
 from nodectl.placement.machine.declared_devices import GPU, Device
@@ -49,7 +49,7 @@ class Binder:
         self._gres, self._sharing = config.gres, config.gpu_sharing
         self._running = running
         self._layouts = LayoutCache(self._lay_out)
-        self._latest: tuple[dict[str, object], Request] = ({}, request_of({}, {}))
+        self._latest: tuple[dict[str, object], LayoutRequest] = ({}, request_of({}, {}))
         self._core_of = {1 << cpu: core.mask for core in self._machine.cores for cpu in core.cpus}
         self._shared = config.over_subscribe.startswith("force")
         self._cores: dict[int, str] = {}  # of the latest masks of jobs
@@ -57,7 +57,7 @@ class Binder:
         self.cores = self.cores_of(self.allocation)
 
     def check(self, layout: Mapping[str, object], ntasks: int, *, own: bool) -> None:
-        """Raise Refused for invalid options, and where a new job asks for resources missing on this node.
+        """Raise NoLayout for invalid options, and where a new job asks for resources missing on this node.
 
         `own` is True where the step makes a job of its own.
         """
@@ -96,22 +96,22 @@ class Binder:
         step.cores = self.cores_of(mask)
 
     def asked(self, step: Step) -> devices.Wanted:
-        """Return the devices requested by the step alone. Raises Refused."""
+        """Return the devices requested by the step alone. Raises NoLayout."""
         return devices.wanted(_texts(step.layout), step.ntasks)
 
     def choose(self, step: Step, keys: Iterable[str], taken: Iterable[str]) -> list[str]:
-        """Return the keys of the step's devices, chosen among the job's `keys` without `taken`. Raises Refused."""
+        """Return the keys of the step's devices, chosen among the job's `keys` without `taken`. Raises NoLayout."""
         asked = self.asked(step)
         of_job = devices.within(devices.held_of(self.node_devices, keys), entire=not asked.is_share)
         loads = loads_of((key, step.uid) for key in taken)
         return [one.key for one in devices.hold(of_job, asked, loads, step.base, self._machine, user=step.uid)]
 
-    def options_of(self, step: Step) -> Request:
-        """Return the parsed options of layout. Raises Refused."""
+    def options_of(self, step: Step) -> LayoutRequest:
+        """Return the parsed options of layout. Raises NoLayout."""
         return self._read(step.layout)
 
     def is_exact(self, step: Step) -> bool:
-        """Return True where the step takes only the named amounts of the job. Raises Refused."""
+        """Return True where the step takes only the named amounts of the job. Raises NoLayout."""
         return is_exact(self._read(step.layout))
 
     def fits(self, step: Step, cpus: int) -> bool:
@@ -125,12 +125,12 @@ class Binder:
             return False
         try:
             self._layouts.get(request, cpus)
-        except Refused:
+        except NoLayout:
             return False
         return True
 
-    def _read(self, layout: Mapping[str, object]) -> Request:
-        """Return the parsed options, and keep the latest result for equal steps. Raises Refused."""
+    def _read(self, layout: Mapping[str, object]) -> LayoutRequest:
+        """Return the parsed options, and keep the latest result for equal steps. Raises NoLayout."""
         texts, request = self._latest
         if texts != layout:
             request = request_of(layout, {}, str(layout.get("hostfile", "")))
@@ -138,13 +138,13 @@ class Binder:
         return request
 
     def bind(self, req: Step) -> None:
-        """Set the CPUs, memory, devices and variables of a step and of the step's tasks. Raises Refused.
+        """Set the CPUs, memory, devices and variables of a step and of the step's tasks. Raises NoLayout.
 
         The reason is in the step, too.
         """
         try:
             self._bind(req)
-        except Refused as error:
+        except NoLayout as error:
             req.refused = error.reason
             raise
 
@@ -194,11 +194,11 @@ class Binder:
         return is_own and any(device.name == GPU for device in self.node_devices)
 
     def _held(self, req: Step, asked: devices.Wanted) -> list[Device]:
-        """Return the step's devices: given to the job already, or free devices for a first step. Raises Refused."""
+        """Return the step's devices: given to the job already, or free devices for a first step. Raises NoLayout."""
         if req.devices:
             return devices.held_of(self.node_devices, req.devices)
         if asked.count and not req.is_first and req.part is None:
-            raise Refused("devices are given to a job with its first step, not to a further one")
+            raise NoLayout("devices are given to a job with its first step, not to a further one")
         if not asked.count or req.part is not None:
             return []
         held = {(live.job_id, key, live.uid) for live in self._running() for key in live.devices}
@@ -219,7 +219,7 @@ class Binder:
         req.environment.update(layout.environment)
 
     def explain(self, req: Step) -> Mapping[str, object]:
-        """Return the layout of a step with the reasons for each place. Raises Refused."""
+        """Return the layout of a step with the reasons for each place. Raises NoLayout."""
         if req.part is not None:
             return given_answer(req.numbers, req.cpu_masks, req.step_cpus, req.mems, req.environment)
         layout = self._lay_out(self._read(req.layout), req.base, reasons=True)
@@ -230,7 +230,7 @@ class Binder:
             add_devices(answer, devices.of_tasks(held, asked, req.cpu_masks, self._machine))
         return answer
 
-    def _apart(self, request: Request, cpus: int) -> tuple[int, Layout]:
+    def _apart(self, request: LayoutRequest, cpus: int) -> tuple[int, Layout]:
         """Return a layout and its CPUs, away from the small steps of other jobs where there is room.
 
         This applies to a step which takes only a part of the CPUs.
@@ -246,7 +246,7 @@ class Binder:
             free = cpus & sum(mask for mask, count in holders.items() if count <= most)
             if free.bit_count() < mine.bit_count():
                 continue
-            with contextlib.suppress(Refused):
+            with contextlib.suppress(NoLayout):
                 elsewhere = self._layouts.get(request, free)
                 if elsewhere.nodes[0].cpus.bit_count() == mine.bit_count():
                     return free, elsewhere
@@ -268,7 +268,7 @@ class Binder:
                 rest &= ~(core | lowest)
         return holders
 
-    def _lay_out(self, request: Request, cpus: int, *, reasons: bool = False) -> Layout:
+    def _lay_out(self, request: LayoutRequest, cpus: int, *, reasons: bool = False) -> Layout:
         return node.lay_out(self._machine, cpus, request, self._settings, self._name, reasons=reasons)
 
     @functools.cached_property

@@ -12,7 +12,7 @@ from nodectl.model.config import Config
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH, EXTERN
 from nodectl.model.wire.dispatch import Refused, invalid
-from nodectl.placement.binding.refused import Refused as NoLayout
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.service.daemon.admission.binder import Binder
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.steps.live import LiveStep

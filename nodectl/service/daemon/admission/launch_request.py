@@ -17,15 +17,13 @@ from nodectl.model.number import whole
 from nodectl.model.plugstack_entry import Entry
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Refused, invalid, subject
-from nodectl.placement.binding.refused import Refused as NoLayout
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.service.daemon.admission.accounts import LookUpFailed, UnknownUser, User, Users, group_id
 from nodectl.service.daemon.admission.binder import Binder
 from nodectl.service.request import launch
 
 _MOST_CPUS = 999_999_999
 _BY_GROUP = "proctrack/pgid"
-
-
 _SPANK = "SPANK_"  # variables that root's scripts would obey (PATH, LD_PRELOAD, BASH_ENV) do not begin so
 _MOST_VARIABLES = 1 << 20  # bytes
 USER_EPILOG_SECONDS = 5.0

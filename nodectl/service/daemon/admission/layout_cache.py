@@ -7,7 +7,7 @@ lists, has a layout of hundreds of KiB. Used only from the event loop; no I/O.
 from collections.abc import Callable, Iterable
 
 from nodectl.placement.binding.layout import Layout
-from nodectl.placement.binding.request import Request
+from nodectl.placement.binding.request import LayoutRequest
 
 _MOST = 4 << 20  # bytes
 _ONE = _MOST // 8  # a larger one would push out all the others
@@ -18,13 +18,13 @@ _FIXED, _TASK, _TEXT, _NUMBER = 4096, 320, 64, 48
 class LayoutCache:
     """The cache. `make` makes a layout of a request and the usable CPUs; an exception from `make` is not kept."""
 
-    def __init__(self, make: Callable[[Request, int], Layout], most: int = _MOST) -> None:
+    def __init__(self, make: Callable[[LayoutRequest, int], Layout], most: int = _MOST) -> None:
         self._make = make
         self._most = most
-        self._kept: dict[tuple[Request, int], tuple[Layout, int]] = {}  # the latest stands last
+        self._kept: dict[tuple[LayoutRequest, int], tuple[Layout, int]] = {}  # the latest stands last
         self.size = 0
 
-    def get(self, request: Request, cpus: int) -> Layout:
+    def get(self, request: LayoutRequest, cpus: int) -> Layout:
         """Return the layout, from the cache or newly made."""
         key = request, cpus
         found = self._kept.pop(key, None)
@@ -41,7 +41,7 @@ class LayoutCache:
         return found[0]
 
 
-def _size(request: Request, layout: Layout) -> int:
+def _size(request: LayoutRequest, layout: Layout) -> int:
     """Return an upper estimate of the bytes."""
     texts = [*request.nodelist, *request.exclude, *request.hosts, *layout.environment.values(), layout.rule]
     numbers: list[int] = []

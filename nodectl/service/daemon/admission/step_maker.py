@@ -12,9 +12,8 @@ from nodectl.launch.cgroup.constraints import Constraints
 from nodectl.launch.task.keys import hard_limit
 from nodectl.model.config import Config
 from nodectl.model.step import Step
-from nodectl.model.wire.dispatch import Refused, invalid
+from nodectl.model.wire.dispatch import Refused, shaped
 from nodectl.model.wire.framing import Peer
-from nodectl.model.wire.shape import BadShape, check
 from nodectl.placement.machine.thread_limit import most_threads
 from nodectl.service.daemon.admission import launch_request
 from nodectl.service.daemon.admission.accounts import User, Users
@@ -44,10 +43,7 @@ class StepMaker:
 
     def shaped(self, request: object) -> Mapping[str, object]:
         """Return a request after a check of the shape. Raises Refused."""
-        try:
-            return check(request, launch.REQUEST)
-        except BadShape as error:
-            raise invalid(error.parameter, str(error).partition(": ")[2]) from None
+        return shaped(request, launch.REQUEST)
 
     def known_user(self, request: Mapping[str, object], caller: int) -> User | None:
         """Return the account to run the step, None where a look-up is needed."""

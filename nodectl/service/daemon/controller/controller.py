@@ -297,8 +297,7 @@ class Controller(Watcher):
             self._end_for_good(job, states.FAILED, 1)
         else:
             self._begin_failed(job, why)
-            self.table.changed(job)
-            self.table.commits.soon()
+            self.table.changed_soon(job)
             self.rounds.kick()
 
     async def _await_ready(self, job: JobRecord) -> None:
@@ -334,8 +333,7 @@ class Controller(Watcher):
             self._stopping.discard(job.job_id)
             if job.job_state == states.RUNNING:
                 self.scheduler.stays(job, time.time())
-                self.table.changed(job)
-                self.table.commits.soon()
+                self.table.changed_soon(job)
                 self.rounds.kick()
 
     async def _take_over(self, job: JobRecord) -> None:
@@ -385,8 +383,7 @@ class Controller(Watcher):
         """End the running steps of a batch job, which then waits again. A later daemon knows this too."""
         if job.job_id not in self._dooms:
             job.to_requeue = hold
-            self.table.changed(job)
-            self.table.commits.soon()
+            self.table.changed_soon(job)
         self._doom(job, Doom(states.REQUEUED, reason, hold))
 
     def _never(self, job: JobRecord, state: str, reason: str) -> None:
@@ -453,14 +450,14 @@ class Controller(Watcher):
         self._end_for_good(job, doom.state if doom.state in states.ENDED else states.CANCELLED, 1)
 
     def _tell_idle(self, job: JobRecord, words: str) -> None:
-        """Tell people, and the job's steps on their standard error, that the job does nothing."""
+        """Report an idle job to people by notices, and to the job's steps on standard error."""
         self.parts.notices.idle(job, words)
         for live in self.parts.registry.steps_of(job.job_id):
             if not live.in_prolog:
                 self.tasks.begin(live.ask("Say", {"text": f"job {job.job_id}: {words}"}, _ANSWER_SECONDS))
 
     def _end_idle(self, job: JobRecord, reason: str) -> None:
-        """End a job that does nothing."""
+        """End an idle job."""
         messages.tell("job-idle", f"job {job.job_id} is ended: {reason}", job=job.job_id, uid=job.user_id)
         self.cancel(job, "", states.CANCELLED, reason)
 
@@ -544,7 +541,7 @@ class Controller(Watcher):
             asyncio.get_running_loop().call_later(_USAGE_SECONDS, self._write_usage)
 
     def _write_hours(self) -> None:
-        """Have the users' usage written now and then: while one long job runs, no end of a job does so."""
+        """Have the users' usage written now and then, even while one long job runs and no job ends."""
         asyncio.get_running_loop().call_later(_HOURS_SECONDS, self._write_hours)
         self._usage_changed()
 
@@ -559,8 +556,7 @@ class Controller(Watcher):
         self.table.store.put_week(self.scheduler.week_rows(now))
 
     def _settled(self, job: JobRecord) -> None:
-        self.table.changed(job)
-        self.table.commits.soon()
+        self.table.changed_soon(job)
         self._after_end()
 
     def _after_end(self) -> None:
@@ -645,8 +641,7 @@ class Controller(Watcher):
         why = self.scheduler.suspend(found, time.time(), by_owner=by_owner)
         if why:
             messages.tell("job-keeps-cpus", f"job {job} keeps its CPUs: {why}", job=job, uid=found.user_id)
-        self.table.changed(found)
-        self.table.commits.soon()
+        self.table.changed_soon(found)
         self.rounds.kick()
         return why
 
@@ -658,8 +653,7 @@ class Controller(Watcher):
         if found.job_state == states.RUNNING:
             return f"it makes room for job {found.preempted_by}" if found.preempted_by else ""
         why = self.scheduler.resume(found, time.time())
-        self.table.changed(found)
-        self.table.commits.soon()
+        self.table.changed_soon(found)
         return why
 
     async def change_time_limit(self, job: JobRecord) -> None:
@@ -722,12 +716,8 @@ class Controller(Watcher):
             self._warnings[job.job_id] = loop.call_later(_WARN_AGAIN, self._look_at_warning, job)
             return
         job.warned = job.restart_cnt
-        self.table.changed(job)
-        self.table.commits.soon()
-        self.tasks.begin(self._warn(job, wanted.number, batch=wanted.batch))
-
-    async def _warn(self, job: JobRecord, number: int, *, batch: bool) -> None:
-        await self.send_signal(job, number, 0, batch=batch)
+        self.table.changed_soon(job)
+        self.tasks.begin(self.send_signal(job, wanted.number, 0, batch=wanted.batch))
 
     def _end_warnings(self) -> None:
         """Remove all timers, because the daemon ends. The next daemon sends the remaining signals."""
@@ -831,8 +821,7 @@ class Controller(Watcher):
             )
             return False
         job.joining = job.joining[len(done) :]
-        self.table.changed(job)
-        self.table.commits.soon()
+        self.table.changed_soon(job)
         self.parts.further_steps.wake(job.job_id)
         return True
 
@@ -894,7 +883,7 @@ class Controller(Watcher):
         self.rounds.kick()
 
     def devices_away(self, away: Mapping[str, str]) -> None:
-        """Give no job these devices of the machine from now on; `away` has words that tell why, by key."""
+        """Give no job these devices from now on; `away` has the reasons by key."""
         self.selection.set_devices_away(0, away)
         self.scheduler.changed()
         self.rounds.kick()

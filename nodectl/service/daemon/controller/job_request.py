@@ -13,12 +13,11 @@ from typing import NamedTuple
 from nodectl.model import notice
 from nodectl.model.step import Step
 from nodectl.model.warning import warning_of
-from nodectl.model.wire.dispatch import Refused, invalid
-from nodectl.model.wire.shape import BadShape, check
+from nodectl.model.wire.dispatch import Refused, invalid, shaped
 from nodectl.placement.binding.devices import wanted
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import DEVICES
-from nodectl.placement.binding.refused import Refused as NoLayout
-from nodectl.placement.binding.request import Request
+from nodectl.placement.binding.request import LayoutRequest
 from nodectl.selection.answers import NOT_AVAILABLE
 from nodectl.selection.records import BATCH, RUN, JobDetails, JobRecord
 from nodectl.service.daemon.controller.options import JOB_OPTIONS
@@ -37,13 +36,12 @@ class Machine(NamedTuple):
 
 def checked_options(options: object) -> Mapping[str, object]:
     """Return `JobOptions` after a check of the shape. Raises Refused."""
-    try:
-        return check(options, JOB_OPTIONS)
-    except BadShape as error:
-        raise invalid(error.parameter, str(error).partition(": ")[2]) from None
+    return shaped(options, JOB_OPTIONS)
 
 
-def job_of(step: Step, asked: Request, machine: Machine, request: Mapping[str, object], *, held_by: str) -> JobRecord:
+def job_of(
+    step: Step, asked: LayoutRequest, machine: Machine, request: Mapping[str, object], *, held_by: str
+) -> JobRecord:
     """Return the record of a new job made for a step. Raises Refused.
 
     `asked` holds the step's layout options, parsed.
@@ -63,7 +61,7 @@ def job_of(step: Step, asked: Request, machine: Machine, request: Mapping[str, o
     )
 
 
-def _details(step: Step, asked: Request, machine: Machine, held_by: str, memory_per_cpu: int) -> JobDetails:
+def _details(step: Step, asked: LayoutRequest, machine: Machine, held_by: str, memory_per_cpu: int) -> JobDetails:
     cpus = step.ntasks * step.cpus_per_task
     if cpus > machine.cpus and held_by != RUN and not asked.overcommit:
         reason = f"{NOT_AVAILABLE}: {cpus} CPUs are more than the {machine.cpus} of this machine"

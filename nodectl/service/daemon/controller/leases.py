@@ -1,4 +1,4 @@
-"""Leases of jobs with waiting clients: a job whose client has gone is cancelled after a while.
+"""Leases of jobs with waiting clients: the daemon cancels a job some time after the client has gone.
 
 A waiting client asks again and again (Await). It may lose its connection and come back, even over a restart of the
 daemon. Used only from the event loop.

@@ -10,7 +10,8 @@ import time
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-from nodectl.model.states import COMPLETED, COMPLETING, ENDED, NODE_FAIL, PENDING, RUNNING, SUSPENDED, end_reason
+from nodectl.model.reasons import end_reason
+from nodectl.model.states import COMPLETED, COMPLETING, ENDED, NODE_FAIL, PENDING, REQUEUED, RUNNING, SUSPENDED
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Refused
 from nodectl.scheduler.decisions import NotAdmitted
@@ -109,7 +110,7 @@ def _jobs(controller: Controller, nodes: NodeTable, boot: str) -> Generator[None
     registry = controller.parts.registry
     found = _Found([], [])
     known = set()
-    running = list(_first_steps(controller))  # including the steps that end meanwhile
+    running = [live for live in registry.unfinished() if live.step.is_first]  # including the steps that end meanwhile
     for kept in controller.table.store.waiting():
         yield
         job = kept.record
@@ -153,10 +154,6 @@ def _keep_given(jobs: list[JobRecord]) -> None:
             job.given_resrcs, job.job_resrcs, job.node_bitmap, job.nodes = job.job_resrcs, None, None, ""
 
 
-def _first_steps(controller: Controller) -> Iterator[LiveStep]:
-    return (live for live in controller.parts.registry.unfinished() if live.step.is_first)
-
-
 def _runs(job: JobRecord, kept: Kept, first: LiveStep, nodes: NodeTable, *, ends: bool) -> None:
     held = resources_from_json(kept.resources, nodes) if kept.resources else None
     job.job_resrcs = _held_by_step(first.step, nodes) if held is None or not held.nhosts else held
@@ -179,13 +176,7 @@ def _is_gone(controller: Controller, kept: Kept, nodes: NodeTable, boot: str, fo
         return
     lost = record is None or record.get("state") == NODE_FAIL
     if record is not None and job.to_requeue is not None:
-        job.end_time = time.time()
-        controller.table.store.put_run(job)
-        controller.parts.notices.requeued(job)
-        _wait_again(job)
-        job.restart_cnt += 1
-        controller.table.store.put(job)
-        found.jobs.append(job)
+        _run_again(controller, job, found)
     elif record is not None and not lost:
         job.exit_code = int(str(record.get("exit_status", 1)))
         found.ended.append((job, str(record["state"]), str(record.get("reason") or "")))
@@ -198,16 +189,21 @@ def _is_gone(controller: Controller, kept: Kept, nodes: NodeTable, boot: str, fo
         _wait_again(job)
         found.jobs.append(job)
     elif job.held_by == BATCH and job.details.requeue:
-        job.end_time = time.time()
-        controller.table.store.put_run(job, NODE_FAIL)
-        controller.parts.notices.requeued(job)
-        _wait_again(job)
-        job.restart_cnt += 1
-        job.state_desc = _RESET
-        controller.table.store.put(job)
-        found.jobs.append(job)
+        _run_again(controller, job, found, NODE_FAIL, _RESET)
     else:
         found.ended.append((job, NODE_FAIL, _RESET))
+
+
+def _run_again(controller: Controller, job: JobRecord, found: _Found, state: str = REQUEUED, words: str = "") -> None:
+    """Keep the ended run in the history, and let the job wait for the next run."""
+    job.end_time = time.time()
+    controller.table.store.put_run(job, state)
+    controller.parts.notices.requeued(job)
+    _wait_again(job)
+    job.restart_cnt += 1
+    job.state_desc = words or job.state_desc
+    controller.table.store.put(job)
+    found.jobs.append(job)
 
 
 def _wait_again(job: JobRecord) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nodectl.launch.task.filename import expand, is_file
+from nodectl.launch.streams.filename import expand, is_file
 from nodectl.model.cpu_list import cpus_of, format_cpulist
 from nodectl.model.states import PENDING, SUSPENDED
 from nodectl.model.step_number import BATCH as BATCH_STEP

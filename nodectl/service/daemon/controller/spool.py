@@ -48,7 +48,7 @@ class Spool:
         return path
 
     def _prepare(self) -> None:
-        """Make the directories searchable but not readable: a user can reach a script, but cannot list them."""
+        """Make the directories searchable but not readable: a user can reach a script, but list no directory."""
         os.makedirs(self._directory, mode=0o711, exist_ok=True)
         for path in (self._state_dir, self._directory):
             mode = os.stat(path).st_mode & 0o777

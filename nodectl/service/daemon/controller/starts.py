@@ -21,8 +21,8 @@ from nodectl.service.daemon.controller.spool import Spool
 from nodectl.service.daemon.controller.table import text_of
 from nodectl.service.daemon.history.batch_text import BatchText, unpacking
 from nodectl.service.daemon.history.job_store import JobStore
+from nodectl.service.daemon.jobs.cgroup_removals import CgroupRemovals
 from nodectl.service.daemon.jobs.registry import Registry
-from nodectl.service.daemon.jobs.step_cgroups import CgroupRemovals
 
 _READY_PAUSE = 0.1
 _READY_SECONDS = 60.0

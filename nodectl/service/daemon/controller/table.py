@@ -145,6 +145,11 @@ class JobTable:
             self._put(job)
         self._tell(job.job_id)
 
+    def changed_soon(self, job: JobRecord) -> None:
+        """Write a changed job soon, without waiting."""
+        self.changed(job)
+        self.commits.soon()
+
     def written_from_now_on(self, job: JobRecord) -> None:
         """Give a changed job a row, because the file of the first step no longer holds the whole state."""
         self._unwritten.discard(job.job_id)

@@ -120,7 +120,7 @@ class JobStore:
         self._statements["reservation", name] = (statement, (self._node, _column(name)))
 
     def put_notice(self, notice: Notice) -> None:
-        """Queue a notice, with the change of the job that it tells. The notice of an event that is there stays."""
+        """Queue a notice, with the change of the job. An existing notice of the same event stays."""
         values = (self._node, *notice[:5], 0, dumps(notice.record))
         self._statements["notice", notice[:4]] = (
             "INSERT OR IGNORE INTO notice VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -128,18 +128,18 @@ class JobStore:
         )
 
     def put_told(self, notice: tuple[int, int, str, str], *, is_over: bool) -> None:
-        """Queue that a notice (its first four members) was told. `is_over`: no other event of the job will come."""
+        """Queue the mark of a sent notice (given by four members). `is_over`: the job has no further events."""
         change = "DELETE FROM notice" if is_over else "UPDATE notice SET done = 1"
         statement = f"{change} WHERE node = ? AND job = ? AND restart = ? AND event = ? AND way = ?"
         self._statements["told", notice] = (statement, (self._node, *notice))
 
     def drop_told(self, job: int) -> None:
-        """Queue the deletion of the notices of a job or array that were told: it is over."""
+        """Queue the deletion of the sent notices of an ended job or array."""
         statement = "DELETE FROM notice WHERE node = ? AND job = ? AND done = 1"
         self._statements["told", job] = (statement, (self._node, job))
 
     def drop_told_of_runs(self, job: int, before: int) -> None:
-        """Queue the deletion of the notices that were told of the runs of a job between its first and this one."""
+        """Queue the deletion of the sent notices about the runs of a job between the first run and this run."""
         statement = "DELETE FROM notice WHERE node = ? AND job = ? AND done = 1 AND restart > 0 AND restart < ?"
         self._statements["told runs", job] = (statement, (self._node, job, before))
 
@@ -266,18 +266,18 @@ class JobStore:
         return next(rows, None)
 
     def waiting_notices(self) -> list[tuple[str, int]]:
-        """Return (way, uid) of the notices that wait to be told."""
+        """Return (way, uid) of the unsent notices."""
         rows = self._store.query("SELECT DISTINCT way, uid FROM notice WHERE node = ? AND done = 0", (self._node,))
         return list(rows)
 
     def noted(self) -> Iterator[tuple[tuple[int, int, str, str], int, bool]]:
-        """Yield the identity (the first four members) of each notice that is kept, its uid, and whether it was told."""
+        """Yield for each kept notice the identity (the first four members), the uid, and True if sent."""
         rows = self._store.query("SELECT job, restart, event, way, uid, done FROM notice WHERE node = ?", (self._node,))
         for job, restart, event, way, uid, done in rows:
             yield (job, restart, event, way), uid, bool(done)
 
     def notices(self, way: str, uid: int, most: int) -> list[Notice]:
-        """Return the first notices that wait to be told in this way of this user's jobs."""
+        """Return the first unsent notices of this way about this user's jobs."""
         statement = "SELECT job, restart, event, record FROM notice WHERE node = ? AND way = ? AND uid = ? AND done = 0"
         rows = self._store.query(f"{statement} ORDER BY rowid LIMIT ?", (self._node, way, uid, most))
         return [Notice(job, restart, event, way, uid, json.loads(record)) for job, restart, event, record in rows]

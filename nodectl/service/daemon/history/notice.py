@@ -1,11 +1,11 @@
-"""A notice, as the history keeps it until people were told. A value, in the daemon and in couriers."""
+"""A notice, kept in the history until sent. A value, in the daemon and in couriers."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
 class Notice(NamedTuple):
-    """What people are to be told of a job: the run (`restart`) and the event make its identity, `way` is how."""
+    """A notice about a job. The run (`restart`) and the event identify the notice; `way` is how to send it."""
 
     job: int
     restart: int

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 
 
 class TimeToEnd:
-    """The seconds in which the daemon ends, for all that must be finished first. None: as long as that takes."""
+    """The time limit for the work before the daemon's end, in seconds; None for no limit."""
 
     def __init__(self, seconds: float | None) -> None:
         self._until = None if seconds is None else time.monotonic() + seconds
@@ -47,7 +47,7 @@ class BackgroundTasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 
     async def settle(self, to_end: TimeToEnd) -> None:
-        """Wait until no tasks are left, and cancel those that are there when the time is over."""
+        """Wait until no tasks are left, and cancel the remaining tasks when the time is over."""
         while self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=to_end.left())
             for task in late:

@@ -25,7 +25,7 @@ _LONGEST = 40  # characters of a command
 
 
 def main(arguments: Mapping[str, Any]) -> None:
-    """Report the programs. `arguments`: what `look` takes."""
+    """Report the programs. `arguments` are the arguments of `look`."""
     os.set_inheritable(_REPORT, False)
     nodes = {(kind, major, minor): keys for kind, major, minor, keys in arguments["nodes"]}
     uses = look(nodes, arguments["base"], arguments["scope"], arguments["outside"])
@@ -72,7 +72,7 @@ def _is_elsewhere(place: str, base: str, scope: str, outside: Collection[str]) -
 
 
 def _opened(pid: int, until: float) -> Iterator[tuple[int, int, int]]:
-    """Yield the devices that a process has open."""
+    """Yield the open devices of a process."""
     try:
         with os.scandir(f"/proc/{pid}/fd") as entries:
             for entry in entries:
@@ -92,7 +92,7 @@ def _device(path: str) -> tuple[int, int, int] | None:
 
 
 def _real_uid(pid: int) -> int:
-    """Return the real uid of a process, which does not depend on what it lets others see; -1 if it has ended."""
+    """Return the real uid of a process, which the process cannot hide; -1 after the end."""
     try:
         text = pseudo_file.read(f"/proc/{pid}/status").partition(b"\nUid:")[2]
         return int(text.split(maxsplit=1)[0])
@@ -101,11 +101,7 @@ def _real_uid(pid: int) -> int:
 
 
 def _command(pid: int) -> str:
-    try:
-        name = pseudo_file.read(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n")
-    except OSError:
-        return ""
-    return name[:_LONGEST]
+    return pseudo_file.read_if_any(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n")[:_LONGEST]
 
 
 def _name(uid: int) -> str:

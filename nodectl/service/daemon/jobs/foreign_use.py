@@ -46,7 +46,7 @@ class ForeignUse:
         self.looked = 0.0  # when the latest look ended
 
     def keep_fence(self) -> None:
-        """Renew the fence if it is on."""
+        """Renew the fence, if any."""
         before, self.trouble = self.trouble, corner.keep(self._config, self._devices)
         if self.trouble and self.trouble != before:
             messages.tell("fence-fails", self.trouble)
@@ -101,11 +101,11 @@ class ForeignUse:
         self._withhold({use["device"]: f"is used outside of all jobs{self._named(use)}" for use in reversed(found)})
 
     def _named(self, use: Mapping[str, Any]) -> str:
-        """Return the program as users are told of it whose jobs wait, "" where users know nothing of each other."""
+        """Return words about the program for users with waiting jobs, "" where users know nothing of each other."""
         return "" if "jobs" in self._config.private_data else f": {corner.words_of(use)}"
 
     def _withhold(self, away: Mapping[str, str]) -> None:
-        """Give no job these devices, if the configuration says so; `away` has words about each, by its key."""
+        """Give no job these devices, if configured; `away` has the reasons by key."""
         if self._config.foreign_gpu_use == "wait" and away != self._away:
             self._away = away
             self.on_change(away)

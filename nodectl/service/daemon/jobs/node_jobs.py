@@ -13,13 +13,13 @@ from nodectl.model.wire.dispatch import Refused
 from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.service.daemon.history.store import Store
 from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks, TimeToEnd
+from nodectl.service.daemon.jobs.cgroup_removals import CgroupRemovals
 from nodectl.service.daemon.jobs.containers import Containers
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.jobs.job_end import JobEnds
 from nodectl.service.daemon.jobs.prolog_epilog import PrologEpilog
 from nodectl.service.daemon.jobs.registry import Registry
 from nodectl.service.daemon.jobs.resources import Resources
-from nodectl.service.daemon.jobs.step_cgroups import CgroupRemovals
 from nodectl.service.daemon.jobs.suspension import Suspensions
 from nodectl.service.daemon.jobs.watcher import Watcher
 from nodectl.service.daemon.processes.forkserver_channel import ForkserverChannel

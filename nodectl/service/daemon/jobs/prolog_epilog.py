@@ -21,7 +21,7 @@ from nodectl.model.plugstack_entry import entry_as_list
 from nodectl.model.step import Step
 from nodectl.plugin_host.tracing.recorder import Recorder, now
 from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks
-from nodectl.service.daemon.jobs.step_cgroups import remove_step_cgroup
+from nodectl.service.daemon.jobs.cgroup_removals import remove_step_cgroup
 from nodectl.service.daemon.processes.reporting_process import FIRST_EXTRA, GRACE, ReportingProcess
 from nodectl.service.daemon.steps.live import LiveStep
 from nodectl.spank import job_environment, preload, probe_variable

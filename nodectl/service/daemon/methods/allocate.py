@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from nodectl.model.states import PENDING
 from nodectl.model.wire.dispatch import Call, Refused, invalid
-from nodectl.model.wire.shape import Optional, boolean, text
+from nodectl.model.wire.shape import Optional, an_object, boolean, text
 from nodectl.selection.records import ALLOC, RUN, JobRecord
 from nodectl.service.daemon.controller.job_names import name_of
-from nodectl.service.daemon.controller.options import an_object
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.jobs.registry import JOB
 from nodectl.service.daemon.methods.job_calls import JobCalls, no_job

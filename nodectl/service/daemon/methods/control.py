@@ -13,7 +13,7 @@ from nodectl.model.fields import YEAR
 from nodectl.model.states import CANCELLED, COMPLETING, PENDING, RUNNING, SUSPENDED
 from nodectl.model.wire.dispatch import Call, Refused, invalid, subject
 from nodectl.model.wire.names import QUEUED_AGAIN
-from nodectl.model.wire.shape import Optional, boolean, integer, text
+from nodectl.model.wire.shape import Optional, an_object, boolean, integer, text
 from nodectl.scheduler import job_array
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.records import BATCH, JobRecord
@@ -21,8 +21,8 @@ from nodectl.service.daemon.admission.slices import Work
 from nodectl.service.daemon.controller.commits import NotWritten
 from nodectl.service.daemon.controller.job_names import name_of
 from nodectl.service.daemon.controller.job_request import ADMIN, USER
-from nodectl.service.daemon.controller.options import JOB_OPTIONS, ONE_JOB, WORDS, an_object
-from nodectl.service.daemon.methods.job_calls import JobCalls, no_job
+from nodectl.service.daemon.controller.options import JOB_OPTIONS, ONE_JOB, WORDS
+from nodectl.service.daemon.methods.job_calls import JobCalls
 from nodectl.service.daemon.methods.rewrite import check_unchanged, check_waits, rewritten
 from nodectl.service.daemon.methods.show_queue import Matching
 from nodectl.service.request.launch import REQUEST
@@ -130,7 +130,7 @@ class JobControl:
         return await self._done()
 
     async def release(self, call: Call) -> Mapping[str, object]:
-        """Release held jobs, which then wait for their turn."""
+        """Release held jobs, which then wait in the queue."""
         is_admin, now = self._calls.is_admin(call), time.time()
         with self._looked_at_even_if_refused():
             async for job, _ in self._in_turns(await self._apart(await self._pending(call))):
@@ -353,6 +353,3 @@ class JobControl:
             await self._controller.table.commits.durable()
         except NotWritten as error:
             raise Refused("WrongState", f"it is done, and is not on the disk yet: {error}") from None
-
-
-__all__ = ["CANCEL", "JOBS", "REQUEUE", "UPDATE_JOB", "JobControl", "no_job"]

@@ -13,7 +13,7 @@ from nodectl.model import features
 from nodectl.model.config import Config
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Call, Refused, invalid, withdrawn
-from nodectl.model.wire.shape import Optional
+from nodectl.model.wire.shape import Optional, an_object
 from nodectl.selection.records import RUN, JobRecord
 from nodectl.service.daemon.admission import mpi
 from nodectl.service.daemon.admission.accounts import User
@@ -25,12 +25,11 @@ from nodectl.service.daemon.admission.user_budget import UserBudget
 from nodectl.service.daemon.controller.controller import Controller
 from nodectl.service.daemon.controller.departures import BUSY
 from nodectl.service.daemon.controller.job_request import Machine, job_of
-from nodectl.service.daemon.controller.options import an_object
 from nodectl.service.daemon.history.store import Store
 from nodectl.service.daemon.jobs import further_steps
+from nodectl.service.daemon.jobs.cgroup_removals import CgroupRemovals
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.jobs.registry import JOB
-from nodectl.service.daemon.jobs.step_cgroups import CgroupRemovals
 from nodectl.service.daemon.methods.start import StepStart
 
 Reply = Mapping[str, object]

@@ -9,7 +9,7 @@ from nodectl.launch.cgroup import tree
 from nodectl.launch.cgroup.usage import MOST_LOOKED_AT, Usage, UsageReader
 from nodectl.model.wire.dispatch import Call, Refused
 from nodectl.model.wire.shape import Optional, boolean, integer
-from nodectl.placement.binding.refused import Refused as NoLayout
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.service.daemon.admission.binder import Binder
 from nodectl.service.daemon.history.store import Store
 from nodectl.service.daemon.jobs.registry import WHICH, Registry

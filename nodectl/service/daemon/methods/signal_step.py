@@ -19,7 +19,7 @@ class SignalStep:
         self._suspension = suspension
 
     async def signal(self, call: Call) -> Mapping[str, object]:
-        """Send the signal through the stepd. A step in its prolog can only be cancelled."""
+        """Send the signal through the stepd. A step in the prolog can only be cancelled."""
         live = self._registry.find_running(call)
         number = call.parameters["signal"]
         if live.in_prolog:

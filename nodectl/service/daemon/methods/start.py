@@ -27,7 +27,6 @@ from nodectl.plugin_host.tracing import room as trace_room
 from nodectl.service.daemon.admission.user_budget import UserBudget
 from nodectl.service.daemon.jobs.node_jobs import NodeJobs
 from nodectl.service.daemon.jobs.registry import Registry
-from nodectl.service.daemon.jobs.step_cgroups import make_step_cgroup
 from nodectl.service.daemon.jobs.task_plugins import call_request
 from nodectl.service.daemon.processes import copied_descriptors
 from nodectl.service.daemon.processes.forkserver_channel import ForkserverChannel, ForkserverDied
@@ -222,7 +221,7 @@ class StepStart:
                 },
                 self._jobs.prolog_epilog.plugins_of(step),
                 handed,
-                client.release_reply if client is not None else _nothing,
+                None if client is None else client.release_reply,
             )
         except BaseException:
             framing.close(ends)
@@ -234,17 +233,13 @@ class StepStart:
 
     def _make_cgroups(self, step: Step) -> None:
         confinement = self._constraints.of_job(self._jobs.further_steps.job_of(step))
-        controllers = self._constraints.controllers_of(step)
+        path, controllers = self._mount + step.cgroup, self._constraints.controllers_of(step)
         try:
-            make_step_cgroup(self._mount, step.cgroup, confinement, controllers)
+            tree.make_step(path, controllers, *confinement)
         except FileNotFoundError:
             if not step.within:  # else the last step of the job has just removed the parent cgroup
                 delegation.make(self._config.cgroup_name, self._constraints.controllers)  # a new unit of systemd's
-            make_step_cgroup(self._mount, step.cgroup, confinement, controllers)
-
-
-def _nothing() -> None:
-    """Do nothing: no client waits for an answer."""
+            tree.make_step(path, controllers, *confinement)
 
 
 def _connect_client() -> tuple[list[int], list[int]]:

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 from nodectl.model.config import Config
 from nodectl.model.wire.dispatch import Call, Refused, invalid, subject
-from nodectl.model.wire.shape import text
+from nodectl.model.wire.shape import an_object, text
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.answers import Refusal
 from nodectl.selection.modes import SELECT_MODE_WILL_RUN
 from nodectl.selection.records import BATCH
-from nodectl.service.daemon.controller.job_request import checked_options
-from nodectl.service.daemon.controller.options import an_object
 from nodectl.service.daemon.history.batch_text import BatchText, packing
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.methods.job_calls import JobCalls
@@ -44,11 +42,11 @@ class Submit:
             raise invalid("pty", "a script has no client whose terminal could be shown")
         job = wanted.job
         job.details.argv = shown_command(wanted.step.argv, script)
-        job.array_tasks = str(checked_options(call.parameters["job"]).get("array", ""))
+        options = call.parameters["job"]  # which `wanted` has checked
+        job.array_tasks = str(options.get("array") or "")
         kept = {name: value for name, value in wanted.request.items() if name not in ("job", "step", "jobid")}
         if wanted.level != self._config.secure:  # perhaps that of the caller's own step, which a repetition keeps
             kept["secure"] = wanted.level
-        options = call.parameters["job"]
         kept_request = {"request": kept, "caller": call.peer.uid, "level": wanted.level, "job": options}
         text = BatchText(job.user_id, kept_request, script)
         batch = await self._calls.work().through(packing(text))

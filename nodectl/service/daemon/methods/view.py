@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Mapping
 
-from nodectl.launch.task import filename
+from nodectl.launch.streams import filename
 from nodectl.model.step import Step
 from nodectl.model.step_number import EXTERN
 from nodectl.model.wire.dispatch import Call, Refused

@@ -1,4 +1,4 @@
-"""The courier: a process executed by the daemon that tells the notices of one user in one way, one after the other.
+"""The courier: a process executed by the daemon. It sends the notices of one user in one way, in order.
 
 It runs as root, with one thread, and outlives the daemon; `order_file.py` says how the next daemon learns what it has
 told. For each notice it forks a process which becomes the job's user, or the administrator's `notify_user`, and then
@@ -33,7 +33,7 @@ _PAUSE, _TRIES = 0.01, 100  # seconds, until the last process has left the cgrou
 
 
 def main(_arguments: Mapping[str, object]) -> None:
-    """Tell what the order says, and end."""
+    """Send the notices of the order, and end."""
     for fd in (REPORT, ORDER, PROGRAMS):
         os.set_inheritable(fd, False)
     _kernel.default_signals()
@@ -49,7 +49,7 @@ def main(_arguments: Mapping[str, object]) -> None:
 
 
 def _guarded(told: Notice, order: Mapping[str, Any], group: Group | None) -> int:
-    """Tell one notice, as `_tell`. No error about one of them keeps its user's others from being told."""
+    """Send a notice, as `_tell`. An error never stops the user's further notices."""
     try:
         return _tell(told, order, group)
     except Exception:  # a door; nothing is printed, since that imports
@@ -57,7 +57,7 @@ def _guarded(told: Notice, order: Mapping[str, Any], group: Group | None) -> int
 
 
 def _tell(told: Notice, order: Mapping[str, Any], group: Group | None) -> int:
-    """Tell one notice. Return the wait status, or a number of `ways.py`."""
+    """Send a notice. Return the wait status, or a number of `ways.py`."""
     told = told._replace(event=told.record.get("event", told.event))
     if not told.event:
         return 0  # an array whose end is not one that was asked for
@@ -80,7 +80,7 @@ def _tell(told: Notice, order: Mapping[str, Any], group: Group | None) -> int:
 
 
 def _of_site(order: Mapping[str, Any]) -> pwd.struct_passwd:
-    """Return the account of `notify_user`. Raises KeyError where it is none, or root's."""
+    """Return the account of `notify_user`. Raises KeyError for a missing account, and for root's."""
     user = pwd.getpwnam(order["notify_user"])
     if not user.pw_uid:
         raise KeyError(user.pw_name)
@@ -88,7 +88,7 @@ def _of_site(order: Mapping[str, Any]) -> pwd.struct_passwd:
 
 
 def _argv(told: Notice, order: Mapping[str, Any]) -> list[str]:
-    """Return the program with its arguments. Raises ValueError for a wrong address."""
+    """Return program and arguments. Raises ValueError for a wrong address."""
     if told.way == MAIL:
         return [order["sendmail"] or _NONE, "-i", "--", *notice.addresses(told.record["to"])]
     return [_SHELL, "-c", told.record["command"]] if told.way == COMMAND else [order["notify_command"] or _NONE]
@@ -116,7 +116,7 @@ def _step_of(told: Notice, user: pwd.struct_passwd, level: str, order: Mapping[s
 def _run(
     argv: list[str], text: bytes, step: Step, group: Group | None, seconds: float, *, delivers: bool = False
 ) -> int:
-    """Run a program with `text` as its input, until its end or for `seconds`. Return the wait status, or LATE.
+    """Run a program with the input `text`, for at most `seconds`. Return the wait status, or LATE.
 
     What it leaves is killed. If it `delivers`, that has the rest of the time: some sendmails take a mail, and go on
     beside their caller to deliver it. A process that does not die, as in a system call on a file system that hangs, is

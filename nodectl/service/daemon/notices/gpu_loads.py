@@ -1,4 +1,4 @@
-"""A process executed by the daemon: reads how busy GPUs are, and reports that.
+"""A process executed by the daemon, which reads and reports the loads of GPUs.
 
 nvidia-smi and the files of a sleeping GPU may take long, or for ever; the daemon waits for neither.
 """
@@ -20,7 +20,7 @@ _MINOR = "Device Minor:"
 
 
 def main(_arguments: Mapping[str, object]) -> None:
-    """Report the load of each GPU that tells it, in percent by the path of its file: JSON."""
+    """Report the known loads of GPUs in percent, by the path of the GPU's file: JSON."""
     os.set_inheritable(_REPORT, False)
     Reporter(_REPORT).ended(lean_json.dumps({**_amd(), **_nvidia()}))
     os._exit(0)
@@ -45,7 +45,7 @@ def _nvidia() -> dict[str, int]:
 
 
 def nvidia_loads(said: str, minors: Mapping[str, str]) -> dict[str, int]:
-    """Return the loads that nvidia-smi has said. `minors`: the number of each device's file, by address."""
+    """Return the loads printed by nvidia-smi. `minors`: the number of each device's file, by address."""
     found = {}
     for line in said.splitlines():
         address, _, load = line.partition(", ")

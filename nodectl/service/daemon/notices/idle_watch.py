@@ -1,4 +1,4 @@
-"""The watch over running jobs that do nothing: samples of their cgroups, and of their devices' loads.
+"""The watch for idle jobs: samples of cgroups, and of the loads of devices.
 
 Devices are asked only for jobs whose CPUs do nothing. Used only from the event loop.
 """
@@ -49,7 +49,7 @@ class IdleWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, jobs: Mapping[int, JobRecord]) -> None:
-        """Begin to watch these jobs, if that is configured and possible."""
+        """Begin to watch these jobs, if configured and possible."""
         for job in jobs.values():
             job.idle_since = 0.0  # as an earlier daemon saw it
         if self._rule.after and not self._base.path:
@@ -109,7 +109,7 @@ class IdleWatch:
             self.end(job, f"{words} (idle_after)")
 
     def _sample(self, number: int) -> Sample:
-        """Read what all steps of a job have used, without their step runners.
+        """Read the usage of all steps of a job, without step runners.
 
         A runner uses CPU time where the job is told that it does nothing.
         """
@@ -123,12 +123,12 @@ class IdleWatch:
         )
 
     def _held(self, job: JobRecord) -> list[str]:
-        """Return the files of the devices that the job holds, "" for a device without one."""
+        """Return the files of the job's devices, "" for a device without a file."""
         keys = () if job.job_resrcs is None else [key for keys in job.job_resrcs.gres.values() for key in keys]
         return [self._files.get(device_of(key), "") for key in keys]
 
     async def _loads(self) -> Mapping[str, object]:
-        """Return the loads of GPUs by their files; empty where they cannot be had in time."""
+        """Return the loads of GPUs by file; empty where the loads do not come in time."""
         if self._asked is not None and self._asked.running:
             return {}  # it hangs in the driver
         try:
@@ -150,7 +150,7 @@ def _runners(group: str) -> list[str]:
 
 
 def _are_busy(files: Iterable[str], loads: Mapping[str, object]) -> bool | None:
-    """Return whether devices work, None where one of them does not tell."""
+    """Return True if devices work, None where the load of a device is unknown."""
     found = [loads.get(file) for file in files]
     if any(found):
         return True

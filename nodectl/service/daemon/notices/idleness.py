@@ -1,4 +1,4 @@
-"""Whether a job does nothing: a rule over samples of what it has used. Functions of values, in the daemon.
+"""The rule for idle jobs, over samples of usage. Functions of values, in the daemon.
 
 A job is busy that has used CPU time or moved bytes to or from disks, or whose devices work. Less than one percent of
 one CPU is nothing: what waits for its user still looks at the clock now and then. Where its CPU time or the load of one
@@ -30,7 +30,7 @@ class Sample(NamedTuple):
 
 
 class Spell(NamedTuple):
-    """The last sample of a job, since when it does nothing, and whether its user was told."""
+    """The last sample of a job, the start of idleness, and True for a user who was told."""
 
     last: Sample
     since: float
@@ -46,7 +46,7 @@ class Rule(NamedTuple):
 
 
 class Verdict(enum.Enum):
-    """What is to be done about a job."""
+    """The action for an idle job."""
 
     NOTHING = 0
     TELL = 1
@@ -66,7 +66,7 @@ def is_idle(before: Sample, now: Sample, period: float = PERIOD) -> bool:
 
 
 def judged(spell: Spell | None, now: Sample, rule: Rule, period: float = PERIOD) -> tuple[Spell, Verdict]:
-    """Return a job's spell after a sample, and what is to be done."""
+    """Return a job's spell after a sample, and the action."""
     if spell is None or not is_idle(spell.last, now, period):
         return Spell(now, now.at), Verdict.NOTHING
     spell = spell._replace(last=now)

@@ -34,7 +34,6 @@ from nodectl.service.daemon.admission.step_maker import hard_limits
 from nodectl.service.daemon.history.job_store import JobStore
 from nodectl.service.daemon.history.notice import Notice
 from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks
-from nodectl.service.daemon.jobs.step_cgroups import constrain_devices
 from nodectl.service.daemon.notices import order_file, wishes
 from nodectl.service.daemon.notices.ways import COMMAND, FAILED, LATE, MAIL, SITE, UNKNOWN_USER, UNTRUSTED, WAYS
 from nodectl.service.daemon.processes.reporting_process import ReportingProcess
@@ -114,7 +113,7 @@ class Notices:
         self._deliver()
 
     async def settle(self) -> None:
-        """Begin nothing more before the daemon ends, and wait a moment for couriers; they live on beyond that."""
+        """Begin nothing more before the daemon ends, and wait a moment for couriers, which live on afterwards."""
         self._serves = False
         for timer in (*self._limits.values(), *self._paused.values()):
             timer.cancel()
@@ -122,7 +121,7 @@ class Notices:
             await asyncio.wait(self._busy.values(), timeout=_AT_THE_END)
 
     def warnings(self, job: JobRecord) -> list[str]:
-        """Return lines about notices, for the user of a new job who asked for notices."""
+        """Return warnings about the requested notices of a new job."""
         asked = job.details.notices
         if asked.get("types") and not self._config.sendmail and not self._config.notify_command:
             return ["no mail will tell of this job: this machine has no sendmail (the key sendmail); --notify runs a "
@@ -149,11 +148,11 @@ class Notices:
         self._note(job, notice.BEGIN)
 
     def requeued(self, job: JobRecord) -> None:
-        """Note that a run has ended and the job waits again. Called before the job's next run is counted."""
+        """Note a job queued again after a run. Called before the next run is counted."""
         self._note(job, notice.REQUEUE)
 
     def idle(self, job: JobRecord, words: str) -> None:
-        """Note that a job does nothing; `words` say for how long, and what will come of it."""
+        """Note an idle job; `words` give the duration and the consequence."""
         for way, wanted in wishes.of(job, self._config).items():
             if notice.IDLE in wanted:
                 self._put(job, notice.IDLE, way, words=words, spell=int(job.idle_since))
@@ -250,7 +249,7 @@ class Notices:
     # Couriers.
 
     def _written(self) -> None:
-        """Tell what has just come to the disk."""
+        """Send the notices written to the disk just now."""
         self._ready |= self._fresh
         self._fresh.clear()
         self._deliver()
@@ -326,7 +325,7 @@ class Notices:
         return told._replace(record={**told.record, "ends": states, "event": events[0] if events else ""})
 
     async def _ends_of_array(self, array: int) -> dict[str, int]:
-        """Return how many tasks of an array, of those kept in the history, ended in each state.
+        """Return by state the number of ended tasks of an array in the history.
 
         They are read in slices: a million of them would keep the event loop for seconds.
         """
@@ -382,18 +381,18 @@ class Notices:
                 delegation.make(self._config.cgroup_name, wanted_controllers(self._config))
         group.write({name: text for name, text in _LIMITS.items() if group.has(name)})
         if key[0] != SITE and (rules := self._device_rules()):
-            constrain_devices(group, rules)
+            group.confine_devices(rules)
         return group.full_path
 
     async def _after_earlier(self, key: Key) -> None:
-        """Wait for the courier of an earlier daemon, then take over what it has told."""
+        """Wait for the courier of an earlier daemon, then take over the notices sent by the courier."""
         path = self._path(key)
         while await _when_possible(lambda: order_file.is_held(path)):  # noqa: ASYNC110  # no event tells of a lock
             await asyncio.sleep(_HELD_AGAIN)
         await self._settle(key)
 
     async def _settle(self, key: Key, again: float = 0) -> None:
-        """Note the notices told by a courier. The file goes when the disk knows, so that a later daemon knows it, too.
+        """Note the notices sent by a courier. The file is removed after the commit, so a later daemon knows, too.
 
         Where it has told nothing, the next one waits for `again` seconds.
         """

@@ -1,4 +1,4 @@
-"""The file by which a courier gets its notices and says which it has told: `runtime_dir`/notices/WAY-UID.
+"""The file between daemon and courier, with the notices and the results: `runtime_dir`/notices/WAY-UID.
 
 The first line is the order, JSON. Each further line belongs to a notice, and takes the status with which it was told:
 these lines are there from the beginning, so that a disk which fills up meanwhile makes no courier tell anything twice.
@@ -40,7 +40,7 @@ def order_of(fd: int) -> "Mapping[str, object]":
 
 
 def note(fd: int, place: int, status: int) -> None:
-    """Note that the notice at this place was told, in the courier. Raises OSError."""
+    """Note the notice at this place as sent, in the courier. Raises OSError."""
     begin = _all(fd).index(b"\n") + 1
     os.pwrite(fd, b"%11d%b\n" % (status, _WHOLE), begin + place * _WIDTH)
 

@@ -1,4 +1,4 @@
-"""Which events of a job are told in which way, and what is said of the job. Functions of values, in the daemon."""
+"""The events of a job, by way of notice, and the content of notices. Functions of values, in the daemon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST = 200  # characters of a name
 
 
 def of(job: JobRecord, config: Config) -> Wishes:
-    """Return the events to be told of a job, by way. The job may be a waiting array, or a task of one."""
+    """Return the wanted events of a job, by way. The job may be a waiting array, or a task of an array."""
     types = frozenset(filter(None, job.details.notices.get("types", "").split(",")))
     found = {
         MAIL: types if config.sendmail else frozenset(),
@@ -28,7 +28,7 @@ def of(job: JobRecord, config: Config) -> Wishes:
 
 
 def is_told_as_a_whole(job: JobRecord) -> bool:
-    """Return True for a job whose array is told of as one, which is the rule."""
+    """Return True for a job of an array with notices for the whole array, which is the rule."""
     return bool(job.array_job_id) and notice.ARRAY_TASKS not in job.details.notices.get("types", "").split(",")
 
 

@@ -22,10 +22,6 @@ _READY_SECONDS = 20
 _END_SECONDS = 5
 
 
-def _nothing() -> None:
-    """Do nothing: no caller waits for the answer."""
-
-
 class ForkserverDied(Exception):
     """Raised when the forkserver could not be started; str() is a line."""
 
@@ -122,7 +118,7 @@ class ForkserverChannel:
 
     def submit(
         self, request: Mapping[str, object], plugins: tuple[list[str], int], fds: Sequence[int],
-        when_answered: Callable[[], None] = _nothing,
+        when_answered: Callable[[], None] | None,
     ) -> None:  # fmt: skip
         """Ask for a stepd; close `fds` once sent. Raises ForkserverDied.
 
@@ -135,11 +131,12 @@ class ForkserverChannel:
         if plugins != self._told_plugins:
             request = {**request, "plugins": plugins[0]}
         step = str(request["step"])
-        self._when_answered[step] = when_answered
+        if when_answered is not None:
+            self._when_answered[step] = when_answered
         try:
             self._send(request, fds)
         except OSError:
-            del self._when_answered[step]
+            self._when_answered.pop(step, None)
             raise
         self._told_plugins = plugins
 
@@ -200,7 +197,8 @@ class ForkserverChannel:
         if "error" in answer:
             self._told_plugins = None  # the forkserver may not have looked at the files
         self._answered(answer)
-        self._when_answered.pop(str(answer["step"]), _nothing)()
+        if (when_answered := self._when_answered.pop(str(answer["step"]), None)) is not None:
+            when_answered()
 
     def _lost(self) -> None:
         """Clean up after the forkserver's death: unanswered steps are not started."""

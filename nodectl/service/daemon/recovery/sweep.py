@@ -19,10 +19,10 @@ from nodectl.model.step import Step
 from nodectl.model.step_number import FIRST_STEPS, step_number
 from nodectl.model.wire import lean_json
 from nodectl.plugin_host.tracing import room as trace_room
+from nodectl.service.daemon.jobs.cgroup_removals import end_what_is_left, try_to_remove
 from nodectl.service.daemon.jobs.node_jobs import NodeJobs
 from nodectl.service.daemon.jobs.prolog_epilog import PROLOG
 from nodectl.service.daemon.jobs.registry import Registry
-from nodectl.service.daemon.jobs.step_cgroups import end_what_is_left, try_to_remove
 from nodectl.service.daemon.recovery.lock import Lock
 from nodectl.service.daemon.steps.files import StepFiles
 from nodectl.service.daemon.steps.live import LiveStep
@@ -72,14 +72,13 @@ def _stem(name: str) -> str:
 
 
 def _take_over(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles) -> None:
-    data = files.read(".json")
-    try:
-        step = Step.from_json(lean_json.load_object(data or b""))
-    except (lean_json.BadJson, KeyError, TypeError, ValueError):
+    data = files.read(".json") or b""
+    step = _step_of(data)
+    if step is None:
         files.remove()  # the daemon was killed while it wrote: no client knows of this step
         return
     live = LiveStep(step, files, jobs.step_ended, jobs.step_ending)
-    size = len(data or b"")
+    size = len(data)
     live.size = size + room(step, size) + trace_room.of(step)
     live.needs_epilog = files.needs_epilog()
     registry.live[live.key] = live
@@ -91,6 +90,14 @@ def _take_over(registry: Registry, jobs: NodeJobs, mount: str, files: StepFiles)
         return
     live.suspended = bool(step.cgroup) and tree.Group(f"{mount}{step.cgroup}/user").is_to_freeze()
     live.reach(lambda: live.fail("the step runner died while the service was away", NODE_FAIL))
+
+
+def _step_of(data: bytes) -> Step | None:
+    """Return the step of a spec file, None for a malformed file."""
+    try:
+        return Step.from_json(lean_json.load_object(data))
+    except (lean_json.BadJson, KeyError, TypeError, ValueError):
+        return None
 
 
 def _remove_strays(registry: Registry, jobs: NodeJobs, base: Base) -> None:
@@ -157,11 +164,9 @@ def _remove_cgroups(steps: list[StepFiles]) -> None:
     mount = tree.find_mount()
     bases = set()
     for files in steps:
-        try:
-            path = Step.from_json(lean_json.load_object(files.read(".json") or b"")).cgroup
-        except (lean_json.BadJson, KeyError, TypeError, ValueError):
-            continue
-        if path and mount:
+        step = _step_of(files.read(".json") or b"")
+        if step is not None and step.cgroup and mount:
+            path = step.cgroup
             for group in (tree.Group(mount + path), tree.Group(f"{mount}{os.path.dirname(path)}/{container.GROUP}")):
                 group.kill_all()
                 for _ in range(100):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from signal import SIGKILL
 
 from nodectl.launch.stepd import plugin_output
-from nodectl.launch.task.filename import files_of
+from nodectl.launch.streams.filename import files_of
 from nodectl.model.states import CONFIGURING, FAILED, NODE_FAIL, RUNNING, SUSPENDED
 from nodectl.model.step import Step
 from nodectl.model.step_number import BATCH

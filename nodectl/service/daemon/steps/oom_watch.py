@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from nodectl.kernel.processes import cgroup_of
-from nodectl.launch.stepd.accounting import LOG, LONGEST_LINE, victim_of
+from nodectl.launch.cgroup.out_of_memory import LOG, LONGEST_LINE, victim_of
 from nodectl.service.daemon.steps.live import LiveStep
 
 _PATIENCE = 1.0  # seconds for a stepd

@@ -15,7 +15,7 @@ _SECONDS = 2.0
 
 
 class SpareMemory:
-    """The daemon's free memory. `release` frees what caches hold."""
+    """The daemon's free memory. `release` frees caches."""
 
     __slots__ = ("_changes", "_is_due", "_release")
 

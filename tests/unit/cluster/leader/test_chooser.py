@@ -10,7 +10,7 @@ from nodectl.cluster.leader.chooser import Chooser, configured
 from nodectl.cluster.leader.placing import Table
 from nodectl.cluster.leader.wish import Placed
 from nodectl.cluster.machine import Machine
-from nodectl.placement.binding.refused import Refused
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.request import Settings
 from nodectl.placement.machine.spec import from_spec
 from nodectl.plugin_host.loader import PluginRefused
@@ -167,7 +167,7 @@ def test_what_a_sites_plugin_chooses_wrongly_is_not_used_and_told(tmp_path: Path
     chooser, said = chosen_by(tmp_path, LAST.replace("held.values()", "[]"))
     made = table(chooser)
     assert made.place(wish(ntasks=1)) is not None
-    with pytest.raises(Refused, match="core 0 of node n3 is another job's"):
+    with pytest.raises(NoLayout, match="core 0 of node n3 is another job's"):
         made.place(wish(ntasks=1))
     assert len(said) == 1
     assert said[0].startswith("plugin select/last (the last node): select_p_job_test: ")

@@ -17,8 +17,8 @@ from nodectl.cluster.leader.placing import Table
 from nodectl.cluster.leader.wish import Placed, Wish
 from nodectl.cluster.machine import Machine
 from nodectl.model.cpu_list import cpus_of, format_cpulist
+from nodectl.placement.binding.no_layout import NoLayout
 from nodectl.placement.binding.options import request_of
-from nodectl.placement.binding.refused import Refused
 from nodectl.placement.binding.step import is_exact
 from nodectl.placement.machine.declared_devices import Device
 from nodectl.placement.machine.spec import from_spec
@@ -86,7 +86,7 @@ def test_a_step_over_nodes_is_laid_out_as_it_was_measured(case: Case) -> None:
     wanted = replace(wanted, nodes=nodes, exclusive=not exact, whole=not exact, exact=exact)
     try:
         placed = made.place(Wish(wanted))
-    except Refused:
+    except NoLayout:
         placed = None
     if "refusal" in case.row:
         assert placed is None
@@ -169,7 +169,7 @@ def test_memory_is_held_as_cpus_are() -> None:
      {"nodelist": "n1", "exclude": "n1"}, {"nodes": "3", "ntasks": 3, "exclude": "n2"}],
 )  # fmt: skip
 def test_what_can_never_be_is_refused_and_does_not_wait(options: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(NoLayout):
         table().place(wish(**options))
 
 
@@ -194,7 +194,7 @@ def test_a_node_that_is_lost_gets_nothing_until_it_joins_again() -> None:
     placed = made.place(wish(ntasks=16, nodes="2"))
     assert placed is not None
     assert sorted(placed.held.shares) == [0, 2]
-    with pytest.raises(Refused):
+    with pytest.raises(NoLayout):
         made.place(wish(ntasks=3, nodes="3"))
     made.add(1, "n2", Machine(NODE, 1000))
     assert counts(made.place(wish(ntasks=8))) == [8]
@@ -235,7 +235,7 @@ def test_no_cpu_and_no_memory_is_given_twice(steps: list[tuple[int, int, int, bo
     for ntasks, nodes, memory, ends in steps:
         try:
             placed = made.place(wish(ntasks=ntasks, nodes=f"1-{nodes}", mem=memory))
-        except Refused:
+        except NoLayout:
             continue
         if placed is not None:
             running.append(placed)
@@ -327,14 +327,14 @@ def test_variables_of_the_job_keep_no_step_from_its_node(
 def test_nodes_that_give_out_no_gpus_run_steps_of_a_job_that_has_some(variable: str) -> None:
     value = "gpu:2" if variable == "SLURM_GRES" else "2"
     assert gpus(table().place(wish({variable: value, "SLURM_GPU_BIND": "closest"}, ntasks=1))) == [""]
-    with pytest.raises(Refused, match="GPUs are asked for, and the nodes of this cluster have none to give"):
+    with pytest.raises(NoLayout, match="GPUs are asked for, and the nodes of this cluster have none to give"):
         table().place(wish({variable: value}, ntasks=1, gpus=1))
 
 
 @pytest.mark.parametrize("options", [{"gpus": 9}, {"gpus_per_task": 5}, {"gres": "gpu:b:1"}, {"gpus_per_node": 5}])
 def test_gpus_that_can_never_be_are_refused(options: dict[str, Any]) -> None:
     made = with_gpus(4, 4, kind="a")
-    with pytest.raises(Refused):
+    with pytest.raises(NoLayout):
         made.place(wish(ntasks=2, **options))
 
 
@@ -358,5 +358,5 @@ def test_gpus_are_held_for_steps_of_an_earlier_leader() -> None:
 
 @pytest.mark.parametrize("given", [{"gres": "shard:1"}, {"gpu_mem": "1G"}])
 def test_a_cluster_gives_no_parts_of_gpus(given: dict[str, str]) -> None:
-    with pytest.raises(Refused, match="a cluster of several nodes gives GPUs whole"):
+    with pytest.raises(NoLayout, match="a cluster of several nodes gives GPUs whole"):
         gpus_of_step.read(given, given, 1)

@@ -10,7 +10,7 @@ import termios
 
 from nodectl.kernel import operations, user_path
 from nodectl.kernel.identity import BEGAN_AS
-from nodectl.launch.task import filename
+from nodectl.launch.streams import filename
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class TaskStreams:
         """Give the terminal of --pty to a single task, perhaps of another node, and /dev/null to the rest."""
         theirs = NONE
         if chosen in self._step.numbers:
-            from nodectl.launch.task import terminal  # imported only where needed
+            from nodectl.launch.streams import terminal  # imported only where needed
 
             self.terminal, theirs = terminal.make(self._step)
         for rank, streams in zip(self._step.numbers, self.tasks, strict=True):

@@ -3,10 +3,10 @@
 _LONGEST = 400
 
 
-class Refused(Exception):
-    """The request cannot be met or makes no sense. `reason`: a bounded, printable line for the user.
+class NoLayout(Exception):
+    """The request has no layout, being impossible or senseless.
 
-    `reason` stays bounded and printable whatever words of the user it quotes. `subject`: a subject of
+    `reason`: a bounded, printable line for the user, whatever words of the user it quotes. `subject`: a subject of
     `nodectl/client/advice.py`, or "".
     """
 

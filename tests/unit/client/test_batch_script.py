@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.client import script
+from nodectl.client import batch_script
 from nodectl.client.command import BadOption, Failed
 
 HEAD = "#!/bin/sh\n"
 
 
 def words(text: str) -> list[list[str]]:
-    return [words for _, words in script.option_lines(text)]
+    return [words for _, words in batch_script.option_lines(text)]
 
 
 def test_lines_of_options_stand_before_the_first_command() -> None:
@@ -22,7 +22,7 @@ def test_lines_of_options_stand_before_the_first_command() -> None:
 
 
 def test_a_line_knows_its_number() -> None:
-    assert script.option_lines(HEAD + "\n#NODECTL\t-n4\n") == [("line 3: #NODECTL", ["-n4"])]
+    assert batch_script.option_lines(HEAD + "\n#NODECTL\t-n4\n") == [("line 3: #NODECTL", ["-n4"])]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_other_comments_are_comments(line: str) -> None:
 )
 def test_a_line_that_makes_no_sense_is_named(line: str, why: str) -> None:
     with pytest.raises(BadOption) as caught:
-        script.option_lines(f"{HEAD}{line}\n")
+        batch_script.option_lines(f"{HEAD}{line}\n")
     assert str(caught.value) == why
 
 
@@ -77,7 +77,7 @@ def test_what_is_no_script_is_refused_in_one_line(tmp_path: Path, data: bytes, w
     path = tmp_path / "job"
     path.write_bytes(data)
     with pytest.raises(Failed, match=why) as caught:
-        script.read(str(path))
+        batch_script.read(str(path))
     assert "\n" not in str(caught.value)
 
 
@@ -87,17 +87,17 @@ def test_a_script_of_a_hundred_megabytes_is_not_read_to_its_end(tmp_path: Path) 
         file.write(b"#!/bin/sh\n")
         file.truncate(100 << 20)
     with pytest.raises(Failed, match="longer than 64 MiB"):
-        script.read(str(path))
+        batch_script.read(str(path))
 
 
 def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="No such file or directory"):
-        script.read(str(tmp_path / "missing"))
+        batch_script.read(str(tmp_path / "missing"))
     with pytest.raises(Failed, match="Is a directory"):
-        script.read(str(tmp_path))
+        batch_script.read(str(tmp_path))
 
 
 def test_bytes_that_are_no_text_arrive(tmp_path: Path) -> None:
     path = tmp_path / "job"
     path.write_bytes(b"#!/bin/sh\necho \xff\n")
-    assert script.read(str(path)).encode("utf-8", "surrogateescape") == b"#!/bin/sh\necho \xff\n"
+    assert batch_script.read(str(path)).encode("utf-8", "surrogateescape") == b"#!/bin/sh\necho \xff\n"

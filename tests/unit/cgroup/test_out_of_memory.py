@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.launch.stepd.accounting import victim_of
+from nodectl.launch.cgroup.out_of_memory import victim_of
 
 JOB = "/system.slice/bed_slurmstepd.scope/job_21"
 FACTS = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=task_0,mems_allowed=0-1"

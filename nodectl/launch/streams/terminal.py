@@ -14,15 +14,16 @@ import time
 
 from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.identity import BEGAN_AS
-from nodectl.launch.task import client_streams, users_process
-from nodectl.launch.task.viewers import Viewers
+from nodectl.launch.streams import client_streams
+from nodectl.launch.streams.viewers import Viewers
 from nodectl.model.wire import terminal_packets as packets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
-    from nodectl.launch.task.viewers import Viewer
+    from nodectl.launch.streams.viewers import Viewer
     from nodectl.model.step import Step
 
 _TTY_GROUP = 5  # the group "tty", the same everywhere
@@ -54,7 +55,9 @@ def make(step: "Step") -> tuple[int, int]:
     return ours, theirs
 
 
-def main(step: "Step", ours: int, streams: int, leash: int, listener: int) -> "NoReturn":
+def main(
+    step: "Step", ours: int, streams: int, become_user: "Callable[[], bool]", leash: int, listener: int
+) -> "NoReturn":
     """Run the whole life of the copying process, forked like a relay (`relay.main`).
 
     It ends when the stepd has closed `leash`, since nothing of the step runs any more, and the client has read
@@ -62,7 +65,7 @@ def main(step: "Step", ours: int, streams: int, leash: int, listener: int) -> "N
     """
     status = 1
     try:
-        users_process.become(step)
+        become_user()
         client, *_ = client_streams.take(streams, stay=False)
         close_all_but((ours, client, leash, listener))
         _Copier(ours, Viewers(client, listener, packets.winsize(step.pty[1:])), leash).run()

@@ -13,9 +13,9 @@ import stat
 
 from nodectl.kernel import children, signals, user_path
 from nodectl.kernel.closing import close_all_but
-from nodectl.launch.task import client_streams, users_process
-from nodectl.launch.task.stdio import OUT, of_client
-from nodectl.launch.task.viewers import Viewers
+from nodectl.launch.streams import client_streams
+from nodectl.launch.streams.stdio import OUT, of_client
+from nodectl.launch.streams.viewers import Viewers
 from nodectl.model.wire import terminal_packets as packets
 
 TYPE_CHECKING = False
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import NoReturn
 
-    from nodectl.launch.task.stdio import Copy
-    from nodectl.model.step import Step
+    from nodectl.launch.streams.stdio import Copy
 
 _CHUNK = 65536
 _LONGEST_LINE = 1 << 20
@@ -172,15 +171,15 @@ def _serve(viewers: "Viewers | None") -> None:
         pass  # input of viewers has no reader here
 
 
-def main(copies: "list[Copy]", streams: int, step: "Step", enter: "Callable[[], bool]", listener: int) -> "NoReturn":
+def main(copies: "list[Copy]", streams: int, become_user: "Callable[[], bool]", listener: int) -> "NoReturn":
     """Run the whole life of a relay. The stepd forks the relay when all tasks are forked and before the gate opens.
 
-    `streams` holds the client's streams; viewers attach at `listener`, -1 for none. A relay that opens a file joins the
-    job's container first, as the tasks do.
+    `streams` holds the client's streams; viewers attach at `listener`, -1 for none. `become_user` makes the process
+    the user's, and returns False if the job's container cannot be joined.
     """
     status = 1
     try:
-        if not users_process.become(step, enter=enter if any(copy.path for copy in copies) else None):
+        if not become_user():
             os._exit(1)
         if any(copy.of_client() for copy in copies):
             _resolve(copies, client_streams.take(streams))

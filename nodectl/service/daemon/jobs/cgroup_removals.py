@@ -1,15 +1,11 @@
-"""The cgroups of jobs and steps, made and removed by the daemon (`nodectl/launch/cgroup/tree.py` has their places)."""
+"""The removal of the cgroups of jobs and steps by the daemon; `nodectl/launch/cgroup/tree.py` makes the cgroups."""
 
 import asyncio
 import os
 import time
-from collections.abc import Sequence
 
 from nodectl import messages
-from nodectl.kernel import _kernel
 from nodectl.launch.cgroup import slurms, tree
-from nodectl.launch.cgroup.constraints import CgroupConfinement
-from nodectl.launch.cgroup.device_access import Rules
 from nodectl.service.daemon.jobs.background_tasks import TimeToEnd
 
 _TRIES = 60
@@ -17,29 +13,6 @@ _PATIENCE = 8  # of these, half a second, while another process holds Slurm's lo
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.5
 _RUNNERS_SECONDS = 1.0
-
-
-def make_step_cgroup(mount: str, path: str, confinement: CgroupConfinement, controllers: Sequence[str]) -> None:
-    """Make job_J with the limits, and step_S. Raises OSError.
-
-    `controllers`, which the base has enabled, are enabled all the way down.
-    """
-    job, step = tree.Group(mount + os.path.dirname(path)).make(), tree.Group(mount + path)
-    job.enable(controllers)
-    job.write(confinement.files)
-    if confinement.device_rules:
-        constrain_devices(job, confinement.device_rules)
-    step.make().enable(controllers)
-
-
-def constrain_devices(group: tree.Group, rules: Rules) -> None:
-    """Attach the device program, unless an earlier step of the job has done so. Raises OSError."""
-    fd = group.open()
-    try:
-        if not _kernel.device_programs(fd):
-            _kernel.constrain_devices(fd, rules)
-    finally:
-        os.close(fd)
 
 
 async def remove_step_cgroup(mount: str, path: str) -> bool:
@@ -100,7 +73,7 @@ def remove_base(path: str, *, steps_run: bool) -> None:
 
 
 class CgroupRemovals:
-    """The removals of step cgroups below a mount of cgroup2, and those under way in the background.
+    """The removals of step cgroups below a mount of cgroup2, also in the background.
 
     A removal goes by the path of the cgroup, and kills the processes there. A job that runs again has the same paths:
     it waits until nothing of its earlier run is being removed (`job_gone`).
@@ -111,7 +84,7 @@ class CgroupRemovals:
         self._under_way: dict[str, asyncio.Task[bool]] = {}
 
     def begin(self, path: str) -> None:
-        """Remove a step's cgroup; "" is none. If processes are left in it, empty and remove it in the background."""
+        """Remove a step's cgroup, "" for none: in the background if processes are left there."""
         if not path or path in self._under_way or try_to_remove(tree.Group(self._mount + path)):
             return
         task = asyncio.get_running_loop().create_task(remove_step_cgroup(self._mount, path))
@@ -135,6 +108,6 @@ class CgroupRemovals:
             await asyncio.wait(under_way)
 
     async def settle(self, to_end: TimeToEnd) -> None:
-        """Wait for the removals under way before the daemon ends. The next daemon sweeps what is left."""
+        """Wait for the removals under way before the daemon ends. The next daemon sweeps the rest."""
         if self._under_way:
             await asyncio.wait(self._under_way.values(), timeout=to_end.left())

@@ -1,4 +1,4 @@
-"""A batch script before submission: the text, the options, the errors.
+"""A batch script before submission: the text, the options of #SBATCH lines, the errors.
 
 Runs in `nodectl submit`, as its user.
 """

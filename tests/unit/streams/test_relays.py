@@ -1,6 +1,6 @@
 """Which ends of children are those of relays."""
 
-from nodectl.launch.task.relay import Relays
+from nodectl.launch.streams.relay import Relays
 
 PID, KILLED = 4242, 9
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.launch.task import filename
+from nodectl.launch.streams import filename
 from nodectl.model.step import Step
 
 DEFAULTS: dict[str, object] = dict.fromkeys(Step.FIELDS)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from nodectl.kernel import _kernel, operations
-from nodectl.launch.task import client_streams
+from nodectl.launch.streams import client_streams
 from nodectl.plugin_host.tracing import progress
 from nodectl.plugin_host.tracing.progress import Progress
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.launch.task.viewers import Viewers
+from nodectl.launch.streams.viewers import Viewers
 from nodectl.model.wire import terminal_packets as packets
 
 MOST = 16
