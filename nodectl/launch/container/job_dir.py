@@ -109,7 +109,7 @@ class JobDir:
     def open(self, trusted_base: str = "") -> None:
         """Open the directory of an existing container. Raises OSError.
 
-        Within a user namespace root's directories seem to be nobody's: there the check has to come before.
+        Within a user namespace root's directories seem to be of the overflow uid: there the check has to come before.
         """
         base = _open_dir(trusted_base) if trusted_base else _open_base(self.base, make=False)
         try:

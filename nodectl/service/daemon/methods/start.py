@@ -157,7 +157,7 @@ class StepStart:
         """Write the step's spec file and reserve room for the record, within the user's budget; make the viewers'
         socket. Raises OSError, Refused.
 
-        The step's trace counts against the budget as well. Nobody knows the step yet: no viewer comes too early.
+        The step's trace counts against the budget as well. The step is not known yet: no viewer comes too early.
         """
         text = encoded(live.step.as_json())
         most = record.room(live.step, len(text))
@@ -207,18 +207,7 @@ class StepStart:
                 given, ends = ends, []
                 client.hand_over(_name(live), given)
             self._forkserver.submit(
-                {
-                    "step": str(step),
-                    "spec": files.spec,
-                    "cgroup": slurms.stepd_path(step.cgroup) if step.cgroup else "",
-                    "runners": self._runners,
-                    "trace": self._config.trace,
-                    "client": client.peer.uid if client is not None else None,
-                    "keep": self._warm_runners.of(step, live.size),
-                    "secure": step.secure,
-                    "container_plugin": step.container_plugin,
-                    "stack": [entry_as_list(entry) for entry in step.stack],
-                },
+                self._order(live, client),
                 self._jobs.prolog_epilog.plugins_of(step),
                 handed,
                 None if client is None else client.release_reply,
@@ -230,6 +219,22 @@ class StepStart:
             raise
         finally:
             framing.close(fds)
+
+    def _order(self, live: LiveStep, client: Call | None) -> dict[str, object]:
+        """Return the order to the forkserver: the stepd's `Order` reads it."""
+        step = live.step
+        return {
+            "step": str(step),
+            "spec": live.files.spec,
+            "cgroup": slurms.stepd_path(step.cgroup) if step.cgroup else "",
+            "runners": self._runners,
+            "trace": self._config.trace,
+            "client": client.peer.uid if client is not None else None,
+            "keep": self._warm_runners.of(step, live.size),
+            "secure": step.secure,
+            "container_plugin": step.container_plugin,
+            "stack": [entry_as_list(entry) for entry in step.stack],
+        }
 
     def _make_cgroups(self, step: Step) -> None:
         confinement = self._constraints.of_job(self._jobs.further_steps.job_of(step))
