@@ -94,7 +94,7 @@ def words(text: str) -> list[str]:
 
 
 def users(text: str) -> list[str]:
-    """Return the numbers of the users between commas. Raises ArgumentTypeError for one who is unknown here."""
+    """Return the uids of the users between commas. Raises ArgumentTypeError for an unknown user."""
     try:
         return [str(uid) for uid in user_ids(text)]
     except Failed as failed:

@@ -96,9 +96,9 @@ def _file(job: JobWatch | StepWatch, which: str) -> str:
 
 
 def _has_waited(job: JobWatch | StepWatch) -> bool:
-    """Wait until a task of an array is a job of its own, whose number can stand in the file's name; True if it was not.
+    """Wait until a task of an array has a job number, which a file's name can contain. Return True after a wait.
 
-    Until then the record is that of all tasks that wait.
+    Until then the record under the task's name is that of all waiting tasks.
     """
     waits = isinstance(job, JobWatch) and bool(job.record["array_tasks"])
     if waits:
@@ -115,7 +115,7 @@ def _say_what_for(job: JobWatch | StepWatch) -> None:
 
 
 def _follow(job: JobWatch | StepWatch, file: FollowedFile, *, said: bool) -> None:
-    """Show the file while the job or step goes on. Unless it is `said` already, say that the job waits."""
+    """Show the file while the job or step goes on, with a line on a job in the queue unless `said` already."""
     file.watch()
     poll = select.poll()
     if file.watcher >= 0:

@@ -81,7 +81,7 @@ def _ask(session: Session, most: int) -> list[Mapping[str, Any]]:
 
 
 def _as_submitted(session: Session, steps: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the steps, the scripts among them with the command that was submitted, not the copy that runs."""
+    """Return the steps, with the submitted command in place of the path of a script's copy."""
     commands: dict[int, Sequence[str]] = {}
     scripts = [step for step in steps if step["step"] == BATCH]
     if running := [str(step["job"]) for step in scripts if step.get("ended") is None]:
@@ -96,7 +96,7 @@ def _as_submitted(session: Session, steps: list[Mapping[str, Any]]) -> list[Mapp
 
 
 def _of_ended(session: Session, jobs: list[int]) -> dict[int, Sequence[str]]:
-    """Return the commands of these jobs, of which the history keeps the words with spaces between them."""
+    """Return the commands of ended jobs, whose words the history keeps with spaces in between."""
     found: dict[int, Sequence[str]] = {}
     wanted: dict[str, Any] = {"of": "jobs", "jobs": jobs}
     while wanted.get("next", "more"):

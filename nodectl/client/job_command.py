@@ -39,7 +39,7 @@ class JobCommand:
         return first.argv, first.values.get("wrap")
 
     def take_options_behind_words(self) -> None:
-        """Move words without a dash behind the options that follow them: this command runs no program with options."""
+        """Move words without a dash behind later options: this command runs no program with options."""
         argv = [] if "--" in self._words else self._dry().argv
         while any(word.startswith("-") for word in argv[1:]):
             self._words = [*self._words[: -len(argv)], *argv[1:], argv[0]]

@@ -100,7 +100,7 @@ class JobDir:
             _close(lock, base)
 
     def trusted_base(self) -> str:
-        """Return the base without links, after the check that only root, or the user of this node, can change it.
+        """Return the path of the base without links, if only root, or the user of this node, can change the path.
 
         Raises OSError.
         """
@@ -109,7 +109,7 @@ class JobDir:
     def open(self, trusted_base: str = "") -> None:
         """Open the directory of an existing container. Raises OSError.
 
-        Within a user namespace root's directories seem to be of the overflow uid: there the check has to come before.
+        Within a user namespace, where uid 0 has no name, call `trusted_base` before entering the namespace.
         """
         base = _open_dir(trusted_base) if trusted_base else _open_base(self.base, make=False)
         try:

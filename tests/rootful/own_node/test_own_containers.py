@@ -121,7 +121,7 @@ def test_tasks_of_an_mpi_program_share_memory(compiler: str) -> None:
 
 
 def test_a_node_whose_socket_lies_in_tmp_is_reached_from_within() -> None:
-    with own_node(started=False) as node:
+    with own_node(OTHER, started=False) as node:
         node.configure("nodectl.toml", USER)
         place = Path(f"/tmp/nodectl-{OTHER.pw_uid}")
         existed = place.exists()
