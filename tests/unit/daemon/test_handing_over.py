@@ -69,7 +69,7 @@ def launch() -> Iterator[Launch]:
 
 
 def test_a_client_is_answered_when_the_forkserver_has_answered(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StepStart, "_write_spec", lambda *_: None)
+    monkeypatch.setattr(StepStart, "_make_files", lambda *_: None)
     launch.begin()
     assert len(launch.ends) == 3
     assert launch.held
@@ -84,7 +84,7 @@ def test_a_client_whose_launch_is_refused_gets_no_way_to_a_stepd(
     def refuse(*_: object) -> None:
         raise TOO_MUCH
 
-    monkeypatch.setattr(StepStart, "_write_spec", refuse)
+    monkeypatch.setattr(StepStart, "_make_files", refuse)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(Refused):
         launch.begin()
