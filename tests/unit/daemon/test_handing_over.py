@@ -35,7 +35,13 @@ class Launch:
             stack=(),
         )  # fmt: skip
         self.live: Any = SimpleNamespace(
-            step=step, files=files, progress_fd=-1, connect=lambda link: link.close(), needs_epilog=False, size=0
+            step=step,
+            files=files,
+            progress_fd=-1,
+            connect=lambda link: link.close(),
+            needs_epilog=False,
+            size=0,
+            take_views=list,
         )
         self.start = cast("Any", StepStart.__new__(StepStart))
         self.start._registry = SimpleNamespace(add=lambda _: None)
