@@ -131,7 +131,7 @@ class Step(StepFields):
 
     @property
     def has_viewers(self) -> bool:
-        """True where a process copies the step's streams (--pty, -l, -u), to which others may attach."""
+        """True where a process copies the step's streams and shows them to viewers (--pty, -l, -u)."""
         return bool(self.pty or self.label or self.unbuffered)
 
     @property

@@ -164,7 +164,7 @@ class Calls:
         return {}
 
     def _view(self, call: Caller, parameters: Mapping[str, Any]) -> Reply | None:
-        """Return the ranks of the nodes for the caller's agent to ask, once the nodes know the step."""
+        """Return the ranks of the nodes for the caller's agent to ask, after the begin of all parts."""
         step = self._must_run(parameters)
         if not step.unbegun:
             return step.view()

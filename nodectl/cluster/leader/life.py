@@ -165,7 +165,7 @@ class Life:
         self._answer_viewers(step, {"parameters": step.view()})
 
     def _answer_viewers(self, step: Step, told: Mapping[str, object]) -> None:
-        """Answer the calls that have waited for all parts to begin."""
+        """Answer the viewers' calls of the time before all parts had begun."""
         viewers, step.viewers = step.viewers, []
         for rank, call in viewers:
             self._out.send(rank, "reply", id=call, **told)

@@ -85,7 +85,7 @@ class Step:
         return [rank for rank, part in self.parts.items() if part.state != OVER]
 
     def view(self) -> dict[str, object]:
-        """Return the answer to View: the ranks of the nodes which show the step's output."""
+        """Return the answer to View: the number of tasks, and the ranks of the nodes."""
         return {"ntasks": self.facts["ntasks"], "ranks": list_of(self.open_ranks)}
 
     def hear(self, rank: int) -> None:

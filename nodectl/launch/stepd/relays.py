@@ -69,7 +69,7 @@ def _close_views(run: "Run") -> None:
 
 
 def forget(run: "Run") -> None:
-    """Remove the viewers' socket, when the relays have ended, or the step has not come to them."""
+    """Remove the viewers' socket after the end of the relays, or of a step without relays."""
     if not run.step.has_viewers:
         return
     _close_views(run)

@@ -35,7 +35,13 @@ class Launch:
             stack=(),
         )  # fmt: skip
         self.live: Any = SimpleNamespace(
-            step=step, files=files, progress_fd=-1, connect=lambda link: link.close(), needs_epilog=False, size=0
+            step=step,
+            files=files,
+            progress_fd=-1,
+            connect=lambda link: link.close(),
+            needs_epilog=False,
+            size=0,
+            take_views=list,
         )
         self.start = cast("Any", StepStart.__new__(StepStart))
         self.start._registry = SimpleNamespace(add=lambda _: None)
@@ -69,7 +75,7 @@ def launch() -> Iterator[Launch]:
 
 
 def test_a_client_is_answered_when_the_forkserver_has_answered(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StepStart, "_write_spec", lambda *_: None)
+    monkeypatch.setattr(StepStart, "_make_files", lambda *_: None)
     launch.begin()
     assert len(launch.ends) == 3
     assert launch.held
@@ -84,7 +90,7 @@ def test_a_client_whose_launch_is_refused_gets_no_way_to_a_stepd(
     def refuse(*_: object) -> None:
         raise TOO_MUCH
 
-    monkeypatch.setattr(StepStart, "_write_spec", refuse)
+    monkeypatch.setattr(StepStart, "_make_files", refuse)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(Refused):
         launch.begin()

@@ -172,9 +172,8 @@ class StepStart:
     def _start(self, live: LiveStep, trace: int, call: Call | None) -> None:
         """Make the step's resources and order the step from the forkserver. Raises OSError, ForkserverDied, Refused.
 
-        A client's session process gets the ends of its sockets and pipes before the forkserver gets the order, so that
-        no step begins whose ends no process holds. It gets the reply when the forkserver has answered, and only then
-        sends the client's streams, which a user has made, to the stepd: no other process may have to close them.
+        A client's session process gets the ends of its sockets and pipes before the order goes out, the reply after the
+        forkserver's answer. Only then does it send the client's streams: none but the stepd may have to close these.
         """
         step, files = live.step, live.files
         fds: list[int] = []

@@ -79,12 +79,12 @@ class LiveStep:
         asyncio.get_running_loop().add_reader(link.fileno(), self._read)
 
     def listen_for_viewers(self) -> None:
-        """Let viewers connect, who will see the step's streams once it has begun. Raises OSError."""
+        """Let viewers of the step's streams connect. Raises OSError."""
         if self.step.has_viewers:
             self.views_fd = self.files.listen_for_viewers()
 
     def take_views(self) -> list[int]:
-        """Return the socket of the viewers for the stepd, where there is one."""
+        """Return the viewers' socket for the stepd; an empty list for a step without viewers."""
         fd, self.views_fd = self.views_fd, -1
         return [fd] if fd >= 0 else []
 
