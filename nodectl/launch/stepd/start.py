@@ -172,7 +172,7 @@ def start(run: "Run", child: Child, group: "tree.Group | None", wanted: "list[Op
         child.placement.forked()
     try:
         if not child.has_terminal:  # a terminal's task leads a session, and could not if it led a group
-            os.setpgid(task.pid, run.step.process_group or run.tasks[0].pid)
+            os.setpgid(task.pid, run.step.process_group or child.context.tasks[0].pid)  # as the child does itself
     except (PermissionError, ProcessLookupError):
         pass  # it has ended already, or executes its program
     run.leave(launch_order.FORK, started, task=task.number)
