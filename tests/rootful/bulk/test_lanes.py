@@ -71,10 +71,10 @@ def test_commands_of_lanes_are_like_the_first_ones(served: Node) -> None:
 
 def test_command_that_is_not_under_way_yet_is_in_no_other_commands_process_group(served: Node) -> None:
     """What one command does to its process group, as `kill 0`, is nothing to the others."""
-    pipe = served.scratch / "pipe"
+    client = BulkClient(served, 2).ready()
+    pipe = served.scratch / f"pipe-{client.job}"
     os.mkfifo(pipe)
     os.chown(pipe, NOBODY.pw_uid, NOBODY.pw_gid)
-    client = BulkClient(served, 2).ready()
     client.run(shell(1, "sleep 1000"), {**shell(2, "true"), "stdin": str(pipe)})  # which nothing writes to
     client.until(lambda: {1, 2} <= client.begun.keys(), "both have begun")
     pids = [client.begun[number][-1] for number in (1, 2)]
