@@ -24,6 +24,7 @@ from nodectl.model.states import STATES
 pytestmark = pytest.mark.lint
 
 FUNCTION_LINES = 60
+PATIENCE = 1800  # seconds for a tool; mypy takes minutes on a busy machine
 # Directories of one developer's machine; written in halves, as this file is examined too.
 FOREIGN_PATHS = re.compile(r"(?<![\w.*-])/" + r"(?:work|Users|home/runner|bash_jobs)/")
 CONFINED_MODULES: dict[str, tuple[str, ...]] = {
@@ -74,7 +75,7 @@ def tool(*argv: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE,
     )
     if result.returncode != 0:
         pytest.fail(f"{' '.join(argv)}:\n{result.stdout}{result.stderr}", pytrace=False)
