@@ -17,12 +17,12 @@ PLACE = Path("/home/alice/followed")
 SUDOERS = Path("/etc/sudoers.d/followed")
 SITE = Path("/opt/site/plugins")
 # A reader's own programs, where a page has them run.
-OWN = ("solver", "copy", "program", "prepare", "a", "b", "solve", "train.sh")
+OWN = ("solver", "copy", "program", "prepare", "a", "b", "solve", "train", "infer", "train.sh")
 ELSEWHERE = {"flac": 'cp -- "$1" "$3"', "make": "sleep 0.1", "jq": 'cat -- "$3"'}  # installed on the reader's machine
-# Of these sections: a big machine with a GPU, where each job has directories of its own.
+# Of these sections: a big machine with two GPUs that jobs can share, where each job has directories of its own.
 BIG = """
 real_memory = 65536
-gres = ["Name=gpu File=/dev/null"]
+gres = ["Name=gpu File=/dev/null Memory=80G", "Name=gpu File=/dev/full Memory=80G", "Name=shard Count=8"]
 job_container_type = "job_container/namespace"
 """
 
@@ -63,6 +63,17 @@ NOT_HERE |= dict.fromkeys(
 NOT_HERE |= dict.fromkeys(
     (line for lines in pages.commands("docs/guides/tools.md").values() for line in lines),
     "needs Jupyter, conda, containers and their like: the page says what was tried with them",
+)
+NOT_HERE |= dict.fromkeys(
+    pages.commands("docs/guides/gpus.md")["Containers in a job"], "needs podman, an image and NVIDIA's tools"
+)
+NOT_HERE |= dict.fromkeys(
+    (
+        line
+        for title in ("Switch it on", "As a user")
+        for line in pages.commands("docs/guides/login-sessions.md")[title]
+    ),
+    "sessions of sshd, with PAM: test_logins.py",
 )
 followed: set[tuple[str, str]] = set()
 on_a_big_machine: list[tuple[str, str, Callable[[list[str]], None]]] = []

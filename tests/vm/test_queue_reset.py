@@ -102,7 +102,11 @@ def test_what_ran_runs_again_and_everything_ends_once(before: dict[str, Any]) ->
         (home(user) / "go").touch()
     ending = [jobs[name] for name in ("ann", "ben", "dan", "ann again", "cleo")]
     wait_until(lambda: not {found["job"] for found in queue()} & set(ending), "all that may start has ended")
-    wait_until(lambda: len(acct("-u", "cleo", "-o", "state")) == 4, "all tasks of the array are in the accounts")
+    try:
+        wait_until(lambda: len(acct("-u", "cleo", "-o", "state")) == 4, "all tasks of the array are in the accounts")
+    except AssertionError as error:
+        error.add_note(f"{acct('-D', '-o', 'jobid,jobidraw,user,state,restarts,start,end')}\n{queue()}")
+        raise
     assert {state for (state,) in acct("-u", "ann,ben,cleo,dan,hal", "-o", "state")} == {"COMPLETED"}
     assert [(home(user) / "ran").read_text() for user in ("ben", "dan", "hal")] == ["1\n", "0\n", "0\n"]
     assert sorted((home("ann") / "ran").read_text().split()) == ["0", "1"]

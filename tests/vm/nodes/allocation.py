@@ -86,12 +86,17 @@ class Allocation:
         """What the tasks of a step say, a line each, in their order; it must end well."""
         done = self.nodectl("run", "-l", *words)
         assert (done.returncode, done.stderr) == (0, ""), done
-        lines = (line.split(": ", 1) for line in done.stdout.splitlines())
-        return [said for _, said in sorted(lines, key=lambda line: int(line[0]))]
+        return in_order(done.stdout)
 
     def place(self, node: str) -> str:
         """The cgroup in which Slurm has the agents of that node, and so every process of a step."""
         return f"{SCOPE.format(node=node)}/job_{self.job}/step_0/user/task_0"
+
+
+def in_order(labelled: str) -> list[str]:
+    """What `run -l` has printed, without the labels, in the order of tasks."""
+    lines = (line.split(": ", 1) for line in labelled.splitlines())
+    return [said for _, said in sorted(lines, key=lambda line: int(line[0]))]
 
 
 def wait_for_slurm() -> None:

@@ -7,7 +7,7 @@ from functools import partial
 
 from vm import service
 from vm.nodes import remote
-from vm.nodes.allocation import CPUS, MEMORY, NODES, USER, Allocation, assert_clean
+from vm.nodes.allocation import CPUS, MEMORY, NODES, USER, Allocation, assert_clean, in_order
 
 _TASKS = tuple(node for node in NODES for _ in range(CPUS))  # of -N3 -n6
 _EATER = "kept = []\nfor _ in range(64): kept.append(b'x' * (8 << 20))\n"  # more than the job has, little by little
@@ -20,8 +20,11 @@ def _read(node: str, path: str) -> str:
 
 def test_every_process_of_a_step_is_in_the_step_that_slurm_has_for_the_agents(cluster: Allocation) -> None:
     """So Slurm ends and counts them. What the step is made of on its node is there, too."""
-    said = cluster.run("-N3", "-n6", "--mem=100M", "cat", "/proc/self/cgroup")
-    assert said == [f"0::{cluster.place(node)}" for node in _TASKS]
+    done = cluster.nodectl("run", "-l", "-N3", "-n6", "--mem=100M", "cat", "/proc/self/cgroup")
+    assert in_order(done.stdout) == [f"0::{cluster.place(node)}" for node in _TASKS], done
+    assert done.stderr.count("this machine does not limit memory of jobs") == 1, (
+        done
+    )  # it is told with a job's first step
     for node in NODES[1:]:  # on the first one salloc runs, too
         service.wait_until(partial(_are_all_inside, cluster, node), "all that is theirs is inside")
 
