@@ -182,14 +182,16 @@ def directories_of_a_jobs_own(printed: list[str]) -> None:
 
 @big_machine(guide("jobs"), "Jobs that wait for their turn")
 def jobs_that_wait(printed: list[str]) -> None:
-    script, line, array, alloc, now, cancel, cancel_mine, update, reserve, drain = printed
+    script, line, array, alloc, part, now, cancel, cancel_mine, update, mail, notify, reserve, drain = printed
     write("job.sh", pages.fenced(guide("jobs"), ""))
     has_ended(int(told(script).split()[-1]))
     told(line)
     held = told("nodectl submit --hold job.sh").split()[-1]
     tasks = told(of_job(array, int(held))).split()[-1]
-    for command in (alloc, now):
+    for command in (alloc, part, now, mail):  # a mail is sent where there is a sendmail, and else there is a warning
         assert typed(command).returncode == 0
+    told(notify)
+    service.wait_until(Path("/home/alice/jobs.log").exists, "the end is told")
     told(of_job(update, int(held)))
     step = Sleeper("alice")
     names = {"7": held, "8_3": f"{tasks}_3", "9.1": f"{step.job}.0"}
