@@ -277,7 +277,7 @@ class Preload(NoPreload):
                 return False  # it has ended
         run.progress.done(task.local_id + 1)
         self._handed[task.pid] = task
-        run.step.helpers.add(task.pid)  # what it has been: its end is none of the task's
+        run.step.helpers.add(task.pid)  # the end of the earlier process is not the task's
         self._reaper.replace(task, pid)
         try:
             run.call(launch_order.PROCTRACK_ADD, run.step, pid, task=task)
@@ -319,7 +319,7 @@ def _runs(pid: int) -> bool:
 def _hook_as_root(run: "Run") -> str:
     """Return a hook that a plugin has for each task, as root, "" if no plugin has one.
 
-    Of nodectl's own task plugins such a hook sets the CPUs, which are handed over.
+    nodectl's own task plugins do not count: their hook sets the CPUs, which a task hands over.
     """
     for row in (launch_order.SPANK_TASK_INIT_PRIVILEGED, launch_order.SPANK_TASK_POST_FORK):
         if run.spank.has(row):
@@ -336,7 +336,7 @@ def _hook_as_root(run: "Run") -> str:
 def begin(run: "Run", reaper: "Reaper") -> None:
     """Start the interpreter and wait until the modules are imported. Raises LaunchFailed.
 
-    The user's code runs from here on, so that the client is looked at once more.
+    The user's code runs from here on, so the client's connection is checked once more.
     """
     if any(one is not None for one in run.step.mem_policies):
         raise run.failed("--preload: not with --mem-bind: the memory of the modules has been placed already")

@@ -15,6 +15,7 @@ from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.processes import cgroup_of
 from nodectl.launch.cgroup import tree
 from nodectl.model.wire import lean_json
+from nodectl.model.words import user_name
 from nodectl.spank.reporter import Reporter
 
 _REPORT = 3
@@ -58,7 +59,7 @@ def look(
         spent[uid] += time.monotonic_ns() - began
         left.subtract(keys)
         if keys:
-            use = {"pid": pid, "uid": uid, "user": _name(uid), "command": _command(pid)}
+            use = {"pid": pid, "uid": uid, "user": user_name(uid), "command": _command(pid)}
             found += ({"device": key, **use} for key in sorted(keys))
     return found[:_MOST]
 
@@ -102,13 +103,6 @@ def _real_uid(pid: int) -> int:
 
 def _command(pid: int) -> str:
     return pseudo_file.read_if_any(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n")[:_LONGEST]
-
-
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"
 
 
 def _uids(names: Collection[str]) -> set[int]:
