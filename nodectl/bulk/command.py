@@ -23,8 +23,8 @@ from nodectl.client import text_alone
 from nodectl.client.advice import refuse
 from nodectl.client.command import BadOption, BadUsage, Failed, complain
 from nodectl.client.launch_request import job_environment
+from nodectl.client.option_lines import columns
 from nodectl.client.session import Session
-from nodectl.client.srun.help import columns
 from nodectl.client.srun.options import IGNORED
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ import sys
 
 from nodectl.client.advice import refuse
 from nodectl.client.command import BadOption, BadUsage, Failed, Program, complain
-from nodectl.client.job_parser import JobParser, columns, ignored, job_options, outside_of_jobs
+from nodectl.client.job_parser import JobParser, ignored, job_options, outside_of_jobs
 from nodectl.client.launch_request import TOLD, job_environment, make_request, own_environment
+from nodectl.client.option_lines import columns
 from nodectl.client.run_options import Parsed
 from nodectl.client.session import REEXECUTED, Session
 from nodectl.client.srun import wording

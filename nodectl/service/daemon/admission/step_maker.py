@@ -18,8 +18,8 @@ from nodectl.service.daemon.admission import launch_request
 from nodectl.service.daemon.admission.accounts import User, Users
 from nodectl.service.daemon.admission.binder import Binder
 from nodectl.service.daemon.admission.confinement import ConfinementLevels
-from nodectl.service.daemon.admission.current_plugstack import CurrentPlugstack
 from nodectl.service.request import launch
+from nodectl.spank.current_plugstack import CurrentPlugstack
 
 _OF_A_LOGIN = ("NPROC", "MEMLOCK", "CORE")
 _FIRST = 1  # its pid
