@@ -39,7 +39,7 @@ def option_lines(options: "Iterable[Option]", columns: int = 80) -> list[str]:
 
 def status_lines(command: str, columns: int = 80) -> list[str]:
     """Return the exit statuses of the command as lines of help."""
-    from nodectl.model.exit_statuses import of_command  # who asks for help pays
+    from nodectl.model.exit_statuses import of_command  # only for --help
 
     lines = ["", "Exit status:"]
     for status, meaning in of_command(command):
