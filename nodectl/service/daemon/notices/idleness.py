@@ -39,7 +39,7 @@ class Spell(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """The configuration:  idle seconds until the user is told, and the `grace` after that. `ends`: end the job then."""
+    """The configuration: idle seconds until the user is told, and the `grace` after that. `ends`: end the job then."""
 
     after: float
     grace: float
