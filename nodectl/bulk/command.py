@@ -205,7 +205,7 @@ class Bulk:
             log = joblog.JobLog(path, keep=path != self._log_path)
         used = self._usage_log()
         progress = self._progress()
-        self._session.hold_signals()  # from now on a signal ends the command only after the removal of what it makes
+        self._session.hold_signals()  # from now on a signal ends the command only after its files are removed
         shown = self._outputs(progress)
         if log:
             log.before = (shown.settle, *((used.settle,) if used else ()))

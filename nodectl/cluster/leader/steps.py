@@ -71,7 +71,7 @@ class Step:
         self.events: list[Mapping[str, Any]] = []  # for its client, not sent yet
         self.pids: dict[int, int] = {}  # by task
         self.statuses: dict[int, int] = {}  # by task, of ended tasks
-        self.viewers: list[Caller] = []  # who want to see it, until all parts have begun
+        self.viewers: list[Caller] = []  # calls of View that wait until all parts have begun
         self.waiters: list[Caller] = []
 
     @property

@@ -327,7 +327,7 @@ def finish(run: Run, reaper: Reaper) -> None:
     if step.container_id:
         run.call(launch_order.PROCTRACK_SIGNAL, step.container_id, 9)
         run.unkillable = run.call(launch_order.PROCTRACK_WAIT, step.container_id).why
-    reaper.collect()  # the orphans among what was killed are ours
+    reaper.collect()  # the killed orphans are our children
     run.relays.let_go()
     for pid, awaited in run.relays:
         wait_for_relay(run, reaper, pid, awaited=awaited)

@@ -138,7 +138,7 @@ class Preload(NoPreload):
         if pid == self._pid:
             self._pid = 0  # a later child may get its number
             if not self._unneeded:
-                self._read()  # what it has said of its failure
+                self._read()  # it may have reported its failure
                 self._lost(children.said(status))
         elif pid in self._handed:
             task = self._handed.pop(pid)
@@ -215,7 +215,7 @@ class Preload(NoPreload):
         try:
             os.write(task.hand_over.verdict, verdict)
         except BrokenPipeError:
-            pass  # nobody waits: it executes its program, or has ended
+            pass  # the task no longer waits: it executes its program, or has ended
         self._run.private.remove(task.hand_over.verdict)
         os.close(task.hand_over.verdict)
         task.hand_over.verdict = -1
@@ -288,11 +288,9 @@ class Preload(NoPreload):
     def _is_its_fork(self, pid: int) -> bool:
         """Return True for a child of this process, born in the interpreter and without a role yet."""
         run = self._run
-        if pid == self._pid or pid in run.step.helpers or self._reaper.knows(pid):
+        if pid == self._pid or pid in run.step.helpers or self._reaper.knows(pid) or not _runs(pid):
             return False
         try:
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                return False  # it has ended
             if run.group is not None:
                 return cgroup_of(pid) == self._cgroup
             status = pseudo_file.read(f"/proc/{pid}/status")

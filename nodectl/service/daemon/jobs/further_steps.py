@@ -22,7 +22,7 @@ from nodectl.service.daemon.jobs.registry import Registry
 from nodectl.service.daemon.steps.live import LiveStep
 
 NEW_JOB = -1  # in place of a step's number, which may be 0 in an existing job
-_MOST = 1024  # of one user; a user who wants more gets the oldest number again, no other user loses any
+_MOST = 1024  # of one user, whose next reservation takes the oldest number again
 _MOST_ELSEWHERE = 1024  # jobs remembered: the numbers of forgotten jobs are checked once more
 
 
