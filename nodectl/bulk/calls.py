@@ -27,7 +27,7 @@ class Calls:
             self._events.send(data)
         except ConnectionError:
             pass
-        except OSError as error:  # the step would wait for ever for what it did not get
+        except OSError as error:  # the step would wait for these commands for ever
             raise Failed(f"send commands to the step: {error.strerror}", _NOT_RUN) from error
         finally:
             self._signals.release()

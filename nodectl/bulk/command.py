@@ -23,8 +23,8 @@ from nodectl.client import text_alone
 from nodectl.client.advice import refuse
 from nodectl.client.command import BadOption, BadUsage, Failed, complain
 from nodectl.client.launch_request import job_environment
+from nodectl.client.option_lines import columns
 from nodectl.client.session import Session
-from nodectl.client.srun.help import columns
 from nodectl.client.srun.options import IGNORED
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class Bulk:
             log = joblog.JobLog(path, keep=path != self._log_path)
         used = self._usage_log()
         progress = self._progress()
-        self._session.hold_signals()  # from now on a signal ends the command only after the removal of what it makes
+        self._session.hold_signals()  # from now on a signal ends the command only after its files are removed
         shown = self._outputs(progress)
         if log:
             log.before = (shown.settle, *((used.settle,) if used else ()))

@@ -22,9 +22,9 @@ class LineFile:
     """An open file, to which lines are added. `keep`: keep the contents. Raises Failed."""
 
     __slots__ = ("_dirty", "_fd", "_path")
-    KIND: "ClassVar[str]"  # what it is called
-    BEGIN: "ClassVar[bytes]"  # how each of its kind begins
-    HEAD: "ClassVar[bytes]" = b""  # its first line, which is no command's
+    KIND: "ClassVar[str]"  # the name in errors
+    BEGIN: "ClassVar[bytes]"  # the beginning of every file of this kind
+    HEAD: "ClassVar[bytes]" = b""  # the first line of a new file
 
     def __init__(self, path: str, *, keep: bool) -> None:
         self._path = path

@@ -87,16 +87,12 @@ def _null(_text: str) -> bytes:
     return _NULL
 
 
-def _text(text: str) -> str:
-    return text
-
-
 def _option(  # the columns of the table
     long: str,
     short: str,
     arginfo: str,
     help: str,  # noqa: A002  # the column's name in every such table
-    take: "Callable[[str], object]" = _text,
+    take: "Callable[[str], object]" = str,
     *,
     dest: str = "",
     many: bool = False,

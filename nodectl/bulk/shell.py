@@ -14,7 +14,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _UNQUOTED = frozenset(_LETTERS + "+-./_")
 _PLAIN = frozenset(_LETTERS + "+-./_,:@% ")  # '=' is an assignment, or zsh's
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh")  # that read no file of the user's at -c
-# What a POSIX shell, bash or ksh is or does itself, where that differs from a program of the name, or there is none.
+# Keywords and builtins of POSIX shells, bash and ksh that differ from the program of the name, or have no such program.
 _WORDS = """
     . : [ [[ alias autoload bg bind break builtin caller case cd command compgen complete compopt continue coproc
     declare dirs disown do done elif else enable esac eval exec exit export fc fg fi float for function functions

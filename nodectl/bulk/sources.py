@@ -168,7 +168,7 @@ class Sources:
             self._rows: Iterator[Values | None] = iter(_side_by_side(opened))
             self._first = _Source(Given(), Reading())
             return
-        last = 1  # behind the first and what is linked to it
+        last = 1  # the first source that is not linked to the first one
         while last < len(opened) and given[last].linked:
             last += 1
         self._beside = opened[1:last]

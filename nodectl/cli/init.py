@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from nodectl.client import whole_file
 from nodectl.client.command import Failed
-from nodectl.client.job_changes import taken
+from nodectl.client.job_name import for_argparse
 from nodectl.client.run_options import positive
 from nodectl.kernel import trust
 from nodectl.model.config import ConfigError
@@ -121,7 +121,9 @@ _HELP = {key.name: key.help for key in KEYS}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl init` to the parser."""
     for one in QUESTIONS:
-        parser.add_argument(f"--{one.option}", type=taken(one.take), dest=one.key, metavar=one.argument, help=one.text)
+        parser.add_argument(
+            f"--{one.option}", type=for_argparse(one.take), dest=one.key, metavar=one.argument, help=one.text
+        )
     parser.add_argument("--yes", action="store_true", help="ask nothing: take the default of what no option names")
     parser.add_argument(
         "--force", action="store_true", help="replace a configuration that sets something; the old file stays beside"

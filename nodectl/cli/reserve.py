@@ -8,7 +8,7 @@ from typing import Any
 from nodectl.cli.list_jobs import words
 from nodectl.client.accounting import user_ids
 from nodectl.client.command import Failed
-from nodectl.client.job_changes import taken
+from nodectl.client.job_name import for_argparse
 from nodectl.client.render.table import table
 from nodectl.client.run_options import positive
 from nodectl.client.screen import Screen, add_screen_options, show
@@ -25,15 +25,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="create|list|delete")
     create = actions.add_parser("create", help="make a reservation; prints its name", description="Make a reservation.")
     create.add_argument("name", nargs="?", metavar="NAME", help="its name; default: one is made up")
-    create.add_argument("--start", type=taken(moment), default="now", metavar="TIME", help="default: now")
+    create.add_argument("--start", type=for_argparse(moment), default="now", metavar="TIME", help="default: now")
     end = create.add_mutually_exclusive_group(required=True)
-    end.add_argument("--end", type=taken(moment), metavar="TIME", help="tomorrow, 18:00, 2026-12-24T18:00")
-    end.add_argument("--duration", type=taken(seconds), metavar="TIME", help="minutes, H:M:S, D-H")
+    end.add_argument("--end", type=for_argparse(moment), metavar="TIME", help="tomorrow, 18:00, 2026-12-24T18:00")
+    end.add_argument("--duration", type=for_argparse(seconds), metavar="TIME", help="minutes, H:M:S, D-H")
     much = create.add_mutually_exclusive_group()
-    much.add_argument("--cores", type=taken(positive), metavar="N", help="so many cores; default: the whole machine")
-    much.add_argument("--cpus", type=taken(positive), metavar="N", help="so many CPUs")
+    much.add_argument(
+        "--cores", type=for_argparse(positive), metavar="N", help="so many cores; default: the whole machine"
+    )
+    much.add_argument("--cpus", type=for_argparse(positive), metavar="N", help="so many CPUs")
     create.add_argument("--users", type=words, required=True, metavar="NAMES", help="whose jobs may use it")
-    create.add_argument("--gpus", type=taken(positive), metavar="N", help="so many GPUs, beside the cores")
+    create.add_argument("--gpus", type=for_argparse(positive), metavar="N", help="so many GPUs, beside the cores")
     create.add_argument(
         "--repeat",
         choices=("daily", "weekday", "weekly"),

@@ -372,16 +372,6 @@ def local_stack(session: Session, hello: "Mapping[str, object]", words: list[str
     """Return the SPANK plugins in this process, None without plugins; nothing of SPANK is imported then."""
     if not hello["stack"]:
         return None
-    from nodectl.client.local_spank import LocalStack
-    from nodectl.spank.plugin_file import is_native
+    from nodectl.client.local_spank import open_stack
 
-    if any(is_native(row["path"]) and not row["missing"] for row in hello["stack"]):  # type: ignore[attr-defined]
-        from nodectl.client import reexec
-
-        reexec.with_native_host(session.private)
-    return LocalStack(hello, verbose=sum(_loudness(word) for word in words))
-
-
-def _loudness(word: str) -> int:
-    """Return how often a word says -v, because the plugins exist before the options are parsed."""
-    return word.count("v") if word.strip("v") == "-" else int(word == "--verbose")
+    return open_stack(session, hello, words)

@@ -7,7 +7,7 @@ run from this directory.
 import argparse
 import signal
 
-from nodectl.client.job_name import add_jobs
+from nodectl.client.job_name import add_jobs, for_argparse
 from nodectl.client.session import Session
 from nodectl.client.several_steps import for_each
 from nodectl.model.number import whole
@@ -60,9 +60,4 @@ def signal_of(text: str) -> int:
         raise ValueError(f"no signal is called {text[:20]!r}; `kill -l` lists them") from None
 
 
-def signal_argument(text: str) -> int:
-    """Do the same as `signal_of`, for argparse."""
-    try:
-        return signal_of(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+signal_argument = for_argparse(signal_of)

@@ -6,8 +6,8 @@ from typing import Any
 
 from nodectl.client import batch_script
 from nodectl.client.command import Failed, complain
-from nodectl.client.job_changes import CHANGES, assigned, option_of, taken
-from nodectl.client.job_name import add_jobs, in_dependency, named
+from nodectl.client.job_changes import CHANGES, assigned, option_of
+from nodectl.client.job_name import add_jobs, for_argparse, in_dependency, named
 from nodectl.client.run_options import percent, positive, processes
 from nodectl.client.session import Session
 from nodectl.model.number import mebibytes
@@ -36,11 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="scontrol's way: TimeLimit=1:00:00 Nice=10")
     job = parser.add_argument_group("of a job")
     for name, (_, take, metavar, text) in CHANGES.items():
-        job.add_argument(option_of(name), dest=name, metavar=metavar, type=taken(take), help=text)
+        job.add_argument(option_of(name), dest=name, metavar=metavar, type=for_argparse(take), help=text)
     waits = parser.add_argument_group("of a batch job that waits")
     for name, (short, metavar, read, text) in _REWRITES.items():
         names = [*short, f"--{name}"]
-        waits.add_argument(*names, metavar=metavar, type=taken(read), help=text)
+        waits.add_argument(*names, metavar=metavar, type=for_argparse(read), help=text)
     step = parser.add_argument_group("of a running step and its job")
     for name, metavar, read, text in (
         ("mem", "SIZE", mebibytes, "memory, in MiB or with K, M, G, T; 0 for all there is"),
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("io-weight", "N", positive, "weight when jobs compete for a disk, 1 to 10000"),
         ("pids-max", "N", processes, "most processes and threads, or max"),
     ):
-        step.add_argument(f"--{name}", metavar=metavar, type=taken(read), help=text)
+        step.add_argument(f"--{name}", metavar=metavar, type=for_argparse(read), help=text)
     step.add_argument(
         "--io-max",
         metavar="DISK:FIGURES",

@@ -7,8 +7,7 @@ import signal
 from typing import NoReturn
 
 from nodectl.client.command import Failed, GlobalOptions
-from nodectl.client.job_changes import taken
-from nodectl.client.job_name import add_jobs, named
+from nodectl.client.job_name import add_jobs, for_argparse, named
 from nodectl.client.job_watch import JobWatch
 from nodectl.client.session import Session
 from nodectl.client.waiting import how_it_failed, say
@@ -25,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--any", action="store_true", help="wait for one of them, and print its name")
     parser.add_argument(
         "--timeout",
-        type=taken(seconds),
+        type=for_argparse(seconds),
         metavar="TIME",
         help="wait no longer: 30 minutes as 30, 90s, 1h30m, 1-0; 0 for no limit",
     )

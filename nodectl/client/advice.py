@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from nodectl.client.command import BadOption, Failed
     from nodectl.client.run_options import Option
 
-# How a refusal begins that says which option, and not what it may be.
+# Beginnings of refusals that name an option, but not its possible values.
 _ABOUT_OPTIONS = ("Invalid ", "unrecognized --")
 _BY_PLUGIN = "(plugin "  # in a refusal by the plugin that offers the option, which may be called as one of ours
 _HELPED = ("cpu-bind", "mem-bind", "gpu-bind", "hint", "gres")  # whose value "help" lists what there is

@@ -67,7 +67,7 @@ def fit(request: "dict[str, Any]", parsed: "Parsed", patience: "int | None") -> 
         layout["nodes"] = _nodes(layout, variables, int(request["ntasks"]) if given else 0)
     if not given and "hostfile" not in layout:
         each = whole(layout.get("ntasks_per_node") or variables.get("SLURM_NTASKS_PER_NODE", ""), _MOST) or 1
-        least = layout["nodes"].partition("-")[0]  # what is no number the leader refuses
+        least = layout["nodes"].partition("-")[0]  # the leader refuses anything but a number
         request["ntasks"] = each * (whole(least, _MOST) or 1)
     request["layout"] = layout
     if patience is not None:

@@ -146,7 +146,7 @@ def _begin_of_last(fd: int, lines: int, most: int | None = None) -> int:
     least = 0 if most is None else max(0, end - most)
     if not lines or not end:
         return end
-    wanted = lines + (os.pread(fd, 1, end - 1) == b"\n")  # the last line's own end is none between lines
+    wanted = lines + (os.pread(fd, 1, end - 1) == b"\n")  # the newline at the end of the file separates no lines
     while end > least:
         begin = max(least, end - _CHUNK)
         data = os.pread(fd, end - begin, begin)

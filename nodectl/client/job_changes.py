@@ -1,6 +1,5 @@
 """The changes `nodectl update` can make to a job: options, and scontrol's key=value for the same."""
 
-import argparse
 from collections.abc import Callable, Iterable
 
 from nodectl.client.job_options import count, nice, priority
@@ -52,18 +51,6 @@ _KEYS = {key: name for name, (key, *_) in CHANGES.items()} | {"minmemorynode": "
 def option_of(name: str) -> str:
     """Return the option for a name: --time for time_limit."""
     return "--time" if name == "time_limit" else f"--{name.replace('_', '-')}"
-
-
-def taken(take: Callable[[str], object]) -> Callable[[str], object]:
-    """Wrap an option's reader for argparse."""
-
-    def read(text: str) -> object:
-        try:
-            return take(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return read
 
 
 def assigned(words: Iterable[str]) -> dict[str, object]:

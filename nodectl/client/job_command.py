@@ -5,8 +5,9 @@ import sys
 
 from nodectl.client.advice import refuse
 from nodectl.client.command import BadOption, BadUsage, Failed, Program, complain
-from nodectl.client.job_parser import JobParser, columns, ignored, job_options, outside_of_jobs
+from nodectl.client.job_parser import JobParser, ignored, job_options, outside_of_jobs
 from nodectl.client.launch_request import TOLD, job_environment, make_request, own_environment
+from nodectl.client.option_lines import columns
 from nodectl.client.run_options import Parsed
 from nodectl.client.session import REEXECUTED, Session
 from nodectl.client.srun import wording
@@ -15,7 +16,7 @@ from nodectl.spank import S_CTX_ALLOCATOR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from nodectl.client.command import GlobalOptions
     from nodectl.client.local_spank import LocalStack
@@ -29,7 +30,11 @@ class JobCommand:
         self._name = name
         self._words = words
         self.hello = session.call("Hello")
-        self._local = _allocator_stack(session, self.hello, words)
+        self._local: LocalStack | None = None
+        if self.hello["stack"]:
+            from nodectl.client.local_spank import open_stack  # nothing of SPANK is imported without plugins
+
+            self._local = open_stack(session, self.hello, words, S_CTX_ALLOCATOR)
         self.parser = JobParser(name, self._local.options() if self._local else ())
         self.parsed = Parsed()
 
@@ -106,20 +111,6 @@ class JobCommand:
         """End the plugins."""
         if self._local:
             self._local.close()
-
-
-def _allocator_stack(session: Session, hello: "Mapping[str, object]", words: "Sequence[str]") -> "LocalStack | None":
-    if not hello["stack"]:
-        return None
-    from nodectl.client.local_spank import LocalStack
-    from nodectl.spank.plugin_file import is_native
-
-    if any(is_native(row["path"]) and not row["missing"] for row in hello["stack"]):  # type: ignore[attr-defined]
-        from nodectl.client import reexec
-
-        reexec.with_native_host(session.private)
-    verbose = sum(word.count("v") if word.strip("v") == "-" else int(word == "--verbose") for word in words)
-    return LocalStack(hello, verbose=verbose, context=S_CTX_ALLOCATOR)
 
 
 def run_command(

@@ -1,8 +1,8 @@
 """Names of jobs and steps, as all commands read them: 42, 42_3, 42_[0-4], 42.0, 42_3.batch, 42-47, last."""
 
 import argparse
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nodectl.client.command import Failed
 from nodectl.client.job_options import array
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 NEWEST = "last"
 _LAST = 2**32 - 1
 _MOST = 10_000  # jobs of a range
+_T = TypeVar("_T")
 
 
 def job_of(text: str) -> str:
@@ -166,21 +167,20 @@ def number_of(session: "Session", name: str) -> int:
     return int(record["job"])
 
 
-def _argument(text: str, *, steps: bool) -> list[str]:
-    try:
-        return names_of(text, steps=steps)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def for_argparse(take: Callable[[str], _T]) -> Callable[[str], _T]:
+    """Wrap a reader of a word, which raises ValueError with the reason, for argparse."""
+
+    def read(text: str) -> _T:
+        try:
+            return take(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
 
 
-def jobs_argument(text: str) -> list[str]:
-    """Convert a word of a command line to names of jobs, for argparse."""
-    return _argument(text, steps=False)
-
-
-def jobs_or_steps_argument(text: str) -> list[str]:
-    """Convert a word of a command line to names of jobs and steps, for argparse."""
-    return _argument(text, steps=True)
+jobs_argument = for_argparse(lambda text: names_of(text, steps=False))
+jobs_or_steps_argument = for_argparse(names_of)
 
 
 def add_jobs(

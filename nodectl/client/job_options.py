@@ -80,7 +80,7 @@ def exclusive(text: str) -> bool:
 
 def user_env(text: str) -> float:
     """Return the seconds to wait for the login's environment; sbatch's letter for the kind of login is dropped."""
-    from nodectl.client.login_environment import DEADLINE  # for those who ask for it
+    from nodectl.client.login_environment import DEADLINE  # few jobs ask for it
 
     digits = text.upper().rstrip("LS")
     return count(digits) if digits else DEADLINE
@@ -108,7 +108,7 @@ def yes_or_no(text: str) -> bool:
 
 def signal(text: str) -> str:
     """Return the signal for the job before the time limit."""
-    from nodectl.model.warning import warning_of  # who does not ask for it does not pay for it
+    from nodectl.model.warning import warning_of  # few jobs ask for it
 
     return str(warning_of(text))
 
@@ -123,7 +123,7 @@ def signal_of_run(text: str) -> str:
 
 def mail_type(text: str) -> str:
     """Return the events of --mail-type as typed."""
-    from nodectl.model import notice  # who does not ask for it does not pay for it
+    from nodectl.model import notice  # few jobs ask for it
 
     notice.mail_types(text)
     return text

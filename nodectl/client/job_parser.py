@@ -4,8 +4,6 @@ The words come from three places, of which the later override the earlier: the s
 SALLOC_*), the command line.
 """
 
-import os
-
 from nodectl.client.command import Program
 from nodectl.client.job_options import ALLOC, RESUBMIT, SUBMIT
 from nodectl.client.option_lines import option_lines, status_lines, wrapped
@@ -146,11 +144,3 @@ def ignored(parsed: Parsed) -> list[str]:
     """Remove the options without effect here from the parsed options, and return the names."""
     found: list[str] = parsed.values.pop("ignored", [])  # type: ignore[assignment]  # as they were added
     return list(dict.fromkeys(found))
-
-
-def columns() -> int:
-    """Return the width of help texts, the same as for all commands."""
-    from nodectl.model.number import whole
-
-    found = whole(os.environ.get("COLUMNS", ""), 99_999)
-    return 80 if found is None else found

@@ -21,6 +21,7 @@ from nodectl.plugin_host.caller import Outcome, PluginCaller
 from nodectl.plugin_host.tracing.recorder import Recorder
 from nodectl.spank import S_CTX_ALLOCATOR, S_CTX_LOCAL, probe_variable, versions
 from nodectl.spank.handle import Spank, forwarding_name
+from nodectl.spank.plugin_file import is_native
 from nodectl.spank.stack import Stack
 from nodectl.spank.stacked_plugin import StackedPlugin
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
+    from nodectl.client.session import Session
     from nodectl.model.launch_order import Hook
     from nodectl.plugin_host.loader import Plugin
     from nodectl.spank import SpankOption
@@ -37,6 +39,22 @@ if TYPE_CHECKING:
     _T = TypeVar("_T")
 
 _PRESET = "SLURM_SPANK_"
+
+
+def open_stack(
+    session: "Session", hello: "Mapping[str, object]", words: "Sequence[str]", context: int = S_CTX_LOCAL
+) -> "LocalStack":
+    """Return the plugins described by `hello`, for a command with these words.
+
+    If one of them is compiled, this executes the command again first, with the host of compiled plugins.
+    """
+    if any(is_native(row["path"]) and not row["missing"] for row in hello["stack"]):  # type: ignore[attr-defined]
+        from nodectl.client import reexec
+
+        reexec.with_native_host(session.private)
+    # The plugins exist before the options are parsed, so -v is counted in the words.
+    verbose = sum(word.count("v") if word.strip("v") == "-" else int(word == "--verbose") for word in words)
+    return LocalStack(hello, verbose=verbose, context=context)
 
 
 class _CommandCaller(PluginCaller):
@@ -79,7 +97,7 @@ class _CommandCaller(PluginCaller):
 class LocalStack:
     """The plugin stack described by `hello`, loaded and initialised. Raises Failed when a required plugin refuses."""
 
-    def __init__(self, hello: "Mapping[str, object]", *, verbose: int, context: int = S_CTX_LOCAL) -> None:
+    def __init__(self, hello: "Mapping[str, object]", *, verbose: int, context: int) -> None:
         probe_variable.start_probe()
         os.environ.pop(probe_variable.NAME, None)  # no business of the tasks'
         messages.listen(self._print, level=messages.INFO + min(verbose, 4))

@@ -1,5 +1,8 @@
 """Help text lines for options."""
 
+from nodectl.client.command import environ
+from nodectl.model.number import whole
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -7,6 +10,12 @@ if TYPE_CHECKING:
     from nodectl.client.run_options import Option
 
 _MAYBE_ARGUMENT = 2
+_COLUMNS, _MOST_COLUMNS = 80, 99_999
+
+
+def columns() -> int:
+    """Return the width of help texts, the same for all commands."""
+    return whole(environ().get("COLUMNS", ""), _MOST_COLUMNS) or _COLUMNS
 
 
 def option_lines(options: "Iterable[Option]", columns: int = 80) -> list[str]:
@@ -30,7 +39,7 @@ def option_lines(options: "Iterable[Option]", columns: int = 80) -> list[str]:
 
 def status_lines(command: str, columns: int = 80) -> list[str]:
     """Return the exit statuses of the command as lines of help."""
-    from nodectl.model.exit_statuses import of_command  # who asks for help pays
+    from nodectl.model.exit_statuses import of_command  # only for --help
 
     lines = ["", "Exit status:"]
     for status, meaning in of_command(command):

@@ -56,7 +56,7 @@ def start(config_path: str | None, config: Config, seconds: float) -> tuple[int,
         pid = _execute(reader, told, directory, config_path)
     os.close(reader)
     os.close(told)
-    from nodectl.client import launch_request  # noqa: F401  # what comes next, while the node begins
+    from nodectl.client import launch_request  # noqa: F401  # imported while the node starts
 
     patience.tell(ready, "a private node to start, as no service runs")
     poll = select.poll()

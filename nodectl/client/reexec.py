@@ -12,7 +12,7 @@ from nodectl.spank import preload
 
 
 class _This:
-    second = False  # ld.so may have ignored what it was told to preload; a third run would do no better
+    second = False  # ld.so may have ignored LD_PRELOAD; a third run would not change that
 
 
 def with_native_host(private: PrivateNode | None) -> None:

@@ -36,7 +36,7 @@ class Option:
         short: str,
         arginfo: str,
         help: str,  # noqa: A002  # the column's name in every such table
-        take: "Callable[[str], object]",
+        take: "Callable[[str], object]" = str,
         *,
         dest: str = "",
         has_arg: int = ARGUMENT,

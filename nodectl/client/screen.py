@@ -104,7 +104,7 @@ def _page(lines: list[str]) -> None:
         return
     environment = {"LESS": _LESS, **os.environ}
     if "SUDO_UID" in os.environ:
-        environment["LESSSECURE"] = "1"  # who may list as root need not get root's shell by it
+        environment["LESSSECURE"] = "1"  # sudo may allow only the list: the pager must not give a shell of root's
     text = "\n".join(lines) + "\n"
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's
     try:

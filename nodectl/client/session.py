@@ -26,7 +26,7 @@ _LARGEST_REPLY = 64 << 20
 _PRIVATE_SECONDS = 60.0  # emulated CPUs, and others' work on them
 _MOST_SUCCESSORS = 4
 _CHUNK = 65536
-ONCE = ("Signal", "Submit")  # what may have been done already is not asked for again
+ONCE = ("Signal", "Submit")  # not repeated to a successor: the service may have done it
 WITHDRAWN = f"{NODE}.Withdrawn"
 
 
@@ -131,7 +131,7 @@ class Session:
         self._launched = launched
         self.streams = (0, 1, 2)
         self.signals: Signals | None = launched.signals if launched else None
-        self.until: float | None = None  # when an answer comes too late for who has to wait for a turn
+        self.until: float | None = None  # when a command that waits for its turn gives up
         self._events: Events | None = None
         self._successors = _MOST_SUCCESSORS
         self._asked = ""
@@ -168,7 +168,7 @@ class Session:
                 return
         is_own = _is_own(settings)
         if not start_private or (os.geteuid() != 0 and not is_own):
-            from nodectl.client.service_start import how_to_start  # where nothing is in a hurry any more
+            from nodectl.client.service_start import how_to_start  # only for this error
 
             raise Failed(f"no service at {config.socket}: {how_to_start(own=is_own, private=start_private)}")
         from nodectl.client import private_node  # only without a service
@@ -220,7 +220,7 @@ class Session:
     def hold_signals(self) -> "Signals":
         """Hold signals from now on, for the step or job about to start. Raises Interrupted."""
         if self.signals is None:
-            from nodectl.client.signals import Signals  # who starts nothing needs none
+            from nodectl.client.signals import Signals  # only for commands that start something
 
             self.signals = Signals()
             self.signals.end_if_any()
@@ -244,16 +244,16 @@ class Session:
         self._asked = method
 
     def _call(self, method: str, fds: "Sequence[int]", parameters: "Mapping[str, object]") -> "Mapping[str, object]":
-        unread = False  # who closes a connection with something unread in it resets it
+        unread = False  # a peer that closes with unread data resets the connection
         asked, self._asked = self._asked, ""
         try:
             try:
                 if asked != method:
                     framing.send(self._sock, {"method": f"{NODE}.{method}", "parameters": parameters}, fds)
             except ConnectionError:
-                unread = True  # what closed the connection may have said why
+                unread = True  # the service may have said why before it closed the connection
             if self.tells:
-                from nodectl.client import patience  # for people; a step's launch pays nothing for it
+                from nodectl.client import patience  # only at a terminal
 
                 patience.for_answer(self._sock.fileno(), method, self.path)
             heed = None if self.signals is None else self.signals.answer(self._sock, method, self.until)
@@ -384,8 +384,8 @@ class Session:
 
     def close(self) -> None:
         """Close the connection and the step's pipes, and end a private node and wait for the cleanup."""
-        # The events too: a private node waits for its step, which goes on while a process holds them. After a Ctrl-C
-        # in the wrong moment that would be ourselves.
+        # The events too: a private node waits for its step, which runs while any process holds them, even this one
+        # after a Ctrl-C at the wrong moment.
         if self._events is not None:
             self._events.close()
         try:

@@ -54,10 +54,10 @@ class Signals:
     def __init__(self, came: "Iterable[int]" = (), blocked: "Iterable[int]" = ()) -> None:
         self._act: Callable[[int], None] | None = None
         self._held = False
-        self.beside: Beside | None = None  # what is read while an answer is waited for
+        self.beside: Beside | None = None  # read while this process waits for an answer
         self._came = list(came)
         self.fd, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        # Before the handlers: what comes between is noted, or ends the command still.
+        # Before the handlers: an earlier signal is noted, or still ends the command.
         _signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._before = {number: _signal.getsignal(number) for number in FORWARDED}
         for number, handler in self._before.items():
@@ -97,7 +97,7 @@ class Signals:
         except BlockingIOError:
             return
 
-    # For who may stand in the middle of printing.
+    # For callers that a signal may interrupt while they print.
 
     def act_at_once(self, act: "Callable[[int], None]") -> None:
         """Let the signal's handler call `act(number)` at once, unless signals are held."""
@@ -128,7 +128,7 @@ class Signals:
         if self._act is not None and not self._held:
             self.release()
 
-    # For who waits.
+    # For callers that wait.
 
     def answer(self, sock: "_socket.socket", method: str, until: float | None) -> "PendingAnswer":
         """Return the wait for the answer to `method`, until this time of the monotonic clock."""
@@ -194,4 +194,4 @@ class PendingAnswer:
             try:
                 framing.send(self._sock, {"method": f"{NODE}.Withdraw", "parameters": {}, "oneway": True})
             except OSError:
-                return  # what has come before the end of the connection is read
+                return  # the caller still reads what the service sent before

@@ -59,7 +59,7 @@ class Terminal:
         modes[_LFLAG] &= ~(termios.ECHO | termios.ECHONL | termios.ICANON | termios.ISIG | termios.IEXTEN)
         modes[_CC][termios.VMIN], modes[_CC][termios.VTIME] = 1, 0
         self._is_raw = True
-        termios.tcsetattr(0, termios.TCSADRAIN, modes)  # what was typed ahead is not lost
+        termios.tcsetattr(0, termios.TCSADRAIN, modes)  # keeps the keys that were typed ahead
 
     def restore(self) -> None:
         """Restore the terminal's modes."""
@@ -170,7 +170,7 @@ class Copying:
         except BlockingIOError:
             return
         except OSError:
-            self._listens = False  # what came before it closed is still shown
+            self._listens = False  # earlier output is still shown
         self._unsent = b""
 
     def _receive(self) -> bool:

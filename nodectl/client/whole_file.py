@@ -32,7 +32,7 @@ def sync(path: str) -> None:
         os.close(fd)
 
 
-def write(  # of what is written, all that differs
+def write(
     directory: int, name: str, mode: int, chunks: "Iterable[bytes]", group: int = -1, *, synced: bool = False
 ) -> None:
     """Write the chunks to the file `name` in the directory, and replace an old file. Raises OSError.

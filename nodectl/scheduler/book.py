@@ -84,7 +84,7 @@ class Book:
         known = sorted(jobs, key=lambda job: job.start_time)
         over: list[tuple[float, int]] = []  # end and number of jobs that nothing has run of since
         for job in known:
-            self._know(job)
+            self.add(job)
             yield
         for job in known:
             self.waits.restore(job)
@@ -118,10 +118,7 @@ class Book:
         self.freed = True
 
     def add(self, job: JobRecord) -> None:
-        """Register a new job."""
-        self._know(job)
-
-    def _know(self, job: JobRecord) -> None:
+        """Register a job."""
         self.jobs[job.job_id] = job
         self.accounts.submitted(job)
         self.arrays.add(job)

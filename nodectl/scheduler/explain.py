@@ -316,7 +316,7 @@ class Explainer:
         return Explanation(reasons.PRIORITY, words, _names(ahead), start, self._shorter(job, now))
 
     def _lacks(self, job: JobRecord) -> str:
-        wanted, cpus, memory = asked(job), self._free_cpus(), self._free_memory()
+        wanted, cpus, memory = asked(job), self._room.free_cpus(), self._free_memory()
         if wanted.cpus > cpus:
             return (
                 f"it asks for {count_words(wanted.cpus, 'CPU')}, {cpus or 'none'} {'is' if cpus <= 1 else 'are'} free"
@@ -340,16 +340,13 @@ class Explainer:
                     return f"{refused.reason}{outside}"
         return "devices that it asks for are not free where it could run"
 
-    def _free_cpus(self) -> int:
-        return self._room.free_cpus()
-
     def _free_memory(self) -> int:
         ledger = self._book.selection.ledger
         return sum(max(0, ledger.memory_free(node.index)) for node in self._book.selection.nodes)
 
     def _smaller(self, job: JobRecord, now: float) -> tuple[str, ...]:
         """Return hints at changes for an earlier start: fewer CPUs, time limits for running jobs, a shorter limit."""
-        free = self._free_cpus()
+        free = self._room.free_cpus()
         helps = [f"a job of at most {count_words(free, 'CPU')}"] if 0 < free < job.details.min_cpus else []
         waiting = [
             one for one in self._book.active.values() if not one.time_limit and one.job_state != states.COMPLETING
@@ -402,7 +399,7 @@ class Explainer:
         ]
         memory = min(self._free_memory(), _NO_LIMIT)
         ends = [(max(one.end_time, now), one.total_cpus, _memory(one.job_resrcs)) for one in active]
-        forecast = Forecast(now, self._free_cpus(), memory, ends)
+        forecast = Forecast(now, self._room.free_cpus(), memory, ends)
         found: dict[int, float | None] = {}
         for number, job in enumerate(book.line.in_order(now)):
             if number >= book.policy.bf_max_job_test:

@@ -129,10 +129,6 @@ class Ledger:
         held.sharing = self.parameters.sharers(job) > 1
         self._put(job, held)
 
-    def give(self, job: JobRecord) -> None:
-        """Remove the job, whatever the job's record says now."""
-        self._lift(job)
-
     def _put(self, job: JobRecord, held: _Held) -> None:
         self.changes += 1
         self._held[job] = held
@@ -145,7 +141,8 @@ class Ledger:
             for key in keys:
                 there.setdefault(device_part.device_of(key), {})[job] = device_part.part_of(key)
 
-    def _lift(self, job: JobRecord) -> _Held | None:
+    def give(self, job: JobRecord) -> _Held | None:
+        """Remove the job, whatever the job's record says now. Returns what the job held, None for nothing."""
         held = self._held.pop(job, None)
         if held is None:
             return None
@@ -197,7 +194,7 @@ class Ledger:
         wanted = resources or job.job_resrcs
         if wanted is None:
             return "nothing is given to it"
-        lifted = {one: held for one in (job, *without) if (held := self._lift(one)) is not None}
+        lifted = {one: held for one in (job, *without) if (held := self.give(one)) is not None}
         try:
             found = self._of(job, wanted)
             return self._core_conflict(job, found) or self._rest_conflict(found)

@@ -7,7 +7,7 @@ A library stays loaded for the life of its process and has one state there, also
 it, as in Slurm. A process that opens a library must have been executed with the host preloaded (`preload.py`).
 """
 
-from nodectl.kernel import trust
+from nodectl.plugin_host.compiled import checked
 from nodectl.plugin_host.kinds import KINDS
 from nodectl.plugin_host.loader import PluginRefused
 from nodectl.spank import _spank_host, versions
@@ -62,12 +62,7 @@ def open_native(path: str) -> NativeSource:
     Raises PluginRefused for a file that a user other than root could change (where the effective user is root), that
     dlopen(3) refuses, or that Slurm would refuse for its symbols.
     """
-    try:
-        trust.check(path)
-    except trust.Untrusted as error:
-        raise PluginRefused(path, None, f"not trusted: {error}") from error
-    except OSError as error:
-        raise PluginRefused(path, None, f"cannot be read: {error.strerror}") from error
+    checked(path)
     try:
         library = _spank_host.open(path)
     except OSError as error:

@@ -11,7 +11,8 @@ import time
 from nodectl.bulk.runner.tally import Tally
 from nodectl.bulk.runner.task import TRACED, BulkTask, Starter
 from nodectl.bulk.runner.window import Window, WindowBroken
-from nodectl.kernel import pseudo_file, signals
+from nodectl.kernel import signals
+from nodectl.launch.cgroup import out_of_memory
 from nodectl.launch.stepd import accounting
 from nodectl.launch.stepd.bulk_commands import commands_in
 from nodectl.model.states import FAILED, OUT_OF_MEMORY, RUNNING
@@ -168,8 +169,8 @@ class Bulk:
         if task.group is None:
             return
         if self._knows_memory:
-            task.peak = _number(f"{task.group.full_path}/memory.peak")
-            task.out_of_memory |= _killed(f"{task.group.full_path}/memory.events")
+            task.peak = accounting.number_in(f"{task.group.full_path}/memory.peak")
+            task.out_of_memory |= bool(out_of_memory.kills(task.group.full_path))
         self._count_refusals(task)
 
     def _count_refusals(self, task: BulkTask) -> None:
@@ -399,20 +400,3 @@ def _add(total: "Task", task: BulkTask) -> "Task":
 
 def _badness(status: int) -> tuple[bool, int]:
     return os.WIFSIGNALED(status), status
-
-
-def _number(path: str) -> int | None:
-    """Read a number from a cgroup's file; None where the controller is missing."""
-    try:
-        return int(pseudo_file.read(path))
-    except (OSError, ValueError):
-        return None
-
-
-def _killed(path: str) -> bool:
-    """Return True if this memory.events counts processes killed because memory ran out."""
-    try:
-        data = pseudo_file.read(path)
-    except OSError:
-        return False
-    return b"oom_kill 0\n" not in data and b"oom_kill " in data

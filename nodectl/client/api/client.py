@@ -170,7 +170,7 @@ class Client:
         session, keep = self._session(), False
         try:
             reply = session.call(call.method, call.fds, **call.parameters)
-            keep = not session.followed  # who follows does not do so for ever
+            keep = not session.followed  # a session follows only a few services
             return Reply(reply, session.take_descriptors())
         except Failed as failed:
             keep = errors.of_connection(failed).name != errors.NO_SERVICE
@@ -267,7 +267,7 @@ class Step(Control):
         """Close the step's streams, and end the step if still running."""
         for file in (self.stdin, self.stdout, self.stderr):
             if file is not None:
-                with contextlib.suppress(OSError):  # what was not taken by its reader
+                with contextlib.suppress(OSError):  # flushing fails if the reader has gone
                     file.close()
         with self._calling:
             events, self._events = self._events, None

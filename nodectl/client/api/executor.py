@@ -176,7 +176,7 @@ class StepExecutor(Executor):
                 if self._items:
                     return self._items[0]
                 if self._closed or (left := until - time.monotonic()) <= 0:
-                    self._slots -= 1  # here and now: what is submitted next needs another one
+                    self._slots -= 1  # at once: the next function needs another slot
                     self._free -= 1
                     return None
                 self._changed.wait(left)

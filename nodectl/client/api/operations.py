@@ -18,6 +18,7 @@ from nodectl.client.job_name import job_of, step_of_task
 from nodectl.client.session import NotTaken
 from nodectl.client.step_name import step_of
 from nodectl.client.surrounding_job import join
+from nodectl.client.waiting import told
 from nodectl.model.states import BEGUN, IN_QUEUE, PENDING
 from nodectl.model.step_number import FIRST
 from nodectl.model.wire.names import NODE
@@ -132,7 +133,7 @@ def launch(wanted: WantedLaunch, streams: Streams, turn: Turn) -> Operation[tupl
 def _turn(request: dict[str, object], wanted: WantedLaunch, turn: Turn, number: int = 0) -> Operation[None]:
     """Allocate a job and wait until the job may begin."""
     reserved = {"job": number} if number else {}
-    of_job = {"request": {**request, **reserved, "environment": _told(request)}, "job": wanted.of_job}
+    of_job = {"request": {**request, **reserved, "environment": told(request)}, "job": wanted.of_job}
     answer = yield MethodCall("Allocate", {**of_job, "held_by": "run"}, acquires=True)
     job = turn.job = answer.parameters["job"]
     until = None if wanted.patience is None else time.monotonic() + max(wanted.patience, 1)
@@ -150,11 +151,6 @@ def _turn(request: dict[str, object], wanted: WantedLaunch, turn: Turn, number: 
         if turn.unwanted or (until is not None and time.monotonic() >= until):
             raise Failed(f"job {job} waited in vain{': ' + now['words'] if now['words'] else ''}", name=_BUSY)
         seen = now["seen"]
-
-
-def _told(request: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables SLURM_* and SRUN_* of the request, which the service reads before a step exists."""
-    return {name: text for name, text in request["environment"].items() if name.startswith(("SLURM_", "SRUN_"))}
 
 
 def _launched_in_job(

@@ -13,7 +13,7 @@ from nodectl.model import notice
 from nodectl.model.states import IN_QUEUE, SHORT, STATES
 
 FILES, DIRECTORIES, USERS, COMMANDS, WORDS = "files", "directories", "users", "commands", "words"
-Candidate = tuple[str, str]  # and what it means
+Candidate = tuple[str, str]  # a word and its meaning
 
 # What the shell itself completes, by what the argument is called.
 _KINDS = {

@@ -4,13 +4,12 @@ from typing import TYPE_CHECKING
 
 from nodectl import __version__
 from nodectl.client import mpi_program
-from nodectl.client.command import Program, environ
-from nodectl.client.option_lines import option_lines, status_lines, wrapped
+from nodectl.client.command import Program
+from nodectl.client.option_lines import columns, option_lines, status_lines, wrapped
 from nodectl.client.run_options import OPTIONS, layout_options, waiting_options
 from nodectl.client.srun import value_help
 from nodectl.client.srun.names import ALIASES, IGNORED, rows
 from nodectl.client.srun.options import FURTHER
-from nodectl.model.number import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +29,6 @@ _GROUPS = {
     "Scripts and environment": "epilog export export-file preserve-env prolog task-epilog task-prolog",
     "Help": "help quiet test-only trace usage verbose version",
 }
-_COLUMNS, _MOST_COLUMNS = 80, 99_999
 _LAYOUT = "Layout and binding"
 # Titles by which srun's users look for them.
 _SRUNS = {"The step": "Parallel run options", _LAYOUT: "Constraint options", "GPUs": "GPU scheduling options",
@@ -50,11 +48,6 @@ def answer(parser: "RunParser", parsed: "Parsed", configuration: "str | None") -
     else:
         print(text(parser.extra, columns()))
     return 0
-
-
-def columns() -> int:
-    """Return the width of help texts, the same as for all commands."""
-    return whole(environ().get("COLUMNS", ""), _MOST_COLUMNS) or _COLUMNS
 
 
 def usage() -> str:

@@ -6,7 +6,7 @@ the common ones.
 
 NO_ARGUMENT, ARGUMENT, MAYBE_ARGUMENT = 0, 1, 2
 
-# A script may have them: going on without is what it would want. -v tells.
+# Scripts that have these options run on without them; -v lists them.
 IGNORED = (
     (ARGUMENT, "acctg-freq bb bbf cluster cluster-constraint clusters:M cpu-freq delay-boot extra gpu-freq licenses:L "
                "max-time mcs-label msg-timeout partition:p power prefer profile segment "

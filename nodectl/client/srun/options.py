@@ -6,7 +6,6 @@ Ignored options are kept as a list of names under `IGNORED`; refused options giv
 from nodectl.client.command import BadOption
 from nodectl.client.job_options import count, open_mode, yes
 from nodectl.client.run_options import (
-    ARGUMENT,
     MAYBE_ARGUMENT,
     NO_ARGUMENT,
     Option,
@@ -18,7 +17,7 @@ from nodectl.model.number import mebibytes, seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from typing import NoReturn
 
     from nodectl.client.run_options import PluginOption
@@ -40,59 +39,46 @@ def components(text: str) -> str:
     return text
 
 
-def _option(  # the columns of the table
-    long: str,
-    short: str,
-    arginfo: str,
-    help: str,  # noqa: A002  # the column's name in every such table
-    take: "Callable[[str], object]" = str,
-    *,
-    has_arg: int = ARGUMENT,
-    dest: str = "",
-) -> Option:
-    return Option(long, short, arginfo, help, take, has_arg=has_arg, dest=dest)
-
-
-def _switch(long: str, short: str, help: str) -> Option:  # noqa: A002  # `help`, as above
+def _switch(long: str, short: str, help: str) -> Option:  # noqa: A002  # the column's name in such tables
     return Option(long, short, "", help, yes, has_arg=NO_ARGUMENT)
 
 
 FURTHER = (
     _switch("debugger-test", "", "tasks stop before their programs, and are listed: who attaches to one continues it"),
     _switch("disable-status", "X", "pass each Ctrl-C on at once, without telling how the tasks are"),
-    _option("epilog", "", "FILE", "script that this command runs when the step has ended"),
-    _option("export-file", "", "FILE", "environment of the tasks: NAME=VALUE, each with a NUL byte behind it"),
-    _option("het-group", "", "LIST", "components of the job: 0", components),
-    _option("mpi", "", "TYPE", "how MPI tasks find each other: pmi2 (MPICH), pmix (Open MPI), none; list names all"),
+    Option("epilog", "", "FILE", "script that this command runs when the step has ended"),
+    Option("export-file", "", "FILE", "environment of the tasks: NAME=VALUE, each with a NUL byte behind it"),
+    Option("het-group", "", "LIST", "components of the job: 0", components),
+    Option("mpi", "", "TYPE", "how MPI tasks find each other: pmi2 (MPICH), pmix (Open MPI), none; list names all"),
     _switch("multi-prog", "", "the program is a file that says which tasks run what"),
-    _option("open-mode", "", "append|truncate", "what is done with files of output that are there", open_mode),
+    Option("open-mode", "", "append|truncate", "what is done with files of output that are there", open_mode),
     _switch("preserve-env", "E", "a step of a job keeps SLURM_NNODES and SLURM_NTASKS as the job has them"),
-    _option("prolog", "", "FILE", "script that this command runs before the step begins"),
+    Option("prolog", "", "FILE", "script that this command runs before the step begins"),
     _switch("quiet", "Q", "say only what went wrong"),
     _switch("quit-on-interrupt", "", "the first Ctrl-C ends the step"),
     _switch("test-only", "", "tell when it would start; run nothing"),
-    _option("wait", "W", "SECONDS", "end the step so long after its first task has ended; 0: never", count),
-    _option("bcast", "", "FILE", "copy the program to FILE first, and run that", has_arg=MAYBE_ARGUMENT),
-    _option("bcast-exclude", "", "PATHS", "of --send-libs: not those below these", str),
-    _option("compress", "", "TYPE", "of --bcast: nothing is sent, so nothing is compressed", str,
+    Option("wait", "W", "SECONDS", "end the step so long after its first task has ended; 0: never", count),
+    Option("bcast", "", "FILE", "copy the program to FILE first, and run that", has_arg=MAYBE_ARGUMENT),
+    Option("bcast-exclude", "", "PATHS", "of --send-libs: not those below these", str),
+    Option("compress", "", "TYPE", "of --bcast: nothing is sent, so nothing is compressed", str,
             has_arg=MAYBE_ARGUMENT),
-    _option("send-libs", "", "yes|no", "of --bcast: libraries are there already", yes_or_no, has_arg=MAYBE_ARGUMENT),
-    _option("nodefile", "F", "FILE", "on the nodes that this file names"),
-    _option("tmp", "", "SIZE", "at least so much room in /tmp, in MiB or with K, M, G, T", mebibytes),
-    _option("time-min", "", "TIME", "the least that --time may be cut down to: refused where --deadline leaves less",
+    Option("send-libs", "", "yes|no", "of --bcast: libraries are there already", yes_or_no, has_arg=MAYBE_ARGUMENT),
+    Option("nodefile", "F", "FILE", "on the nodes that this file names"),
+    Option("tmp", "", "SIZE", "at least so much room in /tmp, in MiB or with K, M, G, T", mebibytes),
+    Option("time-min", "", "TIME", "the least that --time may be cut down to: refused where --deadline leaves less",
             seconds),
-    _option("account", "A", "NAME", "whose work it is: shown with the job, told as SLURM_JOB_ACCOUNT", str.lower),
-    _option("x11", "", "WHICH", "wants DISPLAY to be set: its windows need no forwarding here",
+    Option("account", "A", "NAME", "whose work it is: shown with the job, told as SLURM_JOB_ACCOUNT", str.lower),
+    Option("x11", "", "WHICH", "wants DISPLAY to be set: its windows need no forwarding here",
             has_arg=MAYBE_ARGUMENT),
     _switch("external-launcher", "", "beside the job's other steps, bound to nothing: for launchers of MPI"),
-    _option("accel-bind", "", "LETTERS", "g: tasks see the GPUs nearest to their CPUs"),
-    _option("cpus-per-gpu", "", "N", "CPUs for each GPU", positive),
-    _option("gpus-per-socket", "", "[TYPE:]N", "GPUs for each socket"),
-    _option("mem-per-gpu", "", "SIZE", "memory for each GPU", mebibytes),
-    _option("ntasks-per-gpu", "", "N", "tasks for each GPU", positive),
-    _option("ntasks-per-tres", "", "N", "the same", positive, dest="ntasks_per_gpu"),
-    _option("tres-bind", "", "gres/gpu:BIND", "as --gpu-bind"),
-    _option("tres-per-task", "", "LIST", "cpu:N, gres/gpu[:TYPE]:N for each task"),
+    Option("accel-bind", "", "LETTERS", "g: tasks see the GPUs nearest to their CPUs"),
+    Option("cpus-per-gpu", "", "N", "CPUs for each GPU", positive),
+    Option("gpus-per-socket", "", "[TYPE:]N", "GPUs for each socket"),
+    Option("mem-per-gpu", "", "SIZE", "memory for each GPU", mebibytes),
+    Option("ntasks-per-gpu", "", "N", "tasks for each GPU", positive),
+    Option("ntasks-per-tres", "", "N", "the same", positive, dest="ntasks_per_gpu"),
+    Option("tres-bind", "", "gres/gpu:BIND", "as --gpu-bind"),
+    Option("tres-per-task", "", "LIST", "cpu:N, gres/gpu[:TYPE]:N for each task"),
     _switch("usage", "", "how the command is called"),
     _switch("version", "V", "which nodectl this is"),
 )  # fmt: skip

@@ -75,7 +75,7 @@ def fill(parser: "RunParser", parsed: Parsed, variables: "Mapping[str, str]") ->
             continue
         word = f"--{long}" if option.has_arg == NO_ARGUMENT or not text else f"--{long}={text}"
         if option.has_arg != NO_ARGUMENT and not text and option.has_arg != MAYBE_ARGUMENT:
-            continue  # an option without what it is about
+            continue  # an empty variable of an option that needs a value
         try:
             parser.parse_into(found, [word])
         except BadOption as error:

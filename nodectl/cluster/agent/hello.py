@@ -7,11 +7,7 @@ from collections.abc import Mapping
 
 from nodectl import __version__
 from nodectl.model.config import Config
-from nodectl.model.plugstack_entry import entry_as_list
-from nodectl.model.wire.dispatch import Refused
-from nodectl.spank import plugstack
-
-_ENTRY = ("path", "argv", "required", "origin", "missing")
+from nodectl.spank.current_plugstack import CurrentPlugstack
 
 
 class Hello:
@@ -22,14 +18,13 @@ class Hello:
     """
 
     def __init__(self, node: str, job: int, nodes: int, config: Config) -> None:
-        self._config = config
         self.level = config.secure  # for steps that ask for none
-        self._known: plugstack.Plugstack | None = None
+        self._plugstack = CurrentPlugstack(config)
         self._about = {
             "version": __version__,
             "node": node,
-            "hook_timeout": self._config.spank_hook_timeout,
-            "spank_versions": self._config.spank_versions,
+            "hook_timeout": config.spank_hook_timeout,
+            "spank_versions": config.spank_versions,
         }
         self._cluster = {"job": job, "nodes": nodes}
         self._lost: set[int] = set()
@@ -42,12 +37,4 @@ class Hello:
 
     def answer(self) -> Mapping[str, object]:
         """Return the answer. Raises Refused."""
-        if self._known is None or not self._known.is_current():
-            try:
-                self._known = plugstack.read(self._config.plugstack_config, self._config.plugin_dir)
-            except plugstack.PlugstackError as error:
-                self._known = None
-                raise Refused("LaunchRefused", str(error), exit_status=1) from None
-        stack = self._known
-        entries = [dict(zip(_ENTRY, entry_as_list(entry), strict=True)) for entry in stack.entries]
-        return {**self._about, "cluster": {**self._cluster}, "stack": entries, "warnings": list(stack.warnings)}
+        return {**self._about, "cluster": {**self._cluster}, **self._plugstack.told()}

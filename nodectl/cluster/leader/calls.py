@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Reply = Mapping[str, object]
 _NUMBER = integer(0, 2**32 - 1)
 _WHICH: Shape = {"job": _NUMBER, "step": _NUMBER}
-_WORDS = Optional(array(text(1024), most=10_000))
+_CHOICE: Shape = dict.fromkeys(("jobs", "users", "states", "names"), Optional(array(text(1024), most=10_000)))
 _MOST_LISTED = 1000
 # Calls carried out once, even if repeated after a broken link.
 _ONCE = ("Signal", "Reserve", "Cancel", "Suspend", "Resume", "SuspendJob", "ResumeJob")
@@ -47,7 +47,7 @@ class Calls:
         self._asks: dict[int, tuple[int, Caller, str, dict[str, Any]]] = {}
         self._count = 0
         self._standstill = Standstill(books, self._ask)
-        self._usages = Usages(books, self._ask, self._leave)
+        self.usages = Usages(books, self._ask, self._leave)
         self._methods: dict[str, tuple[Shape, Callable[[Caller, Any], Reply | None]]] = {
             "List": ({"ended": Optional(integer(0, 10_000)), "skip": Optional(integer(0, 2**31))}, self._list),
             "Usage": ({}, self._usage),
@@ -66,17 +66,11 @@ class Calls:
             "Nodes": ({}, self._nodes),
             "WeekHours": ({}, self._week_hours),
             "Queue": (
-                {
-                    "jobs": _WORDS, "users": _WORDS, "states": _WORDS, "names": _WORDS,
-                    "skip": Optional(integer(0, 2**31)), "points": Optional(boolean),
-                },
+                {**_CHOICE, "skip": Optional(integer(0, 2**31)), "points": Optional(boolean)},
                 self._queue,
             ),
             "Cancel": (
-                {
-                    "jobs": _WORDS, "users": _WORDS, "states": _WORDS, "names": _WORDS,
-                    "signal": Optional(integer(1, 64)), "batch": Optional(boolean),
-                },
+                {**_CHOICE, "signal": Optional(integer(1, 64)), "batch": Optional(boolean)},
                 self._cancel,
             ),
             "Accounting": (
@@ -120,7 +114,7 @@ class Calls:
         return {"steps": [*steps, *map(shown.brief, latest)], "more": more}
 
     def _usage(self, call: Caller, parameters: Mapping[str, Any]) -> None:
-        self._usages.tell(call)
+        self.usages.tell(call)
 
     def _show(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
         step = self._running(parameters)
@@ -252,7 +246,6 @@ class Calls:
 
     def _week_hours(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
         """Return no limits of a week: those are a service's, and the jobs of a cluster are Slurm's."""
-        del call, parameters
         return {"hours": []}
 
     def _nodes(self, call: Caller, parameters: Mapping[str, Any]) -> Reply:
@@ -353,10 +346,10 @@ class Calls:
 
     def _of_many(self, number: int, header: Mapping[str, Any]) -> bool:
         """Handle an answer to a request sent to several nodes; return False for an answer to a different request."""
-        return self._standstill.answered(number, header) or self._usages.answered(number, header)
+        return self._standstill.answered(number, header) or self.usages.answered(number, header)
 
     def _is_of_many(self, number: int) -> bool:
-        return self._standstill.awaits(number) or self._usages.awaits(number)
+        return self._standstill.awaits(number) or self.usages.awaits(number)
 
     def node_lost(self, rank: int, reason: str) -> None:
         """Drop the requests to and from a lost node, and refuse the calls waiting for an answer from there."""
@@ -369,14 +362,6 @@ class Calls:
                     self._books.refuse(
                         call, Refused("NoSuchStep", f"node {self._books.names[rank]} was lost: {reason}")
                     )
-
-    def deadline(self) -> float | None:
-        """Return the time at which `tick` must be called at the latest; None for no such time."""
-        return self._usages.deadline()
-
-    def tick(self, now: float) -> None:
-        """Do the work due at this time."""
-        self._usages.tick(now)
 
     def hung_up(self, call: Caller) -> None:
         """Forget a disconnected caller."""

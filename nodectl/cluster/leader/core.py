@@ -122,7 +122,7 @@ class Core:
 
     def deadline(self) -> float | None:
         """Return the time at which `tick` must be called at the latest; None for no such time."""
-        moments = (self._look_at or None, self._line.deadline(), self._life.deadline(), self.calls.deadline())
+        moments = (self._look_at or None, self._line.deadline(), self._life.deadline(), self.calls.usages.deadline())
         waits_for_nodes = self._patient_until if self.books.expected and self._line else None
         return min((one for one in (*moments, waits_for_nodes) if one is not None), default=None)
 
@@ -130,7 +130,7 @@ class Core:
         """Do the work due at this time."""
         self.books.now = now
         self._life.tick(now)
-        self.calls.tick(now)
+        self.calls.usages.tick(now)
         if self.books.expected and now >= self._patient_until:
             self.books.expected.clear()
             self._refuse_what_never_fits()

@@ -17,9 +17,10 @@ from nodectl.cluster.leader.history import History
 from nodectl.cluster.leader.orders import END, HANG_UP, KILL, Orders, way_to_end
 from nodectl.cluster.leader.parts import parts_of
 from nodectl.cluster.leader.placing import Table
-from nodectl.cluster.leader.steps import ASKED, BEGUN, OVER, Caller, Part, Step, has_ended, list_of, tasks_of
+from nodectl.cluster.leader.steps import ASKED, BEGUN, OVER, Caller, Part, Step, has_ended, tasks_of
 from nodectl.cluster.leader.wish import Placed
 from nodectl.kernel.children import said
+from nodectl.model.cpu_list import format_cpulist
 from nodectl.model.states import CANCELLED, FAILED, NODE_FAIL, OUT_OF_MEMORY
 from nodectl.model.wire.dispatch import error_reply
 
@@ -179,7 +180,7 @@ class Life:
     def reply_again(self, step: Step) -> None:
         """Repeat the reply to a launch, which the client's node has lost with an earlier leader."""
         if step.call is not None and step.replied:
-            told = {"job": step.job, "step": step.number, "ranks": list_of(step.parts)}
+            told = {"job": step.job, "step": step.number, "ranks": format_cpulist(step.parts)}
             self._out.send(step.call[0], "reply", id=step.call[1], parameters=told)
 
     def told(self, rank: int, number: int, events: list[Mapping[str, Any]], now: float) -> None:

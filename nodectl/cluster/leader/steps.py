@@ -71,7 +71,7 @@ class Step:
         self.events: list[Mapping[str, Any]] = []  # for its client, not sent yet
         self.pids: dict[int, int] = {}  # by task
         self.statuses: dict[int, int] = {}  # by task, of ended tasks
-        self.viewers: list[Caller] = []  # who want to see it, until all parts have begun
+        self.viewers: list[Caller] = []  # calls of View that wait until all parts have begun
         self.waiters: list[Caller] = []
 
     @property
@@ -86,7 +86,7 @@ class Step:
 
     def view(self) -> dict[str, object]:
         """Return the answer to View: the number of tasks, and the ranks of the nodes."""
-        return {"ntasks": self.facts["ntasks"], "ranks": list_of(self.open_ranks)}
+        return {"ntasks": self.facts["ntasks"], "ranks": format_cpulist(self.open_ranks)}
 
     def hear(self, rank: int) -> None:
         """Record the node of the step's client, which hears this leader."""
@@ -150,8 +150,3 @@ def has_ended(record: Mapping[str, Any]) -> Refused:
 def tasks_of(part: Part) -> list[int]:
     """Return the numbers of the part's tasks in the step."""
     return ranks_of(part.tasks)
-
-
-def list_of(numbers: object) -> str:
-    """Return the numbers as a list such as `0-3,8`."""
-    return format_cpulist(numbers)  # type: ignore[arg-type]  # numbers

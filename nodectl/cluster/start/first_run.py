@@ -133,9 +133,8 @@ def _follow_another(engine: Slurm, outcome: Outcome) -> None:
     job = outcome.nodes.job
     (name, why), *others = ((name, why) for name, why in outcome.missing.items() if name in outcome.nodes.names)
     until = time.monotonic() + SECONDS
-    comes = not (
-        why.startswith(SERVED) and outcome.nodes.guests
-    )  # else the cluster has no gateway here, and makes none
+    # A cluster without this machine as a guest has no gateway here, and makes none.
+    comes = not (why.startswith(SERVED) and outcome.nodes.guests)
     while comes and time.monotonic() < until and engine.runs(outcome.nodes):
         for _ in range(_LOOKS):
             if cluster_gateway.socket():

@@ -89,7 +89,6 @@ class HoldersPlace:
 
 
 def _above() -> tuple[str, str]:
-    """Return the parent directories."""
     above = own_node.runtime_dir()
     if not os.path.isdir(os.path.dirname(above)):  # the variable with its name came from another machine
         above = f"/tmp/nodectl-{os.geteuid()}"

@@ -5,8 +5,12 @@ outlives the daemon. It may import the packages below it: task, container, spank
 of the forkserver or the daemon.
 
 The way of a step:
+    orders.py           reads the order, and waits for the next one in a stepd that is kept
     main.py             `run_step`: containers, trackers, plugins, tasks, the gate; `finish`: the rest, the cgroups
     start.py            starts the tasks, each up to the gate
+    relays.py           starts the processes that copy streams
+    mpi.py              the MPI server; mpi_part.py: its links to the step's other nodes
+    preload.py          the warm interpreter of --preload
     run.py              Run, the state of the step; the part of it for tasks is task/step_context.py
     reaper.py           the loop: the ends of tasks, connections, deadlines
     termination.py      the early end of a step: signals, time limit, SIGKILL

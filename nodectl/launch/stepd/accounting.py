@@ -132,12 +132,12 @@ def figures(
     """
     found: dict[str, object] = {}
     if events.oom_kills is not None:
-        found["peak_memory"] = _number(pseudo_file.read_if_any(f"{group.full_path}/memory.peak"))
+        found["peak_memory"] = number_in(f"{group.full_path}/memory.peak")
         found["oom_kills"] = events.oom_kills
     if "memory.swap.max" in limits:
-        found["peak_swap"] = _number(pseudo_file.read_if_any(f"{group.full_path}/memory.swap.peak"))  # Linux 6.5
+        found["peak_swap"] = number_in(f"{group.full_path}/memory.swap.peak")  # Linux 6.5
     if events.forks_refused is not None:
-        found["peak_processes"] = _number(pseudo_file.read_if_any(f"{group.full_path}/pids.peak"))
+        found["peak_processes"] = number_in(f"{group.full_path}/pids.peak")
         found["forks_refused"] = events.forks_refused
     found.update(_rates(group, limited="cpu.max" in limits, has_io="io" in events.controllers))
     if with_pressure:
@@ -170,5 +170,7 @@ def _pressure(group: "Group") -> dict[str, list[float]]:
     return found
 
 
-def _number(data: bytes) -> int | None:
-    return int(data) if data else None  # Linux before 5.19 has no peak
+def number_in(path: str) -> int | None:
+    """Return the number in a cgroup's file; None without the file, as Linux before 5.19 has no peaks."""
+    data = pseudo_file.read_if_any(path)
+    return int(data) if data else None

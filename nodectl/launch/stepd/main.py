@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _BULK = features.kind_of_step("bulk")  # imported by the forkserver, because a stepd imports nothing
 _TRIES, _PAUSE = 8, 0.01  # seconds
-_PRIVATE = "/private."  # is in the paths of a private node
+_PRIVATE = "/private."  # in every path of a private node
 _SPARED = 1 << 20  # bytes of the step's file; the stepd needs many times as much memory
 
 
@@ -147,8 +147,8 @@ def _obey(
 def _may_be_spared(spec: str) -> bool:
     """Return True if the stepd is to be protected from the out-of-memory killer.
 
-    Not if the step's file is large, because its user chooses that size, nor where a container's root may not. Until
-    then the stepd is as easy to kill as any process, whatever protection the service has, and its tasks begin so, too.
+    Return False for a large spec file, because its user chooses the size, and for a root without the capability, as in
+    a container. The protection inherited from the service is removed first, so that tasks do not inherit it.
     """
     if not _kernel.capabilities()[0] & rlimits.CAP_SYS_RESOURCE:
         return False
@@ -327,7 +327,7 @@ def finish(run: Run, reaper: Reaper) -> None:
     if step.container_id:
         run.call(launch_order.PROCTRACK_SIGNAL, step.container_id, 9)
         run.unkillable = run.call(launch_order.PROCTRACK_WAIT, step.container_id).why
-    reaper.collect()  # the orphans among what was killed are ours
+    reaper.collect()  # the killed orphans are our children
     run.relays.let_go()
     for pid, awaited in run.relays:
         wait_for_relay(run, reaper, pid, awaited=awaited)

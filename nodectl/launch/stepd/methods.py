@@ -1,8 +1,8 @@
 """The methods of org.nodectl.step, for the step's user and the daemon. Runs in the stepd, as root.
 
-`Confine`, `Limit`, `Victim` and `Say` are the daemon's alone: other limits of the step, another time limit, which of
-its processes the kernel killed, a line for its user. So are the state and the reason of `End`; and `Suspend` and
-`Resume`, because the queue may have given the CPUs of a job that stands still to others.
+Only the daemon may call `Confine` (new limits), `Limit` (a new time limit), `Victim` (a process that the kernel
+killed), `Say` (a line for the user), and `End` with a state and a reason. Only the daemon may call `Suspend` and
+`Resume`, because the queue may have given the CPUs of a suspended job to another job.
 """
 
 from nodectl import messages

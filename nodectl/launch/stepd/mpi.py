@@ -303,7 +303,7 @@ class Mpi(NoMpi):
             return
         self._pid = 0  # a later child may get its number
         if not self._unneeded:
-            self.read()  # what it has said of its failure, which poll(2) may not have reported yet
+            self.read()  # it may have reported its failure, before poll(2) says so
             self.failed = self.failed or f"it {children.said(status)}"
             self._end(f"its MPI server: {self.failed}")
 

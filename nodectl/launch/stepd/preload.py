@@ -138,7 +138,7 @@ class Preload(NoPreload):
         if pid == self._pid:
             self._pid = 0  # a later child may get its number
             if not self._unneeded:
-                self._read()  # what it has said of its failure
+                self._read()  # it may have reported its failure
                 self._lost(children.said(status))
         elif pid in self._handed:
             task = self._handed.pop(pid)
@@ -215,7 +215,7 @@ class Preload(NoPreload):
         try:
             os.write(task.hand_over.verdict, verdict)
         except BrokenPipeError:
-            pass  # nobody waits: it executes its program, or has ended
+            pass  # the task no longer waits: it executes its program, or has ended
         self._run.private.remove(task.hand_over.verdict)
         os.close(task.hand_over.verdict)
         task.hand_over.verdict = -1
@@ -277,7 +277,7 @@ class Preload(NoPreload):
                 return False  # it has ended
         run.progress.done(task.local_id + 1)
         self._handed[task.pid] = task
-        run.step.helpers.add(task.pid)  # what it has been: its end is none of the task's
+        run.step.helpers.add(task.pid)  # the end of the earlier process is not the task's
         self._reaper.replace(task, pid)
         try:
             run.call(launch_order.PROCTRACK_ADD, run.step, pid, task=task)
@@ -288,11 +288,9 @@ class Preload(NoPreload):
     def _is_its_fork(self, pid: int) -> bool:
         """Return True for a child of this process, born in the interpreter and without a role yet."""
         run = self._run
-        if pid == self._pid or pid in run.step.helpers or self._reaper.knows(pid):
+        if pid == self._pid or pid in run.step.helpers or self._reaper.knows(pid) or not _runs(pid):
             return False
         try:
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                return False  # it has ended
             if run.group is not None:
                 return cgroup_of(pid) == self._cgroup
             status = pseudo_file.read(f"/proc/{pid}/status")
@@ -319,7 +317,7 @@ def _runs(pid: int) -> bool:
 def _hook_as_root(run: "Run") -> str:
     """Return a hook that a plugin has for each task, as root, "" if no plugin has one.
 
-    Of nodectl's own task plugins such a hook sets the CPUs, which are handed over.
+    nodectl's own task plugins do not count: their hook sets the CPUs, which a task hands over.
     """
     for row in (launch_order.SPANK_TASK_INIT_PRIVILEGED, launch_order.SPANK_TASK_POST_FORK):
         if run.spank.has(row):
@@ -336,7 +334,7 @@ def _hook_as_root(run: "Run") -> str:
 def begin(run: "Run", reaper: "Reaper") -> None:
     """Start the interpreter and wait until the modules are imported. Raises LaunchFailed.
 
-    The user's code runs from here on, so that the client is looked at once more.
+    The user's code runs from here on, so the client's connection is checked once more.
     """
     if any(one is not None for one in run.step.mem_policies):
         raise run.failed("--preload: not with --mem-bind: the memory of the modules has been placed already")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nodectl.model.step import Task
     from nodectl.plugin_host.caller import Outcome
 
-# The wait status of a task that the gate did not let through: why there is no launch is reported elsewhere.
+# The wait status of a task that found the gate closed. The reason is reported where the launch failed.
 _NOT_LET_IN = 1 << 8
 _BLIND = 0.1  # seconds until poll(2) is tried again
 _PAUSE = 0.01  # seconds between two events that tell of tasks' ends
@@ -170,8 +170,7 @@ class Reaper:
     def _ready(self, patience: float | None) -> "list[tuple[int, int]]":
         """Return the events of poll(2), or an empty list after a pause where the kernel refuses the call.
 
-        poll(2) may fail for lack of memory. The ends of tasks and what is due in time are served without it, so no step
-        ends for that.
+        poll(2) may fail for lack of memory. The loop serves ends of tasks and deadlines without it: the step goes on.
         """
         try:
             return self._poll.poll(None if patience is None else patience * 1000)

@@ -28,7 +28,7 @@ ROOM_OF_COMMANDS = 64 << 10  # for the tally of a bulk step
 def room(step: "Step", size: int) -> int:
     """Return the maximal size of the step's record in bytes, which is reserved before any program of the step runs.
 
-    `size` is the step's own as JSON, in which its facts are.
+    `size` is the size of the step's own JSON, which contains the facts.
     """
     of_task = _ROOM_OF_TASK + step.allocation.bit_length() // 4
     facts = size if size < _SMALL else len(dumps(step.facts()))

@@ -48,7 +48,7 @@ class Termination:
         self._is_told = False  # whether the daemon knows that the termination has begun
         self._held: list[int] = []  # signals that came before the tasks' programs began
         self._deadlines: dict[str, float] = {}
-        # Why the step is to be cut short, and the seconds that its output then has.
+        # The reason of a request to stop, and the seconds left for reading output.
         self._stop: tuple[str, float] | None = None
         self.late: tuple[str, float] | None = None  # why and when unread output is dropped
         self.suspension = Suspension(run, self._deadlines)

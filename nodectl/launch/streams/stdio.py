@@ -139,7 +139,7 @@ class TaskStreams:
         from_client = pattern in ("", "all", "-") or chosen is not None
         stdin = self._client[IN]
         if pattern == "none" or (from_client and stdin == NONE):
-            self._everyone(IN, path="/dev/null")
+            self._everyone_reads(path="/dev/null")
         elif chosen is not None:
             for rank, streams in zip(numbers, self.tasks, strict=True):
                 streams.append(Stream(IN, fd=stdin) if rank == chosen else Stream(IN, path="/dev/null"))
@@ -147,7 +147,7 @@ class TaskStreams:
             for rank, streams in zip(numbers, self.tasks, strict=True):
                 streams.append(Stream(IN, path=filename.expand(pattern, self._step, rank)))
         elif len(numbers) == 1:
-            self._everyone(IN, fd=stdin)
+            self._everyone_reads(fd=stdin)
         else:
             sinks = []
             for streams in self.tasks:
@@ -168,8 +168,8 @@ class TaskStreams:
                 has_it = rank == chosen
                 streams.append(Stream(number, fd=theirs) if has_it else Stream(number, path="/dev/null"))
 
-    def _everyone(self, number: int, *, fd: int = -1, path: str = "") -> None:
-        stream = Stream(number, fd=fd, path=path)
+    def _everyone_reads(self, *, fd: int = -1, path: str = "") -> None:
+        stream = Stream(IN, fd=fd, path=path)
         for streams in self.tasks:
             streams.append(stream)
 

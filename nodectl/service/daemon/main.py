@@ -125,7 +125,7 @@ async def _serve(
         await node.begin_service()
     node.forkserver.start()
     node.jobs.containers.restore()
-    stop = _listen_to_signals(node, read, manager)
+    stop = _told_to_stop(node, read, manager, private=private)
     await connections.ready()
     listener, inherited = _listen(config, private=private)  # a client that finds the socket may send signals
     store.serve()
@@ -134,7 +134,7 @@ async def _serve(
     manager.tell("READY=1")
     _tell_client_ready()
     heart = asyncio.create_task(_heartbeat(store, manager))
-    await _told_to_stop(stop, private=private)
+    await stop.wait()
     manager.tell("STOPPING=1")
     heart.cancel()
     connections.pause()
@@ -190,19 +190,17 @@ async def _ask_for_time(manager: ServiceManager) -> None:
         await asyncio.sleep(_MORE_SECONDS / 3)
 
 
-async def _told_to_stop(stop: asyncio.Event, *, private: bool) -> None:
-    if private:
-        _stop_with_client(stop)
-    await stop.wait()
-
-
-def _listen_to_signals(node: Node, read: Callable[[], Config], manager: ServiceManager) -> asyncio.Event:
-    """Install the signal handlers: SIGHUP reloads. Return an event set by SIGTERM and SIGINT."""
+def _told_to_stop(
+    node: Node, read: Callable[[], Config], manager: ServiceManager, *, private: bool
+) -> asyncio.Event:  # fmt: skip
+    """Return an event set by SIGTERM, by SIGINT, and by the end of a private node's client. SIGHUP reloads."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: _reload(loop, node, read, manager))
+    if private:
+        _stop_with_client(stop)
     return stop
 
 

@@ -18,7 +18,6 @@ from nodectl.plugin_host.node_plugins import NodePlugins
 from nodectl.service.daemon.admission.accounts import LookUpFailed, UnknownUser, Users, group_id
 from nodectl.service.daemon.admission.binder import Binder
 from nodectl.service.daemon.admission.confinement import ConfinementLevels
-from nodectl.service.daemon.admission.current_plugstack import CurrentPlugstack
 from nodectl.service.daemon.admission.growth import Growth
 from nodectl.service.daemon.admission.job_cpus import JobCpus
 from nodectl.service.daemon.admission.slurm_job import SlurmJobs, scope_of
@@ -66,6 +65,7 @@ from nodectl.service.daemon.notices.notices import Notices
 from nodectl.service.daemon.processes.companions import Companion
 from nodectl.service.daemon.processes.forkserver_channel import ForkserverChannel
 from nodectl.service.daemon.steps.oom_watch import OomWatch
+from nodectl.spank.current_plugstack import CurrentPlugstack
 
 if TYPE_CHECKING:
     from nodectl.model.wire.shape import Shape

@@ -1,7 +1,7 @@
-"""Tells the service manager how the daemon is, by datagrams as of sd_notify(3). In the daemon's event loop.
+"""Reports the daemon's state to the service manager, by datagrams as of sd_notify(3). In the daemon's event loop.
 
-The loop never waits for the manager: one that has stopped reading would stop every user's calls. The socket is opened
-once, so that the watchdog is fed by a daemon that has no descriptor left.
+The loop never waits for the manager: a manager that reads nothing would hold up every user's calls. The socket is
+opened once, so that a daemon without a free descriptor still feeds the watchdog.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import socket
 
 from nodectl import messages
 
-_AGAIN = 0.5  # seconds until a manager that reads nothing is told again
-_MOST_UNSENT = 16  # states that wait for it
+_AGAIN = 0.5  # seconds until a state is sent again to a manager that reads nothing
+_MOST_UNSENT = 16  # states kept for such a manager
 
 
 class ServiceManager:
-    """The manager named by NOTIFY_SOCKET, if any. Raises OSError where there is no socket to be had at the start."""
+    """The manager named by NOTIFY_SOCKET, if any. The constructor raises OSError where no socket can be opened."""
 
     def __init__(self) -> None:
         address = os.environ.get("NOTIFY_SOCKET", "")
@@ -28,13 +28,13 @@ class ServiceManager:
         self._later: asyncio.TimerHandle | None = None
 
     def tell(self, state: str) -> None:
-        """Tell it a state. States arrive in this order, later where it does not read now."""
+        """Send a state. States arrive in order, and later where the manager does not read now."""
         if self._socket is not None:
             self._unsent.append(state)
             self._send_unsent()
 
     def feed_watchdog(self) -> None:
-        """Tell it that the daemon is alive. Where it does not read now this is not kept: the next time is soon."""
+        """Report that the daemon lives. A manager that does not read now misses only this report."""
         if self._socket is not None and not self._unsent:
             self._send(self._socket, "WATCHDOG=1")
 
@@ -49,7 +49,7 @@ class ServiceManager:
             self._unsent.popleft()
 
     def _send(self, sender: socket.socket, state: str) -> bool:
-        """Send a datagram. Return False where there is no room for it now."""
+        """Send a datagram. Return False while the manager's queue is full."""
         try:
             sender.sendto(state.encode(), socket.MSG_DONTWAIT, self._address)
         except BlockingIOError:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nodectl.client.render.table import GAP
-from nodectl.model.words import cpu_list, printable, spent_words
+from nodectl.model.words import count_words, cpu_list, printable, spent_words
 
 Line = Mapping[str, Any]
 # Select Graphic Rendition, ECMA-48 8.3.117.
@@ -24,7 +24,7 @@ def timeline(lines: Sequence[Line], name_of: Callable[[int], str], *, colour: bo
     processes = {(line["process"], line["pid"]) for line in ordered}
     names = {uid: printable(name_of(uid)) for line in ordered for uid in (line["ruid"], line["euid"])}
     paint = _painter(colour)
-    title = f"{_count(len(ordered), 'call')} in {_count(len(processes), 'process', 'processes')}"
+    title = f"{count_words(len(ordered), 'call')} in {count_words(len(processes), 'process', 'processes')}"
     return [f"{title}, {(last - first) / 1e6:.3f} ms", *_body(ordered, first, names, paint)]
 
 
@@ -95,7 +95,3 @@ def _painter(colour: bool) -> Callable[[str, str], str]:
         return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if colour and text else text
 
     return paint
-
-
-def _count(number: int, noun: str, plural: str = "") -> str:
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -16,24 +16,29 @@ from nodectl.service.daemon.methods.launch import Launch
 STARTED = {"job": 7, "step": 0}
 
 
-class Maker:
-    """Looks a user up until it is told to come to an end."""
-
-    def __init__(self) -> None:
-        self.found = asyncio.Event()
-        self.binder = SimpleNamespace(allocation=1)
-
-    def shaped(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        return request
-
-    def known_user(self, *_: object) -> None:
-        return None
+class Levels:
+    """Every level is ready."""
 
     def level_of(self, *_: object) -> str:
         return "none"
 
     async def ready(self, _: str) -> None:
         return
+
+
+class Maker:
+    """Looks a user up until it is told to come to an end."""
+
+    def __init__(self) -> None:
+        self.found = asyncio.Event()
+        self.binder = SimpleNamespace(allocation=1)
+        self.levels = Levels()
+
+    def shaped(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return request
+
+    def known_user(self, *_: object) -> None:
+        return None
 
     async def user_of(self, *_: object) -> str:
         await self.found.wait()

@@ -150,7 +150,6 @@ class ConfinementLevels:
         return process.results[0]
 
     def _seal(self) -> None:
-        """Seal the complete filters."""
         fcntl.fcntl(self.programs, fcntl.F_ADD_SEALS, _SEALS)
         self._possible |= {DEFAULT, STRICT} if _kernel.landlock_abi() >= LEAST_LANDLOCK else {DEFAULT}
 

@@ -13,14 +13,13 @@ from nodectl.launch.task.keys import hard_limit
 from nodectl.model.config import Config
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Refused, shaped
-from nodectl.model.wire.framing import Peer
 from nodectl.placement.machine.thread_limit import most_threads
 from nodectl.service.daemon.admission import launch_request
 from nodectl.service.daemon.admission.accounts import User, Users
 from nodectl.service.daemon.admission.binder import Binder
 from nodectl.service.daemon.admission.confinement import ConfinementLevels
-from nodectl.service.daemon.admission.current_plugstack import CurrentPlugstack
 from nodectl.service.request import launch
+from nodectl.spank.current_plugstack import CurrentPlugstack
 
 _OF_A_LOGIN = ("NPROC", "MEMLOCK", "CORE")
 _FIRST = 1  # its pid
@@ -39,7 +38,7 @@ class StepMaker:
         self._plugstack = plugstack
         self._constraints = constraints
         self._hard_limits = hard_limits(config)
-        self._levels = levels
+        self.levels = levels
 
     def shaped(self, request: object) -> Mapping[str, object]:
         """Return a request after a check of the shape. Raises Refused."""
@@ -57,19 +56,6 @@ class StepMaker:
         if _is_of_another(user.uid):
             raise Refused("NotPermitted", f"this is the own node of uid {os.geteuid()}, which starts no others' steps")
         return user
-
-    def level_of(self, request: Mapping[str, object], peer: Peer) -> str:
-        """Return the step's level of confinement. Raises Refused."""
-        return self._levels.level_of(request, peer)
-
-    def is_ready(self, level: str) -> bool:
-        """Return True when a step of the level can be made at once."""
-        return self._levels.is_ready(level)
-
-    async def ready(self, level: str) -> None:
-        """Wait until a step of the level can be made. Raises Refused where the level is not possible."""
-        if not self._levels.is_ready(level):
-            await self._levels.ready(level)
 
     def make(self, request: Mapping[str, object], user: User, caller: int, level: str) -> Step:
         """Return the step, without number, share and cgroup. Raises Refused."""

@@ -320,6 +320,6 @@ def _refusal(error: Exception) -> Mapping[str, object]:
     if isinstance(error, sqlite3.Error):  # with the remedy in its text; the log has the error already
         return error_reply(Refused("InternalError", f"the history cannot be used: {error}"))
     asyncio.get_running_loop().call_exception_handler({"message": "a call failed", "exception": error})
-    if isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:  # the call is none the worse, and may come again
+    if isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:  # the call itself is right, and may be repeated
         return error_reply(Refused("InternalError", f"the service cannot open a file now: {error.strerror}"))
     return error_reply(Refused("InternalError", f"{type(error).__name__}: {error}"))

@@ -457,7 +457,6 @@ class Controller(Watcher):
                 self.tasks.begin(live.ask("Say", {"text": f"job {job.job_id}: {words}"}, _ANSWER_SECONDS))
 
     def _end_idle(self, job: JobRecord, reason: str) -> None:
-        """End an idle job."""
         messages.tell("job-idle", f"job {job.job_id} is ended: {reason}", job=job.job_id, uid=job.user_id)
         self.cancel(job, "", states.CANCELLED, reason)
 
@@ -901,7 +900,7 @@ class Controller(Watcher):
         await self.tasks.finish(to_end.half())  # `NodeJobs.settle` waits for prologs and epilogs
         await self.parts.notices.settle()
         self._put_usage()
-        with contextlib.suppress(NotWritten):  # the next daemon finds what is on the disk, and the files of steps
+        with contextlib.suppress(NotWritten):  # the next daemon has the last state on the disk, and the steps' files
             await self.table.commits.durable()
         self.selection.save(self.config.state_dir)
         self.selection.end()

@@ -14,5 +14,6 @@ MOMENT = integer(0, LATEST)
 WORD = text(LONGEST_NAME)
 WORDS = array(WORD, most=10_000)
 ONE_JOB: "Shape" = {"job": WORD}
+SCRIPT = text(1 << 30)  # the key max_script_size bounds its bytes
 
 JOB_OPTIONS = shape_of(JobOptions)

@@ -116,7 +116,7 @@ class Starts:
         user = await self._maker.user_of(request, caller)
         if user.uid != job.user_id:
             raise Refused("NotPermitted", f"{user.name} has another number than when the job was submitted")
-        await self._maker.ready(level)
+        await self._maker.levels.ready(level)
         step = self._maker.make(request, user, caller, level)
         tasks = str(step.ntasks)  # of the steps that the script starts; the script itself is one task
         step.environment = {**step.environment, "SLURM_NTASKS": tasks, "SLURM_NPROCS": tasks}

@@ -15,11 +15,12 @@ from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.processes import cgroup_of
 from nodectl.launch.cgroup import tree
 from nodectl.model.wire import lean_json
+from nodectl.model.words import user_name
 from nodectl.spank.reporter import Reporter
 
 _REPORT = 3
-_SECONDS, _OF_USER = 5.0, 1.0  # for all processes, and for those of one user: that user hides no other's
-_MOST_OF_DEVICE, _MOST = 4, 1024  # programs that are told: one user hides none of another device
+_SECONDS, _OF_USER = 5.0, 1.0  # for all processes, and for those of one user, who must not hide another's
+_MOST_OF_DEVICE, _MOST = 4, 1024  # reported programs: users of one device must not hide those of another
 _FIRST_USER = 1000  # login.defs(5), UID_MIN: below are the accounts of services
 _LONGEST = 40  # characters of a command
 
@@ -36,7 +37,7 @@ def main(arguments: Mapping[str, Any]) -> None:
 def look(
     nodes: Mapping[tuple[int, int, int], Collection[str]], base: str, scope: str, outside: Collection[str]
 ) -> list[dict[str, object]]:
-    """Return the programs, each with a device, as Fence tells them.
+    """Return the programs, a row for each device, in the form of Fence's reply.
 
     `nodes`: the keys of devices by kind, major and minor; `base`: the cgroup of jobs, `scope` that of Slurm's jobs, ""
     for none; `outside`: the key login_outside.
@@ -58,7 +59,7 @@ def look(
         spent[uid] += time.monotonic_ns() - began
         left.subtract(keys)
         if keys:
-            use = {"pid": pid, "uid": uid, "user": _name(uid), "command": _command(pid)}
+            use = {"pid": pid, "uid": uid, "user": user_name(uid), "command": _command(pid)}
             found += ({"device": key, **use} for key in sorted(keys))
     return found[:_MOST]
 
@@ -102,13 +103,6 @@ def _real_uid(pid: int) -> int:
 
 def _command(pid: int) -> str:
     return pseudo_file.read_if_any(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n")[:_LONGEST]
-
-
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"
 
 
 def _uids(names: Collection[str]) -> set[int]:

@@ -1,4 +1,4 @@
-"""The watch over what is no job: the fence around logins, and users' programs outside of all jobs that use a device.
+"""The watch over what runs outside of jobs: the fence around logins, and users' programs that use a device.
 
 A process of its own looks (`foreign_look.py`). Used only from the event loop, in the daemon of root.
 """
@@ -52,8 +52,8 @@ class ForeignUse:
             messages.tell("fence-fails", self.trouble)
 
     def begin(self) -> None:
-        """Begin to watch, after the queue is restored and before it starts a job: none is given a device of which the
-        service does not know yet. A node without devices has nothing to look for.
+        """Begin to watch, after the queue is restored and before it starts a job: until the first look no job gets a
+        device. A node without devices has nothing to look for.
         """
         if any(device.file for device in self._devices):
             self._withhold({key: _UNKNOWN for keys in self._nodes().values() for key in keys})
@@ -86,7 +86,7 @@ class ForeignUse:
             await asyncio.wait_for(process.reported(), _PATIENCE)
             found: Any = lean_json.load_object(process.results[-1].encode())["uses"] if process.results else None
         except (OSError, TimeoutError, lean_json.BadJson):
-            return  # what was known still is, and what was not known
+            return  # the last look still counts
         if found is not None:
             self._take(found)
 

@@ -22,7 +22,7 @@ from nodectl.service.daemon.jobs.registry import Registry
 from nodectl.service.daemon.steps.live import LiveStep
 
 NEW_JOB = -1  # in place of a step's number, which may be 0 in an existing job
-_MOST = 1024  # of one user; a user who wants more gets the oldest number again, no other user loses any
+_MOST = 1024  # of one user, whose next reservation takes the oldest number again
 _MOST_ELSEWHERE = 1024  # jobs remembered: the numbers of forgotten jobs are checked once more
 
 
@@ -149,9 +149,7 @@ class FurtherSteps:
         try:
             if any(step.uid != uid or step.part is None for step in known) or not self._store.is_elsewheres(job, uid):
                 raise invalid("part", f"job: {job} was one of this node's own, or another user's")
-            if (
-                self._store.least_job == 1
-            ):  # else this node's jobs count from a higher number and must not skip to this one
+            if self._store.least_job == 1:  # else this node's own numbers begin above those of other jobs
                 self._store.pass_over(job)
         except sqlite3.Error as error:
             why = f"job {job} cannot be left out of this node's own: {error}"
@@ -183,7 +181,7 @@ class FurtherSteps:
         """Return a number never used by any job. Raises Refused."""
         try:
             while (job := self._store.next_job()) in self._elsewhere:
-                """Nothing of that one may be in the history yet."""
+                pass  # the history may know nothing of that job yet
             return job
         except sqlite3.Error as error:
             raise _no_number(error) from None

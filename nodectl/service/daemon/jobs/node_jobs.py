@@ -41,8 +41,6 @@ class NodeJobs:
         self.containers = Containers(config, plugins, store, forkserver, registry.unfinished)
         self.resources = Resources(config, plugins, registry.live)
         self.prolog_epilog = PrologEpilog(config, mount, self._tasks)
-        self.further_steps = FurtherSteps(registry, store, self._last_step_ended)
-        self.suspension = Suspensions(mount, self.further_steps, self.resources, self._tasks, lambda: self.watcher)
         self._ends = JobEnds(
             (self.prolog_epilog, self.containers, self.resources),
             registry.ending,
@@ -51,9 +49,8 @@ class NodeJobs:
             self._job_ending,
             self._job_over,
         )
-
-    def _last_step_ended(self, job: int) -> None:
-        self._ends.release(job)
+        self.further_steps = FurtherSteps(registry, store, self._ends.release)
+        self.suspension = Suspensions(mount, self.further_steps, self.resources, self._tasks, lambda: self.watcher)
 
     def _job_ending(self, job: int) -> None:
         self.watcher.job_ending(job)
@@ -104,23 +101,23 @@ class NodeJobs:
         if waits or self._ends.is_needed(live) or not orderly:
             self._ends.begin(live, record, waits=waits)
             if waits and live.step.step_id in (BATCH, EXTERN):
-                self._tasks.begin(self.end_job(live.step.job_id, CANCELLED, f"step {live.step} of its job has ended"))
+                self._tasks.begin(self._end_job(live.step.job_id, f"step {live.step} of its job has ended"))
             return
         self.watcher.job_ending(live.step.job_id)
         self.cgroup_removals.begin(live.step.cgroup)
         self._job_over(live, self._ends.released(live, record))
 
-    async def end_job(self, job: int, state: str, reason: str) -> None:
+    async def _end_job(self, job: int, reason: str) -> None:
         """End all steps of a job, as a batch system does: SIGTERM, and SIGKILL kill_wait seconds later.
 
-        The records of the steps get this state and reason, except those of steps that end by themselves in this moment.
+        The steps are CANCELLED for this reason, except steps that end by themselves in this moment.
         """
         for live in self.further_steps.running(job):
             if live.in_prolog:
                 live.cancelled = reason
                 continue
             with contextlib.suppress(Refused):  # it has just ended
-                await live.order("End", {"state": state, "reason": reason})
+                await live.order("End", {"state": CANCELLED, "reason": reason})
 
     def _death(self, live: LiveStep) -> str:
         return f"the step runner died{live.where_it_died(self._plugins)}"

@@ -4,11 +4,8 @@ from collections.abc import Mapping
 
 from nodectl import __version__
 from nodectl.model.config import Config
-from nodectl.model.plugstack_entry import entry_as_list
 from nodectl.model.wire.dispatch import Call
-from nodectl.service.daemon.admission.current_plugstack import CurrentPlugstack
-
-_ENTRY = ("path", "argv", "required", "origin", "missing")
+from nodectl.spank.current_plugstack import CurrentPlugstack
 
 
 class About:
@@ -20,12 +17,10 @@ class About:
 
     def hello(self, call: Call) -> Mapping[str, object]:
         """Return everything a client needs before a launch: above all, the plugins whose options it accepts."""
-        stack = self._plugstack.get()
         return {
             "version": __version__,
             "node": self.config.node_name,
-            "stack": [dict(zip(_ENTRY, entry_as_list(entry), strict=True)) for entry in stack.entries],
-            "warnings": list(stack.warnings),
+            **self._plugstack.told(),
             "hook_timeout": self.config.spank_hook_timeout,
             "spank_versions": self.config.spank_versions,
         }

@@ -21,7 +21,7 @@ from nodectl.service.daemon.admission.slices import Work
 from nodectl.service.daemon.controller.commits import NotWritten
 from nodectl.service.daemon.controller.job_names import name_of
 from nodectl.service.daemon.controller.job_request import ADMIN, USER
-from nodectl.service.daemon.controller.options import JOB_OPTIONS, ONE_JOB, WORDS
+from nodectl.service.daemon.controller.options import JOB_OPTIONS, ONE_JOB, SCRIPT, WORDS
 from nodectl.service.daemon.methods.job_calls import JobCalls
 from nodectl.service.daemon.methods.rewrite import check_unchanged, check_waits, rewritten
 from nodectl.service.daemon.methods.show_queue import Matching
@@ -37,7 +37,6 @@ CANCEL: "Shape" = {
 }
 JOBS: "Shape" = {"jobs": WORDS}
 REQUEUE: "Shape" = {"jobs": WORDS, "hold": Optional(boolean)}
-_LONGEST_SCRIPT = 1 << 30  # characters; the key max_script_size bounds its bytes
 _OF_A_JOB = ("priority", "nice", "begin", "deadline", "dependency", "qos", "reservation", "requeue", "comment")
 UPDATE_JOB: "Shape" = {
     **ONE_JOB,
@@ -47,7 +46,7 @@ UPDATE_JOB: "Shape" = {
     "array_limit": Optional(integer(0, 2**31)),
     "num_nodes": Optional(text(8)),
     "request": Optional(an_object),
-    "script": Optional(text(_LONGEST_SCRIPT)),
+    "script": Optional(SCRIPT),
 }
 _REWRITES = frozenset({"request", "script"})
 _OURS = ("job", "requeue", "array_limit", "num_nodes", *_REWRITES)

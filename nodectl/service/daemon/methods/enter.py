@@ -75,7 +75,7 @@ class Enter:
         which = f"step {live.step}"
         if not live.pid:
             raise Refused("NoSuchStep", f"{which} has not begun yet")
-        if live.suspended:  # what came in would be frozen, too
+        if live.suspended:  # the entering program would be frozen, too
             raise Refused("WrongState", f"{which} is suspended; resume it first")
         if call.peer.uid not in (0, live.step.uid):
             raise Refused("NotPermitted", f"{which} belongs to {live.step.user_name}")

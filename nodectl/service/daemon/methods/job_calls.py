@@ -54,8 +54,8 @@ class JobCalls:
         if "part" in request:
             raise invalid("part", "a step is one, and no job")
         options = checked_options(call.parameters["job"])
-        level = self._maker.level_of(request, call.peer)
-        await self._maker.ready(level)
+        level = self._maker.levels.level_of(request, call.peer)
+        await self._maker.levels.ready(level)
         user = await self._maker.user_of(request, call.peer.uid)
         step = self._maker.make(request, user, call.peer.uid, level)
         asked = self._maker.binder.options_of(step)
@@ -68,12 +68,12 @@ class JobCalls:
 
     def level_of(self, call: Call, request: Mapping[str, object], level: str) -> str:
         """Return the level of a job that the call changes. Raises Refused for a caller at a higher level."""
-        return self._maker.level_of({**request, "secure": level}, call.peer)
+        return self._maker.levels.level_of({**request, "secure": level}, call.peer)
 
     async def details_of(self, request: Mapping[str, object], caller: int, level: str) -> JobDetails:
         """Return the description of a batch job with this request. Raises Refused."""
         shaped = self._maker.shaped(request)
-        await self._maker.ready(level)
+        await self._maker.levels.ready(level)
         user = await self._maker.user_of(shaped, caller)
         step = self._maker.make(shaped, user, caller, level)
         return job_of(step, self._maker.binder.options_of(step), self._machine, shaped, held_by=BATCH).details

@@ -114,13 +114,13 @@ class Launch:
         """
         request = self._maker.shaped(call.parameters["request"])
         known = self._maker.known_user(request, call.peer.uid)
-        level = self._maker.level_of(request, call.peer)
-        if known is None or not self._maker.is_ready(level) or self._numbers.must_wait(request):
+        level = self._maker.levels.level_of(request, call.peer)
+        if known is None or not self._maker.levels.is_ready(level) or self._numbers.must_wait(request):
             return self._look_up(call, request, level, answer)
         return answer(call, request, known, level)
 
     async def _look_up(self, call: Call, request: Mapping[str, object], level: str, answer: _Answer) -> Reply:
-        await self._maker.ready(level)
+        await self._maker.levels.ready(level)
         user = await self._maker.user_of(request, call.peer.uid)
         await self._numbers.ready(request)
         _must_be_wanted(call)

@@ -70,7 +70,7 @@ class Logins:
             why = f"process {session.pid} is in {session.place}: PAM is to call this after pam_systemd"
             raise Refused("WrongState", why)
         found = self._open_to(uid)
-        steps = [live.step for live in found if not live.suspended]  # with such a job the session would be frozen
+        steps = [live.step for live in found if not live.suspended]  # a suspended job would freeze the session
         joined, why = await self._moved(uid, session, steps)
         if joined is None:
             return {"job": 0, "why": why or (f"job {found[0].step.job_id} is suspended" if found else "")}

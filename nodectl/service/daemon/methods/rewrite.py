@@ -20,7 +20,7 @@ from nodectl.service.daemon.controller.table import JobTable, text_of
 from nodectl.service.daemon.history.batch_text import BatchText, PackedText, packing, unpacking
 from nodectl.service.daemon.methods.job_calls import JobCalls
 
-_MERGED = frozenset({"layout", "environment"})  # with what was there
+_MERGED = frozenset({"layout", "environment"})  # changed member by member
 CHANGEABLE = _MERGED | {"ntasks", "cpus_per_task", "argv"}
 """The fields of a request that may be changed."""
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from nodectl.model.config import Config
 from nodectl.model.wire.dispatch import Call, Refused, invalid, subject
-from nodectl.model.wire.shape import an_object, text
+from nodectl.model.wire.shape import an_object
 from nodectl.scheduler.decisions import NotAdmitted
 from nodectl.selection.answers import Refusal
 from nodectl.selection.modes import SELECT_MODE_WILL_RUN
 from nodectl.selection.records import BATCH
+from nodectl.service.daemon.controller.options import SCRIPT
 from nodectl.service.daemon.history.batch_text import BatchText, packing
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.methods.job_calls import JobCalls
@@ -19,8 +20,7 @@ from nodectl.service.daemon.methods.rewrite import checked_script, shown_command
 if TYPE_CHECKING:
     from nodectl.model.wire.shape import Shape
 
-_LONGEST_SCRIPT = 1 << 30  # characters; the key max_script_size bounds its bytes
-SUBMIT: "Shape" = {"request": an_object, "job": an_object, "script": text(_LONGEST_SCRIPT)}
+SUBMIT: "Shape" = {"request": an_object, "job": an_object, "script": SCRIPT}
 TEST_ONLY: "Shape" = {"request": an_object, "job": an_object}
 
 

@@ -60,7 +60,7 @@ def _tell(told: Notice, order: Mapping[str, Any], group: Group | None) -> int:
     """Send a notice. Return the wait status, or a number of `ways.py`."""
     told = told._replace(event=told.record.get("event", told.event))
     if not told.event:
-        return 0  # an array whose end is not one that was asked for
+        return 0  # the array ended in a way for which no notice was asked
     level = str(told.record["secure"]) if told.way == COMMAND else NONE
     try:
         user = pwd.getpwuid(told.uid) if told.way in (MAIL, COMMAND) or os.geteuid() else _of_site(order)
@@ -118,9 +118,9 @@ def _run(
 ) -> int:
     """Run a program with the input `text`, for at most `seconds`. Return the wait status, or LATE.
 
-    What it leaves is killed. If it `delivers`, that has the rest of the time: some sendmails take a mail, and go on
-    beside their caller to deliver it. A process that does not die, as in a system call on a file system that hangs, is
-    left to init.
+    Processes that it leaves behind are killed. With `delivers` they have the rest of the time, because some sendmails
+    deliver a mail in the background. A process that does not die, as in a system call on a hanging file system, is left
+    to init.
     """
     until = time.monotonic() + seconds
     confined = Confinement(step, step.environment)

@@ -1,9 +1,9 @@
 """The rule for idle jobs, over samples of usage. Functions of values, in the daemon.
 
-A job is busy that has used CPU time or moved bytes to or from disks, or whose devices work. Less than one percent of
-one CPU is nothing: what waits for its user still looks at the clock now and then. Where its CPU time or the load of one
-of its devices is not known, or a counter went down, the job counts as busy. Bytes are known where the kernel's io
-controller counts them.
+A job is busy if it has used CPU time, has moved bytes to or from disks, or uses its devices. Less than one percent of
+one CPU does not count: a program that waits for its user still looks at the clock now and then. A job also counts as
+busy if its CPU time or the load of a device is unknown, or if a counter went down. Bytes are known where the kernel's
+io controller counts them.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import enum
 from typing import NamedTuple
 
 PERIOD = 60.0
-"""Seconds between two samples, at most. A longer gap, as while no daemon ran, excuses no more idleness than this."""
+"""The longest time between two samples, in seconds. A longer gap, as while no daemon ran, counts as this time."""
 _LEAST_CPU = 0.01  # of one CPU
-_NOISE = 0.03  # CPU seconds between two samples, which step runners use where someone asks them
+_NOISE = 0.03  # CPU seconds between two samples: step runners use some to answer calls
 _LEAST_BYTES = 1 << 20  # in a period
 
 
 class Sample(NamedTuple):
-    """What a job has used so far: CPU seconds and bytes, None where unknown; `devices`: whether they work, None where
-    unknown, False without any. `at` is monotonic, in seconds.
+    """A job's usage so far: CPU seconds and bytes, None where unknown. `at` is monotonic, in seconds.
+
+    `devices`: True while the job's devices work, None where that is unknown, False for a job without devices.
     """
 
     at: float
@@ -38,7 +39,7 @@ class Spell(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """The configuration: seconds after which a job is told, and seconds after that; whether it is ended then."""
+    """The configuration: idle seconds until the user is told, and the `grace` after that. `ends`: end the job then."""
 
     after: float
     grace: float

@@ -1,9 +1,9 @@
 """The file between daemon and courier, with the notices and the results: `runtime_dir`/notices/WAY-UID.
 
-The first line is the order, JSON. Each further line belongs to a notice, and takes the status with which it was told:
-these lines are there from the beginning, so that a disk which fills up meanwhile makes no courier tell anything twice.
-The courier holds the file's lock (flock(2)) as long as it lives, also after the end of the daemon that has started it.
-So nothing is told twice, whenever a daemon is killed: the next one waits for the lock, then reads what was told.
+The first line is the order, as JSON. Each further line has room for the status of a notice. These lines exist from the
+beginning: a disk that fills up later makes no courier send a notice twice. The courier holds the file's lock (flock(2))
+as long as it lives, even after the end of its daemon. So no notice is sent twice, whenever a daemon is killed: the next
+daemon waits for the lock, and then reads which notices were sent.
 """
 
 import fcntl
@@ -50,13 +50,13 @@ def _all(fd: int) -> bytes:
 
 
 def _write(fd: int, text: bytes) -> None:
-    """Write all: where the disk has room for a part only, the next write says so. Raises OSError."""
+    """Write everything. If the disk takes only a part, the next write raises OSError."""
     while text:
         text = text[os.write(fd, text) :]
 
 
 def is_held(path: str) -> bool:
-    """Return True while a courier works on the order. Raises OSError where this cannot be learnt now."""
+    """Return True while a courier works on the order. Raises OSError where this is unknown now."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -71,9 +71,9 @@ def is_held(path: str) -> bool:
 
 
 def told(path: str) -> "tuple[Mapping[str, object], dict[int, int]]":
-    """Return the order, and the status of each notice that was told, by place; both empty for a torn file, or none.
+    """Return the order, and the status of each sent notice by place; both empty for a torn or a missing file.
 
-    Raises OSError where this cannot be learnt now.
+    Raises OSError where this is unknown now.
     """
     try:
         with open(path, "rb") as file:

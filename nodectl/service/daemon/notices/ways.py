@@ -1,6 +1,6 @@
-"""The ways in which people are told, and what a courier notes of it instead of a wait status. Values, in both."""
+"""The ways to send a notice, and a courier's results that are no wait status. Values, in the daemon and in couriers."""
 
 MAIL, COMMAND, SITE = "mail", "command", "site"
-"""By mail to the job's user, by the command of --notify, by the administrator's `notify_command`."""
+"""A mail to the job's user, the command of --notify, the administrator's `notify_command`."""
 WAYS = (MAIL, COMMAND, SITE)
 LATE, UNKNOWN_USER, UNTRUSTED, FAILED = -1, -2, -3, -4

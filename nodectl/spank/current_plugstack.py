@@ -1,8 +1,11 @@
 """The plugstack.conf at each launch: read again when a file has changed."""
 
 from nodectl.model.config import Config
+from nodectl.model.plugstack_entry import entry_as_list
 from nodectl.model.wire.dispatch import Refused
 from nodectl.spank import plugstack
+
+_ENTRY = ("path", "argv", "required", "origin", "missing")
 
 
 class CurrentPlugstack:
@@ -22,3 +25,9 @@ class CurrentPlugstack:
                 self._known = None
                 raise Refused("LaunchRefused", str(error), exit_status=1) from None
         return self._known
+
+    def told(self) -> dict[str, object]:
+        """Return the plugins and the warnings, for the reply to Hello. Raises Refused."""
+        stack = self.get()
+        entries = [dict(zip(_ENTRY, entry_as_list(entry), strict=True)) for entry in stack.entries]
+        return {"stack": entries, "warnings": list(stack.warnings)}
