@@ -21,9 +21,8 @@ class Earlier:
     __slots__ = ("_files",)
 
     def __init__(self) -> None:
-        self._files: dict[
-            str, tuple[set[Command], Look | None]
-        ] = {}  # by path: the commands that use it, and its earlier look
+        # By path: the commands that use it, and its earlier look.
+        self._files: dict[str, tuple[set[Command], Look | None]] = {}
 
     def awaits(self, command: "Command", path: str, status: "os.stat_result | None") -> None:
         """Note that the command will write to `path`. The old contents belong to commands already using the file."""

@@ -28,9 +28,8 @@ class Foreground:
         self._modes = termios.tcgetattr(self._terminal) if self._terminal is not None else None
         ignored = {number for number in FORWARDED if signal.getsignal(number) == signal.SIG_IGN}
         if self._terminal is not None:
-            signal.signal(
-                signal.SIGTTOU, signal.SIG_IGN
-            )  # this process is in the background once it has given the terminal away
+            # This process is in the background once it has given the terminal away.
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         # What is sent to it before it has let go of this process's handlers waits until it has.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
         try:
