@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from nodectl.model.step_number import FIRST
 from nodectl.model.wire import framing
 from rootful.node import NOBODY, OTHER, PATIENCE, Node, wait_until
 from rootful.queued import all_cpus, queue, queue_node, state, submit, wait_for
 from rootful.raw import REQUEST
 
 Say = Callable[..., Mapping[str, Any]]
+NONE = 4_000_000  # a job that is not there
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +129,37 @@ def test_who_may_not_see_others_jobs_is_not_told_for_whom_a_job_waits() -> None:
         assert f" of {OTHER.pw_name}" not in told.stdout + json.dumps(answers)
     finally:
         node.close()
+
+
+def test_who_may_not_see_others_jobs_learns_of_none_from_a_refusal_or_by_waiting_for_it() -> None:
+    """The words named the first step of a running job, and a dependency told when it ended, and how."""
+    node = queue_node(private_data=["jobs"])
+    try:
+        node.start()
+        theirs = submit(node, "exec sleep 1000", user=OTHER)
+        wait_for(node, theirs, "RUNNING")
+        own = submit(node, "true", "--hold")
+        first: Any = {"step": FIRST}
+        for words in (
+            lambda job: ask(node, "Show", job=job, **first),
+            lambda job: ask(node, "Trace", job=job, **first),
+            lambda job: node.nodectl("submit", f"--dependency=afterok:{job}", "--wrap=true", user=NOBODY).stderr,
+            lambda job: node.nodectl("submit", f"--dependency=expand:{job}", "--wrap=true", user=NOBODY).stderr,
+            lambda job: node.nodectl("update", str(own), f"--dependency=afterany:{job}", user=NOBODY).stderr,
+        ):
+            told, of_none = words(theirs), words(NONE)
+            assert of_none
+            assert told.replace(str(theirs), "N") == of_none.replace(str(NONE), "N")
+        assert node.nodectl("submit", f"--dependency=afterok:{own}", "--wrap=true", user=NOBODY).returncode == 0
+        assert node.nodectl("submit", f"--dependency=afterok:{theirs}", "--wrap=true").returncode == 0  # root's
+    finally:
+        node.close()
+
+
+def ask(node: Node, method: str, **parameters: object) -> str:
+    """The answer to nobody."""
+    os.seteuid(NOBODY.pw_uid)
+    try:
+        return json.dumps(node.call(method, **parameters))
+    finally:
+        os.seteuid(0)
