@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--lines", type=_number, metavar="LINES", help="the last lines only")
     parser.add_argument("--task", type=_number, metavar="N", help="of an array this task, as 42_N does")
     parser.epilog = (
-        "The file is opened with your own rights. At a terminal, what another user has written is shown without control "
+        "The file is opened with your own rights. At a terminal, what another user wrote is shown without control "
         "characters. A file that is truncated or replaced while it is followed is said on stderr and shown from its "
         "beginning. Writes of other machines are seen when the job changes, and after 20 seconds. What `nodectl run` "
         "and `alloc` write goes to their own terminal, within a batch job to the job's file: no other file keeps it, "

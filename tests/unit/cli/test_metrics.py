@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import nodectl
 from nodectl.cli import metrics, node
 from nodectl.client.command import Failed, GlobalOptions
+from nodectl.model.wire import framing
 from nodectl.service.daemon.history.counters import LAUNCH_BUCKETS, Counters
 from nodectl.slurm.commands import machine_facts
 
@@ -96,7 +97,7 @@ def test_many_uids_that_ask_nothing_take_no_more_than_a_few_dozen_threads(
 ) -> None:
     """newuidmap(1) gives one user 65,536 of them."""
     uids = count(100_000)
-    monkeypatch.setattr(metrics.framing, "peer_of", cache(lambda _: Namespace(uid=next(uids))))
+    monkeypatch.setattr(framing, "peer_of", cache(lambda _: Namespace(uid=next(uids))))
     monkeypatch.setattr(metrics._Quiet, "timeout", None)
     clients = []
     with metrics._OnSocket(str(tmp_path / "socket")) as server:

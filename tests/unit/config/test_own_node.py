@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posix
 import pwd
 
 import pytest
@@ -17,6 +18,6 @@ def test_a_uid_without_account_and_home_has_no_node_of_its_own(monkeypatch: pyte
 
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     for name in (b"HOME", b"XDG_CONFIG_HOME"):
-        monkeypatch.delitem(own_node.os.environ, name, raising=False)
+        monkeypatch.delitem(posix.environ, name, raising=False)
     assert not own_node.is_own("/etc/nodectl/nodectl.toml")
     assert own_node.configuration() == "/nonexistent/.config/nodectl/nodectl.toml"

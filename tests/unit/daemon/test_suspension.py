@@ -256,10 +256,11 @@ def test_suspended_jobs_of_a_user_take_one_thread_together(monkeypatch: pytest.M
     async def play() -> None:
         running: list[str] = []
         reclaimed: list[str] = []
-        go_on = asyncio.Event()
+        begins, go_on = asyncio.Event(), asyncio.Event()
 
         async def in_a_thread(_write: object, path: str, _used: bytes) -> None:
             running.append(path)
+            begins.set()
             await go_on.wait()
             running.remove(path)
             assert not running
@@ -272,9 +273,8 @@ def test_suspended_jobs_of_a_user_take_one_thread_together(monkeypatch: pytest.M
             step = SimpleNamespace(uid=1000, cgroup=f"/job_{job}/step_0")
             live: Any = SimpleNamespace(step=step, suspended=job != 7)  # job 7 has been resumed meanwhile
             begun.append(asyncio.ensure_future(suspensions._reclaim(live)))
-        while not running:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await begins.wait()
+        await asyncio.sleep(0)  # others would have begun
         assert len(running) == 1
         go_on.set()
         await asyncio.gather(*begun)
