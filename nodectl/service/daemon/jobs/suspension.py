@@ -17,7 +17,6 @@ from nodectl.kernel import pseudo_file
 from nodectl.launch.cgroup import tree
 from nodectl.model.states import SUSPENDED
 from nodectl.model.wire.dispatch import Refused
-from nodectl.service.daemon.admission.turns import Turns
 from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.jobs.resources import Resources
@@ -46,7 +45,7 @@ class Suspensions:
         self._tasks = tasks
         self._watcher = watcher
         self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
-        self._reclaims = Turns()
+        self._reclaims: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()  # by user
 
     def _turn(self, job: int) -> asyncio.Lock:
         """Return the lock of a job: the queue may want to suspend a job just resumed, so requests go in order."""
@@ -195,7 +194,7 @@ class Suspensions:
         group = tree.Group(f"{self._mount}{live.step.cgroup.rpartition('/')[0]}")
         if not live.step.cgroup or not group.has(_RECLAIM):
             return
-        async with self._reclaims.of(live.step.uid):  # a user may suspend many jobs, and the threads are few
+        async with self._reclaims.setdefault(live.step.uid, asyncio.Lock()):  # a user may suspend many jobs, and the threads are few
             with contextlib.suppress(OSError):  # EAGAIN: there was less to be had
                 used = str(group.memory.current).encode("ascii")
                 if live.suspended:
