@@ -190,11 +190,14 @@ class Suspensions:
         return []
 
     async def _reclaim(self, live: LiveStep) -> None:
-        """Ask the kernel to reclaim the memory of a suspended job, as much as possible, for use by running jobs."""
+        """Ask the kernel to reclaim the memory of a suspended job, as much as possible, for use by running jobs.
+
+        The threads are few, and a user may suspend many jobs: they take one thread together.
+        """
         group = tree.Group(f"{self._mount}{live.step.cgroup.rpartition('/')[0]}")
         if not live.step.cgroup or not group.has(_RECLAIM):
             return
-        async with self._reclaims.setdefault(live.step.uid, asyncio.Lock()):  # a user may suspend many jobs, and the threads are few
+        async with self._reclaims.setdefault(live.step.uid, asyncio.Lock()):
             with contextlib.suppress(OSError):  # EAGAIN: there was less to be had
                 used = str(group.memory.current).encode("ascii")
                 if live.suspended:
