@@ -30,11 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--lines", type=_number, metavar="LINES", help="the last lines only")
     parser.add_argument("--task", type=_number, metavar="N", help="of an array this task, as 42_N does")
     parser.epilog = (
-        "The file is opened with your own rights. A file that is truncated or replaced while it is followed is said on "
-        "stderr and shown from its beginning. Writes of other machines are seen when the job changes, and after 20 "
-        "seconds. What `nodectl run` and `alloc` write goes to their own terminal, within a batch job to the job's "
-        "file: no other file keeps it, unless `nodectl run --output=FILE` does. Of a file for each task (%t) the first "
-        "is shown."
+        "The file is opened with your own rights. At a terminal, what another user wrote is shown without control "
+        "characters. A file that is truncated or replaced while it is followed is said on stderr and shown from its "
+        "beginning. Writes of other machines are seen when the job changes, and after 20 seconds. What `nodectl run` "
+        "and `alloc` write goes to their own terminal, within a batch job to the job's file: no other file keeps it, "
+        "unless `nodectl run --output=FILE` does. Of a file for each task (%t) the first is shown."
     )
 
 
@@ -54,7 +54,8 @@ def main(arguments: argparse.Namespace) -> int:
         path = _file(job, which)
         if has_waited := arguments.follow and _has_waited(job):
             path = _file(job, which)
-        file = FollowedFile(path, arguments.lines)
+        of_another = job.record["uid"] != os.geteuid()
+        file = FollowedFile(path, arguments.lines, as_text=of_another and os.isatty(1))
         if arguments.follow:
             _follow(job, file, said=has_waited)
         if not file.copy():
@@ -111,7 +112,7 @@ def _has_waited(job: JobWatch | StepWatch) -> bool:
 
 def _say_what_for(job: JobWatch | StepWatch) -> None:
     words = job.record["words"] or job.record["reason"]
-    print(f"nodectl: job {job.name} waits{f': {words}' if words else ''}", file=sys.stderr)
+    print(f"nodectl: job {job.name} waits{f': {printable(words)}' if words else ''}", file=sys.stderr)
 
 
 def _follow(job: JobWatch | StepWatch, file: FollowedFile, *, said: bool) -> None:

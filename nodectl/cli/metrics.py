@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 _MOST_AT_ONCE = 4  # connections of one user
+_MOST = 64  # of all together: a user may have 65,536 uids (subuid(5))
 _MODE = 0o666  # the metrics name no user, and every user may ask the service
 
 
@@ -195,22 +196,30 @@ class _Quiet(WSGIRequestHandler):
 
 
 class _OnSocket(ThreadingMixIn, WSGIServer):
-    """A server on a UNIX socket with a few threads for each user, because every user may connect, however slow."""
+    """A server on a UNIX socket with a few threads for each user, because every user may connect, however slow.
+
+    Where there are too many connections, the oldest is cut: each is answered at once, unless it is silent.
+    """
 
     address_family = socket.AF_UNIX
     daemon_threads = True
 
     def __init__(self, path: str) -> None:
-        self._served: set[tuple[int, Any]] = set()  # uid and connection; adding and removing are one call each
+        # Uid and connection, the oldest first; adding and removing are one call each.
+        self._served: dict[tuple[int, socket.socket], None] = {}
         super().__init__(path, _Quiet)  # type: ignore[arg-type]  # typeshed knows addresses of the Internet alone
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a request, or drop the connection of a user with too many."""
         uid = framing.peer_of(request).uid
-        if sum(one == uid for one, _ in self._served.copy()) >= _MOST_AT_ONCE:
+        if sum(one == uid for one, _ in list(self._served)) >= _MOST_AT_ONCE:
             self.shutdown_request(request)
             return
-        self._served.add((uid, request))
+        if len(there := list(self._served)) >= _MOST:
+            with suppress(OSError):  # its thread has just closed it
+                there[0][1].shutdown(socket.SHUT_RDWR)
+            self._served.pop(there[0], None)
+        self._served[uid, request] = None
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -219,7 +228,7 @@ class _OnSocket(ThreadingMixIn, WSGIServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._served.discard((uid, request))
+            self._served.pop((uid, request), None)
 
     def server_bind(self) -> None:
         """Bind the socket, replacing a socket left by a killed server."""

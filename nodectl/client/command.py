@@ -168,5 +168,9 @@ class BadUsage(BadOption):
 
 
 def complain(text: str) -> None:
-    """Print an error line, in srun's style."""
+    """Print an error line, in srun's style. Words of other users may be in it."""
+    if not text.isprintable():
+        from nodectl.messages import printable
+
+        text = printable(text)
     print(f"{Program.name}: error: {text}", file=sys.stderr)

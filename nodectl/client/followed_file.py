@@ -1,9 +1,11 @@
 """A file to which others append, copied to standard output as it grows, or its end: for `nodectl log` and the page.
 
 The process opens the file with its own rights. Another user may have chosen its path, which is printed without control
-characters. A watch of inotify(7) wakes the process; writes of other machines, over a network file system, wake nothing.
+characters; so is what is in it, where the caller wants that. A watch of inotify(7) wakes the process; writes of other
+machines, over a network file system, wake nothing.
 """
 
+import codecs
 import errno
 import os
 import stat
@@ -25,10 +27,13 @@ _OF_THE_KERNEL = frozenset({
 class FollowedFile:
     """The file of the path. All methods raise Failed."""
 
-    def __init__(self, path: str, lines: int | None) -> None:
-        """`lines`: so many of the last lines to show at first; None for all of the file."""
+    def __init__(self, path: str, lines: int | None, *, as_text: bool = False) -> None:
+        """`lines`: so many of the last lines to show at first; None for all of the file. `as_text`: show control
+        characters as escapes, because they are for a terminal and another user's.
+        """
         self._path = path
         self._lines = lines
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace") if as_text else None
         self._fd = -1
         self._at = 0  # bytes shown
         self.watcher = -1
@@ -91,8 +96,8 @@ class FollowedFile:
             self._at = 0
         try:
             while data := os.pread(self._fd, _CHUNK, self._at):
-                sys.stdout.buffer.write(data)
                 self._at += len(data)
+                sys.stdout.buffer.write(data if self._decoder is None else _harmless(self._decoder.decode(data)))
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
@@ -157,6 +162,12 @@ def _begin_of_last(fd: int, lines: int, most: int | None = None) -> int:
                 return begin + place + 1
         end = begin
     return least
+
+
+def _harmless(text: str) -> bytes:
+    """Return the text as UTF-8, with escapes for all control characters but ends of lines and tabs."""
+    lines = ("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
+    return "\n".join(lines).encode()
 
 
 def _say(words: str) -> None:

@@ -213,10 +213,14 @@ def told(request: "Mapping[str, object]") -> dict[str, str]:
 
 
 def say(line: str) -> None:
-    """Write a line to stderr, in srun's style."""
+    """Write a line to stderr, in srun's style. Words of other users may be in it."""
     if Program.quiet:
         return
+    if not line.isprintable():
+        from nodectl.messages import printable
+
+        line = printable(line)
     try:
-        os.write(sys.stderr.fileno(), f"{Program.name}: {line}\n".encode("utf-8", "surrogateescape"))
+        os.write(sys.stderr.fileno(), f"{Program.name}: {line}\n".encode())
     except OSError:
         return  # stderr has no reader

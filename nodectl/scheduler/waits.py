@@ -46,6 +46,11 @@ class _Wanted:
     is_old: bool = True
 
 
+def no_target(term: Term) -> NotAdmitted:
+    """Return the refusal of a dependency on a job that is not known, or that its user may not know of."""
+    return NotAdmitted(f"Job dependency problem: there is no job {str(term).partition(':')[2]}", "dependency")
+
+
 class Waits:
     """The dependencies of all waiting jobs.
 
@@ -262,9 +267,7 @@ class Waits:
         self._admit_corresponding(job, wanted)
         for term in wanted.terms:
             if term.kind != SINGLETON and not self._happened.is_known(term.job_id, term.task):
-                raise NotAdmitted(
-                    f"Job dependency problem: there is no job {str(term).partition(':')[2]}", "dependency"
-                )
+                raise no_target(term)
         self._refuse_loops(job, wanted)
         return wanted
 

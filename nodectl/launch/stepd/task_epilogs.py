@@ -232,7 +232,7 @@ class TaskEpilogs:
     def _pass_on(self, work: _Scripts) -> None:
         """Send what the script has written to the step's user, and close the pipe."""
         pieces = _MOST_LEFT
-        while pieces and work.errors in self._by_pipe and _read(work) and select.select([work.errors], [], [], 0)[0]:
+        while pieces and work.errors in self._by_pipe and _read(work):
             pieces -= 1
         self._forget(work)
         fd, work.errors = work.errors, -1
@@ -267,7 +267,7 @@ class TaskEpilogs:
 
 
 def _read(work: _Scripts) -> bool:
-    """Read a piece of the script's output. Returns False at the end of the output."""
+    """Read a piece of the script's output, if there is one. Returns False at the end of the output."""
     try:
         data = os.read(work.errors, _PIECE)
     except BlockingIOError:

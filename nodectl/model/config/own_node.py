@@ -7,6 +7,7 @@ import posix as os  # the half in C: the other one is a millisecond of each step
 
 _OTHERS_WRITE = 0o022
 _KIND, _DIRECTORY = 0o170000, 0o040000
+_NO_HOME = "/nonexistent"  # of a uid without an account
 
 
 class NotOurs(Exception):
@@ -69,7 +70,10 @@ def _base(variable: str, below_home: str) -> str:
     if not home.startswith("/"):
         import pwd  # rarely needed: HOME is set for nearly every user
 
-        home = pwd.getpwuid(os.geteuid()).pw_dir
+        try:
+            home = pwd.getpwuid(os.geteuid()).pw_dir
+        except KeyError:
+            home = _NO_HOME
     return f"{home}/{below_home}"
 
 

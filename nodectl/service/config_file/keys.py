@@ -191,7 +191,8 @@ NOTICES = section(
     Key(
         "max_notices_per_user", number(1, 10_000_000, "notices"), 5000,
         "Most notices about the jobs of one user that may wait to be told, and that are told in an hour. Those beyond "
-        "the hour's wait; those beyond what may wait are lost, and named in the log.",
+        "the hour's wait; those beyond what may wait are lost, and named in the log. A notice with a long command or "
+        "path counts once more among those that wait with each 4 KiB.",
     ),
 )  # fmt: skip
 

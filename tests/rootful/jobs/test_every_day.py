@@ -197,6 +197,16 @@ def test_log_opens_the_file_with_the_rights_of_its_caller(node: Node) -> None:
     assert node.nodectl("log", str(job)).stdout == "out\n"  # root's
 
 
+def test_log_shows_no_control_characters_of_another_user_at_a_terminal(node: Node) -> None:
+    job = wrap(node, r"printf '\033]0;title\007\n'", "-o", "escapes-%j")
+    ok(node, "wait", str(job))
+    assert node.nodectl("log", str(job)).stdout == "\x1b]0;title\x07\n"  # no terminal
+    for user, shown in ((None, r"\\x1b\]0;title\\x07\r\n"), (NOBODY, "\x1b\\]0;title\x07\r\n")):
+        command = node.command("log", str(job))
+        with at_terminal(command, user=user, cwd=str(node.scratch), env=node.environment()) as terminal:
+            terminal.wait_for(shown)
+
+
 def test_log_says_where_the_output_of_a_run_went(node: Node) -> None:
     assert node.nodectl("run", "-o", "kept-%j", "echo", "kept", user=NOBODY).returncode == 0
     assert ok(node, "log", "last") == "kept\n"

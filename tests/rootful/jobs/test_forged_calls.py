@@ -17,6 +17,7 @@ from rootful.queued import all_cpus, queue, queue_node, state, submit, wait_for
 from rootful.raw import REQUEST
 
 Say = Callable[..., Mapping[str, Any]]
+NONE = 4_000_000  # a job that is not there
 
 
 @pytest.fixture(scope="module")
@@ -125,5 +126,33 @@ def test_who_may_not_see_others_jobs_is_not_told_for_whom_a_job_waits() -> None:
             os.seteuid(0)
         assert all("error" not in answer for answer in answers)
         assert f" of {OTHER.pw_name}" not in told.stdout + json.dumps(answers)
+    finally:
+        node.close()
+
+
+def test_who_may_not_see_others_jobs_learns_of_none_from_a_refusal_or_by_waiting_for_it() -> None:
+    """The words named the first step of a running job, and a dependency told when it ended, and how."""
+    node = queue_node(private_data=["jobs"])
+    try:
+        node.start()
+        theirs = submit(node, "exec sleep 1000", user=OTHER)
+        wait_for(node, theirs, "RUNNING")
+        own = submit(node, "true", "--hold")
+        for words in (
+            ("submit", "--wrap=true", "--dependency=afterok:{}"),
+            ("submit", "--wrap=true", "--dependency=expand:{}"),
+            ("update", str(own), "--dependency=afterany:{}"),
+            ("show", "{}"),
+            ("trace", "{}"),
+            ("cancel", "{}"),
+        ):
+            told, of_none = (
+                node.nodectl(*(word.format(job) for word in words), user=NOBODY).stderr.replace(str(job), "N")
+                for job in (theirs, NONE)
+            )
+            assert told
+            assert told == of_none
+        assert node.nodectl("submit", f"--dependency=afterok:{own}", "--wrap=true", user=NOBODY).returncode == 0
+        assert node.nodectl("submit", f"--dependency=afterok:{theirs}", "--wrap=true").returncode == 0  # root's
     finally:
         node.close()

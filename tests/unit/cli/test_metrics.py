@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from argparse import Namespace
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import nodectl
 from nodectl.cli import metrics, node
 from nodectl.client.command import Failed, GlobalOptions
+from nodectl.model.wire import framing
 from nodectl.service.daemon.history.counters import LAUNCH_BUCKETS, Counters
 from nodectl.slurm.commands import machine_facts
 
@@ -86,3 +90,24 @@ def test_shards_of_devices_are_counted_and_a_device_in_parts_is_one() -> None:
     assert node._devices(shared) == "1/2, 3/10 shards"
     assert machine_facts.gres(shared) == "gpu:2,shard:10"
     assert machine_facts.gres(shared, "gres_used") == "shard:3,gpumem:48M"
+
+
+def test_many_uids_that_ask_nothing_take_no_more_than_a_few_dozen_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """newuidmap(1) gives one user 65,536 of them."""
+    uids = count(100_000)
+    monkeypatch.setattr(framing, "peer_of", cache(lambda _: Namespace(uid=next(uids))))
+    monkeypatch.setattr(metrics._Quiet, "timeout", None)
+    clients = []
+    with metrics._OnSocket(str(tmp_path / "socket")) as server:
+        for _ in range(2 * metrics._MOST):
+            ours, theirs = socket.socketpair()
+            ours.settimeout(60)
+            clients.append(ours)
+            server.process_request(theirs, None)
+        for silent in clients[: metrics._MOST]:
+            assert silent.recv(1) == b""
+        assert len(server._served) == metrics._MOST
+        for client in clients:
+            client.close()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nodectl.client.advice import advice
+from nodectl.client.advice import advice, refuse
 from nodectl.client.command import BadOption, Failed
+from nodectl.client.waiting import say
 
 
 @pytest.mark.parametrize(
@@ -31,3 +32,11 @@ def test_a_subject_of_a_later_service_gets_no_advice() -> None:
 def test_an_option_that_is_named_is_explained() -> None:
     words = 'Invalid numeric value "two" for --ntasks.'
     assert advice(BadOption(words), words).startswith("--ntasks=")
+
+
+def test_what_a_command_tells_of_others_moves_no_cursor(capfd: pytest.CaptureFixture[str]) -> None:
+    """An administrator may be told of a user's job, in whose words names may stand."""
+    refuse(Failed("no reservation \x1b[2J\u202e"))
+    say("job 7: FAILED: \x1b]0;title\x07\udcff")
+    told = capfd.readouterr().err
+    assert told == "nodectl: error: no reservation \\x1b[2J\\u202e\nnodectl: job 7: FAILED: \\x1b]0;title\\x07\\udcff\n"

@@ -120,3 +120,16 @@ def test_a_file_of_the_kernels_is_not_opened_even_behind_a_link(path: str, tmp_p
     (tmp_path / "out").symlink_to(path)
     with pytest.raises(Failed, match="is a file of the kernel's"):
         followed_file.last_lines(str(tmp_path / "out"), 1, 1 << 16)
+
+
+def test_control_characters_of_another_users_file_are_shown_as_text(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They could type into the terminal of an administrator who looks at the output of a user's job."""
+    monkeypatch.setattr(followed_file, "_CHUNK", 3)  # a character may begin in an earlier piece
+    (tmp_path / "file").write_bytes("a\tb \x1b]0;title\x07é\x9b1m\r\n\u202eend\n".encode() + b"\xff\n")
+    assert FollowedFile(str(tmp_path / "file"), None, as_text=True).copy()
+    shown = "a\tb \\x1b]0;title\\x07é\\x9b1m\\r\n\\u202eend\n\\xff\n"
+    assert capfdbinary.readouterr().out == shown.encode()
+    assert FollowedFile(str(tmp_path / "file"), None).copy()
+    assert capfdbinary.readouterr().out == (tmp_path / "file").read_bytes()

@@ -70,7 +70,7 @@ def called(queue: Queue, method: str, tasks: str = "", **given: object) -> None:
     async def several(*_: object) -> list[tuple[JobRecord, str]]:
         return [(one, tasks) for one in queue.jobs.values()]
 
-    async def learn(_: str) -> None:
+    async def learn(_: object, _text: str) -> None:
         """Of no dependency."""
 
     calls: Any = SimpleNamespace(

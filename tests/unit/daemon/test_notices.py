@@ -228,8 +228,41 @@ def test_runs_that_are_over_keep_nothing_once_they_were_told(tmp_path: Path) -> 
             for told in life.store.notices("mail", 1000, 99):
                 life.notices._was_told(told, 0)
         life.store.commit()
-        runs = {identity[1] for identity, _, _ in life.store.noted()}
+        runs = {identity[1] for identity, *_ in life.store.noted()}
         assert (runs, {one[1] for one in life.notices._noted[7]}) == ({0, 8}, {0, 8})
+
+    asyncio.run(lives())
+
+
+def test_notices_with_long_commands_count_several_times_among_those_that_wait(tmp_path: Path) -> None:
+    """5,000 of 100 KB each were half a gigabyte in the history, of a user whose command takes its time."""
+
+    async def lives() -> None:
+        life = Life(tmp_path / "history.db", {7}, max_notices_per_user=30)
+        for restart in range(9):
+            running = job(types="", command="\U0001f600" * 4096, job_state="RUNNING", restart_cnt=restart)
+            life.notices.begun(running)
+        life.store.commit()
+        waiting = life.store.notices("command", 1000, 99)
+        assert len(waiting) == 2  # 49 KB each
+        again = Life(tmp_path / "history.db", {7}, max_notices_per_user=30)
+        again.notices.begun(job(types="", command="\U0001f600" * 4096, job_state="RUNNING", restart_cnt=9))
+        again.store.commit()
+        assert len(again.store.notices("command", 1000, 99)) == 2
+        for told in waiting:
+            again.notices._was_told(told, 0)
+        assert not again.notices._weight
+
+    asyncio.run(lives())
+
+
+def test_a_notice_larger_than_the_room_is_told_alone(tmp_path: Path) -> None:
+    async def lives() -> None:
+        life = Life(tmp_path / "history.db", {7}, max_notices_per_user=1)
+        for restart in range(2):
+            life.notices.begun(job(types="", command="x" * 4096, job_state="RUNNING", restart_cnt=restart))
+        life.store.commit()
+        assert len(life.store.notices("command", 1000, 99)) == 1
 
     asyncio.run(lives())
 

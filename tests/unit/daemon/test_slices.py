@@ -58,7 +58,7 @@ class Site:
             hides_others=False,
             permissions=SimpleNamespace(may_see=lambda *_: True),
             turn=lambda call: turns.of(call.peer.uid),
-            learn=lambda text: JobCalls.learn(self.calls, text),
+            learn=lambda call, text: JobCalls.learn(self.calls, call, text),
             several=lambda call, names, work: JobCalls.several(self.calls, call, names, work),
             work=lambda: Work(self.slices, clock=_always_due()),
         )

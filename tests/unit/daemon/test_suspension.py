@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -239,5 +240,44 @@ def test_job_of_an_earlier_daemon_goes_on_where_the_queue_does_not_suspend_it() 
         await suspension.take_over(7)
         assert queue.suspended == [7]
         assert "RUNNING" in [one.state for one in steps.values()]
+
+    asyncio.run(play())
+
+
+def test_suspended_jobs_of_a_user_take_one_thread_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The daemon's few threads also look up accounts: while the kernel reclaimed the memory of many jobs of one user,
+    nobody's launch went on.
+    """
+    for job in range(20):
+        (tmp_path / f"job_{job}").mkdir()
+        (tmp_path / f"job_{job}/memory.reclaim").touch()
+        (tmp_path / f"job_{job}/memory.current").write_text("1\n")
+
+    async def play() -> None:
+        running: list[str] = []
+        reclaimed: list[str] = []
+        begins, go_on = asyncio.Event(), asyncio.Event()
+
+        async def in_a_thread(_write: object, path: str, _used: bytes) -> None:
+            running.append(path)
+            begins.set()
+            await go_on.wait()
+            running.remove(path)
+            assert not running
+            reclaimed.append(path)
+
+        monkeypatch.setattr(asyncio, "to_thread", in_a_thread)
+        suspensions = Suspensions(str(tmp_path), *[SimpleNamespace()] * 4)  # type: ignore[arg-type]  # none is asked
+        begun = []
+        for job in range(20):
+            step = SimpleNamespace(uid=1000, cgroup=f"/job_{job}/step_0")
+            live: Any = SimpleNamespace(step=step, suspended=job != 7)  # job 7 has been resumed meanwhile
+            begun.append(asyncio.ensure_future(suspensions._reclaim(live)))
+        await begins.wait()
+        await asyncio.sleep(0)  # others would have begun
+        assert len(running) == 1
+        go_on.set()
+        await asyncio.gather(*begun)
+        assert len(reclaimed) == 19
 
     asyncio.run(play())

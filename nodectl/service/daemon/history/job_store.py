@@ -270,11 +270,14 @@ class JobStore:
         rows = self._store.query("SELECT DISTINCT way, uid FROM notice WHERE node = ? AND done = 0", (self._node,))
         return list(rows)
 
-    def noted(self) -> Iterator[tuple[tuple[int, int, str, str], int, bool]]:
-        """Yield for each kept notice the identity (the first four members), the uid, and True if sent."""
-        rows = self._store.query("SELECT job, restart, event, way, uid, done FROM notice WHERE node = ?", (self._node,))
-        for job, restart, event, way, uid, done in rows:
-            yield (job, restart, event, way), uid, bool(done)
+    def noted(self) -> Iterator[tuple[tuple[int, int, str, str], int, bool, int]]:
+        """Yield for each kept notice the identity (the first four members), the uid, True if sent, and the bytes of
+        the record.
+        """
+        columns = "job, restart, event, way, uid, done, LENGTH(record)"
+        rows = self._store.query(f"SELECT {columns} FROM notice WHERE node = ?", (self._node,))  # noqa: S608  # ours
+        for job, restart, event, way, uid, done, size in rows:
+            yield (job, restart, event, way), uid, bool(done), size
 
     def notices(self, way: str, uid: int, most: int) -> list[Notice]:
         """Return the first unsent notices of this way about this user's jobs."""

@@ -65,10 +65,9 @@ class Registry:
 
         Raises Refused where the caller may not know of the step.
         """
-        key = self.which(call)
-        live = self.live.get(key)
+        live = self.live.get(self.which(call))
         if live is not None and not self.permissions.may_see(call.peer, live.step.uid):
-            raise _none(*key)
+            raise _none(call)
         return live
 
     def find_running(self, call: Call) -> LiveStep:
@@ -92,7 +91,7 @@ class Registry:
         ending = self.ending.get((job, step))
         record = self.batch.record(job, step) if ending is None else ending.record
         if record is None or not self.permissions.may_see(call.peer, record["uid"]):
-            raise _none(job, step)
+            raise _none(call)
         return record
 
     def first(self, job: int) -> LiveStep | None:
@@ -179,5 +178,8 @@ def _has_ended(record: Mapping[str, object] | None) -> str:
     return f"step {step_name(record['job'], record['step'])} has ended: {record['state']}"
 
 
-def _none(job: int, step: int) -> Refused:
+def _none(call: Call) -> Refused:
+    """Return the refusal of a step. It does not tell which first step another user's job has, or whether it has one."""
+    job, step = call.parameters["job"], call.parameters["step"]
+    step = 0 if step == FIRST else step
     return Refused("NoSuchStep", f"no step {step_name(job, step)} is running or in the history", subject="unknown")

@@ -45,6 +45,7 @@ class Suspensions:
         self._tasks = tasks
         self._watcher = watcher
         self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._reclaims: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()  # by user
 
     def _turn(self, job: int) -> asyncio.Lock:
         """Return the lock of a job: the queue may want to suspend a job just resumed, so requests go in order."""
@@ -189,13 +190,18 @@ class Suspensions:
         return []
 
     async def _reclaim(self, live: LiveStep) -> None:
-        """Ask the kernel to reclaim the memory of a suspended job, as much as possible, for use by running jobs."""
+        """Ask the kernel to reclaim the memory of a suspended job, as much as possible, for use by running jobs.
+
+        The threads are few, and a user may suspend many jobs: they take one thread together.
+        """
         group = tree.Group(f"{self._mount}{live.step.cgroup.rpartition('/')[0]}")
         if not live.step.cgroup or not group.has(_RECLAIM):
             return
-        with contextlib.suppress(OSError):  # EAGAIN: there was less to be had
-            used = str(group.memory.current).encode("ascii")
-            await asyncio.to_thread(pseudo_file.write, f"{group.full_path}/{_RECLAIM}", used)
+        async with self._reclaims.setdefault(live.step.uid, asyncio.Lock()):
+            with contextlib.suppress(OSError):  # EAGAIN: there was less to be had
+                used = str(group.memory.current).encode("ascii")
+                if live.suspended:
+                    await asyncio.to_thread(pseudo_file.write, f"{group.full_path}/{_RECLAIM}", used)
 
 
 async def _order(live: LiveStep, method: str, **parameters: object) -> None:

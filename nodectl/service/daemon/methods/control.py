@@ -244,7 +244,7 @@ class JobControl:
         if "num_nodes" in call.parameters:
             return await self._resize(call)
         changes: dict[str, object] = {name: value for name, value in call.parameters.items() if name not in _OURS}
-        await self._calls.learn(str(call.parameters.get("dependency", "")))
+        await self._calls.learn(call, str(call.parameters.get("dependency", "")))
         is_admin, now = self._calls.is_admin(call), time.time()
         name = str(call.parameters["job"])
         found = await self._calls.several(call, [name], self._calls.work())

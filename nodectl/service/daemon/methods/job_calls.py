@@ -2,13 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import NamedTuple
 
 from nodectl.model.states import ENDED
 from nodectl.model.step import Step
-from nodectl.model.wire.dispatch import Call, Refused, invalid
+from nodectl.model.wire.dispatch import Call, Refused, invalid, subject
+from nodectl.scheduler.dependency import EXPAND, SINGLETON, BadDependency
+from nodectl.scheduler.dependency import parse as parse_dependency
 from nodectl.scheduler.explain import Explanation
+from nodectl.scheduler.waits import no_target
 from nodectl.selection.records import BATCH, JobDetails, JobRecord
 from nodectl.service.daemon.admission.slices import Slices, Work
 from nodectl.service.daemon.admission.step_maker import StepMaker
@@ -63,7 +66,7 @@ class JobCalls:
         apply_options(job, options, is_admin=self.permissions.is_admin(call.peer))
         if job.details.notices:
             job.details.notices["secure"] = level
-        await self.learn(job.details.dependency)
+        await self.learn(call, job.details.dependency)
         return WantedJob(job, step, request, level)
 
     def level_of(self, call: Call, request: Mapping[str, object], level: str) -> str:
@@ -83,9 +86,29 @@ class JobCalls:
         warnings = self.controller.parts.notices.warnings(job)
         return {"job": job.job_id, "warnings": warnings} if warnings else {"job": job.job_id}
 
-    async def learn(self, dependency: str) -> None:
-        """Look up the jobs of a dependency in the history."""
-        await self.work().through(self.controller.scheduler.learning(dependency))
+    async def learn(self, call: Call, dependency: str) -> None:
+        """Look up the jobs of a dependency in the history. Raises Refused for a job that the caller may not know of.
+
+        Where users may not see each other's jobs, a job that waits for one would tell when that ends, and how.
+        """
+        work = self.work()
+        await work.through(self.controller.scheduler.learning(dependency))
+        if self.hides_others and not self.is_admin(call):
+            await work.through(self._looking_for(call.peer.uid, dependency))
+
+    def _looking_for(self, uid: int, dependency: str) -> Generator[None, None, None]:
+        """Raise Refused unless all jobs of a dependency are this user's. The caller may pause at any yield."""
+        try:
+            terms = parse_dependency(dependency).terms if dependency else ()
+        except BadDependency:
+            return  # the scheduler says what is wrong
+        for term in terms:
+            if term.kind in (SINGLETON, EXPAND):  # of the user's own
+                continue
+            job = self.controller.table.anywhere(term.job_id)
+            if job is None or job.user_id != uid:
+                raise Refused("LaunchRefused", str(no_target(term)), exit_status=1, **subject("dependency"))
+            yield
 
     def is_admin(self, call: Call) -> bool:
         """Return True for root and members of admin_group."""

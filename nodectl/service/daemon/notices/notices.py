@@ -26,6 +26,7 @@ from nodectl.launch.cgroup.device_access import Rules
 from nodectl.model import notice
 from nodectl.model.config import Config
 from nodectl.model.states import SUSPENDED
+from nodectl.model.wire import lean_json
 from nodectl.model.wire.dispatch import Refused
 from nodectl.scheduler import job_array
 from nodectl.selection.records import JobRecord
@@ -41,6 +42,7 @@ from nodectl.service.daemon.processes.reporting_process import ReportingProcess
 _MODULE = "nodectl.service.daemon.notices.courier"
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 _AT_ONCE = 16  # notices of an order
+_LARGE = 4096  # bytes of a notice's record, with each of which it counts once more
 _COURIERS = 8  # of a way
 _HELD_AGAIN = 0.2  # seconds between two looks for the end of an earlier daemon's courier
 _AGAIN = 60.0  # seconds, where the system refused a courier, or sendmail a mail for the time being
@@ -85,11 +87,12 @@ class Notices:
         self._busy: dict[Key, asyncio.Future[None]] = {}
         self._paused: dict[Key, asyncio.TimerHandle] = {}
         self._noted: dict[int, set[tuple[int, int, str, str]]] = {}  # by job or array: its notices so far
-        self._waiting: dict[int, set[tuple[object, ...]]] = {}  # by user: notices that wait to be told
-        for identity, uid, is_told in store.noted():  # an earlier daemon's, which this one notes again
+        self._waiting: dict[int, dict[tuple[object, ...], int]] = {}  # by user: notices to be told, with their weight
+        self._weight: Counter[int] = Counter()  # by user: of these together
+        for identity, uid, is_told, size in store.noted():  # an earlier daemon's, which this one notes again
             self._noted.setdefault(identity[0], set()).add(identity)
             if not is_told:
-                self._waiting.setdefault(uid, set()).add(identity)
+                self._wait(uid, identity, size)
         self._told: dict[int, tuple[float, int]] = {}  # by user: the beginning of an hour, and how many in it
         self._failed: dict[int, dict[int, str]] = {}  # by user and job or array: the latest failure, for `show`
         self._tries: Counter[tuple[object, ...]] = Counter()
@@ -215,14 +218,22 @@ class Notices:
             noted.difference_update(earlier)
             self._store.drop_told_of_runs(made.job, made.restart)
         noted.add(made[:4])
-        waiting = self._waiting.setdefault(uid, set())
-        if len(waiting) >= self._config.max_notices_per_user:
+        if wanted is not None:
+            made = made._replace(record={**made.record, "wanted": wanted})
+        size = len(lean_json.dumps(made.record))
+        if self._weight[uid] + _weight_of(size) > max(self._config.max_notices_per_user, _weight_of(size)):
             words = f"job {job.job_id}: nothing tells of {event}: max_notices_per_user"
             messages.tell("notice-lost", words, job=job.job_id, uid=uid)
             return
-        self._store.put_notice(made if wanted is None else made._replace(record={**made.record, "wanted": wanted}))
-        waiting.add(made[:4])
+        self._store.put_notice(made)
+        self._wait(uid, made[:4], size)
         self._fresh[way, uid] = None
+
+    def _wait(self, uid: int, identity: tuple[object, ...], size: int) -> None:
+        """Count a notice of the user's that waits to be told. `size`: bytes of its record."""
+        weight = _weight_of(size)
+        self._waiting.setdefault(uid, {})[identity] = weight
+        self._weight[uid] += weight
 
     # Shares of time limits.
 
@@ -429,10 +440,11 @@ class Notices:
             self._keep_failure(told, why)
         self._tries.pop(identity, None)
         self._store.put_told(identity, is_over=not self._lives(told.job))
-        waiting = self._waiting.get(told.uid, set())
-        waiting.discard(identity)
+        waiting = self._waiting.get(told.uid, {})
+        self._weight[told.uid] -= waiting.pop(identity, 0)
         if not waiting:
             self._waiting.pop(told.uid, None)
+            del self._weight[told.uid]
         began, count = self._told.get(told.uid, (time.monotonic(), 0))
         self._told[told.uid] = began, count + 1
         return True
@@ -446,6 +458,10 @@ class Notices:
         failed[told.job] = f"{told.event} by {'--notify' if told.way == COMMAND else 'mail'}: {why}"
         if len(failed) > self._config.max_notices_per_user:
             del failed[next(iter(failed))]
+
+
+def _weight_of(size: int) -> int:
+    return 1 + size // _LARGE
 
 
 async def _when_possible(read: Callable[[], _T]) -> _T:
