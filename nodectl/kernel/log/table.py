@@ -42,6 +42,11 @@ MESSAGES = (
         "Look at systemd's own messages: it may restart the service for this.",
     ),
     (
+        "clock-set", "5dae963a6efe4f65b5b840a8a5c1cbdd", INFO,
+        "The machine's clock was set while the service ran. The times of running jobs were corrected.",
+        "",
+    ),
+    (
         "job-cannot-begin", "f10a2abe112f44009b9a54d883050201", ERROR,
         "A job whose turn had come cannot begin, and has failed.",
         "The reason names what refused: often its script, its directory or its user.",

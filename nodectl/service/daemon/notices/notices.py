@@ -96,6 +96,7 @@ class Notices:
         self._limits: dict[int, asyncio.TimerHandle] = {}  # by job: the next share of its time limit
         self._tasks = BackgroundTasks()
         self._serves = False
+        self.clock: Callable[[], float] = time.time
 
     def begin(self) -> None:
         """Begin to tell, first the notices which an earlier daemon has left."""
@@ -231,7 +232,7 @@ class Notices:
         self.forget(job.job_id)
         if not job.time_limit or not job.is_active:
             return
-        used = job.used_seconds(time.time())
+        used = job.used_seconds(self.clock())
         for event, percent in wishes.shares_of_limit(job, self._config):
             left = job.time_limit * percent / 100 - used
             if left > 0:  # still, where the clock stands: the job is suspended
