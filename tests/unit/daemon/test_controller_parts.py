@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sqlite3
 import time
@@ -380,7 +381,13 @@ def test_job_that_makes_room_is_not_resumed_meanwhile() -> None:
     assert controller.job_resuming(7) == ""
 
 
-def test_copy_of_a_script_is_its_users_alone_and_goes_with_the_job(tmp_path: Path) -> None:
+def no_descriptor(*_: object, **__: object) -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_copy_of_a_script_is_its_users_alone_and_goes_with_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     spool = Spool(str(state))
@@ -393,7 +400,10 @@ def test_copy_of_a_script_is_its_users_alone_and_goes_with_the_job(tmp_path: Pat
     (path.parent.parent / "strange").mkdir()
     spool.sweep({8})
     assert os.listdir(path.parent.parent) == ["job8"]
-    spool.remove(8)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", no_descriptor)
+        patch.setattr(os, "scandir", no_descriptor)
+        spool.remove(8)
     assert os.listdir(path.parent.parent) == []
 
 
