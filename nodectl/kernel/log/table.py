@@ -42,6 +42,11 @@ MESSAGES = (
         "Look at systemd's own messages: it may restart the service for this.",
     ),
     (
+        "step-end-late", "c403b3bba5374cdeafc7d12d36af6036", WARNING,
+        "The end of a step could not be noted yet; this is tried again.",
+        "The reason is the system's: descriptors or memory are short.",
+    ),
+    (
         "clock-set", "5dae963a6efe4f65b5b840a8a5c1cbdd", INFO,
         "The machine's clock was set while the service ran. The times of running jobs were corrected.",
         "",
