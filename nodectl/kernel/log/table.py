@@ -127,8 +127,8 @@ MESSAGES = (
     ),
     (
         "history-damaged", "e3ef69d6f67e41e3a7c3ea1b5f4aaf71", ERROR,
-        "The history, the file `history.db`, is damaged: the disk, or a program that wrote into it.",
-        "The line says how to save what can be read, and how to begin a new history.",
+        "The history, the file `history.db`, or a row of it, is damaged: the disk, or a program that wrote into it.",
+        "The line names the row, or says how to save what can be read, and how to begin a new history.",
     ),
     (
         "queue-not-written", "891a062fe3444b39a62a5e1c5a74a49a", ERROR,
