@@ -13,6 +13,7 @@ import pytest
 
 from nodectl.launch.stepd import main as stepd
 from nodectl.model.step import Step
+from nodectl.model.wire import framing
 from nodectl.service.daemon.jobs.node_jobs import NodeJobs
 from nodectl.service.daemon.steps import live as live_module
 from nodectl.service.daemon.steps.files import StepFiles
@@ -39,7 +40,7 @@ def refuse_once(monkeypatch: pytest.MonkeyPatch, where: object, name: str, numbe
 
 
 @pytest.mark.parametrize(
-    ("where", "name", "number"), [(os, "pidfd_open", errno.EMFILE), (live_module.framing, "peer_of", errno.ENOMEM)]
+    ("where", "name", "number"), [(os, "pidfd_open", errno.EMFILE), (framing, "peer_of", errno.ENOMEM)]
 )
 def test_a_step_runner_that_cannot_be_reached_now_is_not_taken_for_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: object, name: str, number: int

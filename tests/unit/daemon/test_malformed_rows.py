@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,7 +79,8 @@ def test_notices_reservations_and_figures_that_are_malformed_are_left_out(path: 
     assert [one["name"] for one in again.reservations()] == ["r2"]
     assert again.usage() == [(1001, 3.0, 4.0)]
     assert again.week() == [("b", 1.0, 2.0, 3.0)]
-    assert not list(readable([{"name": "r1"}, {"users": 7, "flags": []}], restore._reservation))
+    bad_ones: list[Mapping[str, Any]] = [{"name": "r1"}, {"users": 7, "flags": []}]
+    assert not list(readable(bad_ones, restore._reservation))
 
 
 @pytest.mark.parametrize("bad", BAD)
