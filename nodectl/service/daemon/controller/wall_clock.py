@@ -1,7 +1,7 @@
-"""The wall clock, compared with a clock that nobody can set, so that the daemon notices when the wall clock is set.
+"""The wall clock, compared with the time since the boot, so that the daemon notices when the wall clock is set.
 
-ntpd, chronyd and people set the clock of a machine by hours, above all soon after the boot. No event of the kernel's is
-needed: whoever asks for the time looks.
+ntpd, chronyd and people set the clock of a machine by hours, above all soon after the boot. The queue compares both
+clocks whenever it needs the time.
 """
 
 import time
