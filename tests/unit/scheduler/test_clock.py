@@ -85,7 +85,7 @@ def test_however_the_clock_goes_all_jobs_start_in_the_end(steps: list[tuple[int,
 
 
 @given(st.sampled_from([-500_000, -3600, 3600, 500_000]))
-def test_a_clock_that_is_set_charges_nobody_and_makes_no_job_older_or_younger(by: int) -> None:
+def test_a_clock_that_is_set_charges_no_user_and_makes_no_job_older_or_younger(by: int) -> None:
     bench = Bench(replace(PLAIN, week_hours=(WeekHours((1000, 0)),)))
     job, stopped = bench.run(2, limit=600), bench.run(2, user=1001, limit=600)
     bench.at += 40
