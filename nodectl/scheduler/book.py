@@ -157,6 +157,24 @@ class Book:
         if target is not None and target.is_active:
             job.time_limit = max(60, math.ceil(target.end_time - now)) if target.time_limit else 0
 
+    def clock_set(self, now: float, by: float) -> None:
+        """Correct all times after the clock was set by `by` seconds, less than 0 for back.
+
+        Running jobs are as old as before, and no user is charged for the difference.
+        """
+        self.version += 1
+        self.fair_share.clock_set(by)
+        self.week.clock_set(by)
+        for job in self.active.values():
+            job.start_time += by
+            job.clock_set += by
+            if job.suspend_time:
+                job.suspend_time += by
+            job.end_time = self.expected_end(job, now)
+        if by < 0:
+            self.clock_set_back(now, -by)
+        self.freed = True
+
     def clock_set_back(self, now: float, by: float) -> None:
         """Correct all times after the clock was set back by `by` seconds. No job loses the time waited."""
         self.version += 1
@@ -218,7 +236,7 @@ class Book:
         self.line.remove(job, now, started=True)
         job.job_state, job.state_reason, job.state_desc = states.RUNNING, "", ""
         job.start_time, job.suspended_seconds, job.suspend_time, job.preempted_by = now, 0.0, 0.0, 0
-        job.suspended_by_owner = False
+        job.suspended_by_owner, job.clock_set = False, 0.0
         job.eligible_time = job.eligible_time or now
         job.end_time = self.expected_end(job, now)
         self.active[job.job_id] = job

@@ -55,6 +55,11 @@ class FairShare:
             self._settle(account, now)
             account.cpus = max(0, account.cpus - cpus)
 
+    def clock_set(self, by: float) -> None:
+        """Move the times of all accounts, because the clock was set by `by` seconds."""
+        for account in self._accounts.values():
+            account.at += by
+
     def since(self, user: int, started: float, now: float) -> float:
         """Return the time from which a job begun at `started` is not accounted for yet, after a restart."""
         account = self._accounts.get(user)

@@ -135,6 +135,12 @@ class Scheduler:
         self._look_at_clock(now)
         return self._sweeps.run(now)
 
+    def clock_set(self, by: float, now: float) -> None:
+        """Correct all times, because the clock was set by `by` seconds and shows `now`."""
+        self._book.clock_set(now, by)
+        self._sweeps.more_at = 0.0
+        self._latest = now
+
     def begin_failed(self, job: JobRecord, reason: str, now: float) -> None:
         """Let a job wait again, each time longer, because the start failed and nothing of the job runs."""
         self._end_active(job, now)

@@ -72,6 +72,11 @@ class Week:
         account = self._accounts.get(user)
         return started if account is None else min(max(started, account.at), now)
 
+    def clock_set(self, by: float) -> None:
+        """Charge nothing for `by` seconds by which the clock was set. The hours used so far stay in this week."""
+        for account in self._accounts.values():
+            account.at += by
+
     def begin(self, job: JobRecord, demand: Demand, now: float) -> None:
         """Count a job's CPUs and GPUs from now on."""
         if self._lines and job.user_id:

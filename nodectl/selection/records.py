@@ -219,6 +219,7 @@ class JobRecord:
     as submitted, also in each task: how many tasks, the least and the greatest index, the step. `warned`: the run that
     got the requested signal. `to_requeue`: None, or the value for `held` ("" for not held) with which the job waits
     again when its processes have ended. `select_packed` is `select_jobinfo` as the plugin packed it, in hexadecimal.
+    `clock_set`: by how many seconds the times of this run were moved, because the clock was set while the job ran.
     `idle_since`: since when a running job does nothing. `given_to`: the job that holds all resources of this job, whose
     processes end; `given_resrcs`: these resources, which this job gets back where the other job ends before. `joining`:
     in a job that was given such resources, the jobs that gave them and have not ended, each number with the MiB to
@@ -248,6 +249,7 @@ class JobRecord:
     suspend_time: float = 0.0
     suspended_seconds: float = 0.0
     suspended_by_owner: bool = False
+    clock_set: float = 0.0
     restart_cnt: int = 0
     exit_code: int = 0
     array_job_id: int = 0

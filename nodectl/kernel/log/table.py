@@ -42,6 +42,16 @@ MESSAGES = (
         "Look at systemd's own messages: it may restart the service for this.",
     ),
     (
+        "step-end-late", "c403b3bba5374cdeafc7d12d36af6036", WARNING,
+        "The end of a step could not be noted yet; this is tried again.",
+        "The reason is the system's: descriptors or memory are short.",
+    ),
+    (
+        "clock-set", "5dae963a6efe4f65b5b840a8a5c1cbdd", INFO,
+        "The machine's clock was set while the service ran. The times of running jobs were corrected.",
+        "",
+    ),
+    (
         "job-cannot-begin", "f10a2abe112f44009b9a54d883050201", ERROR,
         "A job whose turn had come cannot begin, and has failed.",
         "The reason names what refused: often its script, its directory or its user.",
@@ -117,8 +127,8 @@ MESSAGES = (
     ),
     (
         "history-damaged", "e3ef69d6f67e41e3a7c3ea1b5f4aaf71", ERROR,
-        "The history, the file `history.db`, is damaged: the disk, or a program that wrote into it.",
-        "The line says how to save what can be read, and how to begin a new history.",
+        "The history, the file `history.db`, or a row of it, is damaged: the disk, or a program that wrote into it.",
+        "The line names the row, or says how to save what can be read, and how to begin a new history.",
     ),
     (
         "queue-not-written", "891a062fe3444b39a62a5e1c5a74a49a", ERROR,

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _BULK = features.kind_of_step("bulk")  # imported by the forkserver, because a stepd imports nothing
 _TRIES, _PAUSE = 8, 0.01  # seconds
+_LINK = 3  # the place of the connection to the daemon in an order
 _PRIVATE = "/private."  # in every path of a private node
 _SPARED = 1 << 20  # bytes of the step's file; the stepd needs many times as much memory
 
@@ -81,10 +82,26 @@ def main(
         status = 0
     except Unreadable as error:
         messages.to_log(str(error))
-    except BaseException:  # the top of a process; the daemon records its death
+        _tell_daemon(fds, str(error))
+    except BaseException as error:  # the top of a process; the daemon records its death
         sys.excepthook(*sys.exc_info())
+        _tell_daemon(fds if order is None else [order.fds.link.fileno()], f"{type(error).__name__}: {error}")
     finally:
         _end(order, status)
+
+
+def _tell_daemon(fds: "list[int]", why: str) -> None:
+    """Tell the daemon what this process dies of, for the step's record and its client. `fds`: of the order.
+
+    Most such errors come before a client is attached. Nothing here may fail: the process is about to end.
+    """
+    event = {"parameters": {"event": {"event": "died", "why": why}}, "continues": True}
+    try:
+        link = fds[min(_LINK, len(fds) - 1)]
+        os.set_blocking(link, False)
+        os.write(link, dumps(event).encode("ascii") + b"\0")
+    except (OSError, IndexError):
+        pass  # no daemon listens, or this step's end is told already
 
 
 def _end(order: "Order | None", status: int) -> "NoReturn":

@@ -174,7 +174,12 @@ class Warm:
             except ImportError:
                 raise Declined("ctypes") from None
         reader, writer = os.pipe()
-        between = os.fork()
+        try:
+            between = os.fork()
+        except OSError:
+            os.close(reader)
+            os.close(writer)
+            raise
         if between == 0:
             self._fork_again(job, writer)
             os.close(reader)

@@ -51,7 +51,7 @@ class Row:
     """A job (`step` is None) or a step.
 
     Times in seconds since the epoch, 0 for none. `clock_set`: the seconds by which the clock was set forward between
-    start and end. `memory`: the requested MiB.
+    start and end; `moved`: the part by which `started` was corrected already. `memory`: the requested MiB.
     """
 
     job: int
@@ -70,6 +70,7 @@ class Row:
     ended: float = 0.0
     suspended: float = 0.0
     clock_set: float = 0.0
+    moved: float = 0.0
     time_limit: int = 0
     cpus: int = 0
     asked_cpus: int = 0
@@ -237,6 +238,7 @@ def job_row(job: Mapping[str, Any]) -> Row:
         started=job.get("start_time", 0.0),
         ended=0.0 if job.get("job_state") in IN_QUEUE else job.get("end_time", 0.0),  # until when it may run
         suspended=job.get("suspended_seconds", 0.0),
+        moved=job.get("clock_set", 0.0),
         time_limit=job.get("time_limit", 0),
         cpus=job.get("cpus", 0),
         asked_cpus=asked,
@@ -304,7 +306,7 @@ def _complete(job: Row, steps: Sequence[Row]) -> None:
     holding = [step for step in steps if step.step in _FIRST and step.ended]
     if holding and job.ended:
         job.exit = holding[0].exit
-        job.clock_set = holding[0].clock_set
+        job.clock_set = holding[0].clock_set - job.moved
     job.derived = max((step.exit[0] for step in steps), default=0)
     for step in steps:
         step.array_job, step.array_task = job.array_job, job.array_task

@@ -22,8 +22,8 @@ _FACTS = (
 _JOB_FACTS = (
     "job_id", "array_job_id", "array_task_id", "array_tasks", "name", "user_name", "user_id", "group_id", "partition",
     "qos", "held_by", "job_state", "state_reason", "priority", "nice", "time_limit", "submit_time", "eligible_time",
-    "start_time", "end_time", "suspended_seconds", "restart_cnt", "exit_code", "comment", "account", "nodes",
-    "preempted_by",
+    "start_time", "end_time", "clock_set", "suspended_seconds", "restart_cnt", "exit_code", "comment", "account",
+    "nodes", "preempted_by",
 )  # fmt: skip
 _JOB_DETAILS = ("num_tasks", "cpus_per_task", "min_cpus", "pn_min_memory", "mem_per_cpu", "work_dir", "reservation")
 _SIGNALLED_BY_THE_KERNEL = 125  # sacct's number for a job that ran out of memory

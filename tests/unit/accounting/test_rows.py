@@ -132,3 +132,6 @@ def test_a_clock_that_was_set_meanwhile_makes_no_job_longer_or_shorter() -> None
             [record(step=BATCH, ended=1110.0 + jump, clock_set=jump)], [job(start_time=1010, end_time=1110 + jump)]
         )
         assert held[0][0].elapsed(9e9) == 100
+        corrected = job(start_time=1010 + jump, end_time=1110 + jump, clock_set=jump)
+        held = rows([record(step=BATCH, ended=1110.0 + jump, clock_set=jump)], [corrected])
+        assert held[0][0].elapsed(9e9) == 100

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from nodectl.service.daemon.history.batch_text import BatchText, PackedText, packing, unpacking
+from nodectl.service.daemon.history.decoding import Malformed
 from unit.daemon.packed import at_once
 
 _MIB = 1 << 20
@@ -26,5 +27,5 @@ def test_others_are_served_while_a_large_text_is_packed_and_unpacked(script: byt
 
 def test_a_text_that_was_cut_off_is_refused() -> None:
     packed, _ = at_once(packing(BatchText(1001, {}, os.urandom(9000))))
-    with pytest.raises(ValueError, match="ends too early"):
+    with pytest.raises(Malformed, match="ends too early"):
         at_once(unpacking(PackedText(1001, 0, packed.script[:4000], packed.request)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sqlite3
 import time
@@ -252,6 +253,34 @@ def test_nothing_is_kept_of_a_job_that_has_ended_before_its_warning() -> None:
     asyncio.run(life())
 
 
+@pytest.mark.parametrize("by", [-7200.0, 7200.0])
+def test_a_clock_that_is_set_brings_no_warning_of_a_time_limit_earlier_or_later(
+    monkeypatch: pytest.MonkeyPatch, by: float
+) -> None:
+    """The limit itself is counted by a clock that nobody sets."""
+    wall, boot = 1_000_000.0, 500.0
+    monkeypatch.setattr(time, "time", lambda: wall)
+    monkeypatch.setattr(time, "clock_gettime", lambda _: boot)
+    job = JobRecord(7, job_state=RUNNING, time_limit=3600, start_time=wall)
+    job.details.signal = "USR1@60"
+    controller, _ = controller_of([job], written=True)
+    corrected: list[float] = []
+
+    def clock_set(seconds: float, now: float) -> None:
+        corrected.append(now)
+        job.start_time += seconds
+
+    controller._begun = True
+    controller.scheduler.clock_set = clock_set
+    controller.rounds = SimpleNamespace(kick=lambda: None)
+    controller.table.changed_soon = lambda _: None
+    wall, boot = wall + 100 + by, boot + 100
+    assert controller._left_to_warning(job) == 3600 - 60 - 100
+    wall, boot = wall + 100, boot + 100
+    assert controller._left_to_warning(job) == 3600 - 60 - 200
+    assert corrected == [1_000_100.0 + by]
+
+
 def test_job_whose_first_step_is_gone_is_not_asked_about_again_at_once() -> None:
     job = JobRecord(7, job_state=RUNNING, joining=((8, 0),))
 
@@ -352,7 +381,13 @@ def test_job_that_makes_room_is_not_resumed_meanwhile() -> None:
     assert controller.job_resuming(7) == ""
 
 
-def test_copy_of_a_script_is_its_users_alone_and_goes_with_the_job(tmp_path: Path) -> None:
+def no_descriptor(*_: object, **__: object) -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_copy_of_a_script_is_its_users_alone_and_goes_with_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     spool = Spool(str(state))
@@ -365,7 +400,10 @@ def test_copy_of_a_script_is_its_users_alone_and_goes_with_the_job(tmp_path: Pat
     (path.parent.parent / "strange").mkdir()
     spool.sweep({8})
     assert os.listdir(path.parent.parent) == ["job8"]
-    spool.remove(8)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", no_descriptor)
+        patch.setattr(os, "scandir", no_descriptor)
+        spool.remove(8)
     assert os.listdir(path.parent.parent) == []
 
 

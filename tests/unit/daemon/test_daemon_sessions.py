@@ -272,6 +272,34 @@ def test_a_session_that_cannot_be_served_is_let_go_and_the_log_says_so(
     assert "serve the connections of uid 1000: " in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("fails", ["add_reader", "add_writer"])
+def test_a_session_that_the_system_does_not_watch_any_more_is_let_go(
+    fails: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its clients would wait for ever: for a call that nobody reads, or for an answer that does not fit in."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    async def act() -> None:
+        text = "x" * ((1 << 16) if fails == "add_writer" else 1)
+        ends = Ends(lambda _: {"text": text}, CallCounts(CROWD))
+        monkeypatch.setattr(asyncio.get_running_loop(), fails, fail)
+        for number in range(2, 30):
+            ends.add(number)
+        with contextlib.suppress(BrokenPipeError):
+            for number in range(1, 30):
+                ends.call(number)
+                await turns(1)
+            await turns(200)
+        with pytest.raises(BrokenPipeError):
+            os.write(ends.writer, b"x")
+        ends.close()
+
+    run(act)
+    assert "serve the connections of uid 1000: Cannot allocate memory" in capfd.readouterr().err
+
+
 async def nobody_has_an_account(_: int) -> bool:
     return False
 

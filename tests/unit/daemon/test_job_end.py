@@ -70,3 +70,21 @@ def test_failed_epilog_is_on_record_before_its_cgroup_is_emptied(
     why = "job 1: epilog /absent/epilog: No such file or directory"
     assert asyncio.run(end(tmp_path)) == [{**RECORD, "epilog": why}]
     assert found == [("prolog", False), ("epilog", False), ("epilog", True)]
+
+
+def test_a_script_that_has_done_its_work_has_not_failed_for_want_of_its_line_in_the_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine would be drained."""
+
+    async def run(*_: object) -> str:
+        return ""
+
+    async def epilog() -> str:
+        step = Step.from_json({"job_id": 1, "cpu_masks": [], "stack": []})
+        live = LiveStep(step, StepFiles(str(tmp_path / "absent"), 1, 0), lambda _: None)
+        config = build({"epilog": "/bin/true", "trace": True})
+        return await PrologEpilog(config, str(tmp_path), BackgroundTasks()).epilog(live, RECORD)
+
+    monkeypatch.setattr(PrologEpilog, "_execute", run)
+    assert asyncio.run(epilog()) == ""

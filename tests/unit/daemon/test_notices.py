@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+import descriptors
 from nodectl.launch.cgroup.delegation import Base
 from nodectl.model.config import Config
 from nodectl.model.states import REQUEUED
@@ -29,7 +30,7 @@ from nodectl.service.daemon.history.notice import Notice
 from nodectl.service.daemon.history.store import Store
 from nodectl.service.daemon.notices import courier, notices, order_file, wishes, wording
 from nodectl.service.daemon.notices.notices import Notices
-from nodectl.service.daemon.notices.ways import FAILED, LATE, UNKNOWN_USER
+from nodectl.service.daemon.notices.ways import FAILED, LATE, NOT_BEGUN, UNKNOWN_USER
 
 HOSTILE = "x\nBcc: eve@example.org\r\n\r\n.\n\x1b[2Jé\udcff"
 ENCODED = ("=?utf-8?q?a=0aBcc:_evil@x.y?=", "=?us-ascii?q?=e9?= é", "==??utf-8?q?=0aBcc:_evil@x.y?=")
@@ -334,6 +335,33 @@ def test_a_command_that_could_not_run_is_logged_and_one_that_failed_is_its_users
         "ended with exit code 127",
     ]  # fmt: skip
     assert said[0].startswith("notice-failed: job 7: END was not told by command")
+
+
+@pytest.mark.parametrize("way", ["mail", "command", "site"])
+def test_what_the_system_had_no_process_for_is_told_again_in_each_way(tmp_path: Path, way: str) -> None:
+    async def told() -> None:
+        life = Life(tmp_path / "history.db", {7})
+        made = wishes.made(job(command="x"), "END", way, at=1e9)
+        assert not life.notices._was_told(made, NOT_BEGUN)
+        assert life.notices._was_told(made, 0)
+        tries = [life.notices._was_told(made, NOT_BEGUN) for _ in range(5)]
+        assert tries == [False] * 4 + [True]
+
+    asyncio.run(told())
+
+
+@pytest.mark.parametrize("call", ["fork", "memfd_create", "open"])
+def test_a_courier_that_cannot_start_a_program_says_that_nothing_has_begun(
+    monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(courier, "Confinement", lambda *_: None)
+    step: Any = SimpleNamespace(environment={}, cwd="/")
+    with descriptors.none_left(), monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        assert courier._run(["/bin/sh"], b"text", step, None, 60) == NOT_BEGUN
 
 
 def test_what_a_torn_order_named_is_told_by_the_next_courier(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import time
 from collections.abc import Awaitable, Callable, Generator
 from types import SimpleNamespace
 from typing import Any
@@ -52,7 +53,8 @@ class Site:
         self.slices = Slices()
         turns = Turns()
         scheduler = self.bench.scheduler
-        controller = SimpleNamespace(table=self.table, scheduler=scheduler, selection=self.bench.selection)
+        selection = self.bench.selection
+        controller = SimpleNamespace(table=self.table, scheduler=scheduler, selection=selection, now=time.time)
         self.calls: Any = SimpleNamespace(
             controller=controller,
             hides_others=False,

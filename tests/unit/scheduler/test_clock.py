@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.scheduler.policy import Policy
+from nodectl.scheduler.policy import Policy, WeekHours
 from unit.scheduler.bench import PLAIN, Bench, numbers
 
 YEARS = 20 * 366 * 86_400
@@ -82,3 +82,21 @@ def test_however_the_clock_goes_all_jobs_start_in_the_end(steps: list[tuple[int,
             started.append(number)
             bench.end(bench.scheduler.jobs[number])
     assert sorted(started) == numbers(jobs)
+
+
+@given(st.sampled_from([-500_000, -3600, 3600, 500_000]))
+def test_a_clock_that_is_set_charges_no_user_and_makes_no_job_older_or_younger(by: int) -> None:
+    bench = Bench(replace(PLAIN, week_hours=(WeekHours((1000, 0)),)))
+    job, stopped = bench.run(2, limit=600), bench.run(2, user=1001, limit=600)
+    bench.at += 40
+    bench.scheduler.suspend(stopped, bench.at)
+    bench.at += 60
+    used = bench.scheduler.usage(bench.at)
+    bench.at += by
+    bench.scheduler.clock_set(by, bench.at)
+    assert [row[:2] for row in bench.scheduler.usage(bench.at)] == [row[:2] for row in used]
+    assert (job.used_seconds(bench.at), stopped.used_seconds(bench.at)) == (100, 40)
+    assert job.end_time == bench.at + 500
+    assert sum(float(str(row["cpu_hours"])) for row in bench.scheduler.week_hours(bench.at)) == (100 + 40) * 2 / 3600
+    bench.scheduler.resume(stopped, bench.at)
+    assert stopped.used_seconds(bench.at) == 40

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import errno
+import os
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
+import descriptors
 from nodectl.launch.task import warm
 from nodectl.launch.task.warm import Declined, Taken, command_of, variables_of
 
@@ -59,6 +63,27 @@ def test_texts_of_a_task() -> None:
 def test_texts_that_are_cut_off_are_refused(count: int) -> None:
     with pytest.raises((ValueError, IndexError, Declined)):
         Taken(b"".join(text + b"\0" for text in TEXTS[:count]), [])
+
+
+def test_a_fork_that_fails_costs_the_interpreter_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It serves all tasks of a step, and is asked for each of them."""
+
+    def fail() -> int:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fail)
+    ours, theirs = socket.socketpair()
+    words, writer = os.pipe()
+    with ours, theirs:
+        interpreter = warm.Warm(os.dup(theirs.fileno()), writer)
+        identity = " ".join(map(str, interpreter._identity)).encode()
+        variables = tuple(name + b"=" + value for name, value in interpreter._variables.items())
+        text = os.memfd_create("text")
+        os.write(text, b"".join(one + b"\0" for one in (identity, *TEXTS[1:14], *variables)))
+        with descriptors.none_left(), pytest.raises(OSError, match="unavailable"):
+            interpreter._fork(warm.TAKEN, "1", "", [text, 0, 0, 0, 0, 0])
+    for fd in (words, writer, text):
+        os.close(fd)
 
 
 def test_streams_are_those_of_a_new_interpreter() -> None:

@@ -15,6 +15,7 @@ import socket
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from nodectl import messages
 from nodectl.model.wire import frames, framing
 from nodectl.model.wire.dispatch import NODE, Call, Refused, Service, error_reply
 
@@ -191,8 +192,18 @@ class SessionChannel:
             self._loop.call_exception_handler({"message": f"a session broke its rules: {error!r}"})
             self.close()
             return
-        if not self._closed:  # the reply may have closed this: the descriptor may be reused by now
+        if self._closed:  # by the reply: the descriptor may be reused by now
+            return
+        try:
             self._read_on(data is None or self._inbox.size == 0)
+        except OSError as error:
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        """Close the channels, because the system refuses to watch them: else the users' calls would wait for ever."""
+        words = f"serve the connections of uid {self.uid}: {error.strerror}"
+        messages.tell("session-not-opened", words, uid=self.uid)
+        self.close()
 
     def _read_on(self, on: bool) -> None:
         """Read on, or first serve the frames already received."""
@@ -260,8 +271,7 @@ class SessionChannel:
                     del self._out[0]
         except BlockingIOError:
             if not self._is_full:
-                self._is_full = True
-                self._loop.add_writer(self._down.fileno(), self._flush)
+                self._wait_for_room()
             return
         except OSError:
             self.close()
@@ -269,6 +279,13 @@ class SessionChannel:
         if self._is_full:
             self._is_full = False
             self._loop.remove_writer(self._down.fileno())
+
+    def _wait_for_room(self) -> None:
+        try:
+            self._loop.add_writer(self._down.fileno(), self._flush)
+            self._is_full = True
+        except OSError as error:
+            self._fail(error)
 
     def forget(self, number: int) -> None:
         """Forget a finished connection."""

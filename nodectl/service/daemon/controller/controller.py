@@ -26,6 +26,7 @@ from nodectl.model.step_number import EXTERN
 from nodectl.model.warning import warning_of
 from nodectl.model.wire.dispatch import Refused, subject
 from nodectl.model.wire.names import QUEUED_AGAIN
+from nodectl.model.words import duration
 from nodectl.scheduler.decisions import REQUEUE, SUSPEND, Decision, End, NotAdmitted, Preempt, Resume, Start
 from nodectl.scheduler.scheduler import Scheduler
 from nodectl.selection.host import Selection
@@ -41,6 +42,7 @@ from nodectl.service.daemon.controller.rounds import Rounds
 from nodectl.service.daemon.controller.spool import Spool
 from nodectl.service.daemon.controller.starts import CannotBegin, Starts
 from nodectl.service.daemon.controller.table import JobTable
+from nodectl.service.daemon.controller.wall_clock import WallClock
 from nodectl.service.daemon.history.batch_text import PackedText
 from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks, TimeToEnd
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
@@ -110,11 +112,25 @@ class Controller(Watcher):
         self._warnings: dict[int, asyncio.TimerHandle] = {}
         self._usage_due = False
         self._begun = False
+        self._clock = WallClock()
+
+    def now(self) -> float:
+        """Return the time. Where the clock was set meanwhile, correct the times of the queue and of its jobs first."""
+        by = self._clock.set_by() if self._begun else 0.0
+        now = time.time()
+        if by:
+            messages.tell("clock-set", f"the clock was set {'forward' if by > 0 else 'back'} by {duration(abs(by))}")
+            self.scheduler.clock_set(by, now)
+            for job in self.table.jobs.values():
+                if job.is_active:
+                    self.table.changed_soon(job)
+            self.rounds.kick()
+        return now
 
     def begin(self, scheduler: Scheduler, selection: Selection) -> None:
         """Start the queue, with the jobs left by an earlier daemon."""
         self.scheduler, self.selection = scheduler, selection
-        self.rounds = Rounds(scheduler, self._carry_out, self.table.tell_all)
+        self.rounds = Rounds(scheduler, self._carry_out, self.table.tell_all, self.now)
         self._begun = True
         for live in self.parts.registry.live.values():
             self._restore_step(live.step)
@@ -124,6 +140,7 @@ class Controller(Watcher):
                 self.parts.notices.begun(job)
         for job_id, record in early.items():
             self.job_over(job_id, record)
+        self.parts.notices.clock = self.now
         self.parts.notices.begin()
         self.parts.idle.tell, self.parts.idle.end = self._tell_idle, self._end_idle
         self.parts.idle.begin(self.table.jobs)
@@ -155,7 +172,7 @@ class Controller(Watcher):
     async def submit(self, job: JobRecord, batch: PackedText | None = None) -> None:
         """Add a numbered job to the queue. Return once the job is on the disk. Raises Refused."""
         try:
-            self.scheduler.submit(job, time.time())
+            self.scheduler.submit(job, self.now())
         except NotAdmitted as error:
             raise Refused("LaunchRefused", str(error), exit_status=1, **subject(error.subject)) from None
         self.table.add(job, batch)
@@ -176,7 +193,7 @@ class Controller(Watcher):
     def _withdraw(self, job: JobRecord) -> None:
         self.leases.end(job.job_id)
         if self.scheduler.jobs.get(job.job_id) is job and job.job_state == states.PENDING:
-            self.scheduler.cancel(job, time.time())
+            self.scheduler.cancel(job, self.now())
             self.table.withdraw(job)
 
     def try_start(self, job: JobRecord) -> str:
@@ -187,11 +204,11 @@ class Controller(Watcher):
         """
         with self.selection.together:
             try:
-                why = self.scheduler.try_start(job, time.time())
+                why = self.scheduler.try_start(job, self.now())
             except NotAdmitted as error:
                 raise Refused("LaunchRefused", str(error), exit_status=1, **subject(error.subject)) from None
             if not why and not self.selection.job_ready(job):
-                self.scheduler.ended(job, states.CANCELLED, 1, time.time())
+                self.scheduler.ended(job, states.CANCELLED, 1, self.now())
                 return "its nodes are not ready"
         if not why:
             self.table.add_unwritten(job)
@@ -218,7 +235,7 @@ class Controller(Watcher):
         if self.scheduler.jobs.get(job.job_id) is not job or self.parts.registry.first(job.job_id) is not None:
             return
         if self.table.is_unwritten(job):
-            self.scheduler.ended(job, states.FAILED, 1, time.time())
+            self.scheduler.ended(job, states.FAILED, 1, self.now())
             self.table.withdraw(job)
         else:
             job.state_desc = why
@@ -265,7 +282,7 @@ class Controller(Watcher):
 
     def _begin_failed(self, job: JobRecord, why: str) -> None:
         """Put the job back into the queue, without counting the failed run."""
-        self.scheduler.begin_failed(job, why, time.time())
+        self.scheduler.begin_failed(job, why, self.now())
         job.restart_cnt -= 1
 
     def _changed(self, start: Start) -> None:
@@ -332,7 +349,7 @@ class Controller(Watcher):
         finally:
             self._stopping.discard(job.job_id)
             if job.job_state == states.RUNNING:
-                self.scheduler.stays(job, time.time())
+                self.scheduler.stays(job, self.now())
                 self.table.changed_soon(job)
                 self.rounds.kick()
 
@@ -367,7 +384,7 @@ class Controller(Watcher):
 
     def _cancel_waiting(self, job: JobRecord, tasks: str, reason: str) -> None:
         try:
-            gone = self.scheduler.cancel(job, time.time(), tasks)
+            gone = self.scheduler.cancel(job, self.now(), tasks)
         except NotAdmitted as error:
             raise Refused("InvalidRequest", str(error), parameter="jobs") from None
         job.state_desc = reason if gone else ""
@@ -388,7 +405,7 @@ class Controller(Watcher):
 
     def _never(self, job: JobRecord, state: str, reason: str) -> None:
         """End a waiting job without any chance to start."""
-        job.job_state, job.state_desc, job.end_time = state, reason, time.time()
+        job.job_state, job.state_desc, job.end_time = state, reason, self.now()
         self.leases.end(job.job_id)
         self.table.ended(job)
 
@@ -465,7 +482,7 @@ class Controller(Watcher):
     def _begin_end(self, job: JobRecord) -> None:
         """Begin the termination of a job: tell the scheduler and the select plugin."""
         if job.job_state not in (states.PENDING, states.COMPLETING):
-            self.scheduler.ending(job, time.time())
+            self.scheduler.ending(job, self.now())
             self._tell_killed(job.job_id)
             self.table.changed(job)
 
@@ -502,7 +519,7 @@ class Controller(Watcher):
 
         The cause of the death may recur, so the job waits longer each time.
         """
-        job.end_time, job.to_requeue = time.time(), None
+        job.end_time, job.to_requeue = self.now(), None
         self.table.store.put_run(job)
         if not died:
             self.parts.notices.requeued(job)
@@ -510,7 +527,7 @@ class Controller(Watcher):
         self._settled(job)
 
     def _wait_again(self, job: JobRecord, doom: Doom, *, died: bool = False) -> None:
-        now, scheduler = time.time(), self.scheduler
+        now, scheduler = self.now(), self.scheduler
         self._forget_warning(job.job_id)
         job.to_requeue = None
         if died:
@@ -526,7 +543,7 @@ class Controller(Watcher):
         self.leases.end(job.job_id)
         self._forget_warning(job.job_id)
         words = job.state_desc
-        self.scheduler.ended(job, state, exit_code, time.time())
+        self.scheduler.ended(job, state, exit_code, self.now())
         job.state_desc = words
         self.table.ended(job)
         if job.given_to:
@@ -550,7 +567,7 @@ class Controller(Watcher):
         self.table.commits.soon()
 
     def _put_usage(self) -> None:
-        now = time.time()
+        now = self.now()
         self.table.store.put_usage(self.scheduler.usage(now))
         self.table.store.put_week(self.scheduler.week_rows(now))
 
@@ -561,7 +578,7 @@ class Controller(Watcher):
     def _after_end(self) -> None:
         self._usage_changed()
         # Not only waiting jobs need a round: a job that was suspended to make room goes on now.
-        if self.scheduler.next_time(time.time()) is not None:
+        if self.scheduler.next_time(self.now()) is not None:
             self.rounds.kick()
 
     # What happens to jobs: called by the part of the daemon that runs their steps.
@@ -577,7 +594,7 @@ class Controller(Watcher):
         found = self.table.jobs.get(job)
         if found is None or not self._begun:
             return ""
-        record = StepRecord(found, step, num_tasks=ntasks, start_time=time.time())
+        record = StepRecord(found, step, num_tasks=ntasks, start_time=self.now())
         self.selection.step_pick_nodes(found, record, 1)
         self._steps.setdefault(job, {})[step] = record
         return self.selection.info.pack_step(record)
@@ -637,7 +654,7 @@ class Controller(Watcher):
         found = self.table.jobs.get(job)
         if found is None or found.job_state != states.RUNNING:
             return ""
-        why = self.scheduler.suspend(found, time.time(), by_owner=by_owner)
+        why = self.scheduler.suspend(found, self.now(), by_owner=by_owner)
         if why:
             messages.tell("job-keeps-cpus", f"job {job} keeps its CPUs: {why}", job=job, uid=found.user_id)
         self.table.changed_soon(found)
@@ -651,7 +668,7 @@ class Controller(Watcher):
             return ""
         if found.job_state == states.RUNNING:
             return f"it makes room for job {found.preempted_by}" if found.preempted_by else ""
-        why = self.scheduler.resume(found, time.time())
+        why = self.scheduler.resume(found, self.now())
         self.table.changed_soon(found)
         return why
 
@@ -696,10 +713,10 @@ class Controller(Watcher):
         if timer is not None:
             timer.cancel()
 
-    @staticmethod
-    def _left_to_warning(job: JobRecord) -> float:
+    def _left_to_warning(self, job: JobRecord) -> float:
+        now = self.now()  # before the job's times are looked at, which it may correct
         end = job.start_time + job.time_limit + job.suspended_seconds
-        return end - warning_of(job.details.signal).seconds - time.time()
+        return end - warning_of(job.details.signal).seconds - now
 
     def _look_at_warning(self, job: JobRecord) -> None:
         self._warnings.pop(job.job_id, None)
@@ -735,7 +752,7 @@ class Controller(Watcher):
         try:
             target = self.scheduler.target_of(source)
             memory = self._joint_memory(source, target)
-            self.scheduler.expand(source, time.time())
+            self.scheduler.expand(source, self.now())
         except NotAdmitted as error:
             raise _keeps(source, str(error)) from None
         target.joining = (*target.joining, (source.job_id, memory))
@@ -869,7 +886,7 @@ class Controller(Watcher):
 
     def _set_node(self, state: str, reason: str, uid: int) -> None:
         node: NodeRecord = self.selection.nodes[0]
-        now = time.time()
+        now = self.now()
         if state == DRAIN:
             node.node_state |= NODE_STATE_DRAIN
             node.reason, node.reason_uid, node.reason_time = reason, uid, now

@@ -7,8 +7,8 @@ again. If the machine has been booted since, the job may have begun, and the mac
 """
 
 import time
-from collections.abc import Generator, Iterator
-from typing import NamedTuple
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from nodectl.model.reasons import end_reason
 from nodectl.model.states import COMPLETED, COMPLETING, ENDED, NODE_FAIL, PENDING, REQUEUED, RUNNING, SUSPENDED
@@ -34,6 +34,7 @@ from nodectl.service.daemon.admission.share import FIRST_STEP
 from nodectl.service.daemon.admission.slices import Slices, Work
 from nodectl.service.daemon.controller.controller import Controller, given_to
 from nodectl.service.daemon.controller.job_request import told
+from nodectl.service.daemon.history.decoding import malformed, readable
 from nodectl.service.daemon.history.job_store import Kept
 from nodectl.service.daemon.jobs.further_steps import FurtherSteps
 from nodectl.service.daemon.steps.live import LiveStep
@@ -98,12 +99,19 @@ def _new_id(numbers: FurtherSteps) -> int:
 def _reservations(controller: Controller, now: float) -> Iterator[ReservationRequest]:
     """Yield the current reservations, and drop the expired reservations from the store."""
     store = controller.table.store
-    for one in store.reservations():
-        made = ReservationRequest(**{**one, "users": tuple(one["users"]), "flags": tuple(one["flags"])})
+    for made in readable(store.reservations(), _reservation):
         if made.end_time > now or repeat_of(made):
             yield made
         else:
             store.drop_reservation(made.name)
+
+
+def _reservation(record: Mapping[str, Any]) -> ReservationRequest:
+    """Make a reservation of a record. Raises Malformed."""
+    try:
+        return ReservationRequest(**{**record, "users": tuple(record["users"]), "flags": tuple(record["flags"])})
+    except (KeyError, TypeError) as error:
+        raise malformed(f"reservation {record.get('name')}", repr(error)) from None
 
 
 def _jobs(controller: Controller, nodes: NodeTable, boot: str) -> Generator[None, None, _Found]:

@@ -25,11 +25,13 @@ class Rounds:
     """The rounds of the scheduler. `carry_out` is called with the decisions of a slice, `over` after a round."""
 
     def __init__(
-        self, scheduler: Scheduler, carry_out: Callable[[list[Decision]], None], over: Callable[[], None]
-    ) -> None:
+        self, scheduler: Scheduler, carry_out: Callable[[list[Decision]], None], over: Callable[[], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
         self._scheduler = scheduler
         self._carry_out = carry_out
         self._over = over
+        self._clock = clock
         self._round: Iterator[Decision | None] | None = None
         self._wanted = False
         self._timer: asyncio.TimerHandle | None = None
@@ -63,7 +65,7 @@ class Rounds:
         self._wanted = False
         self._took = 0.0
         with self._begun_anew_on_error():
-            self._round = self._scheduler.schedule(time.time())
+            self._round = self._scheduler.schedule(self._clock())
             self._look()
 
     def _slice(self) -> None:
@@ -113,7 +115,7 @@ class Rounds:
         if self._wanted:
             self._begin_at(self._rested)
             return
-        now = time.time()
+        now = self._clock()
         due = self._scheduler.next_time(now)
         if due is not None:
             self._begin_at(max(loop.time() + min(max(due - now, 0.0), _LONGEST_REST), self._rested))

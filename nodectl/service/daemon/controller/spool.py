@@ -6,6 +6,7 @@ fill the disk of the history. Where the file system has no access control lists,
 daemon, as root.
 """
 
+import contextlib
 import os
 from collections.abc import Container
 
@@ -72,6 +73,13 @@ class Spool:
 
 
 def _remove(directory: str) -> None:
-    import shutil  # slow to import: only where there are scripts
+    """Remove the directory of a job's script. That takes no descriptor, since none may be left."""
+    for remove, path in (
+        (os.unlink, f"{directory}/{_SCRIPT}"), (os.unlink, f"{directory}/{_SCRIPT}.new"), (os.rmdir, directory),
+    ):  # fmt: skip
+        with contextlib.suppress(OSError):
+            remove(path)
+    if os.path.lexists(directory):  # nodectl has put nothing else there
+        import shutil  # slow to import
 
-    shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)

@@ -20,6 +20,7 @@ from nodectl.service.daemon.controller.rows import default_output
 from nodectl.service.daemon.controller.spool import Spool
 from nodectl.service.daemon.controller.table import text_of
 from nodectl.service.daemon.history.batch_text import BatchText, unpacking
+from nodectl.service.daemon.history.decoding import Malformed
 from nodectl.service.daemon.history.job_store import JobStore
 from nodectl.service.daemon.jobs.cgroup_removals import CgroupRemovals
 from nodectl.service.daemon.jobs.registry import Registry
@@ -89,7 +90,10 @@ class Starts:
             raise CannotBegin(f"its script cannot be read: {error}", for_good=False) from None
         if packed is None:
             raise CannotBegin("its script is lost", for_good=True)
-        text = await Work(self._slices).through(unpacking(packed))
+        try:
+            text = await Work(self._slices).through(unpacking(packed))
+        except Malformed as error:
+            raise CannotBegin(str(error), for_good=True) from None
         try:
             if not await self.ready(selection, job):
                 raise CannotBegin("its nodes are not ready", for_good=False)

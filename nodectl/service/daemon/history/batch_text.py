@@ -4,15 +4,16 @@ A script may have megabytes, and the event loop compresses it. So both direction
 other calls between two pieces. Functions of values, in the daemon.
 """
 
-import json
 import zlib
 from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple
 
 from nodectl.model.wire.lean_json import dumps
+from nodectl.service.daemon.history.decoding import decoded, malformed
 
 _PIECE = 64 << 10  # bytes, which take a millisecond or two
 _QUICKLY = 1  # of zlib
+_WHOSE = "a job's script"
 _T = Generator[None, None, bytes]
 
 
@@ -44,10 +45,13 @@ def packing(text: BatchText) -> Generator[None, None, PackedText]:
 
 
 def unpacking(text: PackedText) -> Generator[None, None, BatchText]:
-    """Expand a packed text. Raises zlib.error, or ValueError for data not made by `packing`."""
-    words = yield from _expanded(text.request)
-    script = yield from _expanded(text.script)
-    return BatchText(text.uid, json.loads(words), script)
+    """Expand a packed text. Raises Malformed for data not made by `packing`."""
+    try:
+        words = yield from _expanded(text.request)
+        script = yield from _expanded(text.script)
+    except (zlib.error, ValueError) as error:
+        raise malformed(_WHOSE, error) from None
+    return BatchText(text.uid, decoded(words, _WHOSE), script)
 
 
 def _compressed(data: bytes) -> _T:

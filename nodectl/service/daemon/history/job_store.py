@@ -5,7 +5,6 @@ before the end of its job is on the disk. `commit` makes a transaction and waits
 all changes stay here and are tried again. Used only from the event loop.
 """
 
-import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +14,7 @@ from nodectl.model.states import IN_QUEUE, REQUEUED
 from nodectl.model.wire.lean_json import dumps
 from nodectl.selection.records import JobRecord
 from nodectl.service.daemon.history.batch_text import PackedText
+from nodectl.service.daemon.history.decoding import decoded, malformed, readable
 from nodectl.service.daemon.history.notice import Notice
 from nodectl.service.daemon.history.schema import TASK
 from nodectl.service.daemon.history.store import Store
@@ -206,21 +206,22 @@ class JobStore:
 
         A job written meanwhile may come twice.
         """
-        statement = "SELECT rowid, record, resources FROM job WHERE node = ? AND ended = 0 AND rowid > ? ORDER BY rowid"
+        columns = "rowid, id, record, resources"
+        statement = f"SELECT {columns} FROM job WHERE node = ? AND ended = 0 AND rowid > ? ORDER BY rowid"  # noqa: S608
         row = 0
         while found := list(self._store.query(f"{statement} LIMIT 1", (self._node, row))):
-            row, *texts = found[0]
-            yield from _kept([tuple(texts)])
+            row = found[0][0]
+            yield from readable([found[0][1:]], _kept)
 
     def find(self, job: int) -> Kept | None:
-        """Return the latest run of a job, or None for an unknown job."""
-        statement = "SELECT record, resources FROM job WHERE id = ? ORDER BY restart DESC LIMIT 1"
-        return next(_kept(self._store.query(statement, (job,))), None)
+        """Return the latest run of a job, or None for an unknown job. Raises sqlite3.Error."""
+        statement = "SELECT id, record, resources FROM job WHERE id = ? ORDER BY restart DESC LIMIT 1"
+        return next(map(_kept, self._store.query(statement, (job,))), None)
 
     def task(self, array: int, index: int) -> Kept | None:
         """Return the latest run of an array's task which has become a job, or None for an unknown task."""
-        statement = f"SELECT record, resources FROM job WHERE array = ? AND array > 0 AND {TASK} = ?"  # noqa: S608  # ours
-        return next(_kept(self._store.query(f"{statement} ORDER BY +restart DESC LIMIT 1", (array, index))), None)
+        statement = f"SELECT id, record, resources FROM job WHERE array = ? AND array > 0 AND {TASK} = ?"  # noqa: S608
+        return next(map(_kept, self._store.query(f"{statement} ORDER BY +restart DESC LIMIT 1", (array, index))), None)
 
     def newest(self, uid: int) -> int:
         """Return the highest number among a user's latest ended jobs and arrays, 0 for none."""
@@ -254,11 +255,13 @@ class JobStore:
 
     def usage(self) -> list[tuple[int, float, float]]:
         """Return the rows written by `put_usage`."""
-        return list(self._store.query("SELECT uid, used, at FROM usage WHERE node = ?", (self._node,)))
+        rows = self._store.query("SELECT uid, used, at FROM usage WHERE node = ?", (self._node,))
+        return list(readable(rows, _figures))
 
     def week(self) -> list[tuple[str, float, float, float]]:
         """Return the rows written by `put_week`."""
-        return list(self._store.query("SELECT user, cpu, gpu, at FROM week WHERE node = ?", (self._node,)))
+        rows = self._store.query("SELECT user, cpu, gpu, at FROM week WHERE node = ?", (self._node,))
+        return list(readable(rows, _figures))
 
     def node(self) -> tuple[str, str, int, float] | None:
         """Return the node's (state, reason, uid, time), or None if no state was written."""
@@ -283,7 +286,12 @@ class JobStore:
         """Return the first unsent notices of this way about this user's jobs."""
         statement = "SELECT job, restart, event, record FROM notice WHERE node = ? AND way = ? AND uid = ? AND done = 0"
         rows = self._store.query(f"{statement} ORDER BY rowid LIMIT ?", (self._node, way, uid, most))
-        return [Notice(job, restart, event, way, uid, json.loads(record)) for job, restart, event, record in rows]
+
+        def read(row: tuple[int, int, str, str]) -> Notice:
+            job, restart, event, record = row
+            return Notice(job, restart, event, way, uid, decoded(record, f"a notice of job {job}"))
+
+        return list(readable(rows, read))
 
     def runs_of_array(self, array: int, after: tuple[int, int]) -> list[tuple[int, int, str]]:
         """Return the next runs of an array's tasks, in order: job, restart, and the state in which the run ended.
@@ -296,8 +304,8 @@ class JobStore:
 
     def reservations(self) -> list[Mapping[str, Any]]:
         """Return the records of this node's reservations, sorted by name."""
-        rows = self._store.query("SELECT record FROM reservation WHERE node = ? ORDER BY name", (self._node,))
-        return [json.loads(record) for (record,) in rows]
+        rows = self._store.query("SELECT name, record FROM reservation WHERE node = ? ORDER BY name", (self._node,))
+        return list(readable(rows, lambda row: decoded(row[1], f"reservation {row[0]}")))
 
 
 def _column(text: str) -> str:
@@ -305,8 +313,21 @@ def _column(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _kept(rows: Iterable[tuple[str, str]]) -> Iterator[Kept]:
-    for text, resources in rows:
-        record = json.loads(text)
-        held = json.loads(resources) if resources else {}
-        yield Kept(JobRecord.from_json(record), held, record.get("boot", ""))
+def _kept(row: tuple[int, str, str]) -> Kept:
+    """Make the job of a row: number, record, resources. Raises Malformed."""
+    whose = f"job {row[0]}"
+    record = decoded(row[1], whose)
+    try:
+        job = JobRecord.from_json(record)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise malformed(whose, repr(error)) from None
+    if job.job_id != row[0]:
+        raise malformed(whose, f"it is of job {job.job_id}")
+    return Kept(job, decoded(row[2], whose) if row[2] else {}, record.get("boot", ""))
+
+
+def _figures(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a row of a user and figures. Raises Malformed."""
+    if not all(isinstance(figure, int | float) for figure in row[1:]):
+        raise malformed(f"what {row[0]} has used", "no figures")
+    return row

@@ -9,8 +9,8 @@ which survives the daemon.
 """
 
 import contextlib
+import functools
 import itertools
-import json
 import os
 import sqlite3
 import time
@@ -23,6 +23,7 @@ from nodectl.model.wire.lean_json import dumps
 from nodectl.service.daemon.history import pruning, schema
 from nodectl.service.daemon.history.connection import HistoryConnection, locked_for, why_unusable
 from nodectl.service.daemon.history.counters import Counters
+from nodectl.service.daemon.history.decoding import decoded, readable
 
 _DRAW = (
     "INSERT INTO counter VALUES ('job', :below + :count)"
@@ -248,7 +249,8 @@ class Store:
     def record_lost(self, boot: str, known: Container[tuple[int, int]]) -> None:
         """Record steps noted by any node in an earlier boot as ended, except the steps in `known`."""
         rows = self._db.execute("SELECT job, step, record FROM running WHERE boot != ?", (boot,))
-        ended = [json.loads(record) for job, step, record in rows if (job, step) not in known]
+        lost = [row for row in rows if row[:2] not in known]
+        ended = list(readable(lost, lambda row: decoded(row[2], f"step {row[0]}.{row[1]}")))
         if ended:
             self.add([Ended({**record, "ended": time.time()}, b"") for record in ended])
 
@@ -268,9 +270,9 @@ class Store:
         return list(self._containers)
 
     def record(self, job: int, step: int) -> Mapping[str, object] | None:
-        """Return the record of the step's latest run, or None for a step not in the history."""
+        """Return the record of the step's latest run, or None for a step not in the history. Raises sqlite3.Error."""
         row = self._db.execute(_OF_STEP.format("record"), (job, step)).fetchone()
-        return None if row is None else json.loads(row[0])
+        return None if row is None else decoded(row[0], f"step {job}.{step}")
 
     def last_step(self, job: int, restart: int) -> int:
         """Return the highest number of an ended step in this run of a job, or -1 for none.
@@ -293,14 +295,14 @@ class Store:
         True if one reply has no room for all records.
         """
         where, values = ("WHERE uid = ?", [uid]) if uid is not None else ("", [])
-        statement = f"SELECT record FROM step {where} ORDER BY rowid DESC LIMIT ? OFFSET ?"  # noqa: S608
+        statement = f"SELECT job, step, record FROM step {where} ORDER BY rowid DESC LIMIT ? OFFSET ?"  # noqa: S608
         found: list[Mapping[str, object]] = []
         room = _ROOM
-        for (text,) in self._db.execute(statement, (*values, most, skip)):
+        for job, step, text in self._db.execute(statement, (*values, most, skip)):
             if room <= 0:
                 return found, True
             room -= len(text)
-            found.append(json.loads(text))
+            found += readable([text], functools.partial(decoded, whose=f"step {job}.{step}"))
         return found, False
 
     def forget_pages(self) -> None:

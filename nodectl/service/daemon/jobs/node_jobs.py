@@ -120,7 +120,8 @@ class NodeJobs:
                 await live.order("End", {"state": CANCELLED, "reason": reason})
 
     def _death(self, live: LiveStep) -> str:
-        return f"the step runner died{live.where_it_died(self._plugins)}"
+        words = f": {live.last_words}" if live.last_words else ""
+        return f"the step runner died{live.where_it_died(self._plugins)}{words}"
 
     async def settle(self, to_end: TimeToEnd) -> None:
         """Wait for running prologs and epilogs, before the daemon ends.

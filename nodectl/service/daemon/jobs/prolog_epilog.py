@@ -147,7 +147,7 @@ class PrologEpilog:
         stack = [step.stack[place] for place in self._mentioned_hooks.places(step.stack, (call,))]
         if not stack:
             return ""
-        trace = live.files.append_trace() if self._config.trace else -1
+        trace = self._open_trace(live)
         environment = {**variables, **probe_variable.environment()}
         arguments = {
             "cgroup": self._full_path(moment, step),
@@ -175,6 +175,13 @@ class PrologEpilog:
             return process.results[-1]
         return f"{process.plugin_and_hook() or call}: {process.how_it_ended()}"
 
+    def _open_trace(self, live: LiveStep) -> int:
+        """Open the step's trace; -1 for none. A lost line of it drains no machine."""
+        try:
+            return live.files.append_trace() if self._config.trace else -1
+        except OSError:
+            return -1
+
     def _script(self, moment: Moment) -> str | None:
         """Return the path of the site's script, None for none."""
         path: str | None = getattr(self._config, moment.name)
@@ -186,8 +193,8 @@ class PrologEpilog:
             return ""
         started = now()
         why = await self._execute(moment, live.step, path, variables)
-        if self._config.trace:
-            trace = live.files.append_trace()
+        trace = self._open_trace(live)
+        if trace >= 0:
             Recorder(trace, "daemon").write(moment.script, started, rc=-1 if why else 0, note=why)
             os.close(trace)
         return f"{moment.name} {why}" if why else ""

@@ -1,7 +1,6 @@
 """Accounting: the usage of jobs and steps, running and ended, in replies short enough to delay no other call."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nodectl.launch.cgroup import tree
@@ -11,6 +10,7 @@ from nodectl.model.number import whole
 from nodectl.model.wire.dispatch import Call, Refused, invalid
 from nodectl.model.wire.shape import Optional, array, integer, text
 from nodectl.service.daemon.history import pages
+from nodectl.service.daemon.history.decoding import decoded, malformed, readable
 from nodectl.service.daemon.history.store import Store
 from nodectl.service.daemon.jobs.registry import JOB, Registry
 from nodectl.service.daemon.steps.live import LiveStep
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from nodectl.model.wire.shape import Shape
 
 _MOST_JOBS = 1000
+_OF_STEP = ("job", "step", "name", "user", "uid", "state", "submitted", "ntasks")  # what no command can do without
+_OF_JOB = ("job_id",)
 _MOST_RUNNING = 25  # in one reply: a few files are read for each
 _RUNNING = "running"
 _TIME = Optional(integer(0, 1 << 40))
@@ -65,14 +67,14 @@ class Accounting:
 
     def _jobs(self, wanted: pages.RecordSelection, position: str) -> tuple[list[dict[str, Any]], str]:
         page = pages.jobs(self._store, wanted, position)
-        return [_job(*row) for row in page.rows], page.next
+        return list(readable(page.rows, _job)), page.next
 
     def _steps(self, wanted: pages.RecordSelection, position: str) -> tuple[list[dict[str, Any]], str]:
         """Return a page of steps: first running steps in the order of numbers, then ending steps, then the history."""
         phase, _, last = position.partition(" ")
         if position and phase != _RUNNING:
             page = pages.steps(self._store, wanted, position)
-            return [_step(*row) for row in page.rows], page.next
+            return list(readable(page.rows, _step)), page.next
         after = _key(last) if position else (0, 0)
         is_meant = _Meant(wanted)
         keys = sorted(key for key, live in self._registry.live.items() if key > after and is_meant(live))
@@ -83,7 +85,7 @@ class Accounting:
         self._registry.batch.flush()
         records += self._ending(is_meant)
         page = pages.steps(self._store, wanted)
-        return [*records, *(_step(*row) for row in page.rows)], page.next
+        return [*records, *readable(page.rows, _step)], page.next
 
     def _running(self, live: LiveStep) -> dict[str, Any]:
         """Return the record of a running step, with the cgroup's counters so far."""
@@ -127,9 +129,26 @@ def _key(text: str) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
-def _step(record: str) -> dict[str, Any]:
-    return usage.of_step(json.loads(record))
+def _step(row: tuple[str, ...]) -> dict[str, Any]:
+    """Return the accounting data of a step's row. Raises Malformed."""
+    record = decoded(row[0], "a step")
+    return _made(lambda: usage.of_step(record), f"step {record.get('job')}.{record.get('step')}", _OF_STEP)
 
 
-def _job(record: str, resources: str) -> dict[str, Any]:
-    return usage.of_job(json.loads(record), json.loads(resources) if resources else {})
+def _job(row: tuple[str, ...]) -> dict[str, Any]:
+    """Return the accounting data of a job's row. Raises Malformed."""
+    record = decoded(row[0], "a job")
+    whose = f"job {record.get('job_id')}"
+    resources = decoded(row[1], whose) if row[1] else {}
+    return _made(lambda: usage.of_job(record, resources), whose, _OF_JOB)
+
+
+def _made(make: Callable[[], dict[str, Any]], whose: str, needed: Iterable[str]) -> dict[str, Any]:
+    try:
+        made = make()
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise malformed(whose, repr(error)) from None
+    for name in needed:
+        if name not in made:
+            raise malformed(whose, f"it has no {name}")
+    return made

@@ -1,6 +1,5 @@
 """Queue, ShowJob and ExplainJob: the state of jobs, and why jobs wait."""
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
@@ -46,7 +45,7 @@ class ShowQueue:
             return await self._page(call)
 
     async def _page(self, call: Call) -> Mapping[str, object]:
-        now, given, work = time.time(), call.parameters, self._calls.work()
+        now, given, work = self._calls.controller.now(), call.parameters, self._calls.work()
         scheduler, jobs = self._calls.controller.scheduler, self._calls.controller.table.jobs
         named = await self._named(given, work)
         survey = await work.through(scheduler.survey(now))
@@ -102,7 +101,8 @@ class ShowQueue:
         """Return the hours that users with limits used this week; none where users may not see each other's."""
         if self._calls.hides_others and not self._calls.permissions.is_admin(call.peer):
             return {"hours": []}
-        return {"hours": self._calls.controller.scheduler.week_hours(time.time())}
+        controller = self._calls.controller
+        return {"hours": controller.scheduler.week_hours(controller.now())}
 
     async def show_job(self, call: Call) -> Mapping[str, object]:
         """Return the record of a job."""
@@ -117,7 +117,7 @@ class ShowQueue:
                 resources = rows.held(job, controller.selection.nodes)
         task = name.partition("_")[2]
         of_task = int(task) if job.array_tasks and task.isdecimal() else None
-        told = rows.record(job, resources, time.time(), why, controller.selection.nodes[0].name, of_task)
+        told = rows.record(job, resources, controller.now(), why, controller.selection.nodes[0].name, of_task)
         told["select"] = controller.selection.described(job)
         told["notice_failed"] = controller.parts.notices.failure(job)
         mine = self._calls.permissions.may_see(call.peer, job.user_id)

@@ -5,11 +5,12 @@ told. For each notice it forks a process which becomes the job's user, or the ad
 sendmail or a command. Whatever is slow is killed, with all that it has started. All look-ups come before the forks.
 """
 
+import contextlib
 import os
 import pwd
 import select
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nodectl.kernel import _kernel, signals, trust
@@ -22,7 +23,7 @@ from nodectl.model.confinement_level import NONE
 from nodectl.model.step import Step
 from nodectl.service.daemon.history.notice import Notice
 from nodectl.service.daemon.notices import order_file, wording
-from nodectl.service.daemon.notices.ways import COMMAND, FAILED, LATE, MAIL, UNKNOWN_USER, UNTRUSTED
+from nodectl.service.daemon.notices.ways import COMMAND, FAILED, LATE, MAIL, NOT_BEGUN, UNKNOWN_USER, UNTRUSTED
 
 REPORT, ORDER, PROGRAMS = 3, 4, 5  # descriptors: unused, the order's file, the filters that confine
 _SHELL = "/bin/sh"
@@ -116,7 +117,7 @@ def _step_of(told: Notice, user: pwd.struct_passwd, level: str, order: Mapping[s
 def _run(
     argv: list[str], text: bytes, step: Step, group: Group | None, seconds: float, *, delivers: bool = False
 ) -> int:
-    """Run a program with the input `text`, for at most `seconds`. Return the wait status, or LATE.
+    """Run a program with the input `text`, for at most `seconds`. Return the wait status, LATE, or NOT_BEGUN.
 
     Processes that it leaves behind are killed. With `delivers` they have the rest of the time, because some sendmails
     deliver a mail in the background. A process that does not die, as in a system call on a hanging file system, is left
@@ -128,15 +129,10 @@ def _run(
     def become() -> bool:
         return users_process.become(step, confined, group=group, signs_in=True)
 
-    source, null = os.memfd_create("notice"), os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-    os.write(source, text)
-    os.lseek(source, 0, os.SEEK_SET)
-    pid = scripts.start_as(
-        argv[0], step.environment, step.cwd, errors=null, become=become, confinement=confined, words=argv[1:],
-        source=source,
-    )  # fmt: skip
-    os.close(source)
-    os.close(null)
+    try:
+        pid = _start(argv, text, step, become, confined)
+    except OSError:  # no process, memory or descriptor is left
+        return NOT_BEGUN
     pidfd = os.pidfd_open(pid)
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
@@ -152,6 +148,21 @@ def _run(
     os.close(pidfd)
     status = os.waitpid(pid, 0)[1] if dies else 0
     return LATE if late else status
+
+
+def _start(argv: list[str], text: bytes, step: Step, become: Callable[[], bool], confined: Confinement) -> int:
+    """Start a program with the input `text`. Return the pid. Raises OSError; then nothing has begun."""
+    with contextlib.ExitStack() as opened:
+        source = os.memfd_create("notice")
+        opened.callback(os.close, source)
+        null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        opened.callback(os.close, null)
+        os.write(source, text)
+        os.lseek(source, 0, os.SEEK_SET)
+        return scripts.start_as(
+            argv[0], step.environment, step.cwd, errors=null, become=become, confinement=confined, words=argv[1:],
+            source=source,
+        )  # fmt: skip
 
 
 def _remove(group: Group) -> None:

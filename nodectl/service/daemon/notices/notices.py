@@ -36,7 +36,17 @@ from nodectl.service.daemon.history.job_store import JobStore
 from nodectl.service.daemon.history.notice import Notice
 from nodectl.service.daemon.jobs.background_tasks import BackgroundTasks
 from nodectl.service.daemon.notices import order_file, wishes
-from nodectl.service.daemon.notices.ways import COMMAND, FAILED, LATE, MAIL, SITE, UNKNOWN_USER, UNTRUSTED, WAYS
+from nodectl.service.daemon.notices.ways import (
+    COMMAND,
+    FAILED,
+    LATE,
+    MAIL,
+    NOT_BEGUN,
+    SITE,
+    UNKNOWN_USER,
+    UNTRUSTED,
+    WAYS,
+)
 from nodectl.service.daemon.processes.reporting_process import ReportingProcess
 
 _MODULE = "nodectl.service.daemon.notices.courier"
@@ -55,7 +65,8 @@ _LONGEST_WAIT = 3600.0  # the clock may be set meanwhile
 _AT_THE_END = 1.0  # seconds for couriers that have just begun; a command that hangs delays no restart
 _LIMITS = {"cpu.max": "100000 100000", "pids.max": "64", "memory.max": str(512 << 20), "cpu.weight": "20"}
 _WHY = {LATE: "took longer than notify_timeout", UNKNOWN_USER: "there is no such user",
-        UNTRUSTED: "its program is missing, or not trusted", FAILED: "an error of nodectl"}  # fmt: skip
+        UNTRUSTED: "its program is missing, or not trusted", FAILED: "an error of nodectl",
+        NOT_BEGUN: "the system had no process, memory or descriptor for it"}  # fmt: skip
 _T = TypeVar("_T")
 Key = tuple[str, int]
 """A way and a user: a courier tells the notices of both."""
@@ -99,6 +110,7 @@ class Notices:
         self._limits: dict[int, asyncio.TimerHandle] = {}  # by job: the next share of its time limit
         self._tasks = BackgroundTasks()
         self._serves = False
+        self.clock: Callable[[], float] = time.time
 
     def begin(self) -> None:
         """Begin to tell, first the notices which an earlier daemon has left."""
@@ -242,7 +254,7 @@ class Notices:
         self.forget(job.job_id)
         if not job.time_limit or not job.is_active:
             return
-        used = job.used_seconds(time.time())
+        used = job.used_seconds(self.clock())
         for event, percent in wishes.shares_of_limit(job, self._config):
             left = job.time_limit * percent / 100 - used
             if left > 0:  # still, where the clock stands: the job is suspended
@@ -431,7 +443,8 @@ class Notices:
         identity = told[:4]
         if status:
             self._tries[identity] += 1
-            if told.way == MAIL and status in _TEMPORARY and self._tries[identity] < _TRIES:
+            may_come_again = status == NOT_BEGUN or (told.way == MAIL and status in _TEMPORARY)
+            if may_come_again and self._tries[identity] < _TRIES:
                 return False
             why = _WHY.get(status) or children.said(status)
             if status < 0 or status == _NO_PROGRAM or told.way != COMMAND:  # a command may fail as it likes

@@ -145,19 +145,20 @@ class StepFiles:
     def connect(self) -> _socket.socket | None:
         """Connect to the stepd's socket. Return None if the stepd is dead, even if a child still holds the socket.
 
-        Raises BlockingIOError while other connections crowd the socket of a busy stepd.
+        Raises OSError where this cannot be learnt now: BlockingIOError while other connections crowd the socket of a
+        busy stepd.
         """
         link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         link.setblocking(False)
         try:
             link.connect(f"{self.stem}.sock")
-        except BlockingIOError:
-            link.close()
-            raise
+            lives = _runs(framing.peer_of(link).pid)
+        except (FileNotFoundError, ConnectionError):
+            lives = False
         except OSError:
             link.close()
-            return None
-        if not _runs(framing.peer_of(link).pid):
+            raise
+        if not lives:
             link.close()
             return None
         return link

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from signal import SIGKILL
 
+from nodectl import messages
 from nodectl.launch.stepd import plugin_output
 from nodectl.launch.streams.filename import files_of
 from nodectl.model.states import CONFIGURING, FAILED, NODE_FAIL, RUNNING, SUSPENDED
@@ -41,6 +42,7 @@ class LiveStep:
         self.spent_before = 0.0  # CPU seconds of earlier steps of the runner; for a step without a cgroup
         self.size = 0  # bytes of its files, which count against its user
         self.failure = ""
+        self.last_words = ""  # what the stepd died of
         self.last_record: Mapping[str, object] | None = None  # from the stepd's last event
         self.ended: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
         self._on_end = on_end
@@ -89,13 +91,13 @@ class LiveStep:
         return [fd] if fd >= 0 else []
 
     def reach(self, lost: Callable[[], None]) -> None:
-        """Connect to a running stepd, with retries while the socket is crowded. Call `lost` if the stepd is dead."""
+        """Connect to a running stepd, and try again until that is possible. Call `lost` if the stepd is dead."""
         if self.ended.done():
             return
         try:
             gone = self._pidfd >= 0 and not framing.runs(self._pidfd)
             link = None if gone else self.files.connect()
-        except BlockingIOError:
+        except OSError:  # no memory or descriptor is left, or others crowd the socket: the stepd may well live
             asyncio.get_running_loop().call_later(_CROWDED_PAUSE, self.reach, lost)
             return
         if link is None:
@@ -127,6 +129,8 @@ class LiveStep:
         except ProcessLookupError:
             asyncio.get_running_loop().call_soon(self._finish)
             return
+        except OSError:
+            return  # no descriptor is left: the end of the connection has to do
         asyncio.get_running_loop().add_reader(self._pidfd, self._finish)
 
     def fail(self, why: str, state: str = FAILED) -> None:
@@ -151,7 +155,7 @@ class LiveStep:
             self._finish()
 
     def _take(self, message: Mapping[str, object]) -> None:
-        """Take a reply or an event: the beginning of the step's termination, counts of commands, or the final record.
+        """Take a reply or an event: the start of termination, counts of commands, the final record, or last words.
 
         The last event carries the record, because the disk may have had no room for it.
         """
@@ -161,6 +165,8 @@ class LiveStep:
             self.last_record = event.get("record") or self.last_record  # type: ignore[assignment]
             if event.get("event") == "ending":
                 self._on_ending(self)
+            elif event.get("event") == "died":
+                self.last_words = str(event["why"])
             elif event.get("event") == "commands":
                 self.commands = event["counts"]  # type: ignore[assignment]  # the stepd's own
         elif self._replies and not (asked := self._replies.pop(0)).done():
@@ -178,9 +184,12 @@ class LiveStep:
         self._replies.clear()
         try:
             self._on_end(self)
-        except Exception:
-            asyncio.get_running_loop().call_later(_END_AGAIN, self._finish)  # the daemon may have no descriptor left
-            raise
+        except Exception as error:
+            asyncio.get_running_loop().call_later(_END_AGAIN, self._finish)
+            if not isinstance(error, OSError):
+                raise
+            told = f"step {self.step}: note its end: {error}; this is tried again"  # perhaps no descriptor is left
+            messages.tell("step-end-late", told, job=self.step.job_id, step=str(self.step))
 
     def _read_the_rest(self) -> None:
         """Read the stepd's last messages, in case the stepd's end was noticed first."""
