@@ -98,6 +98,8 @@ FILES = [
     ("run {}/locked", 13, ["/locked'", "Permission denied", "not executable"]),
     ("run {}/bare", 8, ["/bare'", "begins with #!"]),
     ("run {}/lost", 2, ["/lost'", "its interpreter is missing"]),
+    ("run {}/dos", 2, ["/dos'", "carriage return", "dos2unix"]),
+    ("bulk {}/dos ::: 1", 1, ["/dos'", "carriage return", "dos2unix"]),
     ("run /tmp", 13, ["'/tmp'", "it is a directory"]),
     ("run -o /root/out true", 1, ["'/root/out'", "Permission denied (as nobody)"]),
     ("run -i /nonexistent true", 1, ["input file '/nonexistent'", "No such file"]),
