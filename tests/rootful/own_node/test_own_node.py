@@ -217,6 +217,8 @@ def test_who_asks_for_a_limit_that_is_not_kept_is_told_so(shared: OwnNode) -> No
     done = shared.nodectl("run", "--mem=64M", "true")
     warning = "nodectl: warning: this machine does not limit memory of jobs; `nodectl --user doctor` says why\n"
     assert (done.returncode, done.stderr) == (0, warning)
+    assert shared.nodectl("run", "-Q", "--mem=64M", "true").stderr == ""
+    assert "exit code 3" in shared.nodectl("run", "-Q", "--mem=64M", "sh", "-c", "exit 3").stderr
     assert shared.nodectl("run", "true").stderr == ""
 
 
