@@ -100,6 +100,8 @@ def _gone(session: Session, job: str) -> str:
         record = cast("dict[str, Any]", session.call("ShowJob", job=job)["record"])
     if not record:
         return f"no job {job} waits, runs or is in the history"
+    if str(record.get("array_job")) == job:
+        return f"all tasks of job {job} have ended; `nodectl acct -j {job}` lists them"
     words = f" ({record['words']})" if record.get("words") else ""
     return f"job {job} has ended: {record['state']}{words}; `nodectl show {job}` tells more"
 

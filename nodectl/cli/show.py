@@ -90,7 +90,10 @@ def _found(session: Session, name: "str | tuple[int, int]") -> tuple[Mapping[str
         return job, pairs(job_facts(job))
     if job is not None:
         record = {**record, **{key: job[key] for key in _OF_JOB if job.get(key)}}
-    return record, text_of(record, time.time(), _name_in_array(job))
+    task = _name_in_array(job)
+    if job is not None and task and name == str(job["array_job"]):
+        task = f"{task}; `nodectl acct -j {name}` lists all tasks"
+    return record, text_of(record, time.time(), task)
 
 
 def _array_task(session: Session, number: int) -> str:

@@ -11,7 +11,7 @@ from nodectl.client.job_changes import taken
 from nodectl.client.job_name import add_jobs, named
 from nodectl.client.job_watch import JobWatch
 from nodectl.client.session import Session
-from nodectl.client.waiting import how_it_failed, say
+from nodectl.client.waiting import say
 from nodectl.model.number import seconds
 
 _TOO_LATE = 124  # as timeout(1)
@@ -83,8 +83,9 @@ def _any(settings: GlobalOptions, session: Session, names: list[str]) -> JobWatc
 
 def _told(job: JobWatch) -> int:
     """Return the exit status of an ended job, after a line on one that failed."""
-    if (status := job.exit_status()) and not job.is_array:
-        say(how_it_failed(job.record, job.name))
+    status, words = job.end()
+    if words:
+        say(words)
     return status
 
 
