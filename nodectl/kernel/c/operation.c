@@ -129,7 +129,7 @@ static const char *why_not(const struct launch *launch, const struct operation *
                                      : ": its interpreter is missing";
     if (error == EACCES && raw(SYS_newfstatat, AT_FDCWD, path, &status, 0) == 0 && S_ISDIR(status.st_mode))
         return ": it is a directory";
-    if (error == EACCES && operation->a)
+    if (error == EACCES)
         return ": it is not executable, or a directory of its path is closed";
     if (error == ENOENT && !operation->a)
         return strchr(path, ' ') ? ": in no directory of PATH; sh -c runs a line of shell" : ": in no directory of PATH";

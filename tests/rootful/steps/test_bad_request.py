@@ -60,6 +60,8 @@ def test_a_script_of_path_that_cannot_run_is_not_called_missing(served: Node, pr
     assert done.returncode == 2
     assert "execute 'badinterp': No such file or directory: its interpreter is missing (as nobody)" in done.stderr
     assert "in no directory of PATH" in served.run("nosuchprogram", user=NOBODY, env=path).stderr
+    closed = "execute 'notexec': Permission denied: it is not executable, or a directory of its path is closed"
+    assert closed in served.run("notexec", user=NOBODY, env=path).stderr
 
 
 def test_a_word_that_is_longer_than_the_kernel_takes(served: Node) -> None:
