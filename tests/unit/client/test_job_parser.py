@@ -47,7 +47,7 @@ def test_options_are_sbatchs(words: list[str], found: dict[str, object]) -> None
         (["--label"], "unrecognized option '--label'"),
         (["--cpu-bind=cores"], "unrecognized option '--cpu-bind'"),
         (["--overlap"], "unrecognized option '--overlap'"),
-        (["--container=x"], "option '--container' is sbatch's and not nodectl's"),
+        (["--container=x"], "option '--container' is sbatch's, and not offered here"),
         (["--signal=B:NONE"], "Invalid signal 'B:NONE', it is written"),
         (["--arr=5-1"], "Invalid job array specification '5-1' for --array."),
         (["--exclusive=user"], "Invalid value 'user', only --exclusive alone is known for --exclusive."),
