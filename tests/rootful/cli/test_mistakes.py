@@ -90,6 +90,9 @@ OPTIONS = [
     ("cancel 999", 1, ["cancel 999", "no job 999"]),
     ("show 999", 1, ["no step 999.0", "`nodectl ps --ended`"]),
     ("node drian", 2, ["'drian'", "nearest is drain"]),
+    ("bulk -nx true", 255, ["'x', N, N%, +N or -N is allowed for --ntasks."]),
+    ("bulk --quiet true", 255, ["'--quiet' is srun's, and not offered here"]),
+    ("bulk --retry-failed --joblog /nonexistent true", 255, ["joblog /nonexistent", "No such file"]),
     ("topo --machine 2s:4x", 1, ["'4x'", "as in 2s:4c:2t:2n"]),
     ("--socket /nonexistent ps", 1, ["/nonexistent", "NODECTL_SOCKET"]),
 ]  # fmt: skip
@@ -129,6 +132,8 @@ BY_ROOT = [
     ("run --uid=nosuchuser true", 1, ["--uid", "no user 'nosuchuser'"]),
     ("run --gid=nosuchgroup true", 1, ["--gid", "no group 'nosuchgroup'"]),
     ("reserve create x --duration=1 --users=nosuchuser", 1, ["'nosuchuser'", "`getent passwd`"]),
+    ("reserve create x --duration=1 --users=nobody --cores=9999", 1, ["cores, and 9999 are asked for"]),
+    ("init --yes --memory=999999G", 2, ["--memory", "999999G is more than the memory of this machine"]),
     ("reserve delete nosuch", 1, ["'nosuch'", "`nodectl reserve list`"]),
 ]
 IN_PLUGINS = [

@@ -89,6 +89,13 @@ def test_json_of_several_is_one_document_with_all_that_were_found(node: Node) ->
     assert (lines.returncode, lines.stdout.startswith("step: "), "4000000" in lines.stderr) == (1, True, True)
 
 
+def test_a_drained_node_is_undrained_by_that_word_too(node: Node) -> None:
+    ok(node, "node", "drain", "test", user=None)
+    assert "DRAINED" in ok(node, "node")
+    ok(node, "node", "undrain", user=None)
+    assert "DRAIN" not in ok(node, "node")
+
+
 def test_jobs_are_cancelled_by_number_task_user_name_and_state(node: Node) -> None:
     one, two = (wrap(node, FOREVER, "-H", "-J", name) for name in ("one", "two"))
     array = wrap(node, FOREVER, "-H", "-a", "0-9", "-J", "many")
