@@ -158,7 +158,7 @@ def test_when_a_job_would_start_is_told_and_nothing_is_queued(node: Node) -> Non
         ("#!/bin/sh\n#SBATCH -n2\n#SBATCH --nothing\n", "line 3: #SBATCH: unrecognized option '--nothing'"),
         ("#!/bin/sh\n#NODECTL -n zero\n", 'line 2: #NODECTL: Invalid numeric value "zero" for --ntasks.'),
         ("#!/bin/sh\n#SBATCH -n2 true\n", "line 2: #SBATCH: 'true' is no option"),
-        ("#!/bin/sh\n#SBATCH --container=x\n", "line 2: #SBATCH: option '--container' is sbatch's, and not offered here"),
+        ("#!/bin/sh\n#SBATCH --container=x\n", "line 2: #SBATCH: option '--container' is sbatch's, and not offered"),
         ("echo\n", "its first line is not #!"),
         ("\x7fELF\0\0", "a binary file"),
     ],
