@@ -73,6 +73,19 @@ def test_each_ended_task_of_a_list_is_explained_by_its_own_name(node: Node) -> N
     assert f"job {array}_2 has ended: COMPLETED" in second
 
 
+def test_a_task_that_has_ended_is_not_called_by_the_name_of_another_one(node: Node) -> None:
+    array = wrap(node, "true", "-a", "2-3")
+    ok(node, "wait", str(array))
+    for verb in ("cancel", "hold", "update --nice=1"):
+        assert f"job {array}_2 has ended: COMPLETED" in refused(node, *verb.split(), f"{array}_2")
+        assert f"job {array}_3 has ended: COMPLETED" in refused(node, *verb.split(), f"{array}_3")
+        assert f"no job {array}_1 waits or runs" in refused(node, *verb.split(), f"{array}_1")
+        assert f"no job {array}_[2-3] waits or runs" in refused(node, *verb.split(), f"{array}_[2-3]")
+        assert f"all tasks of job {array} have ended" in refused(node, *verb.split(), str(array))
+    done = node.nodectl("log", str(array), user=NOBODY)
+    assert (done.returncode, f"name a task, as {array}_3 or" in done.stderr) == (2, True)
+
+
 def test_json_of_several_is_one_document_with_all_that_were_found(node: Node) -> None:
     ended_one = wrap(node, "true")
     ok(node, "wait", str(ended_one))
