@@ -172,6 +172,18 @@ def test_a_script_that_makes_no_sense_is_refused_in_one_line(node: Node, text: s
     assert not queue(node)
 
 
+def test_options_behind_the_first_command_are_not_passed_over_in_silence(node: Node) -> None:
+    path = node.scratch / "late"
+    text = "#!/bin/sh\n#SBATCH -n1\n\ntrue\n# SBATCH is said\n#SBATCHES -n\n#SBATCH --nice=7\n"
+    path.write_text(text, encoding="utf-8")
+    done = node.nodectl("submit", str(path), user=NOBODY)
+    place = f"{path}: line 7: #SBATCH stands behind the first command"
+    assert (done.returncode, done.stderr) == (0, f"nodectl: warning: {place}, where no options are read\n")
+    assert node.nodectl("submit", "-Q", str(path), user=NOBODY).stderr == ""
+    path.write_text("#!/bin/sh\n#SBATCH -n1\ntrue\n", encoding="utf-8")
+    assert node.nodectl("submit", str(path), user=NOBODY).stderr == ""
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
