@@ -90,6 +90,7 @@ OPTIONS = [
     ("cancel 999", 1, ["cancel 999", "no job 999"]),
     ("show 999", 1, ["no step 999.0", "`nodectl ps --ended`"]),
     ("node drian", 2, ["'drian'", "nearest is drain"]),
+    ("undrain", 2, ["'undrain'", "here it is `nodectl node resume`"]),
     ("bulk -nx true", 255, ["'x', N, N%, +N or -N is allowed for --ntasks."]),
     ("bulk --quiet true", 255, ["'--quiet' is srun's, and not offered here"]),
     ("bulk --retry-failed --joblog /nonexistent true", 255, ["joblog /nonexistent", "No such file"]),
