@@ -144,6 +144,8 @@ class Bulk:
         if not self._log_path:
             raise BadOption("--resume, --resume-failed and --retry-failed need --joblog")
         path = self._log_path.removeprefix("+")
+        if "retry_failed" in wants and not os.path.exists(path):
+            raise Failed(f"joblog {path}: No such file or directory", 255)
         if "dry_run" not in wants:  # lock the log before reading it: then no other bulk adds lines
             self._log = joblog.JobLog(path, keep=True)
         return joblog.read(path, lines="retry_failed" in wants)
@@ -260,6 +262,8 @@ class Bulk:
         if conductor.signal or (tally.failed and not conductor.halted):  # --halt has said it
             told = tally.words(count if self.commands.over else None)
             print(f"nodectl: {told}", file=sys.stderr)
+        if conductor.signal and self._log_path:
+            print("nodectl: the same command with --resume runs the others", file=sys.stderr)
         if conductor.signal:
             return 128 + conductor.signal
         if step and not conductor.halted and self._went_wrong(conductor, rules):

@@ -42,11 +42,14 @@ def slots(text: str) -> int:
     The text is a number, percent of the CPUs of this process, or a number above (+N) or below (-N) the CPUs.
     """
     cpus = len(os.sched_getaffinity(0))
-    if text.endswith("%"):
-        return max(1, positive(text[:-1]) * cpus // 100)
-    if text.startswith(("+", "-")):
-        return max(1, cpus + (1 if text[0] == "+" else -1) * count(text[1:]))
-    return count(text)
+    try:
+        if text.endswith("%"):
+            return max(1, positive(text[:-1]) * cpus // 100)
+        if text.startswith(("+", "-")):
+            return max(1, cpus + (1 if text[0] == "+" else -1) * count(text[1:]))
+        return count(text)
+    except ValueError:
+        raise ValueError(f"Invalid value {text[:20]!r}, N, N%, +N or -N is allowed") from None
 
 
 def seconds(text: str) -> float:

@@ -91,14 +91,15 @@ class _Source:
         self._lines: lines.Lines | None = None
         self._words: list[str] = []
         self._file = -1
+        self._name = ""  # of a file without a record yet
         if given.file is None:
             text = reading.delimiter.decode("latin-1")
             self._words = [record for word in given.words for record in word.removesuffix(text).split(text)]
             self._words.reverse()
         else:
             self._file = 0 if given.file == STDIN else _opened(given.file)
-            name = "standard input" if given.file == STDIN else given.file
-            self._lines = lines.Lines(self._file, name, reading.delimiter)
+            self._name = "standard input" if given.file == STDIN else given.file
+            self._lines = lines.Lines(self._file, self._name, reading.delimiter)
         if reading.header and (first := self._record(wait=True)) is not None:
             self.names = reading.values(first)
 
@@ -136,7 +137,17 @@ class _Source:
     def _record(self, *, wait: bool) -> str | None:
         if self._lines is None:
             return self._words.pop() if self._words else None
-        return self._lines.next() if wait else self._lines.take()
+        record = self._lines.next() if wait else self._lines.take()
+        if self._name and record is not None:
+            self._look_at_first(record)
+        return record
+
+    def _look_at_first(self, record: str) -> None:
+        """Warn of lines that end like those of DOS: nobody sees why a command finds no file of such a name."""
+        if record.endswith("\r") and self._reading.delimiter == b"\n":
+            what = f"{self._name}: lines end with carriage returns (DOS), which are part of the values"
+            print(f"nodectl: warning: {what}; dos2unix removes them", file=sys.stderr)
+        self._name = ""
 
 
 def _opened(path: str) -> int:

@@ -68,6 +68,14 @@ def _memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
 
 
+def _of_machine(text: str) -> int:
+    """Return a size in MiB, which the machine has. Raises ValueError."""
+    size, most = mebibytes(text), _memory()
+    if size > most:
+        raise ValueError(f"{text} is more than the memory of this machine, {_mib(most)}")
+    return size
+
+
 def _mib(number: int) -> str:
     return f"{number}M"
 
@@ -85,7 +93,7 @@ QUESTIONS = (
     ),
     SetupQuestion(
         "memory", "SIZE", "real_memory", "memory for all jobs; the rest stays for logins and the system",
-        mebibytes, _mib, lambda _: _memory() * 9 // 10, _IN_MIB,
+        _of_machine, _mib, lambda _: _memory() * 9 // 10, _IN_MIB,
     ),
     SetupQuestion(
         "mem-per-cpu", "SIZE", "def_mem_per_cpu", "memory for each CPU of a job that names none",

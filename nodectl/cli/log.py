@@ -88,7 +88,9 @@ def _file(job: JobWatch | StepWatch, which: str) -> str:
     if job.is_array:
         waiting = str(record["array_tasks"])
         tasks = f"; task {waiting} waits" if waiting.isdecimal() else f"; tasks {waiting} wait" if waiting else ""
-        raise Failed(f"job {job.name} is an array: name a task, as {job.name}_1 or with --task{tasks}", 2)
+        one = record["array_task"]  # of a task that has not ended, if there is one
+        begun = f"{job.name}_{1 if one is None else one}"
+        raise Failed(f"job {job.name} is an array: name a task, as {begun} or with --task{tasks}", 2)
     if path := str(record[which]):
         return path
     if not record["work_dir"]:

@@ -13,6 +13,7 @@ from nodectl.model.device_part import SHARD, as_tres
 from nodectl.model.words import moment
 from nodectl.placement.machine import figures
 
+_RESUME = ("resume", "undrain")
 NODE_HEADER = ("NODE", "STATE", "CPUS USED", "MIB USED", "DEVICES USED", "JOBS", "REASON")
 
 
@@ -29,8 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drain = actions.add_parser(
         "drain", help="start no more jobs; running ones go on", description="Start no more jobs; running ones go on."
     )
-    drain.add_argument("reason", nargs="+", metavar="REASON", help="words for whom asks why")
-    actions.add_parser("resume", help="start jobs again", description="Start jobs again.")
+    drain.add_argument("reason", nargs="+", metavar="REASON", help="why: users whose jobs wait see these words")
+    resume = actions.add_parser(_RESUME[0], aliases=_RESUME[1:], help="start jobs again")
+    resume.description = "Start jobs again."
     parser.epilog = (
         "What drain says is kept over restarts. Only root and members of the admin group may drain and resume."
     )
@@ -43,7 +45,7 @@ def main(arguments: argparse.Namespace) -> int:
         if arguments.action == "drain":
             session.call("UpdateNode", state="drain", reason=" ".join(arguments.reason))
             return 0
-        if arguments.action == "resume":
+        if arguments.action in _RESUME:
             session.call("UpdateNode", state="resume")
             return 0
     finally:

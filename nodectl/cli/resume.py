@@ -10,7 +10,7 @@ from nodectl.client.several_steps import WHOLE_JOBS, for_each
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl resume` to the parser."""
     add_jobs(parser, WHOLE_JOBS, steps=True)
-    parser.epilog = "A job takes its CPUs back first, from whom has them when it has to."
+    parser.epilog = "A suspended job first takes its CPUs back, if need be from the jobs that have them now."
 
 
 def main(arguments: argparse.Namespace) -> int:

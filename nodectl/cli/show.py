@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from nodectl.client.command import Failed
+from nodectl.client.command import Failed, complain
 from nodectl.client.job_name import add_jobs, named
 from nodectl.client.render.job_columns import command_words, devices_of, job_facts, name_of
 from nodectl.client.render.table import pairs, table
@@ -33,7 +33,9 @@ _SAID = {"memory.max": "memory", "memory.swap.max": "swap space", "pids.max": "p
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `nodectl show` to the parser."""
     add_jobs(parser, "the steps; a job alone means its first step, or the job while it waits", steps=True)
-    parser.add_argument("--json", action="store_true", help="print the record as one JSON object, of each job or step")
+    parser.add_argument(
+        "--json", action="store_true", help='print one JSON object: the record; of several {"records": [...]}'
+    )
     parser.epilog = (
         "USER and SYSTEM are seconds of CPU time, MAXRSS the most memory a task's process had resident. Of a task and "
         "all that it started PEAK is the most memory, WAITED the seconds for which some of it waited for "
@@ -42,18 +44,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the record. Return 0."""
+    """Print the records. Return 0; of several 1, with a line on stderr for each that was not found."""
     session = Session(arguments.settings)
+    records: list[Mapping[str, Any]] = []
     try:
-        for place, name in enumerate(named(session, arguments.jobs, apart=True)):
-            record, lines = _found(session, name)
-            if arguments.json:
-                print(json.dumps(record, indent=2))
-            else:
-                put([*([""] if place else []), *lines])
+        names = named(session, arguments.jobs, apart=True)
+        for name in names:
+            try:
+                record, lines = _found(session, name)
+            except Failed as failed:
+                if len(names) == 1:
+                    raise
+                complain(str(failed))
+                continue
+            if not arguments.json:
+                put([*([""] if records else []), *lines])
+            records.append(record)
     finally:
         session.close()
-    return 0
+    if arguments.json:
+        print(json.dumps(records[0] if len(names) == 1 else {"records": records}, indent=2))
+    return int(len(records) < len(names))
 
 
 def _found(session: Session, name: "str | tuple[int, int]") -> tuple[Mapping[str, Any], list[str]]:
@@ -79,7 +90,10 @@ def _found(session: Session, name: "str | tuple[int, int]") -> tuple[Mapping[str
         return job, pairs(job_facts(job))
     if job is not None:
         record = {**record, **{key: job[key] for key in _OF_JOB if job.get(key)}}
-    return record, text_of(record, time.time(), _name_in_array(job))
+    task = _name_in_array(job)
+    if job is not None and task and name == str(job["array_job"]):
+        task = f"{task}; `nodectl acct -j {name}` lists all tasks"
+    return record, text_of(record, time.time(), task)
 
 
 def _array_task(session: Session, number: int) -> str:

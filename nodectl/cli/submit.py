@@ -37,6 +37,8 @@ def _submit(command: JobCommand) -> int:
     choice = None if command.parsed.environment is not None else values.get("export")
     request, options = command.request()
     request["environment"] = _completed(request["environment"], choice, login)  # type: ignore[arg-type]  # its own
+    if (place := batch_script.overlooked(text)) and not Program.is_slurms():
+        waiting.say(f"warning: {argv[0]}: {place} stands behind the first command, where no options are read")
     if options.get("mail_user") and not options.get("mail_type") and not Program.is_slurms():
         waiting.say("warning: --mail-user alone has no mail sent; --mail-type=END,FAIL names the events")
     if only_test:

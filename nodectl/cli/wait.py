@@ -10,7 +10,7 @@ from nodectl.client.command import Failed, GlobalOptions
 from nodectl.client.job_name import add_jobs, for_argparse, named
 from nodectl.client.job_watch import JobWatch
 from nodectl.client.session import Session
-from nodectl.client.waiting import how_it_failed, say
+from nodectl.client.waiting import say
 from nodectl.model.number import seconds
 
 _TOO_LATE = 124  # as timeout(1)
@@ -82,8 +82,9 @@ def _any(settings: GlobalOptions, session: Session, names: list[str]) -> JobWatc
 
 def _told(job: JobWatch) -> int:
     """Return the exit status of an ended job, after a line on one that failed."""
-    if (status := job.exit_status()) and not job.is_array:
-        say(how_it_failed(job.record, job.name))
+    status, words = job.end()
+    if words:
+        say(words)
     return status
 
 

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 # Beginnings of refusals that name an option, but not its possible values.
 _ABOUT_OPTIONS = ("Invalid ", "unrecognized --")
-_BY_PLUGIN = "(plugin "  # in a refusal by the plugin that offers the option, which may be called as one of ours
+# In a refusal by the plugin that offers the option, which may be called as one of ours; in one with its own advice.
+_WITHOUT_ADVICE = ("(plugin ", " is allowed for --")
 _HELPED = ("cpu-bind", "mem-bind", "gpu-bind", "hint", "gres")  # whose value "help" lists what there is
 # Advice by the subject of the refusal, for any source and wording.
 ADVICE = {
@@ -49,7 +50,7 @@ def advice(error: "Failed | BadOption", reason: str) -> str:
         return ""
     if error.subject:
         return ADVICE.get(error.subject, "")
-    about_ours = reason.startswith(_ABOUT_OPTIONS) and _BY_PLUGIN not in reason
+    about_ours = reason.startswith(_ABOUT_OPTIONS) and not any(words in reason for words in _WITHOUT_ADVICE)
     option = _named(reason) if about_ours else None
     return _of_option(option) if option is not None and option.help else ""
 

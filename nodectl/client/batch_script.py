@@ -80,6 +80,17 @@ def option_lines(script: str) -> list[tuple[str, list[str]]]:
     return lines
 
 
+def overlooked(script: str) -> str:
+    """Return the place of the first option line behind the first command, which nobody reads; "" for none."""
+    has_begun = False
+    for number, line in enumerate(script.split("\n"), 1):
+        has_begun = has_begun or bool(line.strip() and not line.lstrip().startswith("#"))
+        mark = next((mark for mark in _MARKS if line.startswith((f"{mark} -", f"{mark}\t-"))), "")
+        if has_begun and mark:
+            return f"line {number}: {mark}"
+    return ""
+
+
 def split(text: str) -> list[str]:
     """Split words at blanks, up to a '#' at the start of a word. Raises ValueError.
 

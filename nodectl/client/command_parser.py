@@ -51,12 +51,13 @@ class _Formatter(argparse.HelpFormatter):
 
 
 def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Return the parsers of a command's subcommands, by name."""
-    found: dict[str, argparse.ArgumentParser] = {}
+    """Return the parsers of a command's subcommands, by the first name of each."""
+    found: dict[argparse.ArgumentParser, str] = {}
     for action in parser._actions:  # argparse has no other way to them
         if isinstance(action, argparse._SubParsersAction):
-            found |= action.choices
-    return found
+            for name, one in action.choices.items():
+                found.setdefault(one, name)
+    return {name: one for one, name in found.items()}
 
 
 def _options(parser: argparse.ArgumentParser) -> set[str]:

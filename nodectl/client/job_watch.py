@@ -43,11 +43,15 @@ class JobWatch:
         self._seen = str(waiting.asked(self.session, job=self.record["job"], seen="", watch=True)["seen"])
         self.record = waiting.patiently(self.session, "ShowJob", job=self.name)["record"]
 
-    def exit_status(self) -> int:
-        """Return the exit status of an ended job, the highest of an array; never 0 for a job that did not complete."""
+    def end(self) -> tuple[int, str]:
+        """Return the exit status of an ended job, the highest of an array, and a line on a failure, "" for none.
+
+        The status is never 0 for a job that did not complete.
+        """
         if self.is_array:
-            return waiting.exit_status_of_array(self.session, int(self.record["array_job"]))
-        return waiting.exit_status_of(self.record)
+            return waiting.end_of_array(self.session, int(self.record["array_job"]))
+        status = waiting.exit_status_of(self.record)
+        return status, waiting.how_it_failed(self.record, self.name) if status else ""
 
 
 class StepWatch:

@@ -121,7 +121,8 @@ class LocalStack:
         self._offers = self._merged()
 
     def _print(self, line: str) -> None:
-        if messages.is_news(line, self.warned):
+        is_unasked = Program.quiet and line.startswith(messages.WARNING)
+        if not is_unasked and messages.is_news(line, self.warned):
             print(line, file=sys.stderr)
 
     def _give_up(self) -> None:

@@ -24,7 +24,7 @@ def option_lines(options: "Iterable[Option]", columns: int = 80) -> list[str]:
     for option in options:
         short = f"-{option.short}, " if option.short else "    "
         argument = option.arginfo
-        if option.has_arg == _MAYBE_ARGUMENT and not argument.startswith("["):
+        if argument and option.has_arg == _MAYBE_ARGUMENT and not argument.startswith("["):
             argument = f"[={argument}]"
         elif argument:
             argument = f"={argument}" if not argument.startswith("[=") else argument

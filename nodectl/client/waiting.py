@@ -91,7 +91,10 @@ def until_over(session: "Session", number: int) -> int:
         left = [int(str(job["job"])) for job in jobs]
     record: Mapping[str, object] = session.call("ShowJob", job=str(number))["record"]  # type: ignore[assignment]
     if record.get("array_job"):
-        return exit_status_of_array(session, number)
+        status, words = end_of_array(session, number)
+        if words and not Program.is_slurms():
+            say(words)
+        return status
     status = exit_status_of(record)
     if status and not Program.is_slurms():
         say(how_it_failed(record, str(number)))
@@ -118,21 +121,28 @@ def _until_ended(session: "Session", number: int) -> None:
         seen = str(reply["seen"])
 
 
-def exit_status_of_array(session: "Session", array: int) -> int:
-    """Return the highest exit status of an array's tasks, each with its latest run: 1 at least for one that did not
-    complete. Raises Failed.
+def end_of_array(session: "Session", array: int) -> tuple[int, str]:
+    """Return the highest exit status of an array's tasks, and a line that names a task which failed, "" for none.
+
+    Of each task the latest run counts. The status is 1 at least for a task that did not complete. Raises Failed.
     """
-    latest: dict[object, tuple[int, int]] = {}  # by job: run and status, of those that need a look at both
+    latest: dict[object, tuple[int, int, int, str]] = {}  # by job: run, status, task, its end, of those not all well
     known = False
     for record in _runs(session, array):
         known = True
         is_well = record["job_state"] in (COMPLETED, REQUEUED)
         run = int(str(record.get("restart_cnt", 0))), int(str(record.get("exit_code", 0))) or int(not is_well)
-        if any(run):
-            latest[record["job_id"]] = max(run, latest.get(record["job_id"], run))
+        if any(run) and run >= latest.get(record["job_id"], (0, 0))[:2]:
+            task, waited = record.get("array_task_id"), record.get("array_tasks")
+            name = f"{array}_[{waited}]" if waited else array if task is None else f"{array}_{task}"
+            latest[record["job_id"]] = (*run, int(str(task or 0)), f"{name}: {record['job_state']}")
     if not known:
         raise Failed(f"how the tasks of job {array} ended is told to its user and admins, as long as it is kept")
-    return max((status for _, status in latest.values()), default=0)
+    failed = [(task, how, status) for _, status, task, how in latest.values() if status]
+    if not failed:
+        return 0, ""
+    words = f"job {array}: not all of its tasks ended well, as {min(failed)[1]}; `nodectl acct -j {array}` lists them"
+    return max(status for *_, status in failed), words
 
 
 def _runs(session: "Session", array: int) -> "Iterator[Mapping[str, object]]":

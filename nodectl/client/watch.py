@@ -70,9 +70,9 @@ class Watch:
         self.record: Mapping[str, object] | None = None
         self.signals = step.signals
         # While the step starts, and not when it says something: nodectl may have been replaced by then.
-        from nodectl.messages import is_news
+        from nodectl.messages import WARNING, is_news
 
-        self._is_news = is_news
+        self._is_news, self._warning = is_news, WARNING
         self._lines = _LINES
         self._worded: Callable[[str], str] = str
         if Program.is_slurms():
@@ -148,6 +148,8 @@ class Watch:
             self.record = event["record"]  # type: ignore[assignment]
 
     def _tell_message(self, text: str) -> None:
+        if Program.quiet and text.startswith(self._warning):
+            return
         if self._is_news(text, self.warned):
             self.say(self._worded(text))
             if " CANCELLED AT " in text and "aborted" in self._lines:

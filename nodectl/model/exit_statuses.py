@@ -97,6 +97,8 @@ OF_COMMANDS: dict[str, tuple[ExitStatus, ...]] = {
     "signal": _in_part("signalled"),
     "suspend": _in_part("suspended"),
     "resume": _in_part("resumed"),
+    "show": _in_part("found"),
+    "explain": _in_part("explained"),
     "doctor": _finds("steps cannot run on this machine: a check says fail"),
     "plugins": _finds("a plugin that is configured or required cannot be used"),
     "config": (DONE, ExitStatus("1", "the file is not valid; a line on standard error says where"), *GENERAL[2:]),

@@ -74,6 +74,8 @@ class Reservations:
         start, end = occurrence(request, now)
         first = replace(request, start_time=start, end_time=end)
         nodes = self._selection.nodes
+        if request.core_cnt > nodes.core_count:
+            raise NotAdmitted(f"there are {nodes.core_count} cores, and {request.core_cnt} are asked for")
         busy = bitarray(nodes.core_count)
         for name, one in self._made.items():
             if _meet(one, request):

@@ -23,7 +23,7 @@ def from_table(groups: Mapping[str, Iterable[Option]]) -> Iterator[Block]:
 
 def _term(option: Option) -> OptionTerm:
     argument = option.arginfo
-    if option.has_arg == MAYBE_ARGUMENT and not argument.startswith("["):
+    if argument and option.has_arg == MAYBE_ARGUMENT and not argument.startswith("["):
         argument = f"[={argument}]"
     elif argument and not argument.startswith("[="):
         argument = f"={argument}"

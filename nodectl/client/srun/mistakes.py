@@ -16,7 +16,7 @@ def meant(name: str, known: "Iterable[str]", command: str) -> str:
     """
     here, others = set(known), names(command)
     if name in others:
-        raise BadUsage(f"option '--{name}' is {command}'s and not nodectl's")
+        raise BadUsage(f"option '--{name}' is {command}'s, and not offered here")
     found = sorted(long for long in others | here if long.startswith(name))
     if len(found) == 1 and found[0] in here:
         return found[0]

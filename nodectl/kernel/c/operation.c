@@ -84,15 +84,19 @@ static void default_signals(const struct operation *operation)
     raw(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
 }
 
-/* Tries one path after the other. Returns the most telling errno. */
-static long execute(const struct launch *launch, const struct operation *operation)
+/* Tries one path after the other. Returns the most telling errno, and in `script` a file without its interpreter. */
+static long execute(const struct launch *launch, const struct operation *operation, const char **script)
 {
     bool one_path = operation->a;
     long best = ENOENT;
     for (const char *path = operation->data; path < operation->data + operation->size; path = behind(path)) {
         long error = -raw(SYS_execve, path, launch->argv, launch->environment);
         bool missing = error == ENOENT || error == ENOTDIR;
-        if (missing && (one_path || raw(SYS_faccessat, AT_FDCWD, path, F_OK) == 0))
+        if (error == ENOENT && raw(SYS_faccessat, AT_FDCWD, path, F_OK) == 0) {
+            *script = path;
+            return error;
+        }
+        if (missing && one_path)
             return error;
         if (error == EACCES)
             best = error; /* a later directory may have the program */
@@ -102,15 +106,30 @@ static long execute(const struct launch *launch, const struct operation *operati
     return best;
 }
 
-static const char *why_not(const struct launch *launch, const struct operation *operation, long error)
+/* Whether the first line of a script ends as in a file of DOS. The kernel looks for an interpreter of that name. */
+static bool ends_like_dos(const char *script)
+{
+    char head[256]; /* BINPRM_BUF_SIZE: what the kernel reads */
+    long fd = raw(SYS_openat, AT_FDCWD, script, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
+    if (fd < 0)
+        return false;
+    long size = raw(SYS_read, fd, head, sizeof head);
+    raw(SYS_close, fd);
+    const char *end = size > 0 ? memchr(head, '\n', (size_t)size) : NULL;
+    return end != NULL && end > head && end[-1] == '\r';
+}
+
+static const char *why_not(const struct launch *launch, const struct operation *operation, long error,
+                           const char *script)
 {
     struct stat status;
     const char *path = launch->argv[0];
-    if (error == ENOENT && operation->a && raw(SYS_faccessat, AT_FDCWD, path, F_OK) == 0)
-        return ": its interpreter is missing";
+    if (script != NULL)
+        return ends_like_dos(script) ? ": its first line ends with a carriage return (DOS); convert it with dos2unix"
+                                     : ": its interpreter is missing";
     if (error == EACCES && raw(SYS_newfstatat, AT_FDCWD, path, &status, 0) == 0 && S_ISDIR(status.st_mode))
         return ": it is a directory";
-    if (error == EACCES && operation->a)
+    if (error == EACCES)
         return ": it is not executable, or a directory of its path is closed";
     if (error == ENOENT && !operation->a)
         return strchr(path, ' ') ? ": in no directory of PATH; sh -c runs a line of shell" : ": in no directory of PATH";
@@ -132,14 +151,15 @@ static int become_program(struct launch *launch, const struct operation *operati
         write_row(launch, row, 0, NULL);
     if (launch->progress != NULL)
         launch->progress[0] = 255; /* tracing/progress.py: DONE */
-    long error = execute(launch, operation);
+    const char *script = NULL;
+    long error = execute(launch, operation, &script);
     if (row != NULL) {
         const char *const note[] = {words(error), NULL};
         begin_row(launch, row);
         write_row(launch, row, error, note);
     }
     char why[256];
-    stpcpy(stpcpy(why, words(error)), why_not(launch, operation, error));
+    stpcpy(stpcpy(why, words(error)), why_not(launch, operation, error, script));
     return fail(launch, operation, error, why, error);
 }
 

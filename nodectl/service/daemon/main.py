@@ -247,7 +247,8 @@ def _prepare(config: Config) -> Lock:
     except OSError as error:
         raise CannotStart(f"prepare {error.filename or config.runtime_dir}: {error.strerror}") from error
     if lock is None:
-        raise CannotStart(f"another daemon serves {config.runtime_dir}; `nodectl doctor` has its pid")
+        doctor = "nodectl doctor" if os.geteuid() == 0 else "nodectl --user doctor"
+        raise CannotStart(f"another daemon serves {config.runtime_dir}; `{doctor}` has its pid")
     return lock
 
 

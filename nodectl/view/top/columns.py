@@ -112,6 +112,7 @@ TITLES = tuple(column.title for column in COLUMNS)
 DESCENDING = {"TIME", "TASKS", "CPUS", "CPU%", "MEM", "LIMIT", "STALL%", "I/O/s"}
 _ONLY_OF_STEPS = ("CPU%", "MEM")  # before the second look at a step, its CPU time a second is not known yet
 _LEAST_LAST, _ENOUGH_LAST = 12, 26  # of the last column: what it gets anyway, and what others must leave to reasons
+_ENOUGH_OF_COMMAND = 40  # of the last column: more than this goes to other cells that are cut
 _NARROW = 100
 
 
@@ -147,11 +148,16 @@ def fitting(rows: Iterable[Row], width: int, by: str) -> list[tuple[Column, int]
 
 
 def _widen(wide: dict[Column, int], last: Column, rows: Sequence[Row]) -> None:
-    """Give the room that the last column does not need to the columns whose cells are cut, in their order."""
-    spare = wide[last] - max((len(last_words(row)) for row in rows), default=0)
+    """Give the room that the last column does not need to the columns whose cells are cut, in their order.
+
+    The last column needs its reasons, but no more than the beginning of a long command.
+    """
+    reasons = [len(last_words(row)) for row in rows if row.waits]
+    commands = [min(len(last_words(row)), _ENOUGH_OF_COMMAND) for row in rows if not row.waits]
+    spare = wide[last] - max((*reasons, *commands), default=0)
     for column, width in list(wide.items()):
-        more = max((len(column.cell(row)) for row in rows), default=0) - width
-        if column is not last and 0 < more <= spare:
+        more = min(max((len(column.cell(row)) for row in rows), default=0) - width, spare)
+        if column is not last and more > 0:
             wide[column] += more
             wide[last] -= more
             spare -= more

@@ -127,6 +127,7 @@ def test_after_signals(served: Node, end: Callable[[subprocess.Popen[str]], None
     _, said = client.communicate(timeout=PATIENCE)
     assert client.returncode == status, said
     assert "no more commands are begun" in said
+    assert said.endswith("nodectl: the same command with --resume runs the others\n")
     assert re.search(r"^nodectl: \d+( of \d+)? commands? ended, ", said, re.MULTILINE)
     assert Path(play.place / "log").read_text().count("\t0\t0\techo") == len(play.known())  # none of those interrupted
     play.resume()

@@ -90,6 +90,10 @@ OPTIONS = [
     ("cancel 999", 1, ["cancel 999", "no job 999"]),
     ("show 999", 1, ["no step 999.0", "`nodectl ps --ended`"]),
     ("node drian", 2, ["'drian'", "nearest is drain"]),
+    ("undrain", 2, ["'undrain'", "here it is `nodectl node resume`"]),
+    ("bulk -nx true", 255, ["'x', N, N%, +N or -N is allowed for --ntasks."]),
+    ("bulk --quiet true", 255, ["'--quiet' is srun's, and not offered here"]),
+    ("bulk --retry-failed --joblog /nonexistent true", 255, ["joblog /nonexistent", "No such file"]),
     ("topo --machine 2s:4x", 1, ["'4x'", "as in 2s:4c:2t:2n"]),
     ("--socket /nonexistent ps", 1, ["/nonexistent", "NODECTL_SOCKET"]),
 ]  # fmt: skip
@@ -98,6 +102,8 @@ FILES = [
     ("run {}/locked", 13, ["/locked'", "Permission denied", "not executable"]),
     ("run {}/bare", 8, ["/bare'", "begins with #!"]),
     ("run {}/lost", 2, ["/lost'", "its interpreter is missing"]),
+    ("run {}/dos", 2, ["/dos'", "carriage return", "dos2unix"]),
+    ("bulk {}/dos ::: 1", 1, ["/dos'", "carriage return", "dos2unix"]),
     ("run /tmp", 13, ["'/tmp'", "it is a directory"]),
     ("run -o /root/out true", 1, ["'/root/out'", "Permission denied (as nobody)"]),
     ("run -i /nonexistent true", 1, ["input file '/nonexistent'", "No such file"]),
@@ -127,6 +133,8 @@ BY_ROOT = [
     ("run --uid=nosuchuser true", 1, ["--uid", "no user 'nosuchuser'"]),
     ("run --gid=nosuchgroup true", 1, ["--gid", "no group 'nosuchgroup'"]),
     ("reserve create x --duration=1 --users=nosuchuser", 1, ["'nosuchuser'", "`getent passwd`"]),
+    ("reserve create x --duration=1 --users=nobody --cores=9999", 1, ["cores, and 9999 are asked for"]),
+    ("init --yes --memory=999999G", 2, ["--memory", "999999G is more than the memory of this machine"]),
     ("reserve delete nosuch", 1, ["'nosuch'", "`nodectl reserve list`"]),
 ]
 IN_PLUGINS = [

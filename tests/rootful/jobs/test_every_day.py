@@ -277,9 +277,21 @@ def test_who_waits_for_a_job_whose_output_cannot_be_opened_is_told_so(node: Node
 
 def test_wait_goes_on_until_all_tasks_of_an_array_have_ended(node: Node) -> None:
     array = wrap(node, "exit $SLURM_ARRAY_TASK_ID", "-a0-3%1")
-    assert node.nodectl("wait", "last", user=NOBODY).returncode == 3
+    done = node.nodectl("wait", "last", user=NOBODY)
+    told = f"nodectl: job {array}: not all of its tasks ended well, as {array}_1: FAILED; `nodectl acct -j {array}`"
+    assert (done.returncode, done.stderr) == (3, f"{told} lists them\n")
     assert not queue(node)
     assert node.nodectl("wait", f"{array}_[0-2]", user=NOBODY).returncode == 1
+
+
+def test_an_array_is_not_taken_for_the_task_that_ended_last(node: Node) -> None:
+    array = wrap(node, "exit $((SLURM_ARRAY_TASK_ID < 1))", "-a0-1%1")
+    assert node.nodectl("wait", "last", user=NOBODY).returncode == 1
+    lists = f"`nodectl acct -j {array}` lists"
+    assert f"array task:   {array}_1; {lists} all tasks\n" in ok(node, "show", str(array))
+    assert f"array task:   {array}_1\n" in ok(node, "show", f"{array}_1")
+    explained = node.nodectl("explain", str(array), user=NOBODY).stderr
+    assert explained == f"nodectl: error: all tasks of job {array} have ended; {lists} them\n"
 
 
 def test_wait_for_any_names_the_job_that_ended(node: Node) -> None:
@@ -497,7 +509,8 @@ def test_of_an_array_cancelled_between_two_tasks_the_completed_one_is_not_repeat
 def test_wait_fails_for_an_array_whose_tasks_never_ran(node: Node) -> None:
     array = wrap(node, "true", "-a0-3", "--hold")
     ok(node, "cancel", str(array))
-    assert node.nodectl("wait", str(array), user=NOBODY).returncode == 1
+    done = node.nodectl("wait", str(array), user=NOBODY)
+    assert (done.returncode, f"as {array}_[0-3]: CANCELLED" in done.stderr) == (1, True)
 
 
 def test_nobody_else_submits_or_reads_the_script_of_a_job(node: Node) -> None:

@@ -63,6 +63,52 @@ def test_an_explanation_names_who_has_what_a_job_waits_for(node: Node) -> None:
     assert ok(node, "explain", str(first)).startswith("allocated CPUs: ")  # of one that runs, its layout
 
 
+def test_each_ended_task_of_a_list_is_explained_by_its_own_name(node: Node) -> None:
+    array = wrap(node, "true", "-a", "0-2")
+    ok(node, "wait", str(array))
+    done = node.nodectl("explain", f"{array}_[1-2]", user=NOBODY)
+    assert (done.returncode, done.stdout) == (1, "")
+    first, second = done.stderr.splitlines()
+    assert f"job {array}_1 has ended: COMPLETED" in first
+    assert f"job {array}_2 has ended: COMPLETED" in second
+
+
+def test_a_task_that_has_ended_is_not_called_by_the_name_of_another_one(node: Node) -> None:
+    array = wrap(node, "true", "-a", "2-3")
+    ok(node, "wait", str(array))
+    for verb in ("cancel", "hold", "update --nice=1"):
+        assert f"job {array}_2 has ended: COMPLETED" in refused(node, *verb.split(), f"{array}_2")
+        assert f"job {array}_3 has ended: COMPLETED" in refused(node, *verb.split(), f"{array}_3")
+        assert f"no job {array}_1 waits or runs" in refused(node, *verb.split(), f"{array}_1")
+        assert f"no job {array}_[2-3] waits or runs" in refused(node, *verb.split(), f"{array}_[2-3]")
+        assert f"all tasks of job {array} have ended" in refused(node, *verb.split(), str(array))
+    done = node.nodectl("log", str(array), user=NOBODY)
+    assert (done.returncode, f"name a task, as {array}_3 or" in done.stderr) == (2, True)
+
+
+def test_json_of_several_is_one_document_with_all_that_were_found(node: Node) -> None:
+    ended_one = wrap(node, "true")
+    ok(node, "wait", str(ended_one))
+    held = wrap(node, "true", "-H", "-a", "0-3")
+    done = node.nodectl("show", "--json", str(ended_one), "4000000", str(held), user=NOBODY)
+    assert [one["job"] for one in json.loads(done.stdout)["records"]] == [ended_one, held]
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "4000000" in done.stderr
+    done = node.nodectl("explain", "--json", str(ended_one), f"{held}_[0-1]", user=NOBODY)
+    assert [one["job"] for one in json.loads(done.stdout)["explanations"]] == [f"{held}_[0-1]"]
+    assert (done.returncode, f"job {ended_one} has ended" in done.stderr) == (1, True)
+    assert json.loads(ok(node, "show", "--json", str(held)))["job"] == held
+    lines = node.nodectl("show", "4000000", str(ended_one), user=NOBODY)
+    assert (lines.returncode, lines.stdout.startswith("step: "), "4000000" in lines.stderr) == (1, True, True)
+
+
+def test_a_drained_node_is_undrained_by_that_word_too(node: Node) -> None:
+    ok(node, "node", "drain", "test", user=None)
+    assert "DRAINED" in ok(node, "node")
+    ok(node, "node", "undrain", user=None)
+    assert "DRAIN" not in ok(node, "node")
+
+
 def test_jobs_are_cancelled_by_number_task_user_name_and_state(node: Node) -> None:
     one, two = (wrap(node, FOREVER, "-H", "-J", name) for name in ("one", "two"))
     array = wrap(node, FOREVER, "-H", "-a", "0-9", "-J", "many")

@@ -158,7 +158,7 @@ def test_when_a_job_would_start_is_told_and_nothing_is_queued(node: Node) -> Non
         ("#!/bin/sh\n#SBATCH -n2\n#SBATCH --nothing\n", "line 3: #SBATCH: unrecognized option '--nothing'"),
         ("#!/bin/sh\n#NODECTL -n zero\n", 'line 2: #NODECTL: Invalid numeric value "zero" for --ntasks.'),
         ("#!/bin/sh\n#SBATCH -n2 true\n", "line 2: #SBATCH: 'true' is no option"),
-        ("#!/bin/sh\n#SBATCH --container=x\n", "line 2: #SBATCH: option '--container' is sbatch's and not nodectl's"),
+        ("#!/bin/sh\n#SBATCH --container=x\n", "line 2: #SBATCH: option '--container' is sbatch's, and not offered"),
         ("echo\n", "its first line is not #!"),
         ("\x7fELF\0\0", "a binary file"),
     ],
@@ -170,6 +170,18 @@ def test_a_script_that_makes_no_sense_is_refused_in_one_line(node: Node, text: s
     assert done.returncode != 0
     assert why in done.stderr.splitlines()[0]
     assert not queue(node)
+
+
+def test_options_behind_the_first_command_are_not_passed_over_in_silence(node: Node) -> None:
+    path = node.scratch / "late"
+    text = "#!/bin/sh\n#SBATCH -n1\n\ntrue\n# SBATCH is said\n#SBATCHES -n\n#SBATCH --nice=7\n"
+    path.write_text(text, encoding="utf-8")
+    done = node.nodectl("submit", str(path), user=NOBODY)
+    place = f"{path}: line 7: #SBATCH stands behind the first command"
+    assert (done.returncode, done.stderr) == (0, f"nodectl: warning: {place}, where no options are read\n")
+    assert node.nodectl("submit", "-Q", str(path), user=NOBODY).stderr == ""
+    path.write_text("#!/bin/sh\n#SBATCH -n1\ntrue\n", encoding="utf-8")
+    assert node.nodectl("submit", str(path), user=NOBODY).stderr == ""
 
 
 @pytest.mark.parametrize(

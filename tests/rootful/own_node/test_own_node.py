@@ -213,10 +213,18 @@ def test_daemon_without_a_cgroup_says_in_one_line_what_it_does_not_limit(shared:
     assert lines == [f"nodectl daemon: {why}"]
 
 
+def test_a_second_daemon_is_told_where_the_first_ones_pid_is(shared: OwnNode) -> None:
+    done = shared.nodectl("daemon")
+    assert (done.returncode, "another daemon serves" in done.stderr) == (1, True)
+    assert "`nodectl --user doctor` has its pid" in done.stderr
+
+
 def test_who_asks_for_a_limit_that_is_not_kept_is_told_so(shared: OwnNode) -> None:
     done = shared.nodectl("run", "--mem=64M", "true")
     warning = "nodectl: warning: this machine does not limit memory of jobs; `nodectl --user doctor` says why\n"
     assert (done.returncode, done.stderr) == (0, warning)
+    assert shared.nodectl("run", "-Q", "--mem=64M", "true").stderr == ""
+    assert "exit code 3" in shared.nodectl("run", "-Q", "--mem=64M", "sh", "-c", "exit 3").stderr
     assert shared.nodectl("run", "true").stderr == ""
 
 

@@ -65,6 +65,9 @@ def test_optional_plugin_that_ends_the_command_costs_a_warning(node: Node, hook:
     assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
     assert f"warning: optional plugin ender: slurm_spank_{hook}: " in done.stderr
     assert ENDS[how][1] in done.stderr
+    quiet = node.run("-Q", "echo", "ran", user=NOBODY)
+    assert (quiet.returncode, quiet.stdout) == (0, "ran\n"), quiet.stderr
+    assert "local" not in hook or "warning" not in quiet.stderr  # the hooks before know no option yet
 
 
 @pytest.mark.parametrize("how", ENDS)

@@ -54,6 +54,16 @@ def test_a_program_that_cannot_run(served: Node, programs: Path, program: str, s
     assert len([line for line in lines if f"Exited with exit code {status}" in line]) == len(lines) - 2 in (1, 2)
 
 
+def test_a_script_of_path_that_cannot_run_is_not_called_missing(served: Node, programs: Path) -> None:
+    path = {"PATH": f"/no/such:{programs}:/usr/bin:/bin"}
+    done = served.run("badinterp", user=NOBODY, env=path)
+    assert done.returncode == 2
+    assert "execute 'badinterp': No such file or directory: its interpreter is missing (as nobody)" in done.stderr
+    assert "in no directory of PATH" in served.run("nosuchprogram", user=NOBODY, env=path).stderr
+    closed = "execute 'notexec': Permission denied: it is not executable, or a directory of its path is closed"
+    assert closed in served.run("notexec", user=NOBODY, env=path).stderr
+
+
 def test_a_word_that_is_longer_than_the_kernel_takes(served: Node) -> None:
     """It cannot be typed: a client would have to be executed with it."""
     told = list(events(served, argv=["true", "x" * LONGEST_WORD], uid=NOBODY.pw_name))

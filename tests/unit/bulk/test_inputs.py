@@ -37,6 +37,22 @@ def test_records_are_those_between_delimiters(records: list[str], ended: bool) -
     assert found.over
 
 
+@pytest.mark.parametrize(("data", "delimiter", "is_told"), [
+    (b"a\r\nb\r\n", b"\n", True), (b"a\nb\r\n", b"\n", False), (b"a\r\0b\r\0", b"\0", False),
+])  # fmt: skip
+def test_lines_of_dos_are_told_once_and_stay_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes, delimiter: bytes, *, is_told: bool
+) -> None:
+    file = tmp_path / "list"
+    file.write_bytes(data)
+    found = sources.Sources([sources.Given(file=str(file))], sources.Reading(delimiter))
+    found.read()
+    values = [found.next(), found.next()]
+    assert values == [(record.decode(),) for record in data.split(delimiter)[:2]]
+    told = f"nodectl: warning: {file}: lines end with carriage returns (DOS), which are part of the values; dos2unix"
+    assert capsys.readouterr().err == (f"{told} removes them\n" if is_told else "")
+
+
 def test_a_record_may_come_in_pieces_and_hold_any_byte() -> None:
     reader, writer = os.pipe()
     found = lines.Lines(reader, "pipe", b"\0")

@@ -8,6 +8,7 @@ from nodectl.client.command import BadOption
 from nodectl.client.job_changes import assigned
 from nodectl.client.job_options import array, nice
 from nodectl.client.job_parser import JobParser, ignored, job_options, outside_of_jobs
+from nodectl.client.option_lines import option_lines
 from nodectl.client.run_options import Parsed
 from nodectl.client.srun.manners import settle
 
@@ -47,7 +48,7 @@ def test_options_are_sbatchs(words: list[str], found: dict[str, object]) -> None
         (["--label"], "unrecognized option '--label'"),
         (["--cpu-bind=cores"], "unrecognized option '--cpu-bind'"),
         (["--overlap"], "unrecognized option '--overlap'"),
-        (["--container=x"], "option '--container' is sbatch's and not nodectl's"),
+        (["--container=x"], "option '--container' is sbatch's, and not offered here"),
         (["--signal=B:NONE"], "Invalid signal 'B:NONE', it is written"),
         (["--arr=5-1"], "Invalid job array specification '5-1' for --array."),
         (["--exclusive=user"], "Invalid value 'user', only --exclusive alone is known for --exclusive."),
@@ -129,3 +130,10 @@ def test_what_counts_by_gpu_is_said_by_task() -> None:
         settle(parsed)
         assert parsed.values == {"gpus": "2", "ntasks": 2, "cpus_per_task": 3, "mem": 2048}
     assert JobParser("submit").variables({"SBATCH_CPUS_PER_GPU": "3"}) == ["--cpus-per-gpu=3"]
+
+
+def test_help_writes_an_argument_that_has_no_name_as_none() -> None:
+    parser = JobParser("submit")
+    lines = option_lines([option for group in (parser.own, *parser.groups().values()) for option in group])
+    assert any(line.split()[0] == "--exclusive" for line in lines)
+    assert not [line for line in lines if "[=]" in line]

@@ -214,12 +214,13 @@ def test_the_latest_run_of_each_task_is_the_status_of_an_array(
 ) -> None:
     answers = [{"records": page, "next": "more" if number < len(pages) else ""} for number, page in enumerate(pages, 1)]
     service = Service(at, [("Accounting", answer) for answer in answers])
-    assert waiting.exit_status_of_array(session(service), 7) == status
+    found, words = waiting.end_of_array(session(service), 7)
+    assert (found, bool(words)) == (status, status > 0)
     service.end()
 
 
 def test_an_array_of_which_nothing_is_told_is_no_success(at: Path) -> None:
     service = Service(at, [("Accounting", {"records": [], "next": ""})])
     with pytest.raises(Failed, match="how the tasks of job 7 ended is told to its user and admins"):
-        waiting.exit_status_of_array(session(service), 7)
+        waiting.end_of_array(session(service), 7)
     service.end()

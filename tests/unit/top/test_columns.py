@@ -54,6 +54,19 @@ def test_cells_that_are_cut_get_the_room_that_reasons_do_not_need() -> None:
     assert sum(wide + columns.GAP for wide in shown(200).values()) <= 200
 
 
+def test_a_long_command_cuts_no_name_on_a_wide_terminal() -> None:
+    def shown(width: int, name: int, **others: Any) -> dict[str, int]:
+        rows = [row(7, title="n" * name, command="./solve " + "x" * 200), row(8, **WAITING, **others)]
+        wide = {column.title: wide for column, wide in columns.fitting(rows, width, "STEP")}
+        assert sum(wide.values()) + columns.GAP * len(wide) <= width
+        return wide
+
+    assert shown(200, 32)["NAME"] == 32
+    assert shown(200, 300)["COMMAND OR REASON"] == 40
+    assert 20 < shown(170, 60)["NAME"] < 60  # as much as there is room for
+    assert shown(200, 300, reason="Resources: " + "y" * 70)["COMMAND OR REASON"] == 70
+
+
 def test_last_column_has_the_words_of_a_reason_and_how_far_a_bulk_is() -> None:
     waits = row(8, reason="Priority: 1 job before it in line", **WAITING)
     assert columns.last_words(waits) == "1 job before it in line"

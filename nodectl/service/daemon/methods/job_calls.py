@@ -5,6 +5,7 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from typing import NamedTuple
 
+from nodectl.model.number import whole
 from nodectl.model.states import ENDED
 from nodectl.model.step import Step
 from nodectl.model.wire.dispatch import Call, Refused, invalid, subject
@@ -18,7 +19,7 @@ from nodectl.service.daemon.admission.step_maker import StepMaker
 from nodectl.service.daemon.admission.turns import Turns
 from nodectl.service.daemon.connections.permissions import Permissions
 from nodectl.service.daemon.controller.controller import Controller
-from nodectl.service.daemon.controller.job_names import name_of, parse
+from nodectl.service.daemon.controller.job_names import LARGEST, name_of, parse
 from nodectl.service.daemon.controller.job_request import Machine, apply_options, checked_options, job_of
 from nodectl.service.daemon.controller.rows import without_others
 
@@ -164,9 +165,16 @@ class JobCalls:
 
     def none(self, call: Call, text: str) -> Refused:
         """Return the refusal of a name without a job in the queue."""
-        job = self.controller.table.anywhere(parse(text).job)
+        name, table = parse(text), self.controller.table
+        job = table.anywhere(name.job)
+        if name.tasks:
+            index = whole(name.tasks, LARGEST)
+            kept = None if index is None else table.store.task(name.job, index)
+            job = None if kept is None else kept.record
         if job is None or job.job_state not in ENDED or not self.permissions.may_see(call.peer, job.user_id):
             return no_job(text)
+        if job.array_task_id is not None and not name.tasks and name.job == job.array_job_id:
+            return Refused("NoSuchJob", f"all tasks of job {name.job} have ended")  # its number is that of one of them
         return Refused("NoSuchJob", f"job {name_of(job)} has ended: {job.job_state}")
 
 
