@@ -178,6 +178,50 @@ asyncio.run(wait())"""
     assert "dis" in imported(f"{wanted}; import inspect; assert inspect.getsource")
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="the bodies of classes hold no annotations")
+def test_daemon_has_no_typing_and_its_plugins_have_it() -> None:
+    """It would compile the annotations of named tuples, for which the interpreter makes the classes of `ast`."""
+    daemon = "import nodectl.service.daemon.main, gc"
+    classes = "assert not [one for one in gc.get_objects() if isinstance(one, type) and one.__module__ == 'ast']"
+    assert "typing" not in imported(f"{daemon}\n{classes}")
+    plugin = """
+from typing import Generic, NamedTuple, TypeVar
+class Pair(Generic[TypeVar("T")]):
+    pass
+class Row(NamedTuple):
+    name: str
+assert Pair[int] and Row.__annotations__ == {"name": str}"""
+    assert "typing" in imported(daemon + plugin)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="the bodies of classes hold no annotations")
+def test_daemons_modules_have_named_tuples_and_words_for_annotations() -> None:
+    code = """
+from nodectl.service.daemon import lean_typing
+from typing import Any, Literal, NamedTuple, NewType, Protocol, TypeVar, cast
+T, Uid, Either = TypeVar("T", bound=int), NewType("Uid", int), Any | None | Literal["word"]
+class Row(NamedTuple):
+    first: "int"
+    second: "list[str] | None" = None
+    third: "T" = 3
+    def both(self):
+        return self.first, self.second
+    @property
+    def last(self):
+        return self.third
+    word = "row"
+class Shape(Protocol[T]):
+    def area(self): ...
+assert Row(1) == (1, None, 3) and Row(1, third=4).last == 4 and Row(2, []).both() == (2, []) and Row.word == "row"
+assert (Row.__module__, Row.__name__, Row._field_defaults) == ("__main__", "Row", {"second": None, "third": 3})
+assert Uid(5) == 5 and cast("Row", 6) == 6 and Shape.__mro__ == (Shape, object)
+modules = lean_typing.sys.modules
+assert type(modules["typing"]) is lean_typing._Typing
+from typing import get_type_hints  # only the real module has it
+assert get_type_hints.__module__ == "typing" and type(modules["typing"]) is not lean_typing._Typing"""
+    imported(code)
+
+
 def test_daemons_asyncio_says_what_is_wrong_and_has_loggers() -> None:
     code = f"""{BOOT}
 import nodectl.service.daemon.main, asyncio, logging, concurrent.futures
