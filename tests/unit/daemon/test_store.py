@@ -59,7 +59,9 @@ def test_what_a_step_says_of_its_end_replaces_the_note(path: str) -> None:
 
 def test_writing_the_record_of_many_tasks_takes_little_more_memory_than_its_text(path: str) -> None:
     """What an encoder holds for all tasks at once would stay with an idle daemon."""
-    tasks = [{"task": number, "status": None, "used": {"user": number / 8, "words": ["\xe9", 1]}} for number in range(517)]
+    tasks = [
+        {"task": number, "status": None, "used": {"user": number / 8, "words": ["\xe9", 1]}} for number in range(517)
+    ]
     large = {**record(1), "tasks": tasks, "reason": '"tasks":[]'}
     store = Store(path, 10)
     tracemalloc.start()

@@ -321,8 +321,8 @@ class Store:
 
 
 def _text(record: Mapping[str, Any]) -> str:
-    """Return a record as JSON. Few tasks are encoded at a time: the encoder holds an object for each word until its end,
-    ten times the text of 512 tasks, and Python does not return all of that memory to the kernel.
+    """Return a record as JSON. Few tasks are encoded at a time: the encoder holds an object for each word until its
+    end, ten times the text of 512 tasks, and Python does not return all of that memory to the kernel.
     """
     tasks = record.get("tasks") or ()
     if len(tasks) <= _TASKS_AT_A_TIME:
