@@ -39,6 +39,19 @@ CONFIGURATION = {
     "spank",
 }  # fmt: skip
 COMMAND = {"cli", "client", "messages", "model", "model.wire"}
+# What an idle service holds beside nodectl's own modules. A step runner is a fork of the forkserver.
+_SYSTEM = {"errno", "fcntl", "gc", "genericpath", "os", "posixpath", "resource", "select", "stat"}
+_FORKED = _SYSTEM | {"prctl", "termios"}
+_COLLECTIONS = {"cgroupspy", "collections", "itertools", "keyword", "operator", "reprlib", "types"}
+HELD = {
+    "nodectl.service.listener.main": _FORKED | {"struct"},
+    "nodectl.launch.forkserver.main": _FORKED | _COLLECTIONS,
+    "nodectl.service.daemon.main": _SYSTEM | _COLLECTIONS | {
+        "array", "asyncio", "bisect", "bitarray", "concurrent", "contextlib", "contextvars", "copy", "copyreg", "datetime",
+        "enum", "fnmatch", "functools", "glob", "grp", "heapq", "json", "math", "pwd", "re", "selectors", "signal",
+        "socket", "sqlite3", "string", "struct", "threading", "tomllib", "warnings", "weakref", "zlib",
+    },
+}  # fmt: skip
 _ROOMS = {"launch", "placement", "service", "slurm"}  # with nothing but folders
 ENUM = frozenset({"enum"})
 OS = ENUM | {"os"}  # a tenth of what a step costs its command
@@ -140,6 +153,13 @@ def test_no_more_of_nodectl_is_imported_than_is_needed(name: str) -> None:
     modules = {module for module in imported(entry.code) if module.partition(".")[0] == "nodectl"}
     assert {_part(module) for module in modules - {"nodectl"}} - _ROOMS <= entry.parts
     assert len(modules) <= entry.modules, sorted(modules)
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other versions of Python import other modules")
+@pytest.mark.parametrize("process", HELD)
+def test_idle_service_holds_no_other_modules_of_python(process: str) -> None:
+    packages = {name.partition(".")[0] for name in imported(f"import {process}") - imported("pass")}
+    assert {name for name in packages if not name.startswith("_")} - {"nodectl"} == HELD[process]
 
 
 def test_daemon_has_asyncio_without_tls_and_its_plugins_may_have_tls() -> None:
