@@ -47,9 +47,9 @@ HELD = {
     "nodectl.service.listener.main": _FORKED | {"struct"},
     "nodectl.launch.forkserver.main": _FORKED | _COLLECTIONS,
     "nodectl.service.daemon.main": _SYSTEM | _COLLECTIONS | {
-        "array", "asyncio", "bisect", "bitarray", "concurrent", "contextlib", "contextvars", "copy", "copyreg", "datetime",
-        "enum", "fnmatch", "functools", "glob", "grp", "heapq", "json", "math", "pwd", "re", "selectors", "signal",
-        "socket", "sqlite3", "string", "struct", "threading", "tomllib", "warnings", "weakref", "zlib",
+        "array", "asyncio", "bisect", "bitarray", "concurrent", "contextlib", "contextvars", "copy", "copyreg",
+        "datetime", "enum", "fnmatch", "functools", "glob", "grp", "heapq", "json", "math", "pwd", "re", "selectors",
+        "signal", "socket", "sqlite3", "string", "struct", "threading", "tomllib", "warnings", "weakref", "zlib",
     },
 }  # fmt: skip
 _ROOMS = {"launch", "placement", "service", "slurm"}  # with nothing but folders
