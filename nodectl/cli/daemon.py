@@ -39,10 +39,11 @@ def serve(settings: "GlobalOptions") -> int:
         return 1
     lean_code.begin()  # a service stays
     begun = companions.begin()
-    from nodectl.model.config import ConfigError  # this and the next imports run beside the companions' imports
-    from nodectl.service.daemon.main import run
+    from nodectl.service.daemon.main import run  # beside the companions' imports, and before all that imports typing
 
     lean_code.end()
+    from nodectl.model.config import ConfigError
+
     read = _reader(settings.config)
     try:
         config = read()

@@ -10,9 +10,7 @@ import _signal
 import os
 import select
 
-import prctl
-
-from nodectl.kernel import _kernel, pseudo_file, signals
+from nodectl.kernel import _kernel, prctl, pseudo_file, signals
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.plugin_host.loader import PluginRefused, compile_plugin
 from nodectl.spank.plugin_file import DeferredSource, is_native

@@ -64,6 +64,7 @@ LAYERS = {
     "service.daemon.methods": "the methods of org.nodectl",
     "service.daemon.loop_errors": "exceptions in the event loop, for the log",
     "service.daemon.node": "puts these together",
+    "service.daemon.lean_typing": "typing, as far as imports need it",
     "service.daemon.lean_asyncio": "asyncio without TLS",
     "service.daemon.main": "the daemon's start and end",
     "client": "speaking to the service, and tables for people",
@@ -96,6 +97,7 @@ LOOSE = {
     "plugin_api": "plugin files import it by this name",
     "service.daemon.node": "puts the daemon's folders together",
     "service.daemon.main": "puts the daemon's folders together",
+    "service.daemon.lean_typing": "the daemon alone imports it, before all of these folders",
     "service.daemon.lean_asyncio": "the daemon alone imports it, before all of these folders",
     "service.daemon.loop_errors": "the daemon's start alone uses it; it knows none of these folders",
 }

@@ -39,6 +39,19 @@ CONFIGURATION = {
     "spank",
 }  # fmt: skip
 COMMAND = {"cli", "client", "messages", "model", "model.wire"}
+# What an idle service holds beside nodectl's own modules. A step runner is a fork of the forkserver.
+_SYSTEM = {"errno", "fcntl", "gc", "genericpath", "os", "posixpath", "resource", "select", "stat"}
+_FORKED = _SYSTEM | {"termios"}
+_COLLECTIONS = {"cgroupspy", "collections", "itertools", "keyword", "operator", "reprlib", "types"}
+HELD = {
+    "nodectl.service.listener.main": _FORKED | {"struct"},
+    "nodectl.launch.forkserver.main": _FORKED | _COLLECTIONS,
+    "nodectl.service.daemon.main": _SYSTEM | _COLLECTIONS | {
+        "array", "asyncio", "bisect", "bitarray", "concurrent", "contextlib", "contextvars", "copy", "copyreg",
+        "datetime", "enum", "fnmatch", "functools", "glob", "grp", "heapq", "json", "math", "pwd", "re", "selectors",
+        "signal", "socket", "sqlite3", "string", "struct", "threading", "tomllib", "warnings", "weakref", "zlib",
+    },
+}  # fmt: skip
 _ROOMS = {"launch", "placement", "service", "slurm"}  # with nothing but folders
 ENUM = frozenset({"enum"})
 OS = ENUM | {"os"}  # a tenth of what a step costs its command
@@ -101,11 +114,11 @@ ENTRIES = {
         25,
         ENUM,
     ),
-    "forkserver": Entry("import nodectl.launch.forkserver.main", {*LAUNCH, "launch.forkserver"}, 120),
+    "forkserver": Entry("import nodectl.launch.forkserver.main", {*LAUNCH, "launch.forkserver"}, 121),
     "task": Entry(
         "import nodectl.launch.task.main, nodectl.launch.stepd.main, nodectl.launch.confine.scripts",
         LAUNCH,
-        108,
+        109,
     ),
 }
 
@@ -142,6 +155,13 @@ def test_no_more_of_nodectl_is_imported_than_is_needed(name: str) -> None:
     assert len(modules) <= entry.modules, sorted(modules)
 
 
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other versions of Python import other modules")
+@pytest.mark.parametrize("process", HELD)
+def test_idle_service_holds_no_other_modules_of_python(process: str) -> None:
+    packages = {name.partition(".")[0] for name in imported(f"import {process}") - imported("pass")}
+    assert {name for name in packages if not name.startswith("_")} - {"nodectl"} == HELD[process]
+
+
 def test_daemon_has_asyncio_without_tls_and_its_plugins_may_have_tls() -> None:
     assert imported("import nodectl.service.daemon.main") & {"ssl", "_ssl"} == set()
     assert "asyncio" in imported("import nodectl.service.daemon.main, ssl")
@@ -176,6 +196,50 @@ asyncio.run(wait())"""
     assert imported(handled) & unwanted == set()
     wanted = "import nodectl.service.daemon.main, asyncio.coroutines as it; assert not it.inspect.isgenerator(it)"
     assert "dis" in imported(f"{wanted}; import inspect; assert inspect.getsource")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="the bodies of classes hold no annotations")
+def test_daemon_has_no_typing_and_its_plugins_have_it() -> None:
+    """It would compile the annotations of named tuples, for which the interpreter makes the classes of `ast`."""
+    daemon = "import nodectl.service.daemon.main, gc"
+    classes = "assert not [one for one in gc.get_objects() if isinstance(one, type) and one.__module__ == 'ast']"
+    assert "typing" not in imported(f"{daemon}\n{classes}")
+    plugin = """
+from typing import Generic, NamedTuple, TypeVar
+class Pair(Generic[TypeVar("T")]):
+    pass
+class Row(NamedTuple):
+    name: str
+assert Pair[int] and Row.__annotations__ == {"name": str}"""
+    assert "typing" in imported(daemon + plugin)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="the bodies of classes hold no annotations")
+def test_daemons_modules_have_named_tuples_and_words_for_annotations() -> None:
+    code = """
+from nodectl.service.daemon import lean_typing
+from typing import Any, Literal, NamedTuple, NewType, Protocol, TypeVar, cast
+T, Uid, Either = TypeVar("T", bound=int), NewType("Uid", int), Any | None | Literal["word"]
+class Row(NamedTuple):
+    first: "int"
+    second: "list[str] | None" = None
+    third: "T" = 3
+    def both(self):
+        return self.first, self.second
+    @property
+    def last(self):
+        return self.third
+    word = "row"
+class Shape(Protocol[T]):
+    def area(self): ...
+assert Row(1) == (1, None, 3) and Row(1, third=4).last == 4 and Row(2, []).both() == (2, []) and Row.word == "row"
+assert (Row.__module__, Row.__name__, Row._field_defaults) == ("__main__", "Row", {"second": None, "third": 3})
+assert Uid(5) == 5 and cast("Row", 6) == 6 and Shape.__mro__ == (Shape, object)
+modules = lean_typing.sys.modules
+assert type(modules["typing"]) is lean_typing._Typing
+from typing import get_type_hints  # only the real module has it
+assert get_type_hints.__module__ == "typing" and type(modules["typing"]) is not lean_typing._Typing"""
+    imported(code)
 
 
 def test_daemons_asyncio_says_what_is_wrong_and_has_loggers() -> None:

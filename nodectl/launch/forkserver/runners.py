@@ -13,6 +13,7 @@ import _socket
 import os
 import select
 
+from nodectl.kernel import _kernel
 from nodectl.launch.forkserver.spare import Spare
 from nodectl.launch.stepd.orders import WAITS, receive
 from nodectl.model.wire.framing import DescriptorsLost, send_some
@@ -98,8 +99,11 @@ class Runners:
         """Wait until the channel is readable. Yield the orders of runners which end before taking an order.
 
         A live runner does not wake the forkserver. `refuse` is called for an order whose descriptors the forkserver has
-        no room for.
+        no room for. When the last runner has ended and no order has come, the forkserver is at rest and returns free
+        memory to the kernel: a quarter of a megabyte, which stepds would copy.
         """
+        if not self._all:
+            return
         while self._all:
             self._ends.register(channel, select.POLLIN)
             ready = dict(self._ends.poll())
@@ -117,6 +121,7 @@ class Runners:
                     yield data, fds
             if has_come:
                 return
+        _kernel.trim()
 
     def let_go(self) -> None:
         """In a forked process: close all descriptors of runners and of the spare."""

@@ -15,9 +15,7 @@ import os
 import select
 import time
 
-import prctl
-
-from nodectl.kernel import _kernel
+from nodectl.kernel import _kernel, prctl
 from nodectl.kernel.own_pages import touch
 from nodectl.launch.cgroup import tree
 from nodectl.launch.stepd.orders import ForkedAhead, receive

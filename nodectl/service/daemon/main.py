@@ -5,6 +5,10 @@ length of one command (a private node). SIGHUP reads the keys container_* again,
 of accounts. SIGTERM ends the daemon; steps go on.
 """
 
+from nodectl.service.daemon import lean_typing
+
+# isort: split
+
 from nodectl.service.daemon import lean_asyncio  # noqa: F401  # before all that imports asyncio
 
 # isort: split
@@ -18,6 +22,7 @@ import signal
 import socket
 import sqlite3
 import time
+import tomllib  # noqa: F401  # for the reader: at a reload there may be no descriptor for an import
 from collections.abc import Callable
 
 from nodectl import messages
@@ -59,6 +64,8 @@ from nodectl.service.daemon.recovery.lock import Lock
 from nodectl.service.daemon.recovery.sweep import remove_dead_private_nodes, sweep
 from nodectl.service.daemon.service_manager import ServiceManager
 from nodectl.spank.left_out import left_out
+
+lean_typing.end()
 
 _FIRST_PASSED_FD = 3  # sd_listen_fds(3)
 _LOCK_SECONDS = 15

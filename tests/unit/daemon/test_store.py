@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import sqlite3
 import time
+import tracemalloc
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,23 @@ def test_what_a_step_says_of_its_end_replaces_the_note(path: str) -> None:
     store.record_lost("two", ())
     states = [(store.record(job, 0) or {})["state"] for job in (1, 2)]
     assert states == ["COMPLETED", "NODE_FAIL"]
+
+
+def test_writing_the_record_of_many_tasks_takes_little_more_memory_than_its_text(path: str) -> None:
+    """What an encoder holds for all tasks at once would stay with an idle daemon."""
+    tasks = [
+        {"task": number, "status": None, "used": {"user": number / 8, "words": ["\xe9", 1]}} for number in range(517)
+    ]
+    large = {**record(1), "tasks": tasks, "reason": '"tasks":[]'}
+    store = Store(path, 10)
+    tracemalloc.start()
+    try:
+        store.add([Ended(large, b"")])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert store.record(1, 0) == large
+    assert peak < 5 * len(json.dumps(large))
 
 
 def test_noted_step_that_is_known_in_other_ways_is_left_alone(path: str) -> None:

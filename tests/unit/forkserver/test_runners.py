@@ -54,6 +54,24 @@ def test_a_runner_that_has_ended_while_it_waited_takes_no_place(channel: socket.
     assert runners.has_room(USER)
 
 
+def test_free_memory_is_returned_when_the_last_runner_has_ended(
+    channel: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    returned: list[str] = []
+    monkeypatch.setattr("nodectl.kernel._kernel.trim", lambda: returned.append("free memory"))
+    runners = Runners(2, 3)
+    assert list(runners.not_taken(channel, never)) == []
+    waited = Kept(runners, USER)
+    assert list(runners.not_taken(channel, never)) == []
+    waited.end()
+    assert list(runners.not_taken(channel, never)) == []
+    assert returned == [], "an order has come"
+    Kept(runners, USER).end()
+    channel.recv(2)
+    assert list(runners.not_taken(channel, never)) == []
+    assert returned == ["free memory"]
+
+
 def test_an_order_that_a_runner_took_before_it_ended_is_its_own(channel: socket.socket) -> None:
     runners = Runners(2, 3)
     waited = Kept(runners, USER)

@@ -42,6 +42,7 @@ _NOT_PARTS = """
 _ROOM = 1 << 18  # characters of records in one reply: the event loop stands still while they are read and written
 _LAST_JOB = 0xFFFFFF00
 _CACHE_KIB = 512  # of the file, which the kernel has in memory anyway
+_TASKS_AT_A_TIME = 16
 # Of zlib, for traces: most have a few KiB, and memory for larger ones costs more than they do.
 _QUICKLY, _WINDOW, _MEMORY = 1, 13, 5
 
@@ -182,7 +183,7 @@ class Store:
     def add(self, steps: Sequence[Ended]) -> None:
         """Write ended steps in a single transaction. Steps already in the history stay unchanged."""
         rows = [
-            (s.record["job"], s.record["step"], s.record["uid"], s.record["ended"], dumps(s.record),
+            (s.record["job"], s.record["step"], s.record["uid"], s.record["ended"], _text(s.record),
              _compressed(s.trace), s.record.get("restart", 0))
             for s in steps
         ]  # fmt: skip
@@ -319,6 +320,18 @@ class Store:
             with contextlib.suppress(sqlite3.Error):  # the numbers are left out
                 self._db.execute(statement, (unused, latest))
         self._db.close()
+
+
+def _text(record: Mapping[str, Any]) -> str:
+    """Return a record as JSON. Few tasks are encoded at a time: the encoder holds an object for each word until its
+    end, ten times the text of 512 tasks, and Python does not return all of that memory to the kernel.
+    """
+    tasks = record.get("tasks") or ()
+    if len(tasks) <= _TASKS_AT_A_TIME:
+        return dumps(record)
+    texts = (dumps(tasks[at : at + _TASKS_AT_A_TIME])[1:-1] for at in range(0, len(tasks), _TASKS_AT_A_TIME))
+    rest = dumps({name: value for name, value in record.items() if name != "tasks"})
+    return f'{rest[:-1]},"tasks":[{",".join(texts)}]}}'
 
 
 def _compressed(trace: bytes) -> bytes:

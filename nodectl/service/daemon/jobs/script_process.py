@@ -8,9 +8,7 @@ epilog.
 import _signal
 import os
 
-import prctl
-
-from nodectl.kernel import _kernel, pseudo_file
+from nodectl.kernel import _kernel, prctl, pseudo_file
 from nodectl.kernel.children import NO_PROGRAM
 from nodectl.spank.reporter import Reporter
 
