@@ -10,7 +10,9 @@ import _signal
 import os
 import select
 
-from nodectl.kernel import _kernel, prctl, pseudo_file, signals
+import prctl
+
+from nodectl.kernel import _kernel, pseudo_file, signals
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.plugin_host.loader import PluginRefused, compile_plugin
 from nodectl.spank.plugin_file import DeferredSource, is_native

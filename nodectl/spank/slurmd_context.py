@@ -9,8 +9,10 @@ daemon was killed.
 import _signal
 import os
 
+import prctl
+
 from nodectl import messages
-from nodectl.kernel import prctl, signals
+from nodectl.kernel import signals
 from nodectl.model import launch_order
 from nodectl.model.plugstack_entry import entry_from_list
 from nodectl.plugin_host.caller import PluginCaller

@@ -41,7 +41,7 @@ CONFIGURATION = {
 COMMAND = {"cli", "client", "messages", "model", "model.wire"}
 # What an idle service holds beside nodectl's own modules. A step runner is a fork of the forkserver.
 _SYSTEM = {"errno", "fcntl", "gc", "genericpath", "os", "posixpath", "resource", "select", "stat"}
-_FORKED = _SYSTEM | {"termios"}
+_FORKED = _SYSTEM | {"prctl", "termios"}
 _COLLECTIONS = {"cgroupspy", "collections", "itertools", "keyword", "operator", "reprlib", "types"}
 HELD = {
     "nodectl.service.listener.main": _FORKED | {"struct"},
@@ -114,11 +114,11 @@ ENTRIES = {
         25,
         ENUM,
     ),
-    "forkserver": Entry("import nodectl.launch.forkserver.main", {*LAUNCH, "launch.forkserver"}, 121),
+    "forkserver": Entry("import nodectl.launch.forkserver.main", {*LAUNCH, "launch.forkserver"}, 120),
     "task": Entry(
         "import nodectl.launch.task.main, nodectl.launch.stepd.main, nodectl.launch.confine.scripts",
         LAUNCH,
-        109,
+        108,
     ),
 }
 

@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from nodectl.kernel import _kernel, prctl
+import prctl
+
+from nodectl.kernel import _kernel
 from nodectl.launch.confine import denied_calls, kept_programs
 from nodectl.launch.confine.confinement import LEAST_LANDLOCK, TRUNCATION_SINCE
 from nodectl.model.confinement_level import DEFAULT, LEVELS, STRICT

@@ -10,10 +10,11 @@ import signal
 import sys
 from collections.abc import Mapping
 
+import prctl
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from nodectl.kernel import _namespace, prctl
+from nodectl.kernel import _namespace
 from nodectl.launch.container.job_dir import JobDir, open_plain
 from nodectl.launch.container.network_link import FILE
 from nodectl.model.wire import lean_json

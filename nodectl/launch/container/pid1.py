@@ -7,7 +7,9 @@ BASE/JOB/first names the process. When it is killed the kernel kills every proce
 import errno
 import os
 
-from nodectl.kernel import _namespace, prctl, signals
+import prctl
+
+from nodectl.kernel import _namespace, signals
 from nodectl.kernel.closing import close_all_but
 from nodectl.launch.cgroup import tree
 from nodectl.launch.container.job_dir import JobDir

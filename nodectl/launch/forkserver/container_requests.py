@@ -20,8 +20,10 @@ import _socket
 import os
 import sys
 
+import prctl
+
 from nodectl import messages
-from nodectl.kernel import prctl, pseudo_file
+from nodectl.kernel import pseudo_file
 from nodectl.kernel.closing import close_in_time
 from nodectl.launch import container
 from nodectl.launch.confine import confinement

@@ -18,8 +18,10 @@ import os
 import select
 import termios
 
+import prctl
+
 from nodectl import messages
-from nodectl.kernel import _kernel, prctl, signals
+from nodectl.kernel import _kernel, signals
 from nodectl.kernel.closing import close_all_but
 from nodectl.launch.cgroup import tree
 from nodectl.launch.confine.confinement import Confinement

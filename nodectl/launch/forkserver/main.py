@@ -25,8 +25,10 @@ import gc
 import os
 import sys
 
+import prctl
+
 from nodectl import messages
-from nodectl.kernel import _kernel, prctl, pseudo_file
+from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.closing import close_in_time
 from nodectl.launch.cgroup import tree
 from nodectl.launch.confine.confinement import PROGRAMS

@@ -15,7 +15,9 @@ import os
 import select
 import time
 
-from nodectl.kernel import _kernel, prctl
+import prctl
+
+from nodectl.kernel import _kernel
 from nodectl.kernel.own_pages import touch
 from nodectl.launch.cgroup import tree
 from nodectl.launch.stepd.orders import ForkedAhead, receive

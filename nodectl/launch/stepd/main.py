@@ -9,8 +9,10 @@ import select
 import sys
 import time
 
+import prctl
+
 from nodectl import messages
-from nodectl.kernel import _kernel, prctl, pseudo_file
+from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.identity import own_keyring, sign_in
 from nodectl.launch import container

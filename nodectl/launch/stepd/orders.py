@@ -12,8 +12,10 @@ import _socket
 import gc
 import os
 
+import prctl
+
 from nodectl import messages
-from nodectl.kernel import children, prctl, pseudo_file
+from nodectl.kernel import children, pseudo_file
 from nodectl.kernel.closing import close_all_but
 from nodectl.kernel.own_pages import own_pages
 from nodectl.launch import container

@@ -7,8 +7,10 @@ has to be called in the task (`main.py`). Raises ValueError for a path that the 
 import _signal
 import os
 
+import prctl
+
 from nodectl import messages
-from nodectl.kernel import identity, operations, prctl, pseudo_file
+from nodectl.kernel import identity, operations, pseudo_file
 from nodectl.launch.confine import scripts
 from nodectl.launch.streams.stdio import CLIENT
 from nodectl.launch.task import rlimits

@@ -29,7 +29,9 @@ import sys
 import termios
 import time
 
-from nodectl.kernel import prctl, signals
+import prctl
+
+from nodectl.kernel import signals
 from nodectl.model.wire import framing, lean_json, peer_process
 from nodectl.service.listener import session
 from nodectl.service.listener.refusals import Refusals, close_in_time, most_held

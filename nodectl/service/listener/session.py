@@ -14,7 +14,8 @@ import os
 import resource
 import select
 
-from nodectl.kernel import prctl
+import prctl
+
 from nodectl.model.wire import frames, framing
 from nodectl.model.wire.dispatch import STANDARD, Refused, error_reply, withdrawn
 from nodectl.service.listener.connection import ClientConnection
@@ -407,7 +408,8 @@ def become(uid: int, gid: int, name: str = "nodectl-session") -> None:
         os.setgroups(())
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
-    prctl.drop_capabilities()
+    prctl.cap_effective.limit()
+    prctl.cap_permitted.limit()
     prctl.set_no_new_privs(1)
     prctl.set_dumpable(0)  # no process reads its memory or takes its descriptors, not even its user's
     if os.getresuid() != (uid, uid, uid) or os.getresgid() != (gid, gid, gid):

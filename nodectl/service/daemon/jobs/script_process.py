@@ -8,7 +8,9 @@ epilog.
 import _signal
 import os
 
-from nodectl.kernel import _kernel, prctl, pseudo_file
+import prctl
+
+from nodectl.kernel import _kernel, pseudo_file
 from nodectl.kernel.children import NO_PROGRAM
 from nodectl.spank.reporter import Reporter
 
