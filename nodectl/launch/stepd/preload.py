@@ -12,6 +12,7 @@ socket, whose end for the tasks the stepd keeps, nothing can be received.
 
 import _socket
 import os
+import time
 
 from nodectl import messages
 from nodectl.kernel import _kernel, children, identity, operations, pseudo_file, signals
@@ -40,6 +41,7 @@ _LONGEST_WORDS = 8192
 _FIRST_WORDS, _WORDS_OF_TASK = 1 << 16, 1 << 10  # bytes that the interpreter may say: at first, and for each task
 _GO, _REFUSED = b"gg", b"xx"  # a byte for the task, and one for the process that would become the task
 _NUMBER = 10  # digits of a pid
+_LAST_WORDS = 5.0  # seconds for an interpreter that has not said yet why tasks ran without it
 _WHY = {
     "program": "its program is no Python program",
     "wrapper": "its python is a script that chooses an interpreter, as pyenv's: name the interpreter itself",
@@ -56,8 +58,8 @@ class Preload(NoPreload):
     """The warm interpreter of a step. `ready`: it has imported the modules; `failed`: why it cannot."""
 
     __slots__ = (
-        "_cgroup", "_count", "_handed", "_left", "_pid", "_reaper", "_rest", "_run", "_socket", "_told", "_unneeded",
-        "_waiting", "_words", "failed", "ready",
+        "_cgroup", "_count", "_handed", "_left", "_pid", "_reaper", "_rest", "_run", "_socket", "_told", "_unheard",
+        "_unneeded", "_waiting", "_words", "failed", "ready",
     )  # fmt: skip
 
     def __init__(self, run: "Run", reaper: "Reaper") -> None:
@@ -67,6 +69,7 @@ class Preload(NoPreload):
         self._left = _FIRST_WORDS
         self._count = 0
         self._waiting: dict[str, Task] = {}  # by token
+        self._unheard: dict[str, Task] = {}  # by token: ended before the interpreter said anything of them
         self._handed: dict[int, Task] = {}  # by the pid that a task had before
         self._told: set[str] = set()
         self._unneeded = False
@@ -167,10 +170,13 @@ class Preload(NoPreload):
         self._unneeded = True
         for token in list(self._waiting):
             self._answer(token, _REFUSED)
-        self._close_words()
         if self._socket >= 0:
             os.close(self._socket)
             self._socket = -1
+        limit = time.monotonic() + _LAST_WORDS
+        while self._unheard and self._words >= 0 and (left := limit - time.monotonic()) > 0:
+            self._reaper.turn(left)
+        self._close_words()
         if self._pid and not self._run.step.container_id:
             signals.send_child(self._pid, signals.KILL)
 
@@ -207,7 +213,10 @@ class Preload(NoPreload):
         """Forget a task that has ended, or could not be started."""
         self.begun(task)
         if task.hand_over is not None and task.hand_over.verdict >= 0:
-            self._answer(task.hand_over.words[4], _REFUSED)
+            token = task.hand_over.words[4]
+            self._answer(token, _REFUSED)
+            if self._words >= 0 and not self._unneeded:
+                self._unheard[token] = task  # a program that is no Python program does not wait for an answer
 
     def _answer(self, token: str, verdict: bytes) -> None:
         task = self._waiting.pop(token)
@@ -257,10 +266,16 @@ class Preload(NoPreload):
                 self._decline(token, "failed")
         elif word == "declined" and token in self._waiting:
             self._decline(token, what)
+        elif (task := self._unheard.pop(token, None)) is not None and word == "declined":
+            self._tell_why(task, what)
 
     def _decline(self, token: str, why: str) -> None:
         task = self._waiting[token]
         self._answer(token, _REFUSED)
+        self._tell_why(task, why)
+
+    def _tell_why(self, task: "Task", why: str) -> None:
+        """Tell the step's user why the task starts a program of its own."""
         which = "command" if self._run.bulk is not None else "task"
         if why in _WHY:
             self._warn(f"{which} {task.global_id} starts without it, because {_WHY[why]}", why)

@@ -128,6 +128,13 @@ def test_program_that_is_no_python_runs_as_always_with_one_warning(served: Node)
     assert "execute 'no-such-program': No such file or directory" in done.stderr
 
 
+def test_warning_comes_though_the_program_has_ended_before_the_interpreter_tells_why(served: Node) -> None:
+    env = module(served, "import os, time\nw = os.write\nos.write = lambda *words: time.sleep(0.3) or w(*words)\n")
+    done = served.run("--preload=preloaded_module", "echo", "hello", user=NOBODY, env=env)
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    assert "its program is no Python program" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
