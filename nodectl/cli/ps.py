@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from nodectl.client.render.job_columns import command_words
+from nodectl.client.render.job_columns import command_words, name_of
 from nodectl.client.render.table import cut, table
 from nodectl.client.screen import add_screen_options, show
 from nodectl.client.session import Session
@@ -126,7 +126,7 @@ def listing(
 
 def _row(step: Mapping[str, Any], now: float, *, with_commands: bool) -> tuple[object, ...]:
     return (
-        step_name(step["job"], step["step"]),
+        step_name(name_of(step), step["step"]),
         step["user"],
         step["name"],
         step["state"],

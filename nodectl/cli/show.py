@@ -163,7 +163,7 @@ def _signal_words(number: int) -> str:
 
 def _facts(record: Mapping[str, Any], now: float) -> Iterator[tuple[str, object]]:
     group = f", gid {record['gid']}" if "gid" in record else ""
-    yield "step", step_name(record["job"], record["step"])
+    yield "step", step_name(name_of(record), record["step"])
     yield "name", record["name"]
     yield "user", f"{record['user']} (uid {record['uid']}{group})"
     yield "node", record["node"]

@@ -23,7 +23,7 @@ _ARRAY = 10  # %b is the task's number in an array modulo this
 def expand(pattern: str, step: "Step", rank: int) -> str:
     """Return the absolute path of `pattern` for this task. Relative names begin at the step's directory."""
     name = pattern.replace("\\", "") if "\\" in pattern else _expand(pattern, step, rank)[:_TOO_LONG]
-    return name if name.startswith("/") else f"{step.cwd}/{name}"
+    return name if name.startswith("/") else f"{step.cwd.rstrip('/')}/{name}"
 
 
 def is_file(name: str, ntasks: int) -> bool:

@@ -170,6 +170,12 @@ def test_ps_shows_running_and_ended_steps() -> None:
     assert ended.endswith("./solve 'two words'")
 
 
+def test_step_of_an_array_task_has_the_tasks_name() -> None:
+    task = {**RECORD, "job": 48, "array_job": 45, "array_task": 3}
+    assert ps.listing([task], now=1060.0)[1].split()[0] == "45_3.0"
+    assert show.text_of(task, now=2000.0)[0].split() == ["step:", "45_3.0"]
+
+
 def test_step_that_never_started_took_no_time() -> None:
     assert words.elapsed({**RECORD, "started": None}, now=5000.0) == 0
 

@@ -21,6 +21,10 @@ STEP = Step(
 )
 
 
+def test_a_name_in_the_root_directory_has_one_slash() -> None:
+    assert filename.expand("out", Step(**{**DEFAULTS, "job_id": 42, "step_id": 0, "cwd": "/"}), 0) == "/out"
+
+
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
