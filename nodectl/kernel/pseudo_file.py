@@ -4,6 +4,7 @@ Without Python's buffered and text layers: their first use after a fork copies s
 stepd and task.
 """
 
+import errno
 import os
 
 _CHUNK = 65536
@@ -63,6 +64,8 @@ def read(path: str) -> bytes:
     try:
         data = os.read(fd, _PAGE)
         return data if len(data) < _SURELY_ALL else data + read_on(fd)
+    except OSError as error:
+        raise _named(error, path) from None
     finally:
         os.close(fd)
 
@@ -95,6 +98,18 @@ def write(path: str, data: bytes) -> None:
     try:
         os.write(fd, data)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from None
+        raise _named(error, path) from None
     finally:
         os.close(fd)
+
+
+def _named(error: OSError, path: str) -> OSError:
+    """Return the error with the path: FileNotFoundError where the file's cgroup was removed after the open (ENODEV)."""
+    number = error.errno or 0
+    if number == errno.ENODEV:
+        name, directory = at(os.path.dirname(path))
+        try:
+            os.stat(name, dir_fd=directory)
+        except OSError:
+            number = errno.ENOENT
+    return OSError(number, os.strerror(number), path)

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.kernel import pseudo_file
 from nodectl.launch.cgroup import tree
 from nodectl.service.daemon.jobs.cgroup_removals import CgroupRemovals, remove_step_cgroup
+
+FILES = {"events": os.O_RDONLY, "kill": os.O_WRONLY}
 
 
 @pytest.fixture
@@ -31,6 +34,16 @@ def job() -> Iterator[Path]:
 def removed(job: Path, step: str) -> bool:
     path = str(job / step).removeprefix(tree.find_mount())
     return asyncio.run(remove_step_cgroup(tree.find_mount(), path))
+
+
+def test_cgroup_that_is_removed_while_its_files_are_used_is_gone(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = tree.Group(str(job / "step_0"))
+    files = {name: os.open(f"{group.full_path}/cgroup.{name}", how) for name, how in FILES.items()}
+    assert group.remove()
+    monkeypatch.setattr(pseudo_file, "open_at", lambda path, _: files.pop(path.rpartition(".")[2]))
+    assert not group.populated()
+    group.kill_all()
+    assert not files  # each was opened before, and used after the removal
 
 
 def test_a_jobs_cgroup_that_is_busy_for_a_moment_is_removed_with_its_last_steps(
