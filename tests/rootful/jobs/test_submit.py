@@ -105,6 +105,18 @@ def test_a_job_waits_for_the_end_of_another(node: Node) -> None:
     assert not (node.scratch / f"slurm-{third}.out").exists()
 
 
+def test_submit_warns_of_a_dependency_that_will_not_be_met(node: Node) -> None:
+    first = wrap(node, "exit 1")
+    ended(node, first)
+    done = node.nodectl("submit", "-d", f"afterok:{first}", "--wrap=true", user=NOBODY)
+    assert done.returncode == 0
+    number = int(done.stdout.split()[-1])
+    assert done.stderr == (
+        f"nodectl: warning: job {number} will never start: what it waits for will not happen: afterok:{first}\n"
+    )
+    assert node.nodectl("cancel", str(number), user=NOBODY).returncode == 0
+
+
 def test_jobs_wait_for_cpus_and_run_in_turn(node: Node) -> None:
     first = wrap(node, FOREVER, f"-n{CPUS}")
     runs(node, first)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from typing import NamedTuple
 
+from nodectl.model import reasons
 from nodectl.model.number import whole
 from nodectl.model.states import ENDED
 from nodectl.model.step import Step
@@ -85,6 +86,8 @@ class JobCalls:
     def accepted(self, job: JobRecord) -> Mapping[str, object]:
         """Return the reply about a new job."""
         warnings = self.controller.parts.notices.warnings(job)
+        if job.state_reason == reasons.NEVER_SATISFIED:
+            warnings.append(f"job {job.job_id} will never start: {job.state_desc}")
         return {"job": job.job_id, "warnings": warnings} if warnings else {"job": job.job_id}
 
     async def learn(self, call: Call, dependency: str) -> None:
