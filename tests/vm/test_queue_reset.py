@@ -104,8 +104,8 @@ def test_what_ran_runs_again_and_everything_ends_once(before: dict[str, Any]) ->
     wait_until(lambda: not {found["job"] for found in queue()} & set(ending), "all that may start has ended")
     array = str(jobs["cleo"])  # other tests have had a user of this name
     wait_until(lambda: len(acct("-j", array, "-o", "state")) == 4, "all tasks of the array are in the accounts")
-    numbers = ",".join(map(str, ending))
-    assert {state for (state,) in acct("-j", numbers, "-o", "state") + acct("-u", "hal", "-o", "state")} == {"COMPLETED"}
+    states = acct("-j", ",".join(map(str, ending)), "-o", "state") + acct("-u", "hal", "-o", "state")
+    assert {state for (state,) in states} == {"COMPLETED"}
     assert [(home(user) / "ran").read_text() for user in ("ben", "dan", "hal")] == ["1\n", "0\n", "0\n"]
     assert sorted((home("ann") / "ran").read_text().split()) == ["0", "1"]
     assert sorted((home("cleo") / "ran").read_text().split()) == ["0", "1", "2", "3"]
